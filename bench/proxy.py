@@ -2,8 +2,9 @@
 
 `python -m bench.proxy replay FOLDER [PATTERN] [KEY=VALUE …]` sends the requests of native transcripts, at their
 recorded times and with their recorded prompt totals, to a provider on loopback that models the prompt cache; once
-directly, once through the proxy with these settings. It counts the replies for which the recorded agent wrote what the edited request
-no longer held, and charges a retrieval for each. `cache=5m` or `cache=1h` replays Claude Code with that cache.
+directly, once through the proxy with these settings. It counts the replies for which the recorded agent wrote what the
+edited request no longer held, and charges a retrieval for each. `cache=5m` or `cache=1h` replays Claude Code with that
+cache.
 `python -m bench.proxy latency` measures the added time to the first byte, beside direct requests in the same run.
 """
 
@@ -28,7 +29,7 @@ import httpx2
 
 from contextstash.configuration.models import cache_price_ratios
 from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE
-from contextstash.proxy.preparation import DEFAULT_KEEP_TOKENS
+from contextstash.proxy.requests.preparation import DEFAULT_KEEP_TOKENS
 from tests.support.caching_provider import (
     CHARACTERS_PER_TOKEN,
     AutomaticCache,

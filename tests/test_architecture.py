@@ -135,7 +135,7 @@ def test_storage_knows_nothing_of_the_server() -> None:
 
 def test_what_both_stores_share_knows_neither_of_them() -> None:
     stores = ("contextstash_storage.sqlite", "contextstash_storage.postgres", *DRIVERS)
-    shared = [path for room in ("codec", "search", "sql") for path in modules(STORAGE / room)]
+    shared = [path for room in ("codec", "search", "preparation", "sql") for path in modules(STORAGE / room)]
     assert [found for path in shared for found in imports(path) if is_within(found.module, stores)] == []
 
 
@@ -187,6 +187,27 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     while leaves := {name for name, imported in known.items() if not imported - {name}}:
         known = {name: imported - leaves for name, imported in known.items() if name not in leaves}
     assert known == {}
+
+
+def test_no_room_imports_itself_by_way_of_others() -> None:
+    """In each package, the rooms and modules directly in it stand in an order: one imports only those before it."""
+    files = {module_name(path, root): path for root in (SERVER, STORAGE) for path in modules(root)}
+    known = [(name, target(found.module, files)) for name, path in files.items() for found in imports(path)]
+    circles = {}
+    for package in {name.rpartition(".")[0] for name in files} - {""}:
+        pairs = [(part_of(package, one), part_of(package, other)) for one, other in known]
+        children = {one: {other for here, other in pairs if here == one} - {"", one} for one, _ in pairs if one}
+        while leaves := {one for one, others in children.items() if not others & children.keys()}:
+            children = {one: others for one, others in children.items() if one not in leaves}
+        if children:
+            circles[package] = children
+    assert circles == {}
+
+
+def part_of(package: str, module: str) -> str:
+    """The room or module directly in the package that holds a module; empty if it is outside."""
+    inside = module.startswith(f"{package}.")
+    return module.removeprefix(f"{package}.").partition(".")[0] if inside else ""
 
 
 def target(imported: str, files: Mapping[str, Path]) -> str:

@@ -18,9 +18,9 @@ from mcp import Client
 
 from contextstash import __version__
 from contextstash.context.view.handoff_parts import MAX_PARTS
+from contextstash.hosts.clients import own_command
 from contextstash.hosts.install.client_hooks import HOOKS
-from contextstash.hosts.install.clients import own_command
-from contextstash.hosts.install.publication import PUBLISHED, uv_command
+from contextstash.hosts.publication import PUBLISHED, uv_command
 from contextstash.mcp.server import build_server
 from contextstash.service.stash import Stash
 from tests.support.command_line import CommandLine
@@ -105,7 +105,7 @@ def test_nothing_is_started_from_the_index_by_a_name_that_is_not_ours() -> None:
     names = listed.stdout.splitlines() or pytest.skip("not a checkout")
     looked_at = [name for name in names if not name.startswith("tests/") and not name.endswith((".gz", ".svg", ".png"))]
     assert "plugin/bin/contextstash" in looked_at
-    publication = "server/contextstash/hosts/install/publication.py"
+    publication = "server/contextstash/hosts/publication.py"
     found = [
         name
         for name in looked_at

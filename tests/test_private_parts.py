@@ -34,19 +34,19 @@ from mcp.shared import _context_streams
 from pydantic import ValidationError
 from starlette.applications import Starlette
 
-from contextstash.mcp.wire.stdio import protocol_server
+from contextstash.mcp.stdio import protocol_server
 from contextstash_storage.sqlite.connection import Connection
 
 ROOT = Path(__file__).parent.parent
 
 PRIVATE_NAMES = {
-    "server/contextstash/gateway/process.py": {
+    "server/contextstash/gateway/servers/process.py": {
         "_create_platform_compatible_process",
         "_drain_stdout",
         "_get_executable_command",
         "_stop_server_process",
     },
-    "server/contextstash/mcp/wire/stdio.py": {"_lowlevel_server"},
+    "server/contextstash/mcp/stdio.py": {"_lowlevel_server"},
     "server/contextstash/mcp/wire/stdio_streams.py": {"_claim_fd", "_open_stdin_diversion", "_open_stdout_diversion"},
     "storage/contextstash_storage/sqlite/connection.py": {"_connection", "_execute", "_running", "_thread"},
 }
@@ -172,7 +172,7 @@ async def test_a_function_on_the_thread_of_aiosqlite_runs_to_its_end_if_its_call
     assert ended.is_set(), changed(CONNECTION, "aiosqlite", "_execute stops a function whose caller is cancelled")
 
 
-PROCESS = "contextstash/gateway/process.py"
+PROCESS = "contextstash/gateway/servers/process.py"
 
 STDIO_FUNCTIONS = {
     "_create_platform_compatible_process": ["command", "args", "env", "errlog", "cwd"],

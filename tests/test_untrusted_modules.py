@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.gateway.worker import Setup, Workers
-from contextstash.hosts.install.clients import own_command
+from contextstash.gateway.servers.worker import Setup, Workers
+from contextstash.hosts.clients import own_command
 from contextstash.mcp.serve import ServeOptions
 from contextstash.process.own_modules import import_nothing_from_here
 from tests.support.gateways import gateway, raw_server, text_of

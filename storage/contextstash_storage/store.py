@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+from contextstash_storage.deleted_sessions import DeletedSession
 from contextstash_storage.records import (
     Appended,
     CachedSummary,
@@ -343,4 +344,8 @@ class SessionStore(Protocol):
 
     async def recent_proxied(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
         """The sessions with requests through the proxy since this time, by their ids, the newest first."""
+        ...
+
+    async def deleted_sessions(self) -> list[DeletedSession]:
+        """How the sessions are recognized that went through the proxy and were deleted lately."""
         ...

@@ -156,10 +156,37 @@ def test_responses_recorded_one_by_one_become_one_content() -> None:
     assert shown == [GO, asking("a", "b"), answering("a", "b"), MORE]
 
 
-def test_text_beside_responses_becomes_a_content_after_them() -> None:
-    mixed = {"role": "user", "parts": [{"text": "more"}, *answering("a")["parts"], IMAGE]}
-    user = {"role": "user", "parts": [{"text": "more"}, IMAGE]}
-    assert GEMINI.assemble([GO, asking("a"), mixed]) == [GO, asking("a"), answering("a"), user]
+REPLY: Native = {"role": "model", "parts": [{"text": "hi"}]}
+
+
+@pytest.mark.parametrize(
+    "natives",
+    [
+        [GO, MORE, REPLY, REPLY, MORE],
+        [GO, REPLY, asking("a"), answering("a"), asking("b"), answering("b"), MORE, GO],
+        [GO, asking("a"), {"role": "user", "parts": [{"text": "more"}, *answering("a")["parts"], IMAGE]}, MORE],
+        [GO, asking("a", "b"), {"role": "user", "parts": [*answering("a")["parts"], IMAGE, *answering("b")["parts"]]}],
+    ],
+)
+def test_one_content_stays_one_content(natives: list[Native]) -> None:
+    assert GEMINI.assemble(natives) == natives
+    assert violations("gemini", natives) == []
+
+
+def test_responses_that_have_to_be_completed_get_a_content_without_other_parts() -> None:
+    mixed = {"role": "user", "parts": [{"text": "more"}, *answering("b")["parts"], IMAGE]}
+    [*_, responses, others] = GEMINI.assemble([GO, asking("a", "b"), mixed])
+    assert [part["functionResponse"]["name"] for part in responses["parts"]] == ["a", "b"]
+    assert others == {"role": "user", "parts": [{"text": "more"}, IMAGE]}
+    one_by_one = [GO, asking("a", "b"), answering("a"), {"role": "user", "parts": [*answering("b")["parts"], IMAGE]}]
+    apart = [GO, asking("a", "b"), answering("a", "b"), {"role": "user", "parts": [IMAGE]}]
+    assert GEMINI.assemble(one_by_one) == apart
+
+
+def test_open_calls_in_two_contents_become_one_content_before_their_responses() -> None:
+    joined = {"role": "model", "parts": [*asking("a", "b")["parts"], *REPLY["parts"]]}
+    natives = [GO, asking("a"), asking("b"), REPLY, answering("a", "b")]
+    assert GEMINI.assemble(natives) == [GO, joined, answering("a", "b")]
 
 
 def test_a_response_takes_the_id_of_its_call() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextstash.formats.json_positions import JsonPositionError, Span, Splice, find, members, spliced, value_at
-from contextstash.formats.request_edits import MessageEdit, SummaryOf, edited
-from contextstash.formats.request_text import RequestText, TextMessage, read_request
+from contextstash.formats.request.edits import MessageEdit, SummaryOf, edited
+from contextstash.formats.request.text import RequestText, TextMessage, read_request
 from tests.support.effort import examples
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.formats.whole_request import format_of, kept_elsewhere, marks_beside, too_many_marks
+from contextstash.formats.request.whole import format_of, kept_elsewhere, marks_beside, too_many_marks
 
 HI = {"role": "user", "content": "hi"}
 CONTENT: dict[str, Any] = {"role": "user", "parts": [{"text": "hi"}]}

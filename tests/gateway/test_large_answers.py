@@ -14,8 +14,8 @@ from mcp import Client
 from mcp.client import stdio
 
 from contextstash.cli.options import settings_from
-from contextstash.gateway.lines import Overlong, answered_id, lines_of
-from contextstash.gateway.worker import count_of_values
+from contextstash.gateway.servers.lines import Overlong, answered_id, lines_of
+from contextstash.gateway.servers.worker import count_of_values
 from tests.support.gateways import gateway, original, raw_server, server, text_of
 from tests.support.raw_upstream import prose
 from tests.support.servers import MODES, Mode
@@ -196,4 +196,4 @@ def test_the_id_of_a_response_is_found_at_one_end_of_its_line(line: bytes, numbe
     ["_get_executable_command", "_create_platform_compatible_process", "_drain_stdout", "_stop_server_process"],
 )
 def test_the_sdk_still_has_the_private_functions_that_start_and_stop_a_process(name: str) -> None:
-    assert callable(getattr(stdio, name, None)), f"the SDK renamed {name}: adapt contextstash.gateway.process"
+    assert callable(getattr(stdio, name, None)), f"the SDK renamed {name}: adapt contextstash.gateway.servers.process"

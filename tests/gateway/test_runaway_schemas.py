@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from mcp.types import CallToolResult, TextContent
 
-from contextstash.gateway.output_limits import Call, Shortening
+from contextstash.gateway.output_limits import Call, Shortening, is_valid
 from contextstash.gateway.rules import OutputRules
-from contextstash.gateway.structured import is_valid
-from contextstash.gateway.worker import Setup, Workers
+from contextstash.gateway.servers.worker import Setup, Workers
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.serve import ServeOptions, opener
 from tests.support.effort import THOROUGH

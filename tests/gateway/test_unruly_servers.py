@@ -12,7 +12,7 @@ from mcp import MCPError
 from mcp.types import Tool
 
 from contextstash.gateway.directory import Directory
-from contextstash.gateway.offers import Offer
+from contextstash.gateway.servers.offers import Offer
 from contextstash.process.plain_logs import printable
 from tests.support import unruly_upstream
 from tests.support.gateways import gateway, server, text_of, tool_names

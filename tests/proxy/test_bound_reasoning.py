@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.proxy.usage_tap import UsageTap
+from contextstash.proxy.http.usage_tap import UsageTap
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import Clock, RunningProxy
 

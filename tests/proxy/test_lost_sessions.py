@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +32,10 @@ from tests.support.proxies import (
 )
 
 
-def delete(database: Path) -> None:
+def delete(database: Path, session_id: str = ID) -> None:
     async def run() -> None:
         store = await open_sqlite(database)
-        await store.delete_session(ID)
+        await store.delete_session(session_id)
         await store.close()
 
     asyncio.run(run())
@@ -68,6 +70,48 @@ def test_a_session_that_is_deleted_while_the_model_replies_is_not_recorded_again
     monkeypatch.setattr(proxy.engine, "_keep", late)
     proxy.send(request_of(messages))
     assert recorded(proxy.database) == {}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_session_that_is_deleted_while_no_proxy_runs_is_not_recorded_again(
+    provider: CachingProvider, clock: Clock, tmp_path: Path, named: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    messages, fields = session(4), {} if named else {"metadata": {}}
+    database = tmp_path / "stash.db"
+    for count in (5, 7, 9):
+        with running_proxy(provider.url, database, clock) as proxy:
+            body = request_of(messages[:count], **fields)
+            proxy.send(body)
+            assert provider.asked[-1].body == json.dumps(body).encode()
+        if count == 5:
+            [found] = recorded(database)
+            delete(database, found)
+    assert recorded(database) == {}
+    assert "what its client goes on with is not recorded" in caplog.text
+    with running_proxy(provider.url, database, clock) as proxy:
+        proxy.send(request_of([{"role": "user", "content": "Another task."}], metadata={}))
+    assert len(recorded(database)) == 1
+
+
+def test_what_stays_of_a_deleted_session_tells_nothing_and_ends(
+    provider: CachingProvider, clock: Clock, tmp_path: Path
+) -> None:
+    database = tmp_path / "stash.db"
+    with running_proxy(provider.url, database, clock) as proxy:
+        proxy.send(request_of(session(2)))
+        mark = proxy.state(ID).mark
+    delete(database)
+    content = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert not [each for each in (ID, mark, "Fix the bug") if each.encode() in content]
+    with closing(sqlite3.connect(database, isolation_level=None)) as db:
+        assert db.execute("SELECT count(*) FROM deleted_sessions").fetchone() == (1,)
+        db.execute("UPDATE deleted_sessions SET deleted_at = '2026-01-01T00:00:00+00:00'")
+    with running_proxy(provider.url, database, clock) as proxy:
+        proxy.send(request_of(session(2)))
+    assert list(recorded(database)) == [ID]
+    delete(database)
+    with closing(sqlite3.connect(database)) as db:
+        assert db.execute("SELECT count(*) FROM deleted_sessions WHERE deleted_at < '2026-02'").fetchone() == (0,)
 
 
 def test_two_proxies_on_one_session_record_all_and_log_nothing_false(

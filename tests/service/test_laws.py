@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from contextstash.context.pairing.rules import violations
 from contextstash.formats import get_format
 from contextstash.service.stash import Stash
-from contextstash_storage.records import Native
-from tests.support.conversations import FORMAT_NAMES, conversations
+from contextstash_storage.records import Edit, Native, Replacement
+from tests.support.conversations import FORMAT_NAMES, PIXEL, conversations
 from tests.support.effort import examples
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, valid_view, view, whole_output
 from tests.support.traces import trace_files, trace_natives
@@ -22,10 +22,10 @@ from tests.support.traces import trace_files, trace_natives
 few = settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 
 
-async def hold_laws(path: Path, natives: Sequence[Native], format_name: str, budget: int) -> None:
+async def hold_laws(path: Path, natives: Sequence[Native], format_name: str, budget: int, window: int = 2_000) -> None:
     """Record, prune, compact, retrieve, restore: laws 1 to 5 and 7 at every step."""
     # Outputs are recorded whole, so that restoring all handles gives the first view.
-    async with stash_at(path, window=max(2_000, budget), output_tokens=None) as stash:
+    async with stash_at(path, window=max(window, budget), output_tokens=None) as stash:
         answer = await stash.record_messages(natives, whole=True, session_id=SESSION, format=format_name)
         assert answer.recorded == len(natives)
         assert (await stash.record_messages(natives, whole=True, session_id=SESSION)).recorded == 0
@@ -39,14 +39,13 @@ async def hold_laws(path: Path, natives: Sequence[Native], format_name: str, bud
 
         compacted = await stash.compact_session(SESSION)
         assert compacted.compacted == (compacted.tokens_after < compacted.tokens_before)
+        done = len(await edits_of(stash))
         await valid_view(stash, format_name)
-        if compacted.summary_id:
-            await stash.restore_outputs([compacted.summary_id], session_id=SESSION)
+        # A request that does not fit, with the summary either, records what it shortens. That is restored by its names.
+        shortened = [edit.handle for edit in (await edits_of(stash))[done:] if isinstance(edit, Replacement)]
+        await restore_whole(stash, [*filter(None, [compacted.summary_id]), *shortened])
         assert as_bytes(await view(stash)) == as_bytes(shown)
-        if handles := await all_handles(stash):
-            # An output that the first request had cut before it was archived is first restored as it was then.
-            while (await stash.restore_outputs(handles, session_id=SESSION)).restored:
-                pass
+        await restore_whole(stash, await all_handles(stash))
         assert as_bytes(await view(stash)) == as_bytes(untouched)
         assert (await stash.prune_tool_outputs(SESSION, keep_last=1, dry_run=True)).tokens_before == (
             pruned.tokens_before
@@ -54,6 +53,17 @@ async def hold_laws(path: Path, natives: Sequence[Native], format_name: str, bud
         await stash.compact_session(SESSION)
         await fits_or_says_why(stash, format_name, budget)  # last, since a request that had to shrink records its edits
         assert as_bytes(await history(stash)) == as_bytes(natives)
+
+
+async def edits_of(stash: Stash) -> list[Edit]:
+    """All edits of the session; no use case lists them, so the store is asked."""
+    return await stash._access.store.read_edits(SESSION)
+
+
+async def restore_whole(stash: Stash, handles: Sequence[str]) -> None:
+    """Restore these, also what was cut before it was archived, which is first restored as it was then."""
+    while handles and (await stash.restore_outputs(handles, session_id=SESSION)).restored:
+        pass
 
 
 async def outputs_come_back(stash: Stash, natives: Sequence[Native], format_name: str) -> None:
@@ -87,6 +97,21 @@ async def test_the_laws_hold_over_generated_sessions(format_name: str, data: st.
     budget = data.draw(st.integers(60, 3_000))
     with TemporaryDirectory() as folder:
         await hold_laws(Path(folder) / "laws.db", natives, format_name, budget)
+
+
+async def test_the_laws_hold_if_the_view_exceeds_the_window_also_after_a_compaction(tmp_path: Path) -> None:
+    """The request after the compaction shortens an output, which the ones before had room for: they left out more."""
+    text = "fix the failing test in src/app/models.py"
+    asked = {"role": "user", "parts": [{"text": text}]}
+    call = {"functionCall": {"name": "Read", "args": {"file_path": text, "limit": 50}}, "thoughtSignature": "c2ln"}
+    image = {"inlineData": {"mimeType": "image/png", "data": PIXEL}}
+    outputs = ["", "\n".join(f"{line}: {text}" for line in range(20))]
+    first, last = ({"functionResponse": {"name": "Read", "response": {"output": output}}} for output in outputs)
+    reply = {"role": "model", "parts": [{"text": text, "thoughtSignature": "c2ln"}]}
+    calling = {"role": "model", "parts": [call]}
+    answers = [{"role": "user", "parts": parts} for parts in ([first, image], [last])]
+    natives = [asked, calling, answers[0], reply, asked, calling, answers[1]]
+    await hold_laws(tmp_path / "laws.db", natives, "gemini", 300, window=300)
 
 
 @pytest.mark.parametrize(("format_name", "path"), trace_files(), ids=lambda value: Path(str(value)).stem[:40])

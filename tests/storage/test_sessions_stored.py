@@ -6,7 +6,7 @@ import pytest
 
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, SessionNotFoundError
 from contextstash_storage.postgres.store import PostgresStore
-from contextstash_storage.records import Call, Cursor, Event
+from contextstash_storage.records import Call, Cursor, Event, ProxiedSession
 from contextstash_storage.sqlite.store import SqliteStore
 from contextstash_storage.store import SessionStore
 from tests.support.stored_edits import archiving
@@ -106,6 +106,19 @@ async def test_the_index_is_sound_after_deletions(store: SqliteStore) -> None:
         lambda db: db.execute("SELECT count(*) FROM search_pieces WHERE search_pieces MATCH 'odd OR shared'").fetchone()
     )
     assert terms == (0,)
+
+
+async def test_a_deleted_session_that_went_through_the_proxy_is_recognized_by_hashes(store: SessionStore) -> None:
+    await store.put_proxied(SESSION, ProxiedSession(mark="ab", length=2, response="resp_1"))
+    await new_session(store, "two")
+    await store.delete_session("two")
+    await store.delete_session(SESSION)
+    [deleted] = await store.deleted_sessions()
+    assert deleted.is_continued_by(SESSION, [], None)
+    assert deleted.is_continued_by("other", ["x", "ab", "cd"], None)
+    assert deleted.is_continued_by("other", [], "resp_1")
+    assert not deleted.is_continued_by("other", ["ab", "cd"], "resp_2")
+    assert not {SESSION, "ab", "resp_1"} & set(deleted.model_dump().values())
 
 
 async def test_the_children_of_a_deleted_session_live_on_without_a_parent(store: SessionStore) -> None:

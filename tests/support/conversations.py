@@ -321,8 +321,9 @@ def _gemini_turn(draw: Draw, ids: Ids) -> list[Native]:
     answered = draw(st.permutations(calls)) if named else calls
     if calls:
         responses = [_gemini_response(draw, call_id, name, sdk) for call_id, name, _ in answered]
-        contents.append({"role": "user", "parts": responses})
-    if not calls or draw(st.booleans()):
+        beside = draw(st.lists(_gemini_user_parts, max_size=2)) if draw(st.booleans()) else []
+        contents.append({"role": "user", "parts": [*beside[1:], *responses, *beside[:1]]})
+    for _ in range(draw(st.integers(0 if calls else 1, 2))):
         contents.append({"role": "user", "parts": draw(st.lists(_gemini_user_parts, min_size=1, max_size=3))})
     return contents
 

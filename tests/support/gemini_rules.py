@@ -94,13 +94,11 @@ def _turn_of(content: dict[str, Any]) -> str:
 def _check_turns(contents: list[dict[str, Any]]) -> None:
     turns = [_turn_of(content) for content in contents]
     for before, turn, content in zip(["", *turns], turns, contents, strict=False):
-        if turn == "model" and before not in ("user", "function"):
+        if turn == "model" and before not in ("user", "function", "model"):
             raise RefusedError(
                 "Please ensure that function call turn comes immediately after a user turn or after a function"
                 " response turn."
             )
-        if turn == before:
-            raise RefusedError("Please ensure that multiturn requests alternate between user and model.")
         if turn == "function" and len(_all(content, "functionResponse")) != len(content["parts"]):
             raise RefusedError("Requests ending with a model turn are not supported.")  # sic: Vertex AI
     if turns[-1] == "model":

@@ -15,9 +15,9 @@ from typing import Any
 import httpx2
 import uvicorn
 
-from contextstash.proxy.app import ProxyApp
 from contextstash.proxy.engine import Engine, ProxyOptions
-from contextstash.proxy.serve import ServedProxy, proxy_app
+from contextstash.proxy.http.app import ProxyApp
+from contextstash.proxy.http.serve import ServedProxy, proxy_app
 from contextstash.service.stash import Stash
 from contextstash.web.loopback import PROXY_SETTINGS
 from contextstash_storage.records import ProxiedSession

@@ -17,6 +17,7 @@ from contextstash.cli.change.pin import pin
 from contextstash.cli.change.prune import prune
 from contextstash.cli.change.restore import restore
 from contextstash.cli.command_words import in_commands
+from contextstash.cli.completion import completion
 from contextstash.cli.look.advise import advise
 from contextstash.cli.look.calls import calls
 from contextstash.cli.look.events import events
@@ -27,7 +28,6 @@ from contextstash.cli.look.status import status
 from contextstash.cli.look.ui import ui
 from contextstash.cli.output import echo
 from contextstash.cli.scripts.clip import clip
-from contextstash.cli.scripts.completion import completion
 from contextstash.cli.scripts.gateway import gateway
 from contextstash.cli.scripts.hook import hook
 from contextstash.cli.scripts.proxy import proxy

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from contextstash.cli.look.readable import named_by
+from contextstash.cli.readable import named_by
 from contextstash.configuration.settings import Configuration, Remark, RemarkHandler, configuration
 from contextstash.hosts.project_folder import project_folder
 from contextstash_storage.databases import location_of

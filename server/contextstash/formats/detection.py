@@ -27,7 +27,7 @@ class _Formats(Mapping[str, Format]):
 
     def __getitem__(self, name: str) -> Format:
         if name not in self._made:
-            module = import_module(f"contextstash.formats.{name.replace('-', '_')}")
+            module = import_module(f"contextstash.formats.{name.replace('-', '_')}.format")
             self._made[name] = getattr(module, self._CLASSES[name])()
         return self._made[name]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from contextstash.formats.gemini_parts import get
 from contextstash_storage.records import Usage
 
 _MAX_COUNT = 2**53
@@ -19,7 +18,7 @@ def read_usage(data: Mapping[str, Any]) -> Usage | None:
     Anthropic does not include cached tokens in `input_tokens`; all others do. A prompt of 0 tokens is not a report:
     Claude Code writes it on replies that it generates without a model.
     """
-    if get(data, "promptTokenCount") is not None:
+    if _gemini_count(data, "promptTokenCount", "prompt_token_count"):
         usage = _gemini_usage(data)
     elif "prompt_tokens" in data:
         usage = _chat_usage(data)
@@ -71,15 +70,17 @@ def _responses_usage(data: Mapping[str, Any]) -> Usage:
 def _gemini_usage(data: Mapping[str, Any]) -> Usage:
     """The thoughts of a reply are counted apart from it. Left out is `toolUsePromptTokenCount`: what the provider's own
     tools added for this one request is not in the contents of the next."""
+    thoughts = _gemini_count(data, "thoughtsTokenCount", "thoughts_token_count")
     return Usage(
-        prompt_tokens=_gemini_count(data, "promptTokenCount"),
-        completion_tokens=_gemini_count(data, "candidatesTokenCount") + _gemini_count(data, "thoughtsTokenCount"),
-        cached_tokens=_gemini_count(data, "cachedContentTokenCount"),
+        prompt_tokens=_gemini_count(data, "promptTokenCount", "prompt_token_count"),
+        completion_tokens=_gemini_count(data, "candidatesTokenCount", "candidates_token_count") + thoughts,
+        cached_tokens=_gemini_count(data, "cachedContentTokenCount", "cached_content_token_count"),
     )
 
 
-def _gemini_count(data: Mapping[str, Any], key: str) -> int:
-    return _number({key: get(data, key)}, key)
+def _gemini_count(data: Mapping[str, Any], rest: str, sdk: str) -> int:
+    """A count by its name in the REST API or in Google's Python SDK."""
+    return _number(data, rest) or _number(data, sdk)
 
 
 def _part(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -13,8 +13,8 @@ from mcp.types import INVALID_PARAMS, Tool
 
 from contextstash.gateway.directory import Directory
 from contextstash.gateway.names import Origin
-from contextstash.gateway.offers import Offer
-from contextstash.gateway.upstream import Peer, Upstream
+from contextstash.gateway.servers.offers import Offer
+from contextstash.gateway.servers.upstream import Peer, Upstream
 
 FIRST_LIST_SECONDS = 10.0
 """Seconds that the first list waits for servers that are starting. Servers that start later are reported as a change of

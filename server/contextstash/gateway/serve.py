@@ -11,16 +11,16 @@ from typing import Any, Literal
 import anyio
 from mcp.server import NotificationOptions
 
-from contextstash.gateway.answers import Answers
 from contextstash.gateway.config import GatewayConfig, ServerEntry, StdioServer
 from contextstash.gateway.fleet import Fleet
 from contextstash.gateway.output_limits import Shortening, Tally
-from contextstash.gateway.process import environment_of
 from contextstash.gateway.rules import ServerRules
 from contextstash.gateway.server import Gateway
-from contextstash.gateway.transports import connected
-from contextstash.gateway.upstream import Upstream
-from contextstash.gateway.worker import Setup, Workers
+from contextstash.gateway.servers.answers import Answers
+from contextstash.gateway.servers.process import environment_of
+from contextstash.gateway.servers.transports import connected
+from contextstash.gateway.servers.upstream import Upstream
+from contextstash.gateway.servers.worker import Setup, Workers
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.mcp.server import build_server

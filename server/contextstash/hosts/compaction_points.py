@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contextstash.hosts.install.clients import CLIENTS, Machine, Scope
-from contextstash.hosts.install.documents import Kind, content
+from contextstash.hosts.clients import CLIENTS, Machine, Scope
 from contextstash.hosts.launch import Launch
+from contextstash.hosts.settings_files import Kind, content
 from contextstash_storage.errors import BadInputError
 
 CLAUDE_CODE_RESERVE = 33_000

@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from contextstash.files.regular_files import read_regular
+from contextstash.hosts.clients import CLIENTS, Machine
 from contextstash.hosts.codex_provider import codex_provider
-from contextstash.hosts.install.clients import CLIENTS, Machine
 
 ANTHROPIC = "https://api.anthropic.com"
 OPENAI = "https://api.openai.com"

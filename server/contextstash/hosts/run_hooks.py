@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.files.regular_files import read_regular
+from contextstash.hosts.clients import Machine, Scope, own_command
 from contextstash.hosts.install.client_hooks import HOOKS
-from contextstash.hosts.install.clients import Machine, Scope, own_command
 from contextstash.hosts.launch import Launch
 from contextstash_storage.databases import text_of
 

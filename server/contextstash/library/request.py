@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from contextstash.formats.whole_request import SERVER_STATE_KEYS
+from contextstash.formats.request.whole import SERVER_STATE_KEYS
 from contextstash.library.arguments import check_list, check_mapping, check_numbers, check_texts
 from contextstash.library.replies import as_json
 from contextstash.service.results import ContextResult, LeftOut

@@ -44,7 +44,7 @@ def serve_stdio(options: ServeOptions) -> None:
     """Serve one client over stdin and stdout; returns when stdin is closed. SIGTERM and SIGINT end the
     process with exit code 0 and the store closed. Raises BadInputError if the options cannot be used."""
     _prepare(options)
-    from contextstash.mcp.wire.stdio import run_stdio
+    from contextstash.mcp.stdio import run_stdio
 
     run_stdio(opener(options), options.tools, followed=options.follow is not None)
 

@@ -10,9 +10,9 @@ from mcp.server import CacheHint, MCPServer
 from mcp.server.caching import CacheableMethod
 
 from contextstash import __version__
-from contextstash.mcp.http.call_observer import CallObserver, Observe
-from contextstash.mcp.http.scopes import ScopeChecks
+from contextstash.mcp.call_observer import CallObserver, Observe
 from contextstash.mcp.lazy import LazyStash, OpenStash
+from contextstash.mcp.scopes import ScopeChecks
 from contextstash.mcp.surface import followed_client
 from contextstash.mcp.surface.agent_tools import agent_tools
 from contextstash.mcp.surface.checks import ProtocolChecks

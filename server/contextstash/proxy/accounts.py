@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from contextstash.context.view.estimate import MIN_GROWTH
 from contextstash.context.view.protected_outputs import fetched_again
-from contextstash.context.window.estimate import MIN_GROWTH
-from contextstash.proxy.preparation import Prepared, made_calls, pruned_at
-from contextstash.proxy.shown_sizes import shown_sizes, size_of
+from contextstash.proxy.requests.preparation import Prepared, made_calls, pruned_at
+from contextstash.proxy.requests.shown_sizes import shown_sizes, size_of
 from contextstash_storage.records import ProxiedSession, Usage
 
 COMPACTS_AT = 0.92

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from contextstash.formats.reasoning_reports import DroppedPiece
-from contextstash.formats.request_text import RequestText, TextMessage, message_of
+from contextstash.formats.request.text import RequestText, TextMessage, message_of
 from contextstash.hosts.request_identity import ClientSession, continues_summary, is_compaction
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.request_lines import Line, common_start, goes_back, has_reply, line_mark, prefix_marks
@@ -372,14 +372,20 @@ class Conversations:
         return best
 
     async def _looked_up(self, asked: AskedRequest) -> Conversation:
-        """A conversation that is stored, or a new one. One that could be of two senders is in doubt: a new one."""
+        """A conversation that is stored, or a new one. One that could be of two senders is in doubt: a new one. One
+        whose session was deleted, perhaps while no proxy ran, is marked so."""
         states = await self._stored(asked)
         continued = [each for each in states if each[1].is_continued_by(asked)]
         if len(continued) == 1:
             return Conversation(continued[0][0], asked.request.format, continued[0][1].state)
         if asked.client is None:
-            return _new(f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", asked, None)
-        return await self._of_client(asked, asked.client, dict(states))
+            found = _new(f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", asked, None)
+        else:
+            found = await self._of_client(asked, asked.client, dict(states))
+        previous = asked.request.value("previous_response_id")
+        if self._sessions is not None and await self._sessions.was_deleted(found.session_id, asked.marks, previous):
+            found.forget()
+        return found
 
     async def _stored(self, asked: AskedRequest) -> list[tuple[str, StoredLine]]:
         """The stored sessions that this sender could continue, and that are not in memory."""

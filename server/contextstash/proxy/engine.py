@@ -15,11 +15,10 @@ from typing import Any, Protocol, TypeVar
 from contextstash.context.view.cached_prune import CachedPrune
 from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats.reasoning_reports import DroppedPiece
-from contextstash.formats.request_text import RequestText, message_of, read_request
+from contextstash.formats.request.text import RequestText, message_of, read_request
 from contextstash.hosts.request_identity import agent_of, client_session
 from contextstash.process.background_tasks import BackgroundTasks
 from contextstash.proxy import accounts
-from contextstash.proxy.bound_reasoning import binding_of, may_show, shown_edits, thinking_choice
 from contextstash.proxy.conversations import (
     AskedRequest,
     Conversation,
@@ -28,11 +27,12 @@ from contextstash.proxy.conversations import (
     replied_line,
 )
 from contextstash.proxy.credentials import sender_of
+from contextstash.proxy.headers import RawHeaders
 from contextstash.proxy.model_facts import Bill, KnownModels, ModelFacts
-from contextstash.proxy.occurrences import Inherited, inherited, result_names
-from contextstash.proxy.old_thinking import span_of
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
-from contextstash.proxy.preparation import (
+from contextstash.proxy.request_lines import Line
+from contextstash.proxy.requests.occurrences import Inherited, inherited, result_names
+from contextstash.proxy.requests.preparation import (
     DEFAULT_KEEP_TOKENS,
     RESTORE_TOOL,
     RETRIEVAL_TOOL,
@@ -51,8 +51,8 @@ from contextstash.proxy.preparation import (
     rendered,
     unsent_outputs,
 )
-from contextstash.proxy.request_lines import Line
-from contextstash.proxy.wire import RawHeaders
+from contextstash.proxy.requests.reasoning import binding_of, may_show, shown_edits, thinking_choice
+from contextstash.proxy.requests.thinking import span_of
 from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin, StripSpan
 from contextstash_storage.errors import ContextstashError, EditConflictError
 from contextstash_storage.records import Session, Usage
@@ -325,14 +325,13 @@ class Engine:
         """The conversation's session, None if there is none. If it was deleted while the client runs, its edits end
         with it, and it is not recorded again: what stands behind its placeholders is gone, and the user wanted that."""
         assert self._sessions is not None
-        if conversation.deleted:
-            return None
-        session = await self._sessions.find(conversation.session_id)
+        session = None if conversation.deleted else await self._sessions.find(conversation.session_id)
         if conversation.stored_since is None:
             conversation.stored_since = session.created_at if session is not None else None
         elif session is None or session.created_at != conversation.stored_since:
             conversation.forget()
-            self._leave_alone(conversation, "its session was deleted while the client runs")
+        if conversation.deleted:
+            self._leave_alone(conversation, "its session was deleted; what its client goes on with is not recorded")
             return None
         return session
 

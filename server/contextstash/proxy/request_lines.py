@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from contextstash.formats.request_text import RequestText, TextMessage
+from contextstash.formats.request.text import RequestText, TextMessage
 
 Line = tuple[TextMessage, ...]
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from contextstash.proxy.wire import SECRET_VARIABLE
+from contextstash.proxy.headers import SECRET_VARIABLE
 
 MAX_RESTARTS = 5
 """How often a proxy is started again within RESTART_SECONDS. A guess: one that dies at once would do so for ever."""

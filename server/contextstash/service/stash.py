@@ -29,13 +29,13 @@ from contextstash.service.queries import (
     transfer,
     window_advice,
 )
-from contextstash.service.recording import output_archive, session_settings, single_output
-from contextstash.service.recording.recorder import Recorder
+from contextstash.service.recorder import Recorder
+from contextstash.service.recording import output_archive, reasoning, session_settings, single_output
+from contextstash.service.recording.declared_parts import System, Tools, check_declared, declare
+from contextstash.service.recording.late_usage import book_late
 from contextstash.service.reduction import compact, pins, prune, restore, summaries
 from contextstash.service.reduction.write_summary import Writers
-from contextstash.service.requests import call_log, dropped_reasoning, get_context, handoff, overflow_recovery, sampling
-from contextstash.service.requests.declared_parts import System, Tools, check_declared, declare
-from contextstash.service.requests.late_usage import book_late
+from contextstash.service.requests import call_log, get_context, handoff, overflow_recovery, sampling
 from contextstash.service.requests.proxied import ProxiedSessions, with_effect
 from contextstash.service.results import (
     CompactResult,
@@ -277,7 +277,7 @@ class Stash:
     read_side_by_side = _use_case(side_by_side.read_side_by_side)
     export_session = _use_case(transfer.export_session)
     import_session = _use_case(transfer.import_session)
-    log_dropped_reasoning = _use_case(dropped_reasoning.log_dropped_reasoning)
+    log_dropped_reasoning = _use_case(reasoning.log_dropped_reasoning)
     list_calls = _use_case(call_log.list_calls)
     read_request = _use_case(call_log.read_request)
     read_calls = _of_store(SessionStore.read_calls)

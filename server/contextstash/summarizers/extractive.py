@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from contextstash.context.extraction.extractive_summary import extract_summary
+from contextstash.context.extraction.summary.extractive_summary import extract_summary
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 
 

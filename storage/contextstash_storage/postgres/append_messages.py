@@ -8,15 +8,26 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from contextstash_storage.codec.message_batch import Batch, reported_call, stored_message, with_counters, with_usage
-from contextstash_storage.codec.preparation import Prepared, batch_fingerprint
 from contextstash_storage.codec.record_json import to_json
-from contextstash_storage.codec.repeats import Known, check_position, known_at, known_of_id, repetitions
 from contextstash_storage.postgres import logs, search_index
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.dialect import OF_SESSION, run
 from contextstash_storage.postgres.sessions import Indexed, lock_session, store_counters
 from contextstash_storage.postgres.view_edits import insert_edits
+from contextstash_storage.preparation.messages import (
+    Batch,
+    Known,
+    Prepared,
+    batch_fingerprint,
+    check_position,
+    known_at,
+    known_of_id,
+    repetitions,
+    reported_call,
+    stored_message,
+    with_counters,
+    with_usage,
+)
 from contextstash_storage.records import Appended, Counters, Cursor, Message, NewMessage, Output, Session
 from contextstash_storage.search.documents import Document, Piece, documents, pieces, storable
 from contextstash_storage.sql.requests import book_usage

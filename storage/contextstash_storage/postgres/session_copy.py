@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from contextstash_storage.codec.copied_rows import Row, read_rows
-from contextstash_storage.codec.preparation import PLAIN_FORM, Prepared
 from contextstash_storage.postgres.append_messages import MessageWriter, group_of
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.dialect import OF_SESSION, run
 from contextstash_storage.postgres.logs import insert_call
 from contextstash_storage.postgres.sessions import add_indexed, insert_session, read_session
 from contextstash_storage.postgres.view_edits import put_edits
+from contextstash_storage.preparation.messages import PLAIN_FORM, Prepared, Row, read_rows
 from contextstash_storage.records import Call, Copied, DeclaredVersion, EditRecord, Event, Session
 from contextstash_storage.sql.logs import insert_event
 from contextstash_storage.sql.requests import put_declared, put_requests

@@ -10,7 +10,8 @@ from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.dialect import OF_SESSION, run
 from contextstash_storage.records import Counters, Session
 from contextstash_storage.search.documents import storable
-from contextstash_storage.sql import sessions
+from contextstash_storage.sql import rows
+from contextstash_storage.sql.requests import note_deleted
 from contextstash_storage.sql.rows import no_session, now
 from contextstash_storage.sql.steps import Key, Statement, Steps
 
@@ -38,12 +39,12 @@ _LABELS = ("agent", "model", "format", "title", "source")
 
 async def read_session(db: Connection, key: Key) -> Session:
     """A session as it is. Raises SessionNotFoundError."""
-    return (await run(db, sessions.read_session(*key)))[1]
+    return (await run(db, rows.read_session(*key)))[1]
 
 
 async def lock_session(db: Connection, key: Key) -> Session:
     """A session that no other transaction changes until this one ends. Raises SessionNotFoundError."""
-    return (await run(db, sessions.read_session(*key, locked=True)))[1]
+    return (await run(db, rows.read_session(*key, locked=True)))[1]
 
 
 async def insert_session(db: Connection, session: Session) -> bool:
@@ -107,6 +108,7 @@ def store_counters(key: Key, session: Session, counters: Counters, added: Indexe
 
 async def delete_session(db: Connection, key: Key) -> None:
     """Delete a session and all that belongs to it. Raises SessionNotFoundError."""
+    await run(db, note_deleted(key[0], key[1], key))
     deleted = await db.execute(f"DELETE FROM sessions WHERE {OF_SESSION}", *key)
     if not deleted.endswith(" 1"):
         raise no_session(key[1])

@@ -10,8 +10,6 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from contextstash_storage.codec import bodies
-from contextstash_storage.codec.message_batch import Batch
-from contextstash_storage.codec.preparation import PLAIN_FORM, is_large, prepare
 from contextstash_storage.codec.record_json import from_json
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.postgres import (
@@ -31,6 +29,7 @@ from contextstash_storage.postgres.connection import RETRY_SECONDS, Connection, 
 from contextstash_storage.postgres.dialect import run
 from contextstash_storage.postgres.migrations import migrate
 from contextstash_storage.postgres.sessions import lock_session, read_session
+from contextstash_storage.preparation.messages import PLAIN_FORM, Batch, is_large, prepare
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Protocol
 
-from contextstash_storage.codec.derived_form import fields_of
+from contextstash_storage.codec.record_json import fields_of
 from contextstash_storage.records import Block
 from contextstash_storage.search.documents import Document, Kind
 

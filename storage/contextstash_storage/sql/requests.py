@@ -6,9 +6,11 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 from contextstash_storage.codec.bodies import to_bytes
 from contextstash_storage.codec.record_json import from_json, to_json
+from contextstash_storage.deleted_sessions import KEPT_DAYS, DeletedSession, deleted_session
 from contextstash_storage.records import Counters, Declared, DeclaredVersion, ProxiedSession, Request, Usage
 from contextstash_storage.sql.rows import now
 from contextstash_storage.sql.steps import Key, Repeated, Statement, Steps, marks, only
@@ -157,3 +159,24 @@ def recent_proxied(owner: str, since: float, limit: int) -> Steps[list[tuple[str
         (owner, since, limit),
     )
     return [(session_id, from_json(ProxiedSession, record)) for session_id, record in rows]
+
+
+def note_deleted(owner: str, session_id: str, key: Key) -> Steps[None]:
+    """Store how a session is recognized that is being deleted, if its requests went through the proxy."""
+    proxied = yield from read_proxied(key)
+    if proxied is not None:
+        yield Statement("DELETE FROM deleted_sessions WHERE deleted_at < ?", (_oldest_deletion(),))
+        record = to_json(deleted_session(session_id, proxied))
+        values = (owner, now().isoformat(), record)
+        yield Statement("INSERT INTO deleted_sessions (owner, deleted_at, record) VALUES (?, ?, ?)", values)
+
+
+def deleted_sessions(owner: str) -> Steps[list[DeletedSession]]:
+    """The sessions whose clients went through the proxy and that were deleted in the last KEPT_DAYS."""
+    text = "SELECT record FROM deleted_sessions WHERE owner = ? AND deleted_at >= ?"
+    rows = yield Statement(text, (owner, _oldest_deletion()))
+    return [from_json(DeletedSession, record) for (record,) in rows]
+
+
+def _oldest_deletion() -> str:
+    return (now() - timedelta(days=KEPT_DAYS)).isoformat()

@@ -10,6 +10,7 @@ from typing import Any
 from contextstash_storage.codec.record_json import from_json
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, SessionNotFoundError
 from contextstash_storage.records import Counters, Session
+from contextstash_storage.sql.steps import Statement, Steps
 
 SESSION_COLUMNS = (
     "{number}, session_id, owner, agent, model, format, title, source, settings, parent_session_id,"
@@ -78,6 +79,17 @@ def session_of(row: tuple[Any, ...]) -> Session:
         updated_at=datetime.fromisoformat(updated),
         counters=from_json(Counters, counters),
     )
+
+
+def read_session(owner: str, session_id: str, *, locked: bool = False) -> Steps[tuple[int, Session]]:
+    """A session's row number and record; with `locked` no other transaction changes it until this one ends. Raises
+    SessionNotFoundError."""
+    lock = " FOR UPDATE" if locked else ""
+    text = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE owner = ? AND session_id = ?{lock}"
+    rows = yield Statement(text, (owner, session_id))
+    if not rows:
+        raise no_session(session_id)
+    return rows[0][0], session_of(tuple(rows[0]))
 
 
 FEW = 16

@@ -7,23 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from contextstash_storage.codec.record_json import from_json, to_json
-from contextstash_storage.records import CachedSummary, Counters, Cursor, Session
+from contextstash_storage.records import CachedSummary, Counters, Cursor
 from contextstash_storage.session_extras import SessionExtras, StoredBatch
 from contextstash_storage.sql.logs import keep_summary
 from contextstash_storage.sql.requests import keep_proxied, read_proxied
-from contextstash_storage.sql.rows import SESSION_COLUMNS, no_session, now, session_of
+from contextstash_storage.sql.rows import now
 from contextstash_storage.sql.steps import Key, Repeated, Statement, Steps
-
-
-def read_session(owner: str, session_id: str, *, locked: bool = False) -> Steps[tuple[int, Session]]:
-    """A session's row number and record; with `locked` no other transaction changes it until this one ends. Raises
-    SessionNotFoundError."""
-    lock = " FOR UPDATE" if locked else ""
-    text = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE owner = ? AND session_id = ?{lock}"
-    rows = yield Statement(text, (owner, session_id))
-    if not rows:
-        raise no_session(session_id)
-    return rows[0][0], session_of(tuple(rows[0]))
 
 
 def update_fields(key: Key, changes: Mapping[str, Any], stored: Callable[[Any], Any]) -> Steps[None]:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from contextstash_storage.deleted_sessions import DeletedSession
 from contextstash_storage.records import (
     CachedSummary,
     Call,
@@ -23,7 +24,7 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.session_extras import SessionExtras
 from contextstash_storage.sql import activity, edits, logs, outputs, requests, sessions
-from contextstash_storage.sql.rows import check_changes
+from contextstash_storage.sql.rows import check_changes, read_session
 from contextstash_storage.sql.steps import Key, Result, Steps
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
@@ -116,7 +117,7 @@ class RowStore(ABC):
 
         def change(key: Key, _: Session) -> Steps[Session]:
             yield from sessions.update_fields(key, changes, self._stored_name)
-            return (yield from sessions.read_session(self.owner, session_id))[1]
+            return (yield from read_session(self.owner, session_id))[1]
 
         return await self._change(session_id, change)
 
@@ -217,3 +218,6 @@ class RowStore(ABC):
 
     async def recent_proxied(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
         return await self._of_owner(lambda: requests.recent_proxied(self.owner, since, limit))
+
+    async def deleted_sessions(self) -> list[DeletedSession]:
+        return await self._of_owner(lambda: requests.deleted_sessions(self.owner))

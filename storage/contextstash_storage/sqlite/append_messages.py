@@ -1,21 +1,42 @@
-"""The transactions that append messages: stored ones are skipped, and a long batch is stored in pieces."""
+"""Appends messages: stored ones are skipped, and a long batch is stored in pieces, each a transaction of its own."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from contextstash_storage.codec.bodies import Blob
-from contextstash_storage.codec.compact_form import packed_body
-from contextstash_storage.codec.compression import Dictionary
-from contextstash_storage.codec.derived_form import group_of
-from contextstash_storage.codec.message_batch import Batch, reported_call, stored_message, with_counters, with_usage
-from contextstash_storage.codec.preparation import Prepared, prepare
-from contextstash_storage.codec.record_json import from_json, stored_time, to_json
-from contextstash_storage.codec.repeats import Known, stored_fingerprint
-from contextstash_storage.errors import EditConflictError, SessionNotFoundError
+from contextstash_storage.codec.bodies import Blob, Dictionary
+from contextstash_storage.codec.record_json import from_json, group_of, stored_time, to_json
+from contextstash_storage.errors import (
+    BadInputError,
+    EditConflictError,
+    SessionNotFoundError,
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+)
+from contextstash_storage.preparation.compact_form import COMPACT_FORM, packed_body
+from contextstash_storage.preparation.messages import (
+    Batch,
+    Known,
+    Prepared,
+    batch_fingerprint,
+    check_position,
+    is_large,
+    known_at,
+    known_of_id,
+    prepare,
+    repetitions,
+    reported_call,
+    stored_fingerprint,
+    stored_message,
+    with_counters,
+    with_usage,
+)
 from contextstash_storage.records import (
     Appended,
     Call,
@@ -28,22 +49,14 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.sql.requests import book_usage
 from contextstash_storage.sql.rows import now
+from contextstash_storage.sqlite.connection import Connection, GroupCommit
 from contextstash_storage.sqlite.dialect import run, session_row
 from contextstash_storage.sqlite.dictionaries import dictionary_of, is_due, make_dictionary
 from contextstash_storage.sqlite.logs import insert_call
 from contextstash_storage.sqlite.outputs import insert_output
-from contextstash_storage.sqlite.repeats import (
-    has_key,
-    known_by_batch_id,
-    known_by_position,
-    looks_repeated,
-    note_piece,
-)
 from contextstash_storage.sqlite.rows import LARGE_BODY, insert_large
 from contextstash_storage.sqlite.search_index import insert_pieces, queue
 from contextstash_storage.sqlite.view_edits import insert_edits
-
-__all__ = ["Batch", "Progress", "append_piece", "insert_message", "prepare"]
 
 PIECE_SIZE = 120_000
 """How much a transaction stores of a batch (see `Prepared.size`) before it ends at the next place where a batch may be
@@ -297,3 +310,131 @@ def _store_counters(db: sqlite3.Connection, row: int, session: Session, counters
         (to_json(counters), updated.isoformat(), row),
     )
     return session.model_copy(update={"counters": counters, "updated_at": updated})
+
+
+def known_by_position(
+    db: sqlite3.Connection, session: int, length: int, batch: Sequence[Prepared], first_seq: int, done: int
+) -> Known:
+    """Compare a batch that begins at `first_seq` with what stands there. `done` messages were compared before."""
+    check_position(first_seq, length)
+    stored = fingerprints(db, session, first_seq + done, max(0, len(batch) - done))
+    return known_at(stored, length, batch, first_seq, done)
+
+
+def known_by_batch_id(
+    db: sqlite3.Connection, session: int, length: int, batch: Sequence[Prepared], batch_id: str
+) -> Known:
+    """How much of the batch of this id is stored."""
+    rows = db.execute(
+        "SELECT first_seq, count, fingerprint FROM batches WHERE session = ? AND batch_id = ? ORDER BY place",
+        (session, batch_id),
+    ).fetchall()
+    return known_of_id(rows, length, batch, batch_id)
+
+
+def note_piece(
+    db: sqlite3.Connection, session: int, batch_id: str, batch: Sequence[Prepared], place: int, seq: int, count: int
+) -> None:
+    """Remember that `count` messages of a batch, from the one at `place` on, stand at `seq` and after it."""
+    db.execute(
+        "INSERT INTO batches (session, batch_id, place, first_seq, count, fingerprint) VALUES (?, ?, ?, ?, ?, ?)",
+        (session, batch_id, place, seq, count, batch_fingerprint(batch)),
+    )
+
+
+def has_key(db: sqlite3.Connection, session: int, key: str) -> bool:
+    """Whether a message with this key is stored."""
+    return db.execute("SELECT 1 FROM messages WHERE session = ? AND key = ?", (session, key)).fetchone() is not None
+
+
+def looks_repeated(db: sqlite3.Connection, session: int, length: int, batch: Sequence[Prepared]) -> bool:
+    """Whether a batch is equal to the newest messages, or begins as the session does. It is stored all the same: only
+    its sender knows whether it is a repetition."""
+    return any(
+        fingerprints(db, session, first, len(marks)) == [stored_fingerprint(mark) for mark in marks]
+        for first, marks in repetitions(length, batch)
+    )
+
+
+def fingerprints(db: sqlite3.Connection, session: int, first: int, count: int) -> list[bytes]:
+    """The stored fingerprints of at most `count` messages from a position on."""
+    rows = db.execute(
+        "SELECT fingerprint FROM messages WHERE session = ? AND seq >= ? AND seq < ? ORDER BY seq",
+        (session, first, first + count),
+    )
+    return [stored_fingerprint(fingerprint) for (fingerprint,) in rows]
+
+
+PAUSE_SECONDS = 0.005
+"""Pause between two pieces. SQLite has no queue for its lock: a waiting process would find the database locked each
+time if the next piece started at once. Longer than connection.LOOK_SECONDS, so that each that waits looks once in it.
+Of 20 ms and 5 ms: two processes that record transcripts take a fifth less time with 5."""
+
+
+async def append_in_pieces(group: GroupCommit, batch: Batch, messages: Sequence[NewMessage]) -> Appended:
+    """Append messages, as SessionStore.append_messages says. `batch` is all about them but themselves; the lock is held
+    for one piece at a time. A small batch is committed together with others."""
+    writer, lock = group.writer, group.lock
+    if is_large(messages):
+        batch = replace(batch, messages=await asyncio.to_thread(prepare, messages, COMPACT_FORM))
+        progress = await _locked(writer, lock, batch, Progress())
+    else:
+        batch, progress = await _prepared_and_begun(group, batch, messages)
+    while progress.appended is None:
+        try:
+            await asyncio.sleep(PAUSE_SECONDS)
+            progress = await _locked(writer, lock, batch, progress)
+        except EditConflictError:
+            raise
+        except SessionNotFoundError as error:
+            raise SessionNotFoundError(_deleted(batch, progress)) from error
+        except (StoreError, BadInputError) as error:
+            raise type(error)(_partly_stored(batch, progress, error)) from error
+    return progress.appended
+
+
+async def _locked(writer: Connection, lock: asyncio.Lock, batch: Batch, progress: Progress) -> Progress:
+    async with lock:
+        return await writer.write(lambda db: append_piece(db, batch, progress))
+
+
+async def _prepared_and_begun(
+    group: GroupCommit, batch: Batch, messages: Sequence[NewMessage]
+) -> tuple[Batch, Progress]:
+    """Prepare a small batch on the writer's thread, just before its transaction: a thread of its own would take longer
+    than the work."""
+
+    def prepared() -> Callable[[sqlite3.Connection], tuple[Batch, Progress]]:
+        whole = replace(batch, messages=prepare(messages, COMPACT_FORM))
+        return lambda db: (whole, append_piece(db, whole, Progress()))
+
+    return await group.write(prepared)
+
+
+def _partly_stored(batch: Batch, progress: Progress, error: Exception) -> str:
+    """What an error says that ends a batch between two pieces."""
+    assert progress.left is not None
+    next_seq = progress.left.messages
+    if batch.is_identified:
+        advice = "Send the same batch again in the same way: what is stored is not stored twice."
+    else:
+        advice = f"Record the messages from number {progress.done} of the batch on with first_seq={next_seq}."
+    stored = f"{progress.done} of {len(batch.messages)} messages were recorded"
+    return f"{stored}, then {_cause(error)}. next_seq is {next_seq}. {advice}"
+
+
+def _deleted(batch: Batch, progress: Progress) -> str:
+    """What the error says if the session was deleted between two pieces."""
+    return (
+        f"{progress.done} of {len(batch.messages)} messages were recorded, then the session '{batch.session_id}' was"
+        " deleted by another process, and these messages with it. The rest was not stored. To keep the conversation,"
+        " record it again from its first message, preferably under a new session_id."
+    )
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, StoreBusyError):
+        return "the database was locked by another process for too long"
+    if isinstance(error, StoreFullError):
+        return "the disk was full"
+    return f"this happened: {str(error).rstrip('.')}"

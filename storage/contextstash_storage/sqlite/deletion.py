@@ -14,7 +14,6 @@ from contextstash_storage.errors import StoreError
 from contextstash_storage.search.documents import Piece
 from contextstash_storage.sqlite.connection import Connection, truncate_log
 from contextstash_storage.sqlite.hidden_sessions import give_up_abandoned
-from contextstash_storage.sqlite.index_work import remove_former_index
 from contextstash_storage.sqlite.rows import DELETED_OWNER
 from contextstash_storage.sqlite.search_index import (
     Searchable,
@@ -23,6 +22,7 @@ from contextstash_storage.sqlite.search_index import (
     merge_index,
     pieces_at_once,
     read_searchable,
+    remove_former_index,
     remove_pieces,
     rewrite_terms,
 )

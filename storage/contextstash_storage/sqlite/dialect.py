@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from contextstash_storage.records import Session
-from contextstash_storage.sql.sessions import read_session
+from contextstash_storage.sql.rows import read_session
 from contextstash_storage.sql.steps import Dialect, Repeated, Result, Statement, Steps
 from contextstash_storage.sqlite.outputs import OUTPUT_COLUMNS, TOKENS, TOOL
 from contextstash_storage.sqlite.rows import IS_SEEN, TIME_TEXT

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 
-from contextstash_storage.codec.compression import CONSTANT, OF_SESSION, Dictionary, session_dictionary, unpacked
+from contextstash_storage.codec.bodies import CONSTANT, OF_SESSION, Dictionary, session_dictionary, unpacked
 from contextstash_storage.errors import StoreError
 from contextstash_storage.sqlite.rows import BODY
 

@@ -8,13 +8,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from contextstash_storage.codec.derived_form import fields_of
-from contextstash_storage.codec.record_json import time_of
+from contextstash_storage.codec.record_json import fields_of, time_of
 from contextstash_storage.errors import StoreError
 from contextstash_storage.records import SearchHit
 from contextstash_storage.search.call_pairs import call_of_pair
 from contextstash_storage.search.documents import Document, Kind, kind_mark, pieces, tool_mark
-from contextstash_storage.search.query import WHOLE_WEIGHT, SearchFilter, terms
+from contextstash_storage.search.query import CALL_WEIGHT, WHOLE_WEIGHT, SearchFilter, terms
 from contextstash_storage.search.ranking import (
     CALL_CHARACTERS,
     MORE_MATCHES,
@@ -25,12 +24,108 @@ from contextstash_storage.search.ranking import (
     Ranked,
     ranked,
     ranked_matches,
+    rarity,
 )
 from contextstash_storage.sqlite.outputs import ARGUMENT, CHARACTERS, TOOL
-from contextstash_storage.sqlite.rows import STORED_TIME
+from contextstash_storage.sqlite.rows import DELETED_OWNER, STORED_TIME
 from contextstash_storage.sqlite.search_index import Searchable, read_searchable, read_searchables, session_mark
-from contextstash_storage.sqlite.search_scores import best_entries, best_entries_among, is_shared, marked, own_entries
 from contextstash_storage.store import Weigh
+
+ENTRIES_A_MESSAGE = 2
+"""Of an entry for each text, call and output, about so many in a message: for the rarity of words among the owner's."""
+
+_WEIGHTS = {"place": 0.0, "call": CALL_WEIGHT, "text": 1.0}
+
+_OTHERS = """
+SELECT EXISTS (SELECT 1 FROM sessions WHERE owner < ?1 AND owner != ?2)
+    OR EXISTS (SELECT 1 FROM sessions WHERE owner > ?1 AND owner != ?2)
+"""
+_BEST = """
+SELECT rowid, -{bm25} AS score FROM search_pieces WHERE search_pieces MATCH ? ORDER BY score DESC, rowid DESC LIMIT ?
+"""
+_BEST_AMONG = """
+SELECT entry, -{bm25} AS score FROM search_pieces
+CROSS JOIN search_entries ON entry = search_pieces.rowid CROSS JOIN messages USING (message)
+WHERE search_pieces MATCH ? AND messages.session IN (SELECT value FROM json_each(?))
+ORDER BY score DESC, entry DESC LIMIT ?
+"""
+_OWN = """
+SELECT entry, -{bm25} AS score FROM search_pieces
+CROSS JOIN search_entries ON entry = search_pieces.rowid CROSS JOIN messages USING (message)
+CROSS JOIN sessions USING (session)
+WHERE search_pieces MATCH ? AND sessions.owner = ?
+"""
+
+
+def _scored(db: sqlite3.Connection, query: str) -> str:
+    """The query with the ranking function. The columns of the index are in another order in databases of former
+    versions."""
+    columns = [name for _, name, *_ in db.execute("PRAGMA table_info(search_pieces)")]
+    return query.format(bm25=f"bm25(search_pieces, {', '.join(str(_WEIGHTS[name]) for name in columns)})")
+
+
+def is_shared(db: sqlite3.Connection, owner: str) -> bool:
+    """Whether another owner has sessions in the database. Two looks into the index of owners, however many sessions
+    there are."""
+    return bool(db.execute(_OTHERS, (owner, DELETED_OWNER)).fetchone()[0])
+
+
+def best_entries(
+    db: sqlite3.Connection, wanted: Sequence[str], operator: str, marks: Sequence[str], most: int
+) -> dict[int, float]:
+    """The best entries with any (`OR`) or all (`AND`) of the terms and with all marks, and their scores."""
+    return dict(db.execute(_scored(db, _BEST), (_expression(wanted, operator, marks), most)))
+
+
+def best_entries_among(
+    db: sqlite3.Connection,
+    wanted: Sequence[str],
+    operator: str,
+    marks: Sequence[str],
+    most: int,
+    sessions: Sequence[int],
+) -> dict[int, float]:
+    """The same of these sessions, which are most of the database."""
+    return dict(
+        db.execute(_scored(db, _BEST_AMONG), (_expression(wanted, operator, marks), json.dumps(sessions), most))
+    )
+
+
+def own_entries(
+    db: sqlite3.Connection, owner: str, wanted: Sequence[str], marks: Sequence[str], messages: int
+) -> tuple[dict[int, float], set[int]]:
+    """All entries of the owner with any of the terms and with all marks, and their scores; and those with all
+    of several terms. `messages` is how many messages are searched."""
+    [indexed] = db.execute("SELECT count(*) FROM search_entries").fetchone()
+    scores: dict[int, float] = {}
+    having_all: set[int] | None = None
+    own = _scored(db, _OWN)
+    for term in wanted:
+        word = [term]
+        [count] = db.execute(
+            "SELECT count(*) FROM search_pieces WHERE search_pieces MATCH ?", (_expression(word, "OR", ()),)
+        ).fetchone()
+        found = dict(db.execute(own, (_expression(word, "OR", marks), owner)))
+        factor = rarity(len(found), ENTRIES_A_MESSAGE * messages) / rarity(count, indexed)
+        for entry, score in found.items():
+            scores[entry] = scores.get(entry, 0.0) + factor * score
+        having_all = set(found) if having_all is None else having_all & found.keys()
+    return scores, having_all if having_all and len(wanted) > 1 else set()
+
+
+def _expression(wanted: Sequence[str], operator: str, marks: Sequence[str]) -> str:
+    """The query for FTS5, each term quoted so that no character in it is an operator."""
+    return " AND ".join([f"{{call text}} : ({any_of(wanted, operator)})", *marks])
+
+
+def marked(words: Sequence[str]) -> str:
+    """An entry has one of these words as a mark."""
+    return f"place : ({any_of(words)})"
+
+
+def any_of(words: Sequence[str], operator: str = "OR") -> str:
+    return f" {operator} ".join(f'"{word}"' for word in words)
+
 
 LARGE_SHARE = 0.5
 """From this share of the database's messages on, the matches of the sessions that are searched are taken out of the

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from contextstash_storage.codec.compression import OF_SESSION
+from contextstash_storage.codec.bodies import OF_SESSION
 from contextstash_storage.sqlite.connection import store_error
 from contextstash_storage.sqlite.dictionaries import dictionary_of
 from contextstash_storage.sqlite.migrations import migrations

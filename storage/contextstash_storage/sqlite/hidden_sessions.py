@@ -12,8 +12,9 @@ import platform
 import sqlite3
 import uuid
 
-from contextstash_storage.sqlite.dialect import session_row
-from contextstash_storage.sqlite.leases import LIVE, clock
+from contextstash_storage.sql.requests import note_deleted
+from contextstash_storage.sqlite.dialect import run, session_row
+from contextstash_storage.sqlite.logs import LIVE, clock
 from contextstash_storage.sqlite.rows import DELETED_OWNER, STAGED_OWNER
 
 STAGING = "staging"
@@ -23,6 +24,7 @@ STAGING = "staging"
 def hide(db: sqlite3.Connection, owner: str, session_id: str) -> None:
     """Make a session invisible before it is deleted. Raises SessionNotFoundError."""
     row, _ = session_row(db, owner, session_id)
+    run(db, note_deleted(owner, session_id, (row,)))
     db.execute(
         "UPDATE sessions SET parent_session_id = NULL WHERE owner = ? AND parent_session_id = ?", (owner, session_id)
     )

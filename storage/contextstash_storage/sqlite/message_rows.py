@@ -1,4 +1,4 @@
-"""The rows of messages with their large strings, and the records made of them."""
+"""The rows of messages with their large strings, the records made of them, and what is new in a session."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from contextstash_storage.codec.compression import Dictionary
+from contextstash_storage.codec.bodies import Dictionary
 from contextstash_storage.codec.record_json import message_of
 from contextstash_storage.records import Message
+from contextstash_storage.session_news import KnownPart, SessionNews
+from contextstash_storage.sql import requests
+from contextstash_storage.sqlite.dialect import run, session_row
 from contextstash_storage.sqlite.dictionaries import dictionary_of
+from contextstash_storage.sqlite.outputs import outputs_between
 from contextstash_storage.sqlite.rows import BODY, STORED_TIME
+from contextstash_storage.sqlite.view_edits import edits_of
 
 _COLUMNS = f"message, seq, key, derived, {STORED_TIME}"
 
@@ -76,3 +81,27 @@ def _blobs(db: sqlite3.Connection, condition: str, values: Sequence[object]) -> 
     for message, path, content in rows:
         found.setdefault(message, []).append((path, content))
     return found
+
+
+NO_ROWS = MessageRows("", ())
+
+
+@dataclass(frozen=True, slots=True)
+class NewsRows:
+    """The news as the database has them: the messages are made of their rows elsewhere."""
+
+    news: SessionNews
+    rows: MessageRows
+
+
+def read_news(db: sqlite3.Connection, owner: str, session_id: str, known: KnownPart) -> NewsRows:
+    """The news of a session. Raises SessionNotFoundError."""
+    row, session = session_row(db, owner, session_id)
+    counters = session.counters
+    newest = run(db, requests.read_requests((row,), 1)) if counters.requests else []
+    edits = edits_of(db, row, counters, known.edits) if counters.edits > known.edits else []
+    span = known.span(counters)
+    rows = rows_between(db, row, session_id, *span, bodies=True) if span else NO_ROWS
+    outputs = outputs_between(db, row, *span) if span else ()
+    news = SessionNews(session, known, newest[0] if newest else None, tuple(edits), (), tuple(outputs))
+    return NewsRows(news, rows)

@@ -9,11 +9,9 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from contextstash_storage.codec.copied_rows import Row
-from contextstash_storage.codec.derived_form import group_of
-from contextstash_storage.codec.preparation import Prepared
-from contextstash_storage.codec.record_json import to_json
+from contextstash_storage.codec.record_json import group_of, to_json
 from contextstash_storage.errors import StoreBusyError
+from contextstash_storage.preparation.messages import Prepared, Row
 from contextstash_storage.records import (
     Call,
     DeclaredVersion,
@@ -24,13 +22,12 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.sql.logs import insert_event
 from contextstash_storage.sql.requests import put_declared, put_requests
-from contextstash_storage.sqlite import leases
 from contextstash_storage.sqlite.append_messages import insert_message
 from contextstash_storage.sqlite.deletion import PIECE_SECONDS
 from contextstash_storage.sqlite.dialect import run, session_row
 from contextstash_storage.sqlite.dictionaries import dictionary_of, is_due, make_dictionary
 from contextstash_storage.sqlite.hidden_sessions import STAGING, give_up, new_holder
-from contextstash_storage.sqlite.logs import insert_call
+from contextstash_storage.sqlite.logs import acquire, insert_call
 from contextstash_storage.sqlite.rows import STAGED_OWNER
 
 LEASE_SECONDS = 600.0
@@ -58,7 +55,7 @@ def begin(db: sqlite3.Connection, session: Session) -> Staged | None:
     holder = new_holder()
     insert_session(db, session.model_copy(update={"owner": STAGED_OWNER, "session_id": holder}))
     row, _ = session_row(db, STAGED_OWNER, holder)
-    leases.acquire(db, row, STAGING, holder, LEASE_SECONDS)
+    acquire(db, row, STAGING, holder, LEASE_SECONDS)
     return Staged(row, holder, session)
 
 
@@ -131,7 +128,7 @@ def _renew(db: sqlite3.Connection, staged: Staged) -> None:
         raise StoreBusyError(
             "The import took so long that another process removed it as abandoned; nothing was stored. Import it again."
         )
-    leases.acquire(db, staged.row, STAGING, staged.holder, LEASE_SECONDS)
+    acquire(db, staged.row, STAGING, staged.holder, LEASE_SECONDS)
 
 
 def _insert(db: sqlite3.Connection, staged: Staged, row: Row, seq: int) -> None:

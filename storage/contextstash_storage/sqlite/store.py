@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from contextstash_storage.codec import bodies
-from contextstash_storage.codec.compact_form import COMPACT_FORM
-from contextstash_storage.codec.copied_rows import read_rows
 from contextstash_storage.codec.record_json import to_json
-from contextstash_storage.codec.repeats import stored_fingerprint
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError, StoreError
+from contextstash_storage.preparation.compact_form import COMPACT_FORM
+from contextstash_storage.preparation.messages import Batch, read_rows, stored_fingerprint
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,
@@ -45,20 +44,15 @@ from contextstash_storage.sql.rows import FEW, now
 from contextstash_storage.sql.steps import Key, Statement, Steps
 from contextstash_storage.sql.store import Change, Read, RowStore
 from contextstash_storage.sql.tokens import RowTokens
-from contextstash_storage.sqlite import full_text_search, hidden_sessions, leases, logs, session_copy, view_edits
-from contextstash_storage.sqlite.append_messages import Batch
-from contextstash_storage.sqlite.batches import append_in_pieces
-from contextstash_storage.sqlite.connection import BUSY_SECONDS, Connection, close, connect
+from contextstash_storage.sqlite import full_text_search, hidden_sessions, logs, session_copy, view_edits
+from contextstash_storage.sqlite.append_messages import append_in_pieces, fingerprints
+from contextstash_storage.sqlite.connection import BUSY_SECONDS, Connection, GroupCommit, close, connect
 from contextstash_storage.sqlite.deletion import PAUSE_SECONDS, Deletion
 from contextstash_storage.sqlite.dialect import run, session_row
-from contextstash_storage.sqlite.group_commit import GroupCommit
-from contextstash_storage.sqlite.index_work import IndexWork, has_work, remove_former_index
-from contextstash_storage.sqlite.message_rows import MessageRows, rows_at, rows_between
+from contextstash_storage.sqlite.message_rows import MessageRows, NewsRows, read_news, rows_at, rows_between
 from contextstash_storage.sqlite.migrations import migrate
 from contextstash_storage.sqlite.outputs import output_of, outputs_between
-from contextstash_storage.sqlite.repeats import fingerprints
-from contextstash_storage.sqlite.search_index import queued_messages
-from contextstash_storage.sqlite.session_news import NewsRows, read_news
+from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages, remove_former_index
 from contextstash_storage.store import Count, EditsAfter, EditsBefore, Weigh
 
 Result = TypeVar("Result")
@@ -338,7 +332,7 @@ class SqliteStore(RowStore):
 
     async def acquire_lease(self, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
         return await self._write(
-            lambda db: leases.acquire(db, session_row(db, self.owner, session_id)[0], purpose, holder, seconds)
+            lambda db: logs.acquire(db, session_row(db, self.owner, session_id)[0], purpose, holder, seconds)
         )
 
     async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:

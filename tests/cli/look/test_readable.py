@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from contextstash.cli.look.readable import amount, named_by, when
+from contextstash.cli.readable import amount, named_by, when
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC).astimezone()
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from contextstash.cli.start.doctor import _hooks
+from contextstash.hosts.clients import Machine
 from contextstash.hosts.install.client_hooks import HOOKS
-from contextstash.hosts.install.clients import Machine
 from tests.support.command_line import CommandLine
 
 pytestmark = pytest.mark.processes

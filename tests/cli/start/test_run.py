@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from contextstash.cli.start.run import _flags, _log_file
-from contextstash.hosts.install.clients import Machine
+from contextstash.hosts.clients import Machine
 from contextstash.hosts.launch import is_configured, launched_client
 from contextstash_storage.errors import BadInputError
 from tests.support.caching_provider import caching_provider

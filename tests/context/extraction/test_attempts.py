@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextstash.context.extraction.extractive_summary import extract_summary
+from contextstash.context.extraction.summary.extractive_summary import extract_summary
 from contextstash.context.extraction.summary_format import Section, read_summary
 from tests.support.turns import Script, quarter
 

@@ -370,6 +370,13 @@ def test_a_cut_imports_neither_other_formats_nor_a_vocabulary(hooked: Hooked) ->
     done = subprocess.run(command, input=json.dumps(event), env=environment, capture_output=True, text=True, check=True)
     assert "stdout" in json.loads(done.stdout)["hookSpecificOutput"]["updatedToolOutput"]
     imported = set(done.stderr.split())
-    assert "contextstash.formats.openai_chat" in imported
-    heavy = {"contextstash.formats.anthropic", "contextstash.formats.gemini", "tiktoken", "mcp", "anthropic", "click"}
+    assert "contextstash.formats.openai_chat.format" in imported
+    heavy = {
+        "contextstash.formats.anthropic.format",
+        "contextstash.formats.gemini.format",
+        "tiktoken",
+        "mcp",
+        "anthropic",
+        "click",
+    }
     assert not imported & heavy

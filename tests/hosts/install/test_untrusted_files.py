@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from contextstash.cli.start.doctor import _clients
+from contextstash.hosts.clients import CLIENTS, Machine
 from contextstash.hosts.install.changes import apply_install, plan_install, plan_uninstall
-from contextstash.hosts.install.clients import CLIENTS, Machine
 from contextstash.hosts.launch import is_configured, launched_client
 from contextstash_storage.errors import BadInputError
 

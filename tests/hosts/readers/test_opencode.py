@@ -10,8 +10,8 @@ from typing import Any
 
 from contextstash.context.tool_outputs.shell_envelope import without_reminders
 from contextstash.hosts.following.ingest import ingest
+from contextstash.hosts.readers.opencode import current_sessions
 from contextstash.hosts.readers.opencode_database import sessions_in_database
-from contextstash.hosts.readers.opencode_storage import current_sessions
 from contextstash.hosts.readers.transcript import State
 from contextstash_storage.records import Usage
 from tests.support.host_files import keys, read, roles, session_of, write_json

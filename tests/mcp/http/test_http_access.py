@@ -20,8 +20,8 @@ from mcp.server.auth.provider import AccessToken
 from contextstash.configuration.locations import token_file
 from contextstash.mcp.http.bodies import HeldBytes, TooMuchHeldError
 from contextstash.mcp.http.limits import RunningLimit
-from contextstash.mcp.http.scopes import needed_scope
 from contextstash.mcp.http.server import address_line
+from contextstash.mcp.scopes import needed_scope
 from contextstash.web.hosts import hosts_behind
 from contextstash.web.request_limits import Buckets
 from contextstash.web.token_scopes import SCOPES

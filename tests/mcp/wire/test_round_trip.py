@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.hosts.install.clients import own_command
+from contextstash.hosts.clients import own_command
 from contextstash.mcp.wire.round_trip import RoundTrip
 from contextstash_storage.errors import ContextstashError
 

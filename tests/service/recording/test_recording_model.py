@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import ContextstashError, SessionNotFoundError
 from contextstash_storage.records import Native
-from contextstash_storage.sqlite import append_messages, batches
+from contextstash_storage.sqlite import append_messages
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.effort import examples
 from tests.support.stashes import SESSION
@@ -193,7 +193,7 @@ def is_merge(mixed: Sequence[str], one: Sequence[str], other: Sequence[str]) -> 
 def pieces_of_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     """Store each message in a piece of its own, so that short batches can be interrupted too."""
     monkeypatch.setattr(append_messages, "PIECE_SIZE", 0)
-    monkeypatch.setattr(batches, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(append_messages, "PAUSE_SECONDS", 0)
 
 
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))

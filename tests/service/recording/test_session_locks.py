@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.service.recording.recorder import SessionLocks
+from contextstash.service.recorder import SessionLocks
 from tests.support.effort import examples
 from tests.support.sized_sessions import user
 from tests.support.stashes import stash_at

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash_storage.codec.bodies import packed
-from contextstash_storage.codec.compression import CONSTANT, WINDOW, session_dictionary, unpacked
+from contextstash_storage.codec.bodies import CONSTANT, WINDOW, packed, session_dictionary, unpacked
 from contextstash_storage.errors import StoreError
 from tests.support.json_values import json_objects
 

@@ -7,18 +7,18 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash_storage.codec.derived_form import (
+from contextstash_storage.codec.record_json import (
     CALL_MARK,
     KINDS,
     ROLES,
     TYPES,
     compact,
+    derived,
     fields_of,
     group_of,
     text_size,
     tokens_of,
 )
-from contextstash_storage.codec.record_json import derived
 from contextstash_storage.records import Block, BlockType, Kind, NewMessage, Role, Usage
 
 texts = st.none() | st.text(max_size=5)

@@ -13,7 +13,7 @@ import pytest
 
 from contextstash_storage.records import Block, NewMessage, Output
 from contextstash_storage.search.documents import INLINE_BLOCKS, INLINE_CHARACTERS
-from contextstash_storage.sqlite import index_work, search_index
+from contextstash_storage.sqlite import search_index
 from contextstash_storage.sqlite.search_index import RecordedCalls
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
@@ -176,7 +176,7 @@ async def test_a_long_output_is_one_hit_with_the_piece_that_matches(store: Sessi
 async def test_a_long_text_that_was_not_indexed_to_its_end_is_indexed_by_the_next_opening(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_work, "MAX_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(search_index, "MAX_WAIT_SECONDS", 0.0)
     monkeypatch.setattr(search_index, "PIECE_SET_SIZE", 1)
     store = await open_sqlite(path)
     await new_session(store)
@@ -197,7 +197,7 @@ async def test_a_long_text_that_was_not_indexed_to_its_end_is_indexed_by_the_nex
 async def test_a_session_is_deleted_while_its_long_text_is_being_indexed(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_work, "MAX_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(search_index, "MAX_WAIT_SECONDS", 0.0)
     await record(store, says(long_text()))
     assert await store.delete_session(SESSION)
     await indexed(store)

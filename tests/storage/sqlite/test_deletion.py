@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash_storage.codec.compression import CONSTANT
+from contextstash_storage.codec.bodies import CONSTANT
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import CachedSummary, Call, Cursor, Event, NewMessage
 from contextstash_storage.sqlite import connection, deletion

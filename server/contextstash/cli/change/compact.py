@@ -7,9 +7,9 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from contextstash.cli.command_words import in_commands
+from contextstash.cli.completion import session_ids
 from contextstash.cli.options import DRY_RUN, StashOpener, database_options, find_session
 from contextstash.cli.output import VIEW, change_line, echo, print_json, working
-from contextstash.cli.scripts.completion import session_ids
 
 if TYPE_CHECKING:
     from contextstash.service.results import CompactResult

@@ -196,7 +196,7 @@ def set_(pairs: tuple[str, ...], unset: tuple[str, ...], agent: str | None) -> N
     Example: contextstash config set preset=default-quality window=200000
     """
     from contextstash.context.window.settings import resolve_settings
-    from contextstash.hosts.install.documents import edited
+    from contextstash.hosts.settings_files import edited
 
     if not pairs and not unset:
         raise BadInputError("Nothing to set. Example: contextstash config set window=200000")

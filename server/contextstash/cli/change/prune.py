@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.command_words import in_commands
-from contextstash.cli.look.readable import short_id
+from contextstash.cli.completion import session_ids
 from contextstash.cli.options import DRY_RUN, StashOpener, database_options, find_session
 from contextstash.cli.output import VIEW, change_line, echo, print_json, print_table, working
-from contextstash.cli.scripts.completion import session_ids
+from contextstash.cli.readable import short_id
 from contextstash.context.text.counts import counted
 
 if TYPE_CHECKING:

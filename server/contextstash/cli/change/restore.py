@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.command_words import in_commands
+from contextstash.cli.completion import handles_and_sessions
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import VIEW, change_line, echo, print_json
-from contextstash.cli.scripts.completion import handles_and_sessions
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.cli.look.readable import amount
+from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import print_json, print_table
-from contextstash.cli.scripts.completion import session_ids
+from contextstash.cli.readable import amount
 from contextstash.context.text.counts import counted
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import dollars, echo, echo_json, print_table, seconds
-from contextstash.cli.scripts.completion import session_ids
 from contextstash.context.text.before_and_after import before_and_after
 from contextstash.context.text.counts import counted
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from contextstash.cli.command_words import in_commands
-from contextstash.cli.look.readable import short_id, when
+from contextstash.cli.completion import session_ids
 from contextstash.cli.look.whole_message import readable_arguments
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import echo, for_reader, print_json, shortened
-from contextstash.cli.scripts.completion import session_ids
+from contextstash.cli.readable import short_id, when
 from contextstash.context.text.counts import counted
 from contextstash_storage.errors import NotFoundError
 from contextstash_storage.handles import HANDLE

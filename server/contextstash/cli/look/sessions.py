@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextstash.cli.look.readable import amount, short_id, when
 from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import print_json, print_table
+from contextstash.cli.readable import amount, short_id, when
 from contextstash.hosts.deleted_transcripts import is_deleted
 
 if TYPE_CHECKING:

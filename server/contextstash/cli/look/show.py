@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.command_words import in_commands
+from contextstash.cli.completion import handles_and_sessions
 from contextstash.cli.look.whole_message import message_text, readable_arguments
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import echo, for_reader, print_json, print_table
-from contextstash.cli.scripts.completion import handles_and_sessions
 from contextstash.context.text.counts import counted
 from contextstash_storage.errors import NotFoundError
 

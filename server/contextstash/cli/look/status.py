@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.command_words import in_commands
-from contextstash.cli.look.readable import when
+from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import VIEW, console, for_reader, level_style, print_json, print_plainly
-from contextstash.cli.scripts.completion import session_ids
+from contextstash.cli.readable import when
 from contextstash.context.text.before_and_after import before_and_after
 from contextstash.context.text.counts import counted
 

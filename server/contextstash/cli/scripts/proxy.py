@@ -55,9 +55,9 @@ def proxy(
     """
     from contextstash.mcp.serve import opener
     from contextstash.proxy.engine import ProxyOptions
-    from contextstash.proxy.preparation import DEFAULT_KEEP_TOKENS
-    from contextstash.proxy.serve import ServedProxy, serve_proxy
-    from contextstash.proxy.wire import SECRET_VARIABLE
+    from contextstash.proxy.headers import SECRET_VARIABLE
+    from contextstash.proxy.http.serve import ServedProxy, serve_proxy
+    from contextstash.proxy.requests.preparation import DEFAULT_KEEP_TOKENS
 
     host, port = address(listen)
     serve_proxy(

@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from contextstash.cli.completion import session_ids
 from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, find_session, settings_from
-from contextstash.cli.scripts.completion import session_ids
 from contextstash.files.atomic_file import replacement
 from contextstash_storage.errors import BadInputError
 

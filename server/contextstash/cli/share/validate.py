@@ -89,7 +89,7 @@ def repaired(document: Document, fmt: Format) -> Any:
     """The document with repaired messages; everything else is unchanged. Raises BadInputError, naming the message, if a
     message is not of that format."""
     from contextstash.formats.render import render
-    from contextstash.formats.whole_request import marks_beside
+    from contextstash.formats.request.whole import marks_beside
 
     for place, message in enumerate(document.messages):
         try:
@@ -103,7 +103,7 @@ def repaired(document: Document, fmt: Format) -> Any:
 def _format(document: Document, name: str | None) -> Format:
     """The named format, or the detected one. Raises BadInputError if the document does not hold all messages."""
     from contextstash.formats import get_format
-    from contextstash.formats.whole_request import format_of, kept_elsewhere
+    from contextstash.formats.request.whole import format_of, kept_elsewhere
 
     request = document.request or {}
     if key := kept_elsewhere(request):
@@ -116,7 +116,7 @@ def _format(document: Document, name: str | None) -> Format:
 
 def _violations(fmt: Format, document: Document) -> list[str]:
     from contextstash.context.pairing.rules import violations
-    from contextstash.formats.whole_request import too_many_marks
+    from contextstash.formats.request.whole import too_many_marks
 
     found = violations(fmt.name, document.messages)
     if fmt.name == "anthropic" and document.request and not found:
@@ -133,7 +133,7 @@ def _text(file: IO[str]) -> str:
 
 def read_document(text: str) -> Document:
     """The message list in a text: a JSON list, a request, or JSON lines. Raises BadInputError if there is none."""
-    from contextstash.formats.whole_request import LIST_KEYS
+    from contextstash.formats.request.whole import LIST_KEYS
 
     try:
         data = json.loads(text)

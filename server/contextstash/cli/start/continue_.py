@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextstash.cli.completion import session_ids
 from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, find_session, settings_from
-from contextstash.cli.scripts.completion import session_ids
 from contextstash.hosts.continuation import CONTINUING, MAX_ARGUMENT_BYTES, first_message
 from contextstash_storage.errors import BadInputError, ContextstashError
 
@@ -117,7 +117,7 @@ def _folder_of(start: Start) -> Path:
 
 def _note_if_not_installed(client: str) -> None:
     """Say how the client can read the old session, if it cannot yet."""
-    from contextstash.hosts.install.clients import Machine
+    from contextstash.hosts.clients import Machine
     from contextstash.hosts.launch import is_configured, launched_client
 
     name = CONTINUING[client].installed_as

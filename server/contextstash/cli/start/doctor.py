@@ -22,7 +22,7 @@ from contextstash.context.text.counts import counted
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
-    from contextstash.hosts.install.clients import Machine, Scope
+    from contextstash.hosts.clients import Machine, Scope
     from contextstash_storage.databases import Location
     from contextstash_storage.postgres.address import Address
 
@@ -188,9 +188,9 @@ def _network(found: Configuration, agents: list[str]) -> Iterator[Finding]:
 
 def _clients() -> Iterator[Finding]:
     from contextstash.files.regular_files import read_regular
+    from contextstash.hosts.clients import CLIENTS, Machine
     from contextstash.hosts.install.changes import SERVER
-    from contextstash.hosts.install.clients import CLIENTS, Machine
-    from contextstash.hosts.install.documents import content
+    from contextstash.hosts.settings_files import content
 
     machine = Machine.this()
     installed = 0
@@ -258,7 +258,7 @@ def _round_trip() -> Iterator[Callable[[], Iterator[Finding]]]:
     """Start a server; yields the check of its answers."""
     import tempfile
 
-    from contextstash.hosts.install.clients import own_command
+    from contextstash.hosts.clients import own_command
     from contextstash.mcp.wire.round_trip import RoundTrip
 
     started = time.perf_counter()

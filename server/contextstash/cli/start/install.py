@@ -16,7 +16,7 @@ from contextstash_storage.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from contextstash.hosts.install.clients import Scope
+    from contextstash.hosts.clients import Scope
     from contextstash_storage.databases import Location
 
 
@@ -51,9 +51,9 @@ def install(
 
     CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode.
     """
+    from contextstash.hosts.clients import CLIENTS, Machine, own_command
     from contextstash.hosts.compaction_points import compaction_setting, remark_on
     from contextstash.hosts.install.changes import apply_install, other_status_line, plan_install
-    from contextstash.hosts.install.clients import CLIENTS, Machine, own_command
 
     # Clients run their servers and hooks in other folders, and some without this shell's environment.
     database = db.absolute() if isinstance(db, Path) else db

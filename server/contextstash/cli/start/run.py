@@ -67,8 +67,8 @@ def run(
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
     from contextstash.hosts.launch import launched_client
+    from contextstash.proxy.headers import check_upstream
     from contextstash.proxy.supervisor import Supervisor, proxy_command, run_client
-    from contextstash.proxy.wire import check_upstream
 
     program = shutil.which(client)
     if program is None:
@@ -131,7 +131,7 @@ def _log_file(db: Location | None) -> BinaryIO:
 
 def _check_configured(launched: LaunchedClient, arguments: tuple[str, ...], *, quiet: bool, yes: bool) -> bool:
     """Whether the client has our server; if not, offer to install it: without the retrieval tool nothing is pruned."""
-    from contextstash.hosts.install.clients import Machine
+    from contextstash.hosts.clients import Machine
     from contextstash.hosts.launch import is_configured
 
     if is_configured(launched, arguments, Machine.this()):

@@ -51,8 +51,8 @@ def with_window(chosen: ChosenWindow | None, launch: Launch, db: Location | None
     """The client's process with the size at which it compacts, and with the hooks that then give a hand-off."""
     if chosen is None:
         return launch
+    from contextstash.hosts.clients import Machine
     from contextstash.hosts.compaction_points import remark_on
-    from contextstash.hosts.install.clients import Machine
     from contextstash.hosts.run_hooks import with_hand_offs
 
     setting = chosen.setting

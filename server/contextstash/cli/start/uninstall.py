@@ -9,7 +9,7 @@ import click
 from contextstash.cli.start.client_changes import CLIENT, DIFF, DRY_RUN, SCOPE, YES, apply_all, confirm_changes
 
 if TYPE_CHECKING:
-    from contextstash.hosts.install.clients import Scope
+    from contextstash.hosts.clients import Scope
 
 
 @click.command()
@@ -23,8 +23,8 @@ def uninstall(client: str, scope: Scope, yes: bool, dry_run: bool, diff: bool) -
 
     CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode.
     """
+    from contextstash.hosts.clients import CLIENTS, Machine
     from contextstash.hosts.install.changes import apply_uninstall, plan_uninstall
-    from contextstash.hosts.install.clients import CLIENTS, Machine
 
     changes = plan_uninstall(CLIENTS[client], scope, Machine.this())
     if not any(change.needed for change in changes):

@@ -1,7 +1,8 @@
 """The rules of Gemini contents.
 
 From the API reference (https://ai.google.dev/api/caching#Content, its Python SDK's types), the guides on function
-calling and thought signatures, the API's own error texts, and what Vertex AI refuses of what the Gemini API accepts.
+calling and thought signatures, and the API's own error texts. Neighbours of one role are accepted (google/adk-go#1218),
+and so are other parts beside function responses, by Vertex AI only before these (Prism-Shadow/agenthub#189).
 """
 
 from __future__ import annotations
@@ -140,18 +141,13 @@ def _kind(native: Native) -> str:
 
 
 def _turns(natives: Sequence[Native]) -> Iterator[str]:
-    """Turns alternate, and responses are a turn of their own. "Please ensure that multiturn requests alternate between
-    user and model", "… that function call turn comes immediately after a user turn or after a function response turn".
-    Vertex AI refuses text after responses with "Requests ending with a model turn are not supported"."""
+    """The user speaks first, and the responses to one content's calls are one content."""
     kinds = [_kind(native) for native in natives]
     if kinds and kinds[0] == "model":
         yield "Content 0 has the role model; the first content must have the role user."
     for place, kind in enumerate(kinds):
-        if place and kind == kinds[place - 1]:
-            shared = "both hold function responses" if kind == _RESPONSES else "have the same role"
-            yield f"Contents {place - 1} and {place} {shared}; merge them into one content."
-        if kind == _RESPONSES and len(_of(natives[place], "functionResponse")) < len(natives[place]["parts"]):
-            yield f"Content {place} has function responses and other parts; send those as a content of their own."
+        if place and kind == _RESPONSES == kinds[place - 1]:
+            yield f"Contents {place - 1} and {place} both hold function responses; merge them into one content."
 
 
 def _responses(natives: Sequence[Native]) -> Iterator[str]:

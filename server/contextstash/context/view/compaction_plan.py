@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.context.pairing import safe_cuts
+from contextstash.context.view import estimate as counting
 from contextstash.context.view.output_importance import UNKNOWN, Importance
 from contextstash.context.view.pinned_outputs import pinned_tokens
 from contextstash.context.view.prune_plan import Candidate, visible_outputs
@@ -13,7 +14,6 @@ from contextstash.context.view.reach import Beyond
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash.context.view.thinking_blocks import later_cut
 from contextstash.context.view.view import Entry, total_tokens
-from contextstash.context.window import estimate as counting
 from contextstash_storage.records import Output
 
 MAX_SUMMARY_SHARE = 0.9

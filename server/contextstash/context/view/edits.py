@@ -29,7 +29,7 @@ Weighed = TypeVar("Weighed", bound=EditRecord)
 def archive_edit(snapshot: SessionSnapshot, output: Output, digest: str) -> ArchiveEdit:
     """The edit that shows an output as its placeholder. The caller adds the change of the counters (`weighed`)."""
     shown = placeholder_of(snapshot, output, digest)
-    return archive_edit_of(snapshot, output, shown, snapshot.counter.count(shown))
+    return archive_edit_of(snapshot, output, shown, snapshot.counter.count_result(shown))
 
 
 def placeholder_of(snapshot: SessionSnapshot, output: Output, digest: str) -> str:
@@ -61,13 +61,13 @@ def archive_edit_of(snapshot: SessionSnapshot, output: Output, shown: str, count
 
 def limited_edit(snapshot: SessionSnapshot, output: Output, text: str, limits: OutputLimits) -> TruncateEdit:
     """The edit that cuts an output to limits. The caller adds the change of the counters (`weighed`)."""
-    shown = limit(text, limits, snapshot.counter.count, output.handle).text
+    shown = limit(text, limits, snapshot.counter.count_result, output.handle).text
     return TruncateEdit(
         seq=output.seq,
         block=output.block,
         handle=output.handle,
         text=shown,
-        tokens=_result_tokens(snapshot, output, snapshot.counter.count(shown)),
+        tokens=_result_tokens(snapshot, output, snapshot.counter.count_result(shown)),
     )
 
 

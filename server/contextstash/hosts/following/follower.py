@@ -14,7 +14,7 @@ from contextstash.files.regular_files import is_below
 from contextstash.hosts.following.ingest import ingest
 from contextstash.hosts.following.starter import commands_above, starting_host
 from contextstash.hosts.project_folder import project_folder_of
-from contextstash.hosts.readers import claude_code, codex, gemini, opencode_storage, pi
+from contextstash.hosts.readers import claude_code, codex, gemini, opencode, pi
 from contextstash.hosts.readers.kinds import recognize
 from contextstash.hosts.readers.transcript import DocumentReader
 from contextstash_storage.errors import BadInputError
@@ -45,7 +45,7 @@ FILES = {
     "claude-code": HostFiles(claude_code.projects_folder, claude_code.current_files),
     "codex": HostFiles(codex.sessions_folder, codex.current_rollouts),
     "gemini": HostFiles(gemini.home_folder, gemini.current_recordings),
-    "opencode": HostFiles(opencode_storage.data_folder, opencode_storage.current_sessions),
+    "opencode": HostFiles(opencode.data_folder, opencode.current_sessions),
     "pi": HostFiles(pi.sessions_folder, pi.current_sessions),
 }
 

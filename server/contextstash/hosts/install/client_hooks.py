@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.context.view.handoff_parts import MAX_PARTS
-from contextstash.hosts.install.clients import Machine, Scope, codex_home
+from contextstash.hosts.clients import Machine, Scope, codex_home
 
 
 @dataclass(frozen=True)

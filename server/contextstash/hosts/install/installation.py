@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
-from contextstash.hosts.install.publication import PUBLISHED
+from contextstash.hosts.publication import PUBLISHED
 
 NAME = "contextstash"
 

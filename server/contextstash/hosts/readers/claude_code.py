@@ -12,9 +12,17 @@ from contextstash.files.regular_files import open_regular
 from contextstash.formats.usage import read_usage
 from contextstash.hosts.readers.documents import part
 from contextstash.hosts.readers.lineage import Lineage
-from contextstash.hosts.readers.newest import is_within, newest_first
-from contextstash.hosts.readers.reminders import reminder
-from contextstash.hosts.readers.transcript import Batch, Line, State, moment, split_lines, text_of
+from contextstash.hosts.readers.transcript import (
+    Batch,
+    Line,
+    State,
+    is_within,
+    moment,
+    newest_first,
+    reminder,
+    split_lines,
+    text_of,
+)
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

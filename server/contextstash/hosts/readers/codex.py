@@ -13,12 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contextstash.files.regular_files import open_regular
+from contextstash.files.regular_files import open_regular, read_regular
+from contextstash.files.zstandard import zstandard
 from contextstash.formats.usage import read_usage
-from contextstash.hosts.readers.documents import Json, objects, part
-from contextstash.hosts.readers.newest import newest_first
-from contextstash.hosts.readers.transcript import Batch, Line, State, moment, text_of
+from contextstash.hosts.readers.documents import Json, objects, part, stamp_of
+from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, moment, newest_first, split_lines, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Usage
 
 NOT_SENT = frozenset({"ghost_snapshot", "other"})
@@ -254,3 +255,36 @@ def _parents(head: Json) -> list[object]:
 
 def _is_at(directory: object, project: Path) -> bool:
     return isinstance(directory, str) and Path(directory) in (project.absolute(), project.resolve())
+
+
+SUFFIX = ".jsonl.zst"
+
+
+class CompressedCodexReader:
+    """Reads a compressed rollout whole. Its messages have the same keys as in the uncompressed file, so messages that
+    were read from that file are not recorded again."""
+
+    name = "codex"
+
+    def claims(self, path: Path, document: object) -> bool:
+        return path.name.endswith(SUFFIX)
+
+    def stamp(self, path: Path) -> Stamp:
+        return stamp_of([path])
+
+    def load(self, path: Path) -> list[Line]:
+        """Raises BadInputError if it is damaged."""
+        zstd = zstandard()
+        try:
+            data = zstd.decompress(read_regular(path))
+        except zstd.ZstdError as error:
+            raise BadInputError(f"This compressed rollout is damaged or still being written: {error}.") from error
+        return split_lines(data, at_end=True)[0]
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        return CodexReader().read(lines, {}, source.removesuffix(".zst"))
+
+
+def is_superseded(path: Path) -> bool:
+    """Whether the uncompressed rollout exists next to this compressed one."""
+    return path.name.endswith(SUFFIX) and path.with_suffix("").is_file()

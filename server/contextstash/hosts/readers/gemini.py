@@ -3,7 +3,7 @@
 Formats as in google-gemini/gemini-cli, packages/core/src/services/chatRecordingTypes.ts and chatRecordingService.ts:
 `chats/session-*.json` is one object with `messages`; `chats/session-*.jsonl` has a head, a line for each message
 (repeated if it changed), `{"$set": …}` and `{"$rewindTo": id}`. Checkpoints (`/chat save`, and those of tool calls)
-hold a list of contents in the format of Gemini's API: see contextstash.hosts.readers.gemini_contents.
+hold a list of contents in the format of Gemini's API.
 """
 
 from __future__ import annotations
@@ -30,11 +30,87 @@ from contextstash.hosts.readers.documents import (
     stamp_of,
     unseen,
 )
-from contextstash.hosts.readers.gemini_contents import content_of, response_text
-from contextstash.hosts.readers.newest import newest_first
-from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, moment, text_of
+from contextstash.hosts.readers.plain import plain_session_id
+from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, moment, newest_first, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
-from contextstash_storage.records import Usage
+from contextstash_storage.records import Native, Usage
+
+
+class GeminiContentsReader:
+    """Reads contents as they are, thought signatures included."""
+
+    name = "gemini-contents"
+
+    def claims(self, path: Path, document: object) -> bool:
+        contents = _contents(document)
+        return bool(contents) and all(
+            item.get("role") in ("user", "model") and isinstance(item.get("parts"), list) for item in contents
+        )
+
+    def stamp(self, path: Path) -> Stamp:
+        return stamp_of([path])
+
+    def load(self, path: Path) -> list[Line]:
+        return [line_of(record) for record in _contents(load_document(path))]
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        messages = [
+            TranscriptMessage(body=line.record, key=f"{place}-{line.digest}") for place, line in enumerate(lines)
+        ]
+        session = TranscriptSession(session_id=plain_session_id(source), format="gemini", agent="gemini", source=source)
+        fresh = unseen(messages, state)
+        return [Batch(session, fresh)] if fresh else []
+
+
+def _contents(document: object) -> list[Json]:
+    if isinstance(document, dict):
+        document = document.get("history") if "history" in document else document.get("clientHistory")
+    return objects(document)
+
+
+def content_of(value: Any) -> chat.Content:
+    """A text, a part, or a list of them, as the content of a message; empty if nothing can be shown."""
+    items = value if isinstance(value, list) else [value]
+    return chat.simple([found for item in items if (found := _part(item)) is not None])
+
+
+def _part(item: object) -> Native | None:
+    if isinstance(item, str):
+        return chat.text_part(item) if item else None
+    if not isinstance(item, dict) or "functionResponse" in item or "functionCall" in item:
+        return None
+    if text_of(item.get("text")):
+        return chat.text_part(item["text"])
+    media, file = part(item, "inlineData"), part(item, "fileData")
+    kind = str(media.get("mimeType") or file.get("mimeType") or "")
+    if media and kind.startswith("image/"):
+        return chat.image_part(f"data:{kind};base64,{media.get('data', '')}")
+    if media or file:
+        return chat.text_part(f"[{kind or 'file'} {file.get('fileUri', '')}]".replace(" ]", "]"))
+    return None
+
+
+def response_text(value: object) -> str:
+    """The result of a call as text, from the parts that were sent to Gemini."""
+    items = value if isinstance(value, list) else [value]
+    texts = []
+    for item in items:
+        answer = part(item, "functionResponse")
+        response = answer.get("response")
+        if answer:
+            texts.append(_response(response))
+        elif found := _part(item):
+            texts.append(found.get("text") or "[image]")
+    return "\n".join(texts)
+
+
+def _response(response: object) -> str:
+    if isinstance(response, dict) and len(response) == 1:
+        [only] = response.values()
+        if isinstance(only, str):
+            return only
+    return response if isinstance(response, str) else json.dumps(response, ensure_ascii=False)
+
 
 UNFINISHED = ("validating", "scheduled", "awaiting_approval", "executing")
 """The states of calls that have no result yet (packages/core/src/scheduler/types.ts)."""

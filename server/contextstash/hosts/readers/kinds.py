@@ -8,11 +8,9 @@ from pathlib import Path
 from contextstash.files.regular_files import MAX_WHOLE_BYTES, open_regular
 from contextstash.hosts.readers.claude_code import ClaudeCodeReader
 from contextstash.hosts.readers.cline import ClineReader
-from contextstash.hosts.readers.codex import CodexReader
-from contextstash.hosts.readers.codex_compressed import SUFFIX, CompressedCodexReader
+from contextstash.hosts.readers.codex import SUFFIX, CodexReader, CompressedCodexReader
 from contextstash.hosts.readers.documents import line_of, parse_document
-from contextstash.hosts.readers.gemini import GeminiReader
-from contextstash.hosts.readers.gemini_contents import GeminiContentsReader
+from contextstash.hosts.readers.gemini import GeminiContentsReader, GeminiReader
 from contextstash.hosts.readers.opencode import OpenCodeReader
 from contextstash.hosts.readers.openhands import OpenHandsReader
 from contextstash.hosts.readers.openhands_sdk import OpenHandsSdkReader

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.hosts.readers.documents import Json, count_of, objects
-from contextstash.hosts.readers.newest import newest_first
-from contextstash.hosts.readers.transcript import Batch, Line, State, moment, text_of
+from contextstash.hosts.readers.transcript import Batch, Line, State, moment, newest_first, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Native, Usage
 

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from contextstash.context.tool_outputs.shell_envelope import REMINDER_END, REMINDER_START
 from contextstash.json.json_text import LENIENT_DECODER, lenient_value
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 
@@ -170,3 +171,32 @@ def moment_of_ms(value: object) -> datetime | None:
 def text_of(value: object) -> str | None:
     """The value if it is a string that is not blank, else None."""
     return value if isinstance(value, str) and value.strip() else None
+
+
+def newest_first(files: Iterable[Path], folder: Path) -> list[Path]:
+    """The files in this folder, the one written last first. Links to files outside the folder and files that were
+    deleted meanwhile are left out."""
+    known = [(written, file) for file in files if (written := _written(file, folder)) is not None]
+    return [file for _, file in sorted(known, key=lambda found: found[0], reverse=True)]
+
+
+def is_within(file: Path, folder: Path) -> bool:
+    """Whether this is a file in the folder or below it, after links are followed."""
+    return _written(file, folder) is not None
+
+
+def _written(file: Path, folder: Path) -> int | None:
+    try:
+        if not file.is_file() or not file.resolve().is_relative_to(folder.resolve()):
+            return None
+        return file.stat().st_mtime_ns
+    except (OSError, RuntimeError):
+        return None
+
+
+_TAG = re.compile(r"<(?=/?system-reminder)", re.IGNORECASE)
+
+
+def reminder(text: str) -> str:
+    """The text between the tags of a reminder, with such tags in the text escaped, so that the text cannot close it."""
+    return f"{REMINDER_START}\n{_TAG.sub('‹', text)}\n{REMINDER_END}"

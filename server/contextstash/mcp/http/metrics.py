@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from contextstash.mcp.http.call_observer import Observation
+from contextstash.mcp.call_observer import Observation
 
 PATH = "/metrics"
 

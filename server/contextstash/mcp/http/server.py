@@ -37,7 +37,7 @@ from contextstash.web.loopback_connections import TimedConnection
 from contextstash_storage.errors import BadInputError, ContextstashError, StoreError
 
 if TYPE_CHECKING:
-    from contextstash.mcp.http.call_observer import Observe
+    from contextstash.mcp.call_observer import Observe
     from contextstash.mcp.http.metrics import Metrics
 
 MAX_BODY_BYTES = 6 * MAX_MESSAGE_BYTES

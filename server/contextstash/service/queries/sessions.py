@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from contextstash.context.extraction.turns import Turn
-from contextstash.context.extraction.user_requests import requests_of
+from contextstash.context.extraction.user.user_requests import requests_of
 from contextstash.context.text.sanitize import one_line
 from contextstash.context.view.branches import path_to
 from contextstash.context.view.view import Entry, build_view, edits_in_force

@@ -12,6 +12,7 @@ from contextstash.formats import get_format
 from contextstash.service.apply_edits import ATTEMPTS
 from contextstash.service.known_lists import digests_of
 from contextstash.service.recording.client_edits import weighed_together
+from contextstash.service.recording.declared_parts import MAX_HEAD, declare, declared_system
 from contextstash.service.recording.messages import (
     RECENT_MESSAGES,
     Calls,
@@ -19,7 +20,6 @@ from contextstash.service.recording.messages import (
     is_large,
     remember_calls,
 )
-from contextstash.service.requests.declared_parts import MAX_HEAD, declare, declared_system
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, BadMessageError, EditConflictError
 from contextstash_storage.records import Appended, Counters, Edit, Native, RewindEdit, Session

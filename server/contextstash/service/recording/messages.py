@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from contextstash.context.tool_outputs.own_tools import is_own_call
-from contextstash.context.window.estimate import count_message
+from contextstash.context.view.estimate import count_message
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter, measure
 from contextstash.formats import FORMATS, UNDECIDED, detect_format, get_format
@@ -22,7 +22,7 @@ from contextstash.formats.message_limits import blocks_of, characters, check_lim
 from contextstash.formats.provider_format import shown_format
 from contextstash.formats.usage import read_usage
 from contextstash.service.bounded_cache import BoundedCache
-from contextstash.service.recording.unreadable_reasoning import with_reported_reasoning
+from contextstash.service.recording.reasoning import with_reported_reasoning
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, BadMessageError, SessionNotFoundError
 from contextstash_storage.handles import handle_of

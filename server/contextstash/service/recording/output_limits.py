@@ -13,8 +13,8 @@ from contextstash.context.window.token_counters import Counter
 from contextstash.formats import get_format
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.recording.single_output import in_thread_if_large, limits_of
-from contextstash.service.reduction.thinking import plan_stripping
 from contextstash.service.session_access import READ_AT_ONCE, Access
+from contextstash.service.thinking import plan_stripping
 from contextstash.service.view_reader import WITHIN_REACH
 from contextstash_storage.records import Appended, Edit, Message, Session, TruncateEdit
 

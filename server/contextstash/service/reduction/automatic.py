@@ -23,10 +23,10 @@ from contextstash.service.proxied_clients import sends_own_history
 from contextstash.service.reduction.compact import compact
 from contextstash.service.reduction.prune import prune, prune_oldest, prune_to_mark
 from contextstash.service.reduction.recent_reductions import attempts_of
-from contextstash.service.reduction.thinking import binds
 from contextstash.service.reduction.write_summary import Writers
 from contextstash.service.results import CompactResult, Estimate, PruneResult
 from contextstash.service.session_access import Access
+from contextstash.service.thinking import binds
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Event, Session
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from contextstash.context.extraction.audit import append_pointers, audit_summary
+from contextstash.context.extraction.summary.audit import append_pointers, audit_summary
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.view.compaction_plan import (
     MAX_SUMMARY_SHARE,
@@ -36,11 +36,11 @@ from contextstash.service.reduction.lease import Lease, LeaseLostError, only_one
 from contextstash.service.reduction.merge_summaries import merge_summaries
 from contextstash.service.reduction.pinned_texts import pinned_within
 from contextstash.service.reduction.prune import archive_outputs, client_note
-from contextstash.service.reduction.thinking import Stripping, binds, plan_stripping
 from contextstash.service.reduction.user_words import keeps_words, words_with
 from contextstash.service.reduction.write_summary import Writers, covered_turns, recent_history, shown_turns, written
 from contextstash.service.results import AuditResult, CompactResult
 from contextstash.service.session_access import Access
+from contextstash.service.thinking import Stripping, binds, plan_stripping
 from contextstash.service.view_reader import WITHIN_REACH
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.records import ArchiveEdit, Edit, Part, SummaryEdit

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 
 from contextstash.context.extraction.actions import actions_of
-from contextstash.context.extraction.files_under_edit import EditedFile, files_of
-from contextstash.context.extraction.standing_texts import focus_of, lines_shown, standing_texts
+from contextstash.context.extraction.files.files_under_edit import EditedFile, files_of
+from contextstash.context.extraction.files.standing_texts import focus_of, lines_shown, standing_texts
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.text.sanitize import MARKER, unforged
 from contextstash.context.view.session_snapshot import SessionSnapshot

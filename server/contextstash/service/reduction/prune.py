@@ -28,9 +28,9 @@ from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.estimate import own_tokens
 from contextstash.service.reduction.digests import Digests, digest_edits
 from contextstash.service.reduction.importance import importance_in_view
-from contextstash.service.reduction.thinking import Stripping, plan_stripping
 from contextstash.service.results import ArchivedOutput, CacheCost, PruneResult
 from contextstash.service.session_access import Access
+from contextstash.service.thinking import Stripping, plan_stripping
 from contextstash.service.view_reader import WITHIN_REACH
 from contextstash_storage.records import ArchiveEdit, Edit, Output
 

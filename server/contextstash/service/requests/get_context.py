@@ -12,24 +12,24 @@ from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.edits import archive_edit, replaced, truncate_edit, weighed
 from contextstash.context.view.fit_to_budget import Fitted, fit
 from contextstash.context.view.pinned_outputs import pinned_outputs, pinned_text
+from contextstash.context.view.request_budget import RequestBudget, request_budget
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import Entry, build_view, edits_in_force, total_tokens
-from contextstash.context.window.request_budget import RequestBudget, request_budget
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.formats.breakpoints import first_edited
 from contextstash.formats.render import render
 from contextstash.service.apply_edits import retrying
 from contextstash.service.recording.batches import OTHER_WRITER
-from contextstash.service.reduction.thinking import (
+from contextstash.service.recording.declared_parts import declared_system, system_beside, with_system
+from contextstash.service.results import ContextResult, LeftOut
+from contextstash.service.session_access import Access
+from contextstash.service.thinking import (
     plan_stripping,
     request_fields,
     strip_after,
     strips_when_changed,
 )
-from contextstash.service.requests.declared_parts import declared_system, system_beside, with_system
-from contextstash.service.results import ContextResult, LeftOut
-from contextstash.service.session_access import Access
 from contextstash.service.view_reader import Scope
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import (
@@ -178,19 +178,6 @@ def _check(budget: int | None) -> None:
 def request_id_of(request: Request) -> str:
     """The name of a request in tools and results."""
     return f"req_{request.number}"
-
-
-async def find_request(access: Access, session_id: str, request_id: str) -> Request:
-    """The request of this name. Raises BadInputError if there is none."""
-    digits = request_id.removeprefix("req_")
-    number = int(digits) if digits.isdecimal() and len(digits) < 10 else 0
-    request = await access.store.get_request(session_id, number)
-    if request is None:
-        raise BadInputError(
-            f"Session {session_id} has no request '{request_id}'. Pass the request_id that get_context returned, or"
-            " leave it out for the newest one."
-        )
-    return request
 
 
 async def _composed(access: Access, session_id: str | None, format_name: str | None, budget: int | None) -> _Composed:

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from itertools import pairwise
 
-from contextstash.context.extraction.handoff_sections import HandedOff, handoff_sections
+from contextstash.context.extraction.summary.handoff_sections import HandedOff, handoff_sections
 from contextstash.context.extraction.turns import Turn, without_own_calls
-from contextstash.context.extraction.user_block import pinned_rules
+from contextstash.context.extraction.user.user_block import pinned_rules
 from contextstash.context.text.sanitize import MARKER
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.context.tool_outputs.own_tools import is_own_call

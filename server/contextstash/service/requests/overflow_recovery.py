@@ -8,21 +8,21 @@ from typing import Any
 from contextstash.context.text.before_and_after import before_and_after
 from contextstash.context.tool_outputs.limits import OutputLimits
 from contextstash.context.view.edits import limited_edit, replaced, weighed
+from contextstash.context.view.estimate import explains, refused
 from contextstash.context.view.pinned_outputs import unpinned_outputs
 from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.context.view.view import Entry, total_tokens
-from contextstash.context.window.estimate import explains, refused
 from contextstash.context.window.overflow_errors import ContextOverflow, recognize
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.estimate import estimate_session
+from contextstash.service.recording.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.reduction.compact import compact
 from contextstash.service.reduction.prune import prune
-from contextstash.service.reduction.thinking import plan_stripping
 from contextstash.service.reduction.write_summary import Writers
-from contextstash.service.requests.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.requests.get_context import get_context
 from contextstash.service.results import ContextResult, Estimate, RecoverResult
 from contextstash.service.session_access import Access
+from contextstash.service.thinking import plan_stripping
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Edit, Event, Output, Session, TruncateEdit
 

@@ -10,24 +10,24 @@ from typing import Any, TypeVar
 
 from contextstash.context.view.branches import known_path, path_to
 from contextstash.context.view.edits import replaced, weighed
+from contextstash.context.view.estimate import shrink_ratio
 from contextstash.context.view.prune_plan import Candidate
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import edits_in_force, output_tokens
-from contextstash.context.window.estimate import shrink_ratio
-from contextstash.context.window.reasoning_binding import reasoning_binding
+from contextstash.context.window.reasoning import reasoning_binding
 from contextstash.formats.reasoning_reports import DroppedPiece, dropped_together
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.proxied_clients import is_current
+from contextstash.service.recorder import SessionLocks
 from contextstash.service.recording.batches import BatchIdentity, record_batch
 from contextstash.service.recording.messages import RecentCalls, append, ensure_session
 from contextstash.service.recording.output_limits import limit_outputs
-from contextstash.service.recording.recorder import SessionLocks
+from contextstash.service.recording.reasoning import log_dropped_reasoning
 from contextstash.service.reduction.prune import archive_outputs
-from contextstash.service.reduction.thinking import strip_from
-from contextstash.service.requests.dropped_reasoning import log_dropped_reasoning
 from contextstash.service.requests.proxied_parts import MessagePart, keep_parts, part_edits, read_kept_parts
 from contextstash.service.results import CompactResult, PruneResult, RestoreResult
 from contextstash.service.session_access import Access
+from contextstash.service.thinking import strip_from
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError
 from contextstash_storage.records import (
     Appended,
@@ -273,6 +273,13 @@ class ProxiedSessions:
     async def recent(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
         """The sessions with requests since a time, the newest first."""
         return await self._access.store.recent_proxied(since, limit)
+
+    async def was_deleted(self, session_id: str, marks: Sequence[str], response: object) -> bool:
+        """Whether a request that would begin this session goes on with one that was deleted: see DeletedSession."""
+        if await self.find(session_id) is not None:
+            return False
+        deleted = await self._access.store.deleted_sessions()
+        return any(each.is_continued_by(session_id, marks, response) for each in deleted)
 
     async def record(
         self,

@@ -1,0 +1,246 @@
+"""Names in use: the identifiers and paths that the agent is most likely to write again, listed by file.
+
+A tool output that leaves the view takes with it the names that the agent learned from it. A short list of those that it
+worked with keeps most of them: measured with bench/fidelity, a list of 5 % of the window holds more of the names that
+are needed later than half a window of recent messages does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from contextstash.context.extraction.actions import Action, actions_of
+from contextstash.context.extraction.files.file_actions import file_uses
+from contextstash.context.extraction.files.session_files import changes_by_message
+from contextstash.context.extraction.turns import Turn
+from contextstash.context.extraction.user.user_requests import without_host_text
+
+AGENT_WEIGHT = 5.0
+"""How much more a message of the agent says about a name than one that only shows it. Measured on recorded sessions: 2
+to 8 keep about the same; a list of names that the agent itself wrote is the more readable one."""
+
+DECAY = 0.3
+"""The weight of a message falls with its age, in messages, to this power: need falls with age as a power law (Anderson
+and Schooler, Reflections of the Environment in Memory, 1991). Measured: 0.3 keeps more than 0.5 and 0.8."""
+
+EARLIER_WEIGHT = 6.0
+"""The weight of a name in an earlier summary, which was among the most used ones then: two uses."""
+
+NUMBERED_SHARE = 0.3
+"""The share of its weight that a word with one digit, such as `result2`, counts: a variable of a short script."""
+
+SEEN_SHARE = 0.3
+"""The share of its weight that a name counts which the agent did not write and which stands in no changed file: such
+names only fill the room that is left. A guess."""
+
+NAME_TOKENS = 3
+"""What a name costs in addition to its own tokens when names are ranked by their weight per token: separators and its
+part of the line's path."""
+
+CHARACTERS_PER_TOKEN = 3.5
+"""Of names; measured with o200k_base on recorded sessions. Only for the ranking, the text is counted exactly."""
+
+MAX_SCANNED = 100_000
+"""Characters of one text that are searched; it bounds the work on a huge output."""
+
+MAX_RANKED = 1_500
+"""Names that are considered for the list. Far fewer fit."""
+
+ELSEWHERE = "Elsewhere"
+FILES = "Files"
+
+_PATH = re.compile(r"(?<![\w/.-])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,80}/){1,20}[\w.@+-]{0,79}\w")
+_NAME = re.compile(r"(?<![\w$])[A-Za-z_]\w{4,49}(?![\w$])")
+_ESCAPE = re.compile(r"\\+[ntr]")
+"""Of a white space, as it stands in JSON within JSON too."""
+
+_DIFF_HEAD = re.compile(r"^(?:diff --git|---|\+\+\+) .+$", re.MULTILINE)
+_DIFF_SIDE = re.compile(r" [ab]/")
+_NUMBERED = re.compile(r"[A-Za-z][a-z]+\d")
+_AT_LINE = re.compile(r"(\.\w{1,10})[:-]\d+(?:[:-]\d*)?$")
+"""A line number behind a path, as a search prints it."""
+
+_COLOR = re.compile(r"(?:[0-9a-fA-F]{6}|[0-9a-fA-F]{8})")
+"""A colour looks like a name with digits."""
+
+_SHAPED = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_[A-Za-z0-9]|[A-Za-z]\d")
+_LOCATED = re.compile(r"^\s*([\w.@+~-]*(?:/[\w.@+-]+)*\.\w{1,10})[:-]\d+[:-]", re.MULTILINE)
+_ARGUMENT_KEY = re.compile(r'"\w{1,60}"\s*:')
+_LINE = re.compile(r"^`?([^`:]+)`?: (.+)$")
+
+Count = Callable[[str], int]
+
+
+@dataclass
+class _Uses:
+    """The uses of all names in a sequence of turns."""
+
+    weights: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    own: set[str] = field(default_factory=set)
+    homes: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    forms: dict[str, str] = field(default_factory=dict)
+
+    def add(self, names: Iterable[str], weight: float, *, own: bool) -> None:
+        """Count uses of the names; `own` are those that the agent wrote or changed."""
+        for name in names:
+            key = path_key(name) if "/" in name else name
+            if own:
+                self.own.add(key)
+            self.weights[key] += weight
+            self.forms[key] = name
+
+    def ranked(self, hidden: Mapping[str, object]) -> list[str]:
+        """The names with the highest weight per token, without those that `hidden` contains."""
+        found = [name for name in self.weights if name not in hidden]
+        found.sort(key=lambda name: -self._value(name) / (NAME_TOKENS + len(name) / CHARACTERS_PER_TOKEN))
+        return found[:MAX_RANKED]
+
+    def _value(self, name: str) -> float:
+        own = 1.0 if name in self.own else SEEN_SHARE
+        return own * self.weights[name] * (NUMBERED_SHARE if _NUMBERED.fullmatch(name) else 1.0)
+
+
+def path_key(path: str) -> str:
+    """The last two parts of a path, by which it is recognized whether it is written relative or absolute."""
+    parts = [part for part in path.split("/") if part not in ("", ".", "..", "~")]
+    return "/".join(parts[-2:])
+
+
+def names_of(text: str) -> dict[str, None]:
+    """The paths and the names in code that a text contains, each once, in order."""
+    text = _ESCAPE.sub("\n", text[:MAX_SCANNED]).replace('\\"', '"')
+    text = _DIFF_HEAD.sub(lambda line: _DIFF_SIDE.sub(" ", line.group()), text)
+    found: dict[str, None] = {}
+    for path in (_AT_LINE.sub(r"\1", each) for each in _PATH.findall(text)):
+        # `read/write` and `net/http` look like paths too; a file has an extension or a place.
+        if len(path_key(path)) >= 6 and (path[0] in "/~." or "." in path.rsplit("/", 1)[-1]):
+            found[path] = None
+    for name in _NAME.findall(_PATH.sub(" ", text)):
+        if _SHAPED.search(name) and 3 * sum(map(str.isdigit, name)) <= len(name) and not _COLOR.fullmatch(name):
+            found[name] = None
+    return found
+
+
+def name_lines(
+    turns: Sequence[Turn],
+    before: Sequence[str],
+    shown: Sequence[Turn],
+    max_tokens: int,
+    count: Count,
+    *,
+    base: str = "",
+) -> list[str]:
+    """Lines of at most about `max_tokens` that list the names most in use, by file. `before` are such lines of an
+    earlier summary, with paths relative to `base`; names in the turns that stay in the view (`shown`) are left out."""
+    homes = [home for home, _ in map(_read_line, before)]
+    if not turns and len(set(homes)) == len(homes):
+        return list(before)
+    uses = _uses_of(turns, before, base)
+    hidden = {path_key(name) if "/" in name else name: None for turn in shown for name in _names_in(turn)}
+    chosen: list[str] = []
+    spent = 0
+    for name in uses.ranked(hidden):
+        cost = count(f" {uses.forms[name]},")
+        if spent + cost <= max_tokens:
+            spent += cost
+            chosen.append(name)
+        if spent > max_tokens - NAME_TOKENS:
+            break
+    return _written(chosen, uses)
+
+
+def _uses_of(turns: Sequence[Turn], before: Sequence[str], base: str) -> _Uses:
+    uses = _Uses()
+    end = len(turns) + 1
+    for place, (home, names) in enumerate(map(_read_line, before)):
+        # The lines of the newer of two summaries are the later ones.
+        weight = EARLIER_WEIGHT * end**-DECAY * (1 + place / len(before))
+        a_file = home not in (ELSEWHERE, FILES)
+        home = _absolute(home, base) if a_file else home
+        names = [_absolute(name, base) for name in names] if home == FILES else names
+        uses.add([*names, *([home] if a_file else [])], weight, own=True)
+        for name in names:
+            if a_file:
+                uses.homes[name][path_key(home)] += 1
+    printed: dict[str, dict[str, None]] = {}
+    for place, turn in enumerate(turns):
+        if turn.role == "system" or turn.kind == "host":  # the client puts these into every window itself
+            continue
+        weight = (AGENT_WEIGHT if turn.role == "assistant" else 1.0) * (end - place) ** -DECAY
+        uses.add(_names_in(turn, printed), weight, own=turn.role == "assistant")
+    actions = actions_of(turns)
+    changed = {path_key(path) for paths in changes_by_message(actions).values() for path in paths}
+    for action in actions:
+        for name, home in _homes(action, printed):
+            key = path_key(home)
+            uses.homes[name][key] += 1
+            if key in changed:
+                uses.own.add(name)
+    return uses
+
+
+def _absolute(path: str, base: str) -> str:
+    return f"{base}/{path}" if base and not path.startswith(("/", "~", ".")) else path
+
+
+def _names_in(turn: Turn, printed: dict[str, dict[str, None]] | None = None) -> dict[str, None]:
+    """The names in a turn; those in an output are put into `printed` by its text."""
+    found: dict[str, None] = {}
+    for block, text in zip(turn.blocks, turn.texts, strict=True):
+        if block.type == "tool_call":
+            found |= names_of(_ARGUMENT_KEY.sub(" ", text))
+        elif block.type == "tool_result" and turn.role != "user":
+            names = names_of(text)
+            if printed is not None:
+                printed[text] = names
+            found |= names
+        elif block.type != "thinking":
+            found |= names_of(without_host_text(text) if turn.role == "user" else text)
+    return found
+
+
+def _homes(action: Action, known: Mapping[str, Mapping[str, None]]) -> Iterable[tuple[str, str]]:
+    """The names that a call shows, each with the file that it is shown in. `known` are the names in some outputs, by
+    their text."""
+    output = action.output.text if action.output else ""
+    for line in output[:MAX_SCANNED].split("\n"):
+        located = _LOCATED.match(line)
+        if located and "/" in located.group(1):
+            yield from ((name, located.group(1)) for name in names_of(line) if "/" not in name)
+    paths = {use.path for use in file_uses(action) if "/" in use.path}
+    if len(paths) == 1:
+        path = paths.pop()
+        printed = known[output] if output in known else names_of(output)
+        yield from ((name, path) for name in {**names_of(action.text), **printed} if "/" not in name)
+
+
+def _written(chosen: Sequence[str], uses: _Uses) -> list[str]:
+    """A line for each file that has chosen names, the files without, and the names without a known file."""
+    picked = set(chosen)
+    homes = {name: uses.homes[name].most_common(1)[0][0] for name in chosen if uses.homes.get(name)}
+    sizes = Counter(homes.values())
+    by_file: dict[str, list[str]] = {}
+    for name in chosen:
+        home = homes.get(name)
+        if "/" in name:
+            by_file.setdefault(name, [])
+        elif home and (home in picked or sizes[home] > 1):
+            by_file.setdefault(home, []).append(name)
+        else:
+            by_file.setdefault(ELSEWHERE, []).append(name)
+    loose = by_file.pop(ELSEWHERE, [])
+    alone = [uses.forms.get(path, path) for path, names in by_file.items() if not names]
+    lines = [f"{uses.forms.get(path, path)}: {', '.join(names)}" for path, names in by_file.items() if names]
+    lines += [f"{FILES}: {', '.join(alone)}"] if alone else []
+    return [*lines, *([f"{ELSEWHERE}: {', '.join(loose)}"] if loose else [])]
+
+
+def _read_line(line: str) -> tuple[str, list[str]]:
+    """The file that a line of an earlier list is about, `Files` or `Elsewhere` if it is about none, and its names."""
+    match = _LINE.match(line)
+    if not match:
+        return ELSEWHERE, []
+    return match.group(1), [name for name in match.group(2).split(", ") if "[…]" not in name]

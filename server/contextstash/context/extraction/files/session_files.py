@@ -1,0 +1,136 @@
+"""The files of a session: how each was used, and which names the changes affect."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from contextstash.context.extraction.actions import Action
+from contextstash.context.extraction.files.file_actions import FileUse, Verb, file_uses
+
+VERBS: tuple[Verb, ...] = ("created", "edited", "renamed", "deleted", "run", "read")
+"""In the order in which they are written."""
+
+MAX_NAMES = 6
+"""Names of a changed file, the newest ones. A guess: they fit into one line."""
+
+READS_PER_LINE = 6
+"""A guess: a line is the unit that is left out if the summary is too long."""
+
+_BASE = re.compile(r"^Below `(/[^`]*)/`:?$")
+_CHANGED = re.compile(r"^`([^`]+)`: ([a-z, ]+?)(?: \((.*)\))?$")
+_READS = re.compile(r"^Only read: (.+)$")
+
+
+@dataclass(slots=True)
+class _Record:
+    verbs: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    count: int = 0
+    last: int = 0
+
+    def touch(self, use: FileUse, when: int) -> None:
+        if use.verb == "deleted":
+            self.verbs, self.names = [], []
+        elif "deleted" in self.verbs:
+            self.verbs.remove("deleted")
+        # A file that was used before was there before: writing it as a whole is a change of it.
+        verb = "edited" if use.verb == "created" and self.verbs and "created" not in self.verbs else use.verb
+        if verb not in self.verbs:
+            self.verbs.append(verb)
+        self.names = [name for name in self.names if name not in use.names] + list(use.names)
+        self.count += 1
+        self.last = when
+
+
+def changes_by_message(actions: Iterable[Action]) -> dict[int, list[str]]:
+    """The changed paths by the message with the call's result."""
+    changed: dict[int, list[str]] = {}
+    for action in actions:
+        for use in file_uses(action):
+            if use.verb not in ("read", "run"):
+                changed.setdefault(action.seq, []).append(use.path)
+    return changed
+
+
+def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[float, str]]:
+    """Lines that list the files, each with its weight: the base folder, then a line for each changed file, newest
+    change first, then lines with files that were only read. `before` are such lines of earlier summaries, oldest
+    first."""
+    uses: list[tuple[int, FileUse]] = []
+    for lines_before in reversed(before):
+        oldest = uses[0][0] if uses else 0
+        uses[:0] = [(when + oldest, use) for when, use in _uses_of_lines(lines_before)]
+    uses += [(action.seq, use) for action in actions for use in file_uses(action)]
+    base = base_folder([use.path for _, use in uses])
+    records: dict[str, _Record] = {}
+    for when, use in uses:
+        records.setdefault(_below(use.path, base), _Record()).touch(use, when)
+    lines = [(1e9, f"Below `{base}/`:")] if base else []
+    changed = [(path, record) for path, record in records.items() if set(record.verbs) - {"read"}]
+    newest_first = sorted(changed, key=lambda entry: (-entry[1].last, -entry[1].count))
+    lines += [(1e6 - place, _changed_line(path, record)) for place, (path, record) in enumerate(newest_first)]
+    reads = [(path, record) for path, record in records.items() if record.verbs == ["read"]]
+    reads.sort(key=lambda entry: (-min(3, entry[1].count), -entry[1].last))
+    for place in range(0, len(reads), READS_PER_LINE):
+        names = ", ".join(f"`{path}`" for path, _ in reads[place : place + READS_PER_LINE])
+        lines.append((float(-place), f"Only read: {names}"))
+    return lines
+
+
+def _changed_line(path: str, record: _Record) -> str:
+    verbs = ", ".join(verb for verb in VERBS if verb in record.verbs)
+    names = f" ({', '.join(record.names[-MAX_NAMES:])})" if record.names else ""
+    return f"`{path}`: {verbs}{names}"
+
+
+def base_of(line: str) -> str:
+    """The base folder that a line of `file_lines` names, empty if it names none."""
+    match = _BASE.match(line)
+    return match.group(1) if match else ""
+
+
+def _uses_of_lines(lines: Iterable[str]) -> list[tuple[int, FileUse]]:
+    """The file uses in lines of an earlier summary, newest last, with negative ages because they precede message 0."""
+    known = list(lines)
+    base = next(filter(None, map(base_of, known)), "")
+    uses: list[FileUse] = []
+    for line in known:
+        if match := _READS.match(line):
+            uses += [FileUse(path.strip("` "), "read") for path in match.group(1).split(", ")]
+        elif match := _CHANGED.match(line):
+            names = tuple(match.group(3).split(", ")) if match.group(3) else ()
+            verbs = match.group(2).split(", ")
+            uses += [FileUse(match.group(1), verb, names) for verb in VERBS if verb in verbs]
+    return [(-age, _absolute(use, base)) for age, use in reversed(list(enumerate(uses, 1)))]
+
+
+def _absolute(use: FileUse, base: str) -> FileUse:
+    if not base or use.path.startswith(("/", "~", "./")):
+        return use
+    return FileUse(f"{base}/{use.path}", use.verb, use.names)
+
+
+def base_folder(paths: Iterable[str]) -> str:
+    """The deepest folder that contains at least 60 % of the absolute paths; empty if there is none, or fewer than three
+    paths. Both limits are guesses."""
+    absolute = {path for path in paths if path.startswith("/")}
+    if len(absolute) < 3:
+        return ""
+    folders: Counter[str] = Counter()
+    for path in absolute:
+        parts = path.split("/")[1:-1]
+        folders.update("/" + "/".join(parts[:depth]) for depth in range(2, len(parts) + 1))
+    common = [folder for folder, count in folders.items() if count * 10 >= 6 * len(absolute)]
+    return max(common, key=len, default="")
+
+
+def _below(path: str, base: str) -> str:
+    """The path as it is shown. Beside a base folder, a path relative to the working folder, which may be another one,
+    begins with `./`."""
+    if base and path.startswith(f"{base}/"):
+        return path[len(base) + 1 :]
+    path = path.removeprefix("./")
+    return f"./{path}" if base and not path.startswith(("/", "~")) else path

@@ -1,0 +1,398 @@
+"""The facts that are needed to continue a session, and that a summary of it should contain."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from contextstash.context.extraction.actions import Action, actions_of, bare_command
+from contextstash.context.extraction.errors import failures
+from contextstash.context.extraction.facts import find_facts
+from contextstash.context.extraction.files.file_actions import Verb, file_uses
+from contextstash.context.extraction.files.session_files import changes_by_message
+from contextstash.context.extraction.todos import stated_open_items, todo_lines
+from contextstash.context.extraction.turns import Turn
+from contextstash.context.extraction.user.user_requests import MAX_TYPED_LENGTH, Request, requests_of, user_rules
+from contextstash.context.text.sanitize import one_line
+
+FactKind = Literal["path", "id", "error", "open item", "constraint"]
+
+MAX_OF_A_KIND: dict[FactKind, int] = {"path": 28, "id": 14, "error": 10, "open item": 10, "constraint": 18}
+"""At most this many facts of each kind, 80 in total; further ones are not audited. Paths are the most numerous facts,
+and constraints the most expensive to lose."""
+
+MAX_FACT_LENGTH = 260
+"""Characters of a fact, about two lines; the rest is not compared."""
+
+MAX_CONSTRAINT_LENGTH = 400
+"""In characters, as long as the longest sentence that counts as a rule (`MAX_RULE_LENGTH`): it must not be cut."""
+
+MAX_REQUEST_LENGTH = 160
+"""Characters of the newest request as an open item: one line that identifies it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedFact:
+    """One fact, in one line. `seq` is the last message that mentions it, `handle` a tool output that contains it, if
+    there is one."""
+
+    kind: FactKind
+    text: str
+    seq: int
+    handle: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RankedFact:
+    """A fact and its value, which is higher if it cannot be found out again, and if it is recent.
+
+    The values below only order the facts: constraints (6), then open items (5 to 6), open errors
+    (3.5), changed files (3 to 4), and at the end what was only read. Recency adds up to 1 or 2.
+    """
+
+    fact: AuditedFact
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class RelevantFacts:
+    """The relevant facts, at most 80, most valuable first; and every path that the session used, which is needed to
+    decide whether the tail of one is ambiguous."""
+
+    facts: tuple[RankedFact, ...]
+    paths: tuple[str, ...]
+
+
+def relevant_facts(turns: Sequence[Turn]) -> RelevantFacts:
+    """What is needed to continue: the user's constraints in their own words, open items, errors of the work, files that
+    were changed or used repeatedly, and ids that the user named or that occur more than once in the conversation."""
+    actions = actions_of(turns)
+    requests, _ = requests_of(turns)
+    touched = _touched(actions)
+    ages = _Ages(turns[0].seq if turns else 0, turns[-1].seq if turns else 0)
+    by_kind: dict[FactKind, list[RankedFact]] = {
+        "constraint": list(_constraints(requests, ages)),
+        "open item": list(_open_items(turns, actions, requests, ages)),
+        "error": list(_errors(actions, ages)),
+        "path": list(_paths(turns, requests, touched, ages)),
+        "id": list(_ids(turns, requests, ages)),
+    }
+    chosen: list[RankedFact] = []
+    for kind, found in by_kind.items():
+        found.sort(key=lambda ranked: (-ranked.value, -ranked.fact.seq))
+        chosen += found[: MAX_OF_A_KIND[kind]]
+    chosen.sort(key=lambda ranked: (-ranked.value, -ranked.fact.seq))
+    return RelevantFacts(tuple(_with_handles(chosen, turns)), tuple(touched))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ages:
+    first: int
+    last: int
+
+    def recency(self, seq: int) -> float:
+        """From 0 for the first message to 1 for the last."""
+        return (seq - self.first) / max(1, self.last - self.first)
+
+
+_RULE = re.compile(
+    r"\b(?:must(?:n['’]?t)?|never|always|don['’]?t|do not|cannot|can['’]?t|should(?:n['’]?t| not)|shall|forbidden"
+    r"|not allowed|no longer|avoid|prefer|only|instead of|make sure|ensure|without|required|exactly"
+    r"|nie(?:mals)?|immer|nicht|muss|müssen|darf|nur|ohne|jamais|toujours|il faut|sans|uniquement|nunca|siempre"
+    r"|debe[ns]?|solo|sin|sempre|deve|mai|senza|никогда|всегда|нельзя|только|без)\b"
+    r"|必须|不要|不能|禁止|务必|只能|必ず|しないで|ください|禁止|반드시|하지 ?마|항상|절대",
+    re.IGNORECASE,
+)
+_STRICT_RULE = re.compile(
+    r"\b(?:must(?:n['’]?t)?|never|always|don['’]?t|do not|forbidden|not allowed|make sure|nie(?:mals)?|immer|jamais"
+    r"|toujours|nunca|siempre|sempre|никогда|всегда|нельзя)\b|必须|不要|禁止|务必|必ず|しないで|반드시|항상|절대",
+    re.IGNORECASE,
+)
+"""Stricter than `_RULE`, for pasted text, which describes more than it demands."""
+
+_NO_RULE = re.compile(
+    r"^(?:I|we|you|it|this|that|they|there) (?:(?:also|still|really|just) )?(?:don['’]?t|do not|can['’]?t"
+    r"|cannot|didn['’]?t) (?:know|think|see|understand|remember|have|get|mind|care|believe|seem|find|look|work|recall"
+    r"|like to)\b"
+    r"|\b(?:if|whether|when) (?:not|you (?:can['’]?t|don['’]?t))\b|why (?:don['’]?t|can['’]?t)"
+    r"|\bnever (?:been|\w{2,}(?:ed|[^s]s))\b|\bonly \w{2,}[^s]s\b",
+    re.IGNORECASE,
+)
+MIN_RULE_WORDS = 3
+"""Fewer words, such as "only this", are meaningless without what was said before."""
+
+
+def _constraints(requests: Sequence[Request], ages: _Ages) -> Iterator[RankedFact]:
+    """The user's rules, each once. A rule in a long pasted text has a lower value than one that the user typed."""
+    found: dict[str, RankedFact] = {}
+    for request in requests:
+        pasted = len(request.text) > MAX_TYPED_LENGTH
+        rule = _STRICT_RULE if pasted or request.is_reply else _RULE
+        for sentence, _ in user_rules(request):
+            if not rule.search(sentence) or _NO_RULE.search(sentence) or _is_too_short(sentence):
+                continue
+            text = one_line(sentence, MAX_CONSTRAINT_LENGTH)
+            value = (3.0 if pasted else 6.0) + ages.recency(request.seq)
+            found[text.casefold()] = RankedFact(AuditedFact("constraint", text, request.seq), value)
+    yield from found.values()
+
+
+def _is_too_short(sentence: str) -> bool:
+    return sentence.isascii() and len(sentence.split()) < MIN_RULE_WORDS
+
+
+def _open_items(
+    turns: Sequence[Turn], actions: Sequence[Action], requests: Sequence[Request], ages: _Ages
+) -> Iterator[RankedFact]:
+    """The user's last request, if the work on it was interrupted; the open entries of the newest to-do list, with a
+    lower value the older it is; and what the assistant's last message leaves open, if the user has not answered it."""
+    said, said_seq = _last_words(turns)
+    wanted = [request for request in requests if not request.is_reply]
+    if wanted and turns[-1].seq != said_seq:
+        asked = AuditedFact("open item", one_line(wanted[-1].text, MAX_REQUEST_LENGTH), wanted[-1].seq)
+        yield RankedFact(asked, 6.0)
+    list_seq = max((action.seq for action in actions if _is_todo_list(action)), default=0)
+    for place, line in enumerate(todo_lines(actions) or ()):
+        text = line.partition("] ")[2].removesuffix(" (in progress)")
+        if not line.startswith("[x]"):
+            value = 5.5 - place / 10 - 3.0 * (1.0 - ages.recency(list_seq))
+            yield RankedFact(AuditedFact("open item", text, list_seq), value)
+    if not requests or requests[-1].seq < said_seq:
+        for place, text in enumerate(stated_open_items(said)):
+            yield RankedFact(AuditedFact("open item", text, said_seq), 5.0 - place / 10)
+
+
+def _is_todo_list(action: Action) -> bool:
+    return todo_lines([action]) is not None
+
+
+def _last_words(turns: Sequence[Turn]) -> tuple[str, int]:
+    for turn in reversed(turns):
+        for block, text in zip(turn.blocks, turn.texts, strict=True):
+            if turn.role == "assistant" and block.type == "text" and text.strip():
+                return text, turn.seq
+    return "", -1
+
+
+def _errors(actions: Sequence[Action], ages: _Ages) -> Iterator[RankedFact]:
+    """Open errors, and errors that were resolved after changes to files; without misuses of an editing tool."""
+    handles = {action.seq: action.handle for action in actions if action.failed}
+    succeeded = {program: action.seq for action in actions if _succeeded(action) for program in _programs(action)}
+    for failure in failures(actions, changes_by_message(actions)):
+        if failure.is_slip or (failure.resolved and not failure.fix) or _LOOKING.match(failure.label):
+            continue
+        stands = not failure.resolved and succeeded.get(_program(failure.label), -1) < failure.seq
+        text = one_line(f"`{failure.label}`: {failure.error_message}", MAX_FACT_LENGTH)
+        value = (3.5 + ages.recency(failure.seq) if stands else 1.0) + ages.recency(failure.seq)
+        yield RankedFact(AuditedFact("error", text, failure.seq, handles.get(failure.seq)), value)
+
+
+_LOOKING = re.compile(r"^(?:rg|e?grep|ls|cat|find|sed|head|tail|wc|which|git (?:log|show|diff|status|grep)|test)\b")
+
+
+def _succeeded(action: Action) -> bool:
+    return action.command is not None and action.output is not None and not action.failed and not action.refused
+
+
+def _programs(action: Action) -> Iterator[str]:
+    for part in re.split(r"&&|;|\n", bare_command(action.command or "")):
+        yield _program(part)
+
+
+def _program(command: str) -> str:
+    """The program and its first argument: a later success of these means that a failure no longer matters."""
+    words = [word for word in command.split() if "=" not in word and word != "env"]
+    return " ".join(words[:2])
+
+
+_IGNORED_PATH = re.compile(r"^(?:/private)?/(?:tmp|var/folders|dev|proc)/|^\$|[*{}<>$]|/\.claude/|^/?\.?$|^\d+$")
+_CHANGES: frozenset[Verb] = frozenset({"edited", "created", "renamed"})
+
+
+@dataclass(slots=True)
+class _Touch:
+    """How a file was used: the number of calls and of changes, the last message, and an output that shows it. `named`
+    is true if the user mentioned it."""
+
+    uses: int = 0
+    changes: int = 0
+    seq: int = 0
+    handle: str | None = None
+    gone: bool = False
+    named: bool = False
+
+
+def _touched(actions: Sequence[Action]) -> dict[str, _Touch]:
+    touched: dict[str, _Touch] = {}
+    for action in actions:
+        for use in file_uses(action):
+            touch = touched.setdefault(use.path.removeprefix("./"), _Touch())
+            touch.uses += 1
+            touch.changes += use.verb in _CHANGES
+            touch.gone = use.verb == "deleted"
+            touch.seq = action.seq
+            touch.handle = action.handle or touch.handle
+    return touched
+
+
+def _paths(
+    turns: Sequence[Turn], requests: Sequence[Request], touched: Mapping[str, _Touch], ages: _Ages
+) -> Iterator[RankedFact]:
+    """Changed files, files that the user named, and read files, with a higher value if they were read repeatedly or
+    mentioned. Each under its longest name."""
+    talked = {_file_name(path) for text in _assistant_texts(turns) for path in find_facts(text, 200).paths}
+    named = _named_by_user(requests)
+    files = _fullest({**{path: _Touch(seq=seq, named=True) for path, seq in named.items()}, **touched})
+    names = {_file_name(path) for path in named}
+    for path, touch in files.items():
+        if touch.gone or _IGNORED_PATH.search(path) or not _names_a_file(path):
+            continue
+        is_named = touch.named or _file_name(path) in names
+        if touch.changes:
+            value = 3.0 + min(4, touch.changes) / 4
+        elif is_named or touch.uses > 1 or (touch.uses and _file_name(path) in talked):
+            value = 1.0 + min(4, touch.uses) / 8
+        elif touch.uses:
+            value = 0.0
+        else:
+            continue
+        fact = AuditedFact("path", one_line(path, MAX_FACT_LENGTH), touch.seq, touch.handle)
+        yield RankedFact(fact, value + is_named + ages.recency(touch.seq))
+
+
+def _named_by_user(requests: Sequence[Request]) -> dict[str, int]:
+    """The paths in messages that the user typed, with the message; pasted text contains too many."""
+    typed = [request for request in requests if len(request.text) <= MAX_TYPED_LENGTH]
+    return {path.removeprefix("./"): request.seq for request in typed for path in find_facts(request.text, 40).paths
+            if _NAMED.search(path)}  # fmt: skip
+
+
+_NAMED = re.compile(r"^[/~.]|/.*/|\.\w{1,8}$")
+"""Words of a user that are certainly paths, unlike `and/or`."""
+
+
+def _assistant_texts(turns: Iterable[Turn]) -> Iterator[str]:
+    for turn in turns:
+        for block, text in zip(turn.blocks, turn.texts, strict=True):
+            if block.type == "text" and turn.role == "assistant":
+                yield text
+
+
+def _file_name(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
+
+
+def _names_a_file(path: str) -> bool:
+    return "/" in path or bool(_ENDING.search(path.strip(".")))
+
+
+_ENDING = re.compile(r"\.\w{1,8}$")
+"""Of a file; the last part of a dotted name, such as `orders.test_refunds`, is usually longer."""
+
+
+def _fullest(touched: Mapping[str, _Touch]) -> dict[str, _Touch]:
+    """The files. One that occurs under a full and a shorter name is listed once, if the shorter name is unambiguous."""
+    longer: dict[str, list[str]] = {}
+    for path in touched:
+        longer.setdefault(_file_name(path), []).append(path)
+    files: dict[str, _Touch] = {}
+    for path, touch in touched.items():
+        same = [other for other in longer[_file_name(path)] if other != path and other.endswith(f"/{path}")]
+        name = same[0] if len(same) == 1 else path
+        files[name] = _joined(files[name], touch) if name in files else touch
+    return files
+
+
+def _joined(one: _Touch, other: _Touch) -> _Touch:
+    newer = one if one.seq >= other.seq else other
+    handle = newer.handle or one.handle or other.handle
+    uses, changes = one.uses + other.uses, one.changes + other.changes
+    return _Touch(uses, changes, newer.seq, handle, newer.gone, one.named or other.named)
+
+
+_LABELLED = re.compile(
+    r"\b(?:(?:ticket|issue|order|pull request|PR|case|bug|invoice|booking|reservation|confirmation|customer|account"
+    r"|incident|job|run|build|flight|tracking|transaction|payment)(?:[ _-](?:id|number|no\.?|code|key))?"
+    r"|[a-z]{2,20}[ _-]?(?:id|number))[\"'`]?(?: is |: ?|=| ?#| )[#`\"']{0,2}"
+    r"((?=[A-Za-z_-]{0,30}\d)[A-Za-z0-9][\w-]{1,40})(?![\w./(])",
+    re.IGNORECASE,
+)
+_ID_SHAPED = re.compile(
+    r"^#\d+$|^#?[A-Z]{0,10}-?\d{2,}$|^[A-Z0-9]{5,}$|^[a-z]{2,10}-\d{3,}$|^(?=.{0,40}\d.{0,40}\d)[0-9a-f-]{7,40}$"
+    r"|^[a-z]+(?:_[a-z0-9]+){0,3}_\d{2,}$|^#?[A-Z]{1,3}\d+$"
+)
+_LIST_MARK = re.compile(r"^#\d{1,2}$")
+_STANDARD = re.compile(
+    r"^(?:utf|sha|iso|rfc|md|aes|rsa|base|gpt|claude|http|tls|ipv|es|ecma|python|node|java|step|phase|part|task|tier"
+    r"|level|line|lines|version|v|p|h|top|option|plan|page|row|column|col|section|chapter|cp|x|arm|amd|win|mp|exit"
+    r"|opus|sonnet|haiku|go|day|week|round|test|item|point|rule)[-_ ]?\d{1,5}$"
+    r"|^\d{1,3}(?:st|nd|rd|th|px|ms|kb|mb|gb|k|x|s|am|pm)$"
+    r"|^\d{4}-\d\d(?:-\d\d)?$",
+    re.IGNORECASE,
+)
+
+
+def _ids(turns: Sequence[Turn], requests: Sequence[Request], ages: _Ages) -> Iterator[RankedFact]:
+    """Ids that the user named, that the assistant mentioned and that occur at least twice, or that at least three
+    messages use in calls."""
+    named = {name for request in requests if len(request.text) <= MAX_TYPED_LENGTH for name in _ids_in(request.text)}
+    mentioned: Counter[str] = Counter()
+    used: Counter[str] = Counter()
+    last: dict[str, int] = {}
+    for turn in turns:
+        if turn.role == "assistant":
+            for kind, counter in (("text", mentioned), ("tool_call", used)):
+                counter.update(names := _ids_of(turn, kind))
+                last.update(dict.fromkeys(names, turn.seq))
+    listed = {name for name in mentioned if _LIST_MARK.match(name)}
+    names = named | {name for name in last if mentioned[name] + used[name] > 1 and mentioned[name]} - listed
+    names |= {name for name in used if used[name] > 2 and not name.isdigit()} - listed
+    order = sorted(names, key=lambda id_: (id_ not in named, -mentioned[id_] - used[id_], -last.get(id_, 0), id_))
+    for name in _longest(order[:MAX_COMPARED_IDS]):
+        uses = mentioned[name] + used[name]
+        value = (4.0 if name in named else 1.0 + 0.5 * bool(mentioned[name])) + min(4, uses) / 4
+        seq = last.get(name, ages.first)
+        yield RankedFact(AuditedFact("id", name, seq), value + ages.recency(seq))
+
+
+def _ids_of(turn: Turn, kind: str) -> set[str]:
+    texts = [text for block, text in zip(turn.blocks, turn.texts, strict=True) if block.type == kind]
+    return {name for text in texts for name in _ids_in(text)}
+
+
+def _ids_in(text: str) -> set[str]:
+    text = text[:20_000]  # about 5,000 tokens: a longer text lists ids rather than uses them
+    found = {*find_facts(text, 100).ids, *(match.group(1).rstrip("-_") for match in _LABELLED.finditer(text))}
+    return {name for name in found if _ID_SHAPED.match(name) and not _STANDARD.match(name)}
+
+
+MAX_COMPARED_IDS = 200
+"""How many ids are compared with each other. It bounds the quadratic comparison below."""
+
+
+def _longest(names: Iterable[str]) -> list[str]:
+    """The ids that are not the end of another one."""
+    kept: list[str] = []
+    for name in sorted(names, key=lambda name: (-len(name), name)):
+        if not any(longer.endswith(name) for longer in kept):
+            kept.append(name)
+    return kept
+
+
+def _with_handles(chosen: Iterable[RankedFact], turns: Sequence[Turn]) -> Iterator[RankedFact]:
+    """The facts, with the newest tool output that contains it added to each id."""
+    ranked_facts = list(chosen)
+    wanted = {ranked.fact.text for ranked in ranked_facts if ranked.fact.kind == "id"}
+    sources: dict[str, str] = {}
+    for turn in reversed(turns):
+        for index, handle in turn.handles.items():
+            for name in [name for name in wanted if name in turn.texts[index]]:
+                sources[name] = handle
+                wanted.discard(name)
+    for ranked in ranked_facts:
+        fact = ranked.fact
+        source = sources.get(fact.text) if fact.kind == "id" else fact.handle
+        yield RankedFact(AuditedFact(fact.kind, fact.text, fact.seq, source), ranked.value)

@@ -1,0 +1,391 @@
+"""The extractive summary: what an agent needs to continue, taken verbatim from its session without a model.
+
+Deterministic, linear in the length of the session, and incremental: earlier summaries of the same form are merged
+section by section. The newest evidence is right: how things stand (errors, open items, the last state) is taken from
+the newest messages, or without messages from the newest summary.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from contextstash.context.extraction.actions import Action, actions_of, bare_command
+from contextstash.context.extraction.attempts import failed_attempts
+from contextstash.context.extraction.errors import failures
+from contextstash.context.extraction.files.file_actions import file_uses
+from contextstash.context.extraction.files.names_in_use import name_lines
+from contextstash.context.extraction.files.session_files import base_of, changes_by_message, file_lines
+from contextstash.context.extraction.findings import findings
+from contextstash.context.extraction.summary.audit import facts_of, is_of_the_moment
+from contextstash.context.extraction.summary.section_budget import Item, cut_middle, fill
+from contextstash.context.extraction.summary_format import (
+    CURRENT,
+    Section,
+    Sections,
+    in_place,
+    is_plan_line,
+    joined,
+    merged,
+    read_summaries,
+)
+from contextstash.context.extraction.todos import is_plan_call, stated_open_items, todo_lines
+from contextstash.context.extraction.turns import Turn
+from contextstash.context.extraction.user.decisions import weighted_decisions
+from contextstash.context.extraction.user.user_requests import Request, reply_lines, requests_of
+from contextstash.context.text.imitations import defused
+from contextstash.context.text.sanitize import clip, one_line
+from contextstash.context.tool_outputs.digest import digest_output
+
+Count = Callable[[str], int]
+
+MAX_LAST_ACTIONS = 6
+"""Newest tool calls in the section on the last state."""
+
+TASK_SHARE = 0.22
+"""The share of the summary that the task may take at first: what it shows of the constraints is not repeated below. A
+little above the share of its section in `section_budget.SHARES`."""
+
+NAMES_SHARE = 0.4
+"""The share of the summary that the names in use may take. Measured (docs/fidelity.md): 0.3 keeps 3 to 10 points less
+of the needed facts at 8,000 and 16,000 tokens for the same cost; more leaves too little room for what is read."""
+
+MAX_SIMILAR_OUTPUTS = 2
+"""Outputs of similar calls that are listed by handle, so that one kind does not fill the list."""
+
+CUT = " […] "
+"""Stands in a shortened text for what was removed from its middle."""
+
+MAX_INDEXED_OUTPUTS = 12
+"""Outputs that are listed by handle, about a line each; search finds the others."""
+
+MIN_INDEXED_LENGTH = 400
+"""Outputs with fewer characters are not listed by handle: their digest already says most of it."""
+
+
+def extract_summary(
+    turns: Sequence[Turn],
+    *,
+    previous: str | None = None,
+    standing: str | None = None,
+    superseded: bool = False,
+    instructions: str | None = None,
+    history: Sequence[Turn] = (),
+    shown: Sequence[Turn] = (),
+    words_kept: bool = False,
+    names_share: float = NAMES_SHARE,
+    max_tokens: int,
+    count: Count,
+) -> str:
+    """A summary of the turns and of `previous` with at most `max_tokens` tokens, counted with `count`; empty if not
+    even one line fits. Findings and rules that contain words of `instructions` are preferred to others.
+
+    `previous` are the summaries that it replaces; `standing` are those that stay before it, from which it only takes
+    how things stand. With `superseded`, a newer summary stays after it and says how things stand. `history` are more
+    turns than `turns`, from which the names in use are taken; `shown` are those that stay in the view after the
+    summary: names that they contain are not repeated. With `words_kept`, the user's words stand next to the summary and
+    are left out of it. The names in use take at most `names_share` of it.
+    """
+    material = _read(turns, previous, standing, instructions)
+    task = _task(material, history, int(max_tokens * TASK_SHARE), count)
+    said = "\n".join(item.text for item in task)
+    files = _files(material)
+    base = base_of(files[0].text) if files else ""
+    sections = {
+        Section.TASK: task,
+        Section.EARLIER: _earlier(material),
+        Section.DECISIONS: _decisions(material, said),
+        Section.FILES: files,
+        Section.TRIED: _tried(material),
+        Section.NAMES: _names(material, history, shown, int(max_tokens * names_share), count),
+        Section.ERRORS: _errors(material),
+        Section.FINDINGS: _findings(material),
+        Section.OPEN: _open_items(material),
+        Section.STATE: _state(material, base),
+        Section.ARCHIVED: _archived(material, base),
+        Section.POINTERS: _pointers(material),
+    }
+    if words_kept:
+        sections = {section: items for section, items in sections.items() if section not in OF_USER}
+    if superseded:
+        sections = {section: items for section, items in sections.items() if section not in CURRENT}
+    for section in (Section.NAMES, Section.STATE, Section.ARCHIVED):
+        sections[section] = [replace(item, text=_below(item.text, base)) for item in sections.get(section, ())]
+    return fill(sections, max_tokens, count)
+
+
+OF_USER = (Section.TASK, Section.DECISIONS)
+"""The sections with the user's words."""
+
+
+def _below(text: str, base: str) -> str:
+    """The text with paths relative to the base folder, as in the section on files."""
+    return text.replace(f"{base}/", "") if base else text
+
+
+@dataclass(frozen=True, slots=True)
+class _Material:
+    turns: Sequence[Turn]
+    actions: Sequence[Action]
+    requests: Sequence[Request]
+    carried: Sequence[str]
+    summaries: Sequence[Sections]
+    before: Sections
+    current: Sections
+    last_said: str
+    last_said_seq: int
+    instruction_words: frozenset[str]
+
+    def instruction_weight(self, text: str) -> float:
+        """The additional weight of a text with words of the instructions. It is more than a finding has
+        otherwise."""
+        return 3.0 if self.instruction_words and self.instruction_words & _long_words(text) else 0.0
+
+    @property
+    def answered(self) -> bool:
+        """Whether the user said something after the assistant's last message."""
+        return bool(self.requests) and self.requests[-1].seq > self.last_said_seq
+
+    def old(self, section: Section) -> Sequence[str]:
+        """The items of the summaries before the turns."""
+        return (self.current if section in CURRENT else self.before).get(section, ())
+
+    def weights(self, items: Sequence[str], new: Mapping[str, float], old: float) -> list[Item]:
+        """The items, oldest first, with the weights in `new`; of those of earlier summaries the newest has the highest
+        weight, near `old`."""
+        return [
+            Item(item, weight=new.get(item, old + place / (len(items) + 1)) + self.instruction_weight(item))
+            for place, item in enumerate(items)
+        ]
+
+
+def _long_words(text: str) -> frozenset[str]:
+    return frozenset(word for word in re.findall(r"\w+", text.casefold()) if len(word) > 3 or not word.isascii())
+
+
+def _read(turns: Sequence[Turn], previous: str | None, standing: str | None, instructions: str | None) -> _Material:
+    requests, carried = requests_of(turns)
+    said, said_seq = "", -1
+    for turn in turns:
+        for block, text in zip(turn.blocks, turn.texts, strict=True):
+            if turn.role == "assistant" and block.type == "text" and text.strip():
+                said, said_seq = text, turn.seq
+    summaries = read_summaries(previous) if previous else []
+    earlier = read_summaries(standing) if standing else []
+    return _Material(
+        turns=turns,
+        actions=actions_of(turns),
+        requests=requests,
+        carried=carried,
+        summaries=summaries,
+        before=joined(summaries),
+        current=joined([*earlier, *summaries]),
+        last_said=said,
+        last_said_seq=said_seq,
+        instruction_words=_long_words(instructions or ""),
+    )
+
+
+def _task(material: _Material, history: Sequence[Turn], room: int, count: Count) -> list[Item]:
+    """The first request, then the later ones; long ones are shortened unless there is room for all their words. Of
+    those that an earlier summary shortened, the words are taken from the history."""
+    wanted = [request for request in material.requests if not request.is_reply]
+    texts = [defused(request.text) for request in wanted]
+    old = list(material.old(Section.TASK))
+    if any(CUT in text for text in old):
+        said = [defused(request.text) for request in requests_of(history)[0]]
+        old = [next((text for text in said if _is_cut_of(line, text)), line) for line in old]
+    items: list[Item] = []
+    for place, text in enumerate(in_place(old, texts)):
+        first, whole = place == 0, text
+        if first and count(text) > room * 2 // 3:
+            text = cut_middle(text, room * 2 // 3, count) or clip(text, 200)
+        elif not first:
+            # In characters: 1,200 are about 300 tokens; of a longer text the end often has the actual request.
+            text = clip(text, 1_200) if len(text) <= 2_400 else f"{text[:900]} […] {text[-300:]}"
+        items.append(Item(text, weight=1e6 if first else float(place), cut=True, whole=whole if whole != text else ""))
+    return items
+
+
+def _is_cut_of(line: str, text: str) -> bool:
+    """Whether the line is the text without parts of its middle."""
+    start, *rest = " ".join(line.split()).split(CUT)
+    words = " ".join(text.split())
+    return (
+        bool(rest) and len(words) > len(start) + len(rest[-1]) and words.startswith(start) and words.endswith(rest[-1])
+    )
+
+
+def _earlier(material: _Material) -> list[Item]:
+    texts = merged(material.old(Section.EARLIER), [defused(text) for text in material.carried])
+    return [Item(text, weight=float(place), cut=True) for place, text in enumerate(texts)]
+
+
+def _decisions(material: _Material, shown: str) -> list[Item]:
+    decisions = weighted_decisions(material.old(Section.DECISIONS), material.requests, material.actions, shown)
+    return [
+        Item(text, weight=weight + material.instruction_weight(text), cut=len(text) > 400)
+        for text, weight in decisions.items()
+    ]
+
+
+def _files(material: _Material) -> list[Item]:
+    before = [summary.get(Section.FILES, ()) for summary in material.summaries]
+    return [Item(line, weight) for weight, line in file_lines(material.actions, *before)]
+
+
+def _names(material: _Material, history: Sequence[Turn], shown: Sequence[Turn], room: int, count: Count) -> list[Item]:
+    before = next(filter(None, map(base_of, material.old(Section.FILES))), "")
+    lines = name_lines(history or material.turns, material.old(Section.NAMES), shown, room, count, base=before)
+    return [Item(defused(line), weight=float(-place), listed=True) for place, line in enumerate(lines)]
+
+
+def _errors(material: _Material) -> list[Item]:
+    changed = changes_by_message(material.actions)
+    found = failures(material.actions, changed, material.old(Section.ERRORS))
+    return [
+        Item(failure.line(), weight=1e6 * (not failure.resolved) + failure.seq)
+        for failure in found
+        if not (failure.resolved and failure.is_slip)
+    ]
+
+
+def _tried(material: _Material) -> list[Item]:
+    new = failed_attempts(material.turns, material.actions, changes_by_message(material.actions))
+    lines = merged(material.old(Section.TRIED), new)
+    return [Item(line, weight=float(place)) for place, line in enumerate(lines)]
+
+
+def _findings(material: _Material) -> list[Item]:
+    found = findings(material.turns, skip=material.last_said_seq)
+    weights = {finding.text: finding.value for finding in found}
+    lines = merged(material.old(Section.FINDINGS), [defused(finding.text) for finding in found])
+    return material.weights(lines, weights, 1.0)
+
+
+def _open_items(material: _Material) -> list[Item]:
+    old = material.old(Section.OPEN)
+    before = list(filter(is_plan_line, old))
+    plan = todo_lines(material.actions, before)
+    said = [] if material.answered else stated_open_items(material.last_said)
+    if not material.last_said:
+        said = [line for line in old if not is_plan_line(line) and not line.startswith(UNDER_WAY)]
+    working = _under_way(material)
+    lines = [*(before if plan is None else plan), *([working] if working else []), *said]
+    return [Item(defused(line), weight=float(-place)) for place, line in enumerate(lines)]
+
+
+UNDER_WAY = "In progress: "
+
+
+def _under_way(material: _Material) -> str:
+    """The newest request, if the turns end before the work on it does."""
+    if not material.turns:
+        return next((line for line in material.old(Section.OPEN) if line.startswith(UNDER_WAY)), "")
+    if material.turns[-1].seq == material.last_said_seq:
+        return ""
+    if material.answered and (reply := reply_lines(material.requests[-1])) and material.requests[-1].is_reply:
+        return f"{UNDER_WAY}{reply[-1]}"
+    wanted = [request.text for request in material.requests if not request.is_reply]
+    wanted = wanted or list(material.old(Section.TASK))
+    return f"{UNDER_WAY}{one_line(wanted[-1], 160)}" if wanted else ""
+
+
+LAST_MESSAGE = "The assistant's last message: "
+
+MIN_OPENING = 60
+"""Characters. A shorter first line, such as "Here is the result:", says nothing without the next one."""
+
+
+def _opened(text: str) -> str:
+    """The text, in which the lines at the start are joined until the first is long enough."""
+    first, *rest = text.split("\n")
+    while rest and len(first) < MIN_OPENING and not rest[0].lstrip().startswith("“"):
+        first = f"{first} {rest.pop(0).strip()}".rstrip()
+    return "\n".join([first, *rest])
+
+
+def _state(material: _Material, base: str) -> list[Item]:
+    if not material.turns:
+        return [
+            Item(line, weight=3.0 if line.startswith(LAST_MESSAGE) else float(place), cut=line.startswith(LAST_MESSAGE))
+            for place, line in enumerate(material.old(Section.STATE))
+        ]
+    items = []
+    if material.last_said:
+        items.append(Item(f"{LAST_MESSAGE}{_opened(defused(material.last_said.strip()))}", weight=3.0, cut=True))
+    else:
+        said = [line for line in material.old(Section.STATE) if line.startswith(LAST_MESSAGE)]
+        items += [Item(line, weight=3.0, cut=True) for line in said]
+    last = [action for action in material.actions if not is_plan_call(action)][-MAX_LAST_ACTIONS:]
+    # Of equal lines, such as several changes of one file, the newest.
+    lines = {_action_line(action, base): place for place, action in enumerate(last)}
+    for line, place in sorted(lines.items(), key=lambda entry: entry[1]):
+        items.append(Item(line, weight=1.0 + place / MAX_LAST_ACTIONS))
+    return items
+
+
+def _action_line(action: Action, base: str) -> str:
+    command = _below(bare_command(action.command), base) if action.command else ""
+    call = f"ran `{one_line(command, 120)}`" if command else _call(action, base)
+    if action.output is None:
+        return f"{call}: no result yet"
+    if action.refused:
+        return f"{call}: refused by the user"
+    if _is_plain_change(action):
+        return f"{call}: done"
+    printed = _below(action.output.text, base)
+    digest = digest_output(action.tool, action.argument, printed, action.is_error)
+    code = action.output.exit_code
+    return f"{call}: {f'exit {code}: ' if code else ''}{digest}"
+
+
+def _is_plain_change(action: Action) -> bool:
+    """Whether a tool changed a file: what it prints then repeats the path or the text."""
+    if action.command is not None or action.failed or action.is_error:
+        return False
+    return any(use.verb not in ("read", "run") for use in file_uses(action))
+
+
+def _call(action: Action, base: str) -> str:
+    return f"{one_line(action.tool, 40)} {one_line(_below(action.argument, base), 100)}".strip()
+
+
+def _archived(material: _Material, base: str) -> list[Item]:
+    """The outputs that are most likely to be needed again: large, recent or failed ones; the newest of repeated
+    calls."""
+    changed = {path for paths in changes_by_message(material.actions).values() for path in paths}
+    newest = {
+        (action.tool, action.argument): (place, action)
+        for place, action in enumerate(material.actions)
+        if action.handle and action.output and len(action.output.text) >= MIN_INDEXED_LENGTH
+    }
+    lines: dict[str, float] = {}
+    similar: Counter[str] = Counter()
+    for place, action in sorted(newest.values(), key=lambda entry: -entry[0]):
+        call = _call(action, base)
+        kind = " ".join(call.split()[:4])
+        similar[kind] += 1
+        if similar[kind] > MAX_SIMILAR_OUTPUTS:
+            continue
+        size = len(action.output.text) if action.output else 0
+        value = math.log10(max(10, size)) + 2.0 * place / len(material.actions)
+        value += action.failed + (action.argument in changed)
+        printed = _below(action.output.text, base) if action.output else ""
+        digest = digest_output(action.tool, action.argument, printed, action.is_error, 100)
+        lines[f"{action.handle}: {call}: {digest}"] = value
+    known = {line.partition(":")[0] for line in lines}
+    old = [line for line in material.old(Section.ARCHIVED) if line.partition(":")[0] not in known]
+    shown = [*old, *sorted(lines, key=lambda line: lines[line])][-MAX_INDEXED_OUTPUTS:]
+    return material.weights(shown, lines, 2.0)
+
+
+def _pointers(material: _Material) -> list[Item]:
+    """The pointers of an earlier summary; if there are new messages, without those that they make obsolete."""
+    lines = list(material.old(Section.POINTERS))
+    if material.turns:
+        lines = [line for line in lines if not any(map(is_of_the_moment, facts_of([line])))]
+    return [Item(line, weight=float(-place)) for place, line in enumerate(lines)]

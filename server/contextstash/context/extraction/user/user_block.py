@@ -1,0 +1,311 @@
+"""The user block: what the user said, word for word, in messages that are only appended to.
+
+Each compaction adds one text with the user's words in the messages that it newly covers, and with marks for earlier
+ones: those that the agent answered, and those that the user withdrew. A text that was shown is not rewritten, so that a
+provider's prompt cache still holds it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from contextstash.context.extraction.actions import actions_of
+from contextstash.context.extraction.summary_format import write_item
+from contextstash.context.extraction.turns import Turn
+from contextstash.context.extraction.user.decisions import (
+    Revisable,
+    revisable_words,
+    revising_words,
+    says_change,
+    takes_back_last,
+)
+from contextstash.context.extraction.user.user_requests import (
+    Request,
+    answered,
+    dialog_decisions,
+    requests_of,
+    user_rules,
+)
+from contextstash.context.text.imitations import defused
+from contextstash.context.text.pasted import shortened
+from contextstash.context.text.sanitize import USER_BLOCK_OPENING, one_line, unforged
+
+Count = Callable[[str], int]
+
+RULE_PREFIX = "rule:"
+"""How a pin begins that is a rule, and neither a handle nor a path."""
+
+MIN_ENTRY_TOKENS = 60
+"""An entry is not shortened to fewer tokens than this. A guess: two sentences."""
+
+_HEADER = re.compile(rf"{re.escape(USER_BLOCK_OPENING)} (\d{{1,12}}) to (\d{{1,12}})")
+_ENTRY = re.compile(r"^- \((\d{1,12})\) ", re.MULTILINE)
+_RULE = re.compile(r"^- \(pinned rule\) (.+)$", re.MULTILINE)
+_UNPINNED = re.compile(r"^- \(no longer pinned\) (.+)$", re.MULTILINE)
+_ANSWERED_LINE = "Answered by the agent: "
+_WITHDRAWN_LINE = "Withdrawn or changed by the user: "
+_MARK = re.compile(r"\((\d{1,12})\) (?:at|by) \(?(\d{1,12})\)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Something that the user said in message `seq`. `asked` is what the assistant had asked or proposed, if these
+    words answer it. `command` is the client's command that the words belong to, such as
+    `/review`: they count for one turn only."""
+
+    seq: int
+    text: str
+    asked: str = ""
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserWords:
+    """What the user said, in order. `answered` maps an entry to the message with which the assistant ended its turn on
+    it; `withdrawn` maps one to the later entry that takes it back."""
+
+    entries: tuple[Said, ...] = ()
+    answered: Mapping[int, int] = field(default_factory=dict)
+    withdrawn: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def open(self) -> Said | None:
+        """The newest entry, if the assistant has not ended its turn on it."""
+        last = self.entries[-1] if self.entries else None
+        return None if last is None or last.seq in self.answered else last
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The parts of a user block in the view, read again: up to which message they tell, and what."""
+
+    last_seq: int = -1
+    words: UserWords = UserWords()
+    rules: tuple[str, ...] = ()
+
+
+def words_of(turns: Sequence[Turn], before: UserWords | None = None) -> UserWords:
+    """What the user said in these turns. `before` are the words of the turns before them, of which some may be answered
+    or withdrawn here; only new entries and new marks are returned."""
+    before = before or UserWords()
+    entries = _entries(turns)
+    answered_at = _answered(turns, entries, before.open)
+    return UserWords(tuple(entries), answered_at, _withdrawn(before, entries))
+
+
+def user_block(
+    turns: Sequence[Turn],
+    *,
+    before: Block | None = None,
+    span: tuple[int, int],
+    rules: Sequence[str] = (),
+    first_tokens: int,
+    tokens: int,
+    count: Count,
+    renew: bool = False,
+) -> str:
+    """The next text of the block, for the turns in the messages `span`; empty if there is nothing to say.
+
+    `before` is what earlier texts say; `rules` are the pinned rules in force. The first request of a session takes at
+    most `first_tokens`, all other entries together `tokens`. An entry that is too long keeps its instructions whole:
+    what is left out is pasted text first, and a line says where it is. With `renew`, the text holds what the earlier
+    ones say too, and takes their place: it is shorter than all of them together.
+    """
+    before = before or Block()
+    words = words_of(turns, before.words)
+    if renew:
+        words, before = joined_words(before.words, words), Block()
+        span = (0, span[1])
+    lines = [f"- (pinned rule) {rule}" for rule in rules if rule not in before.rules]
+    lines += [f"- (no longer pinned) {rule}" for rule in before.rules if rule not in rules]
+    lines += _lines(words, not before.words.entries, first_tokens, tokens, count)
+    if not lines and not words.answered and not words.withdrawn:
+        return ""
+    head = f"{USER_BLOCK_OPENING} {span[0]} to {span[1]}; the number is the message.{_SHORT if _cuts(lines) else ''}]"
+    return "\n".join([head, *lines, *_marks(words)])
+
+
+_SHORT = " search_history finds the whole of what is shortened."
+
+
+def read_block(texts: Iterable[str]) -> Block:
+    """What the texts of a block say, oldest first."""
+    last, entries, rules = -1, list[Said](), list[str]()
+    answered_at: dict[int, int] = {}
+    withdrawn: dict[int, int] = {}
+    for text in texts:
+        if header := _HEADER.match(text):
+            last = max(last, int(header.group(2)))
+        body, marks = _without_marks(text)
+        starts = [*_ENTRY.finditer(body)]
+        ends = [*(start.start() for start in starts[1:]), len(body)]
+        entries += [
+            _read_entry(int(start.group(1)), body[start.end() : end]) for start, end in zip(starts, ends, strict=False)
+        ]
+        rules = [rule for rule in [*rules, *_RULE.findall(body)] if rule not in _UNPINNED.findall(body)]
+        for line in marks:
+            target = answered_at if line.startswith(_ANSWERED_LINE) else withdrawn
+            target.update((int(seq), int(at)) for seq, at in _MARK.findall(line))
+    return Block(last, UserWords(tuple(entries), answered_at, withdrawn), tuple(rules))
+
+
+def pinned_rules(pins: Iterable[str]) -> list[str]:
+    """The rules among a session's pins, each in one line."""
+    return [one_line(pin[len(RULE_PREFIX) :], MAX_RULE) for pin in pins if pin.startswith(RULE_PREFIX)]
+
+
+MAX_RULE = 1_000
+"""Characters of a pinned rule. A guess: a longer text is a document, which can be pinned as a file."""
+
+
+def _without_marks(text: str) -> tuple[str, list[str]]:
+    """The lines with entries, and at the end of the text the lines with marks."""
+    lines = text.split("\n")
+    end = len(lines)
+    while end and lines[end - 1].startswith((_ANSWERED_LINE, _WITHDRAWN_LINE)):
+        end -= 1
+    return "\n".join(lines[:end]), lines[end:]
+
+
+def _read_entry(seq: int, text: str) -> Said:
+    text = "\n".join(line.removeprefix("  ") for line in text.rstrip("\n").split("\n"))
+    command = _COMMAND.match(text)
+    return Said(seq, text[command.end() :] if command else text, command=command.group(1) if command else "")
+
+
+def joined_words(before: UserWords, after: UserWords) -> UserWords:
+    """The words of two successive parts of a session as one."""
+    return UserWords(
+        (*before.entries, *after.entries),
+        {**before.answered, **after.answered},
+        {**before.withdrawn, **after.withdrawn},
+    )
+
+
+def _lines(words: UserWords, first: bool, first_tokens: int, tokens: int, count: Count) -> list[str]:
+    """The entries as they are written. If they do not all fit, the longest are shortened to one length."""
+    words, left_out = _bounded(words, first, tokens, count)
+    newest = words.open
+    whole = [_written(entry, entry is not newest) for entry in words.entries]
+    costs = [count(text) + 1 for text in whole]
+    rest = costs[1:] if first else costs
+    level = max(MIN_ENTRY_TOKENS, _level(rest, tokens))
+    lines = []
+    for place, (entry, text, cost) in enumerate(zip(words.entries, whole, costs, strict=True)):
+        most = first_tokens if first and place == 0 else level
+        if cost > most:
+            note = f"message {entry.seq}"
+            kept = {rule for rule, _ in user_rules(Request(entry.seq, entry.text))}
+            text = _written(replace(entry, text=shortened(entry.text, most, count, kept, note)))
+        lines.append(text)
+    return [*lines[:first], *left_out, *lines[first:]]
+
+
+def _bounded(words: UserWords, first: bool, tokens: int, count: Count) -> tuple[UserWords, list[str]]:
+    """The words that fit if each entry is shortened to MIN_ENTRY_TOKENS, and a line about those that are left out:
+    withdrawn ones and commands first, then answers and requests without a rule, the oldest of each first."""
+    head, rest = words.entries[:first], words.entries[first:]
+    costs = {entry.seq: min(MIN_ENTRY_TOKENS, count(_written(entry)) + 1) for entry in rest}
+    over = sum(costs.values()) - tokens
+    gone: set[int] = set()
+    for entry in sorted(rest, key=lambda entry: (_worth(words, entry), entry.seq)):
+        if over <= 0:
+            break
+        gone.add(entry.seq)
+        over -= costs[entry.seq]
+    if not gone:
+        return words, []
+    line = f"- [left out: {len(gone)} messages of the user, {min(gone)} to {max(gone)}]"
+    return replace(words, entries=(*head, *(entry for entry in rest if entry.seq not in gone))), [line]
+
+
+def _worth(words: UserWords, entry: Said) -> int:
+    if entry.command or entry.seq in words.withdrawn:
+        return 0
+    if user_rules(Request(entry.seq, entry.text)):
+        return 3
+    return 1 if entry.asked else 2
+
+
+def _level(costs: Sequence[int], room: int) -> int:
+    """The largest cost so that costs cut to it fit into the room together."""
+    left = room
+    for place, cost in enumerate(sorted(costs)):
+        share = left // (len(costs) - place)
+        if cost > share:
+            return share
+        left -= cost
+    return max(costs, default=room)
+
+
+def _cuts(lines: Sequence[str]) -> bool:
+    return any("[left out: " in line for line in lines)
+
+
+_COMMAND = re.compile(r"\[command (.{1,200}?), for one turn\] ?")
+
+
+def _written(entry: Said, over: bool = False) -> str:
+    """The entry as an item; of a command whose turn is `over`, only its name and arguments."""
+    asked = f"\n[the assistant had said: {unforged(entry.asked)}]" if entry.asked else ""
+    command = f"[command {one_line(entry.command, 200)}, for one turn] " if entry.command else ""
+    text = "" if over and entry.command else unforged(entry.text.strip())
+    return write_item(f"({entry.seq}) {command}{text}{asked}".rstrip())
+
+
+def _marks(words: UserWords) -> Iterator[str]:
+    if words.answered:
+        told = ", ".join(f"({seq}) at {at}" for seq, at in sorted(words.answered.items()))
+        yield f"{_ANSWERED_LINE}{told}."
+    if words.withdrawn:
+        told = ", ".join(f"({seq}) by ({at})" for seq, at in sorted(words.withdrawn.items()))
+        yield f"{_WITHDRAWN_LINE}{told}."
+
+
+def _entries(turns: Sequence[Turn]) -> list[Said]:
+    """The user's messages and answers in dialogs, in order."""
+    requests, _ = requests_of(turns)
+    found = [_said(request) for request in requests]
+    dialogs = dialog_decisions(actions_of(turns))
+    found += [Said(seq, defused(line)) for seq, line in dialogs]
+    found.sort(key=lambda entry: entry.seq)
+    return [entry for entry in found if entry.text]
+
+
+def _said(request: Request) -> Said:
+    return Said(request.seq, request.text, answered(request), request.command)
+
+
+def _answered(turns: Sequence[Turn], entries: Sequence[Said], before: Said | None) -> dict[int, int]:
+    """The entries on which the assistant ended its turn, that is, said something without a call before the user's next
+    message. The newest entry has no next one, so more may follow."""
+    asked = [*([before] if before else []), *entries]
+    starts = [entry.seq for entry in asked]
+    last: dict[int, tuple[int, bool]] = {}
+    place = -1
+    for turn in turns:
+        while place + 1 < len(starts) and starts[place + 1] <= turn.seq:
+            place += 1
+        if turn.role == "assistant" and place >= 0:
+            last[starts[place]] = (turn.seq, not any(block.type == "tool_call" for block in turn.blocks))
+    return {seq: at for seq, (at, ended) in last.items() if ended and seq != starts[-1]}
+
+
+def _withdrawn(before: UserWords, entries: Sequence[Said]) -> dict[int, int]:
+    """The entries that the new `entries` withdraw, each with the first that does: an entry withdraws the one before it,
+    if it says so, or those that it revises."""
+    if not any(says_change(entry.text) or takes_back_last(entry.text) for entry in entries):
+        return {}
+    known = [*before.entries, *entries]
+    earlier = Revisable(revisable_words("" if entry.command or entry.asked else entry.text) for entry in known)
+    withdrawn: dict[int, int] = {}
+    for place, entry in enumerate(known):
+        if place >= len(before.entries) and not entry.command:
+            last = takes_back_last(entry.text)
+            for taken in range(place)[-1:] if last else earlier.take(revising_words(entry.text)):
+                if known[taken].seq not in before.withdrawn:
+                    withdrawn.setdefault(known[taken].seq, entry.seq)
+        earlier.add(place)
+    return withdrawn

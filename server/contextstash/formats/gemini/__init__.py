@@ -1,0 +1,1 @@
+"""Gemini contents, as generateContent takes them."""

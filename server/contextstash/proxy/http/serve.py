@@ -1,0 +1,204 @@
+"""Serves the proxy on this machine: opens the stash, the connection to the model API, and the port."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contextstash.process.plain_logs import configure_logs
+from contextstash.proxy.headers import check_upstream
+from contextstash_storage.errors import BadInputError, ContextstashError
+
+if TYPE_CHECKING:
+    from contextstash.proxy.engine import ProxyOptions
+    from contextstash.proxy.http.app import ProxyApp
+    from contextstash.proxy.http.upstream import Upstream
+    from contextstash.proxy.model_facts import ModelFacts
+    from contextstash.service.stash import Stash
+
+logger = logging.getLogger(__name__)
+
+RECORD_SECONDS = 0.9
+"""How long the last requests may take to be recorded, after a signal and the second that replies have then (see
+web/loopback). A guess: most take milliseconds."""
+
+CLOSE_SECONDS = 0.3
+"""How long the database may take to close then. SQLite keeps what was committed if it is not closed."""
+
+END_SECONDS = 2.4
+"""The process ends so long after a signal, whatever it still does: whoever ends it waits three seconds. On an idle
+machine the periods above are over 0.1 s earlier."""
+
+
+READ_AHEAD_BYTES = 4 << 20
+"""How much of a request is read before the reader has taken it, in place of uvicorn's 64 KiB: it stops and starts again
+at each piece, which takes 1.3 ms of a request of 2 MB (measured idle). No request of the usual size reaches it."""
+
+
+FORGOTTEN = (
+    "[contextstash: this output of {tool} ({tokens} tokens, {subject}) was left out to save room."
+    " It is not stored ({handle}): call the tool again to see it.]"
+)
+"""What stands for an output if nothing is recorded: nothing that it promises can be retrieved."""
+
+
+@dataclass(frozen=True)
+class ServedProxy:
+    """What is served: `upstream` is the model API's address; `database` the file in which others look for what is
+    recorded, if it is one; `descriptor` is that of a socket that a parent process
+    listens on already, so that no connection is refused while this process is started again. With a `secret`, only
+    requests whose path begins with it are served. `at_once` ends the process soon after a signal even if the database
+    is locked."""
+
+    upstream: str
+    options: ProxyOptions
+    open_stash: Callable[[], Awaitable[Stash]]
+    host: str = "127.0.0.1"
+    port: int = 0
+    descriptor: int | None = None
+    database: Path | None = None
+    http2: bool = False
+    verbose: bool = False
+    secret: str | None = None
+    at_once: bool = False
+    clock: Callable[[], float] = field(default=time.time)
+
+
+def serve_proxy(served: ServedProxy) -> None:
+    """Serve until a signal. Raises BadInputError if the address of the model API or the port cannot be used."""
+    upstream = check_upstream(served.upstream)
+    if served.http2 and find_spec("h2") is None:
+        raise BadInputError("--http2 needs the package h2. Install it beside contextstash: pip install h2")
+    configure_logs()
+    # uvicorn and httpx2 would log addresses and tracebacks, which can quote a request.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
+    if served.verbose:
+        logging.getLogger("contextstash").setLevel(logging.INFO)
+    from contextstash.web.loopback import PROXY_SETTINGS, read_ahead, serve
+
+    read_ahead(READ_AHEAD_BYTES)
+
+    listener = None if served.descriptor is None else socket.socket(fileno=served.descriptor)
+    serve(
+        lambda: _process_of(served),
+        served.host,
+        served.port,
+        lambda address: f"contextstash proxy: {address} -> {upstream}",
+        settings=PROXY_SETTINGS,
+        listener=listener,
+        drain=_bounded_end if served.at_once else None,
+    )
+
+
+async def proxy_app(served: ServedProxy) -> ProxyApp:
+    """The application, with the stash and the connection to the model API open."""
+    from contextstash.hosts.following.ingest import ingest
+    from contextstash.proxy.engine import Engine
+    from contextstash.proxy.http.app import ProxyApp
+    from contextstash.proxy.http.upstream import Upstream
+
+    upstream = Upstream(check_upstream(served.upstream), http2=served.http2)
+    stash = await _stash(served)
+
+    async def record(path: Path) -> object:
+        return await ingest(stash, path) if stash is not None else None
+
+    engine = Engine(
+        None if stash is None else stash.proxied,
+        served.options,
+        served.clock,
+        ingest=record,
+        facts_of=_facts,
+        still_stored=_presence_of(served.database if served.options.record else None),
+    )
+
+    async def at_end() -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(engine.idle(), RECORD_SECONDS)
+        closing = asyncio.ensure_future(_close(upstream, stash))
+        await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
+        if served.at_once and not closing.done():
+            # A thread that waits for a locked database would keep this process for as long.
+            _end_now()
+
+    return ProxyApp(upstream, engine, at_end, served.secret)
+
+
+def _end_now() -> None:
+    logger.warning("ended while the database was locked or busy: the last requests may not be recorded")
+    logging.shutdown()
+    os._exit(0)
+
+
+async def _bounded_end() -> None:
+    """From now on this process has END_SECONDS, also if its event loop or a thread does not end."""
+    timer = threading.Timer(END_SECONDS, _end_now)
+    timer.daemon = True
+    timer.start()
+
+
+async def _close(upstream: Upstream, stash: Stash | None) -> None:
+    await upstream.close()
+    if stash is not None:
+        await stash.close()
+
+
+async def _process_of(served: ServedProxy) -> ProxyApp:
+    """The application in a process of its own."""
+    app = await proxy_app(served)
+    # What is loaded so far stays: the garbage collector would look through it again and again.
+    gc.collect()
+    gc.freeze()
+    return app
+
+
+def _presence_of(database: Path | None) -> Callable[[], bool]:
+    """Whether the file is still the one that was opened: a deleted one is written on, but nobody else can read it."""
+    if database is None or not database.exists():
+        return lambda: True
+    opened = database.stat()
+
+    def is_present() -> bool:
+        try:
+            return os.path.samestat(database.stat(), opened)
+        except OSError:
+            return False
+
+    return is_present
+
+
+def _facts(model: str) -> ModelFacts:
+    from contextstash.configuration.models import cache_price_ratios, model_facts, price_of
+    from contextstash.proxy.model_facts import ModelFacts
+
+    found = model_facts(model)
+    return ModelFacts(
+        found.window if found.known else None,
+        cache_price_ratios(model),
+        lambda usage, long_writes: price_of(model, usage, long_writes=long_writes),
+    )
+
+
+async def _stash(served: ServedProxy) -> Stash | None:
+    """The stash, in memory if nothing is to be recorded; None if the database cannot be opened."""
+    if not served.options.record:
+        from contextstash.service.stash import Stash
+        from contextstash_storage.sqlite.store import open_in_memory
+
+        return Stash(await open_in_memory(), settings={"placeholder": FORGOTTEN})
+    try:
+        return await served.open_stash()
+    except ContextstashError as error:
+        logger.warning("Nothing is recorded or pruned: %s", error)
+        return None

@@ -1,0 +1,84 @@
+"""Reads the usage out of a response while it passes by, and changes nothing of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from contextstash.formats.reasoning_reports import DroppedPiece, dropped_pieces
+from contextstash.formats.usage import read_usage
+from contextstash.proxy.http.encodings import decoder
+from contextstash_storage.records import Usage
+
+REPORT = b'"input_transformations"'
+
+MAX_LINE_BYTES = 1 << 20
+MAX_JSON_BYTES = 16 << 20
+"""Longer events and bodies are not read for their usage; they are passed on all the same. Guesses."""
+
+
+class UsageTap:
+    """Gets every chunk of a response. `usage` is what the provider has reported so far, None if none was readable;
+    `response` is the reply with its id, if it came as a whole (Responses API); `dropped` is the reasoning that the
+    provider left out of the request, as far as it says so."""
+
+    def __init__(self, content_type: str | None, content_encoding: str | None) -> None:
+        self._stream = "text/event-stream" in (content_type or "")
+        self._readable = self._stream or "json" in (content_type or "")
+        self._decoder = decoder(content_encoding)
+        self._pending = b""
+        self._reported: dict[str, Any] = {}
+        self.response: dict[str, Any] | None = None
+        self.dropped: tuple[DroppedPiece, ...] = ()
+
+    def take(self, chunk: bytes) -> None:
+        """Read a chunk. Never raises: a response that cannot be read has no usage."""
+        if not self._readable:
+            return
+        try:
+            self._pending += self._decoder(chunk)
+            if self._stream:
+                self._read_lines()
+            elif len(self._pending) > MAX_JSON_BYTES:
+                self._stop()
+        except Exception:
+            self._stop()
+
+    @property
+    def usage(self) -> Usage | None:
+        """The usage of the response so far."""
+        if self._readable and not self._stream and self._pending:
+            try:
+                self._merge(json.loads(self._pending))
+            except ValueError:
+                self._stop()
+        try:
+            return read_usage(self._reported)
+        except Exception:
+            return None
+
+    def _stop(self) -> None:
+        self._readable, self._pending = False, b""
+
+    def _read_lines(self) -> None:
+        *lines, self._pending = self._pending.split(b"\n")
+        if len(self._pending) > MAX_LINE_BYTES:
+            self._stop()
+        for line in lines:
+            # Nearly all events are pieces of the reply: only those that can report something are parsed.
+            if line.startswith(b"data:") and (b'usage"' in line or REPORT in line):
+                self._merge(json.loads(line[5:]))
+
+    def _merge(self, data: Any) -> None:
+        """Anthropic reports the prompt in `message_start` and the reply's length in `message_delta`; OpenAI all at
+        once, in the last chunk or in `response.completed`."""
+        if not isinstance(data, dict):
+            return
+        for holder in (data, data.get("message"), data.get("response")):
+            if isinstance(holder, dict) and isinstance(holder.get("output"), list) and holder.get("id"):
+                self.response = holder
+            if not isinstance(holder, dict):
+                continue
+            self.dropped = dropped_pieces(holder) or self.dropped
+            if isinstance(found := holder.get("usage"), dict):
+                self._reported.update({key: value for key, value in found.items() if value is not None})

@@ -1,0 +1,1 @@
+"""One request of a client: what is sent in its place, and why nothing else of it changes."""

@@ -1,0 +1,47 @@
+"""How a deleted session is recognized if its client goes on: by keyed hashes, which tell nothing of what it held."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+
+from contextstash_storage.records import ProxiedSession, Record
+
+KEPT_DAYS = 30
+"""After so many days a client that goes on with a deleted session is recorded again. A guess: by default Claude Code
+deletes its own transcripts after 30 days, so that nobody goes on with them."""
+
+
+class DeletedSession(Record):
+    """Hashes of a session's id, of the `length` messages that its last request began with, and of the provider's id of
+    its last response, with a `key` of its own: nobody can compare them with those of another database."""
+
+    key: str
+    session: str
+    length: int = 0
+    mark: str = ""
+    response: str = ""
+
+    def is_continued_by(self, session_id: str, marks: Sequence[str], response: object) -> bool:
+        """Whether a request goes on with it: by the id that its session would get, by the messages that it begins with
+        (`marks` are the hashes of its beginnings), or by the response that it follows."""
+        if self.session == _hash(self.key, session_id):
+            return True
+        if self.response and isinstance(response, str):
+            return self.response == _hash(self.key, response)
+        return 0 < self.length <= len(marks) and self.mark == _hash(self.key, marks[self.length - 1])
+
+
+def deleted_session(session_id: str, proxied: ProxiedSession) -> DeletedSession:
+    """What stays of a session whose client sent its requests through the proxy."""
+    key = secrets.token_hex(16)
+    mark, response = (_hash(key, each) if each else "" for each in (proxied.mark, proxied.response))
+    return DeletedSession(
+        key=key, session=_hash(key, session_id), length=proxied.length if mark else 0, mark=mark, response=response
+    )
+
+
+def _hash(key: str, value: str) -> str:
+    return hmac.new(bytes.fromhex(key), value.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()

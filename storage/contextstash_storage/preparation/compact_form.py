@@ -1,0 +1,158 @@
+"""The form in which SQLite keeps messages. The size of a database and the time of a commit depend on it."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from contextstash_storage.codec.bodies import CONSTANT, Dictionary, Parts, text_bytes, to_bytes, unpacked_text
+from contextstash_storage.codec.record_json import compact
+from contextstash_storage.preparation.messages import Columns, Form, Prepared
+from contextstash_storage.records import NewMessage
+
+_REFERENCES = b"\x04"
+"""Before the packed list; the codecs of former versions' `folded` texts are below it."""
+
+_ARGUMENTS = ("input", "args", "arguments")
+"""Fields whose objects are a call's arguments: their text is their JSON."""
+
+MIN_SOURCE = 3
+"""Characters of a string that is worth a reference: two digits and a comma."""
+
+MAX_TRIES = 8
+"""How many strings with the same first line are compared at one place of a text. A message of 1,000 equal
+calls would take the square of it otherwise."""
+
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
+def sources(body: Mapping[str, Any], calls: Iterable[tuple[str, str]]) -> list[str]:
+    """What a text can refer to: the strings of the body and the arguments of its calls, in their order, then the tool
+    and main argument of each output. Part of the format: the numbers of stored references are places in this list."""
+    return [*_strings(body), *(" ".join(call) for call in calls)]
+
+
+def _strings(value: Any) -> Iterator[str]:
+    waiting = [value]
+    while waiting:  # not recursive: a body may be nested as deep as JSON is read
+        child = waiting.pop()
+        if isinstance(child, str):
+            yield child
+        elif isinstance(child, dict):
+            for key in _ARGUMENTS:
+                if isinstance(child.get(key), dict | list):
+                    yield _as_json(child[key])
+            waiting += reversed(child.values())
+        elif isinstance(child, list | tuple):
+            waiting += reversed(child)
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def referring(text: str, known: Sequence[str]) -> bytes:
+    """A text as references to known strings. JSON makes one character of two surrogates that stand together, so that
+    the body is read as another text than the one in the index: such a text is stored whole, and not escaped."""
+    data = text_bytes(_as_json([text])) if _has_pair(text) else to_bytes(list(_pieces(text, known)))
+    return _REFERENCES + CONSTANT.packed(data)
+
+
+def _has_pair(text: str) -> bool:
+    try:
+        text.encode()  # takes a tenth of the search
+    except UnicodeEncodeError:
+        return _PAIR.search(text) is not None
+    return False
+
+
+def _pieces(text: str, known: Sequence[str]) -> Iterator[int | str]:
+    """The numbers of the strings, or the lines, that a text consists of when they are joined by line breaks."""
+    numbers = _by_first_line(known)
+    place = literal = last = 0
+    while place <= len(text):
+        end = text.find("\n", place)
+        end = len(text) if end < 0 else end
+        candidates = numbers.get(text[place:end], ())
+        number = _matching(text, place, known, candidates, last) if candidates else None
+        if number is None:
+            place = end + 1
+            continue
+        if literal < place:
+            yield text[literal : place - 1]
+        yield number
+        last = number
+        place = literal = place + len(known[number]) + 1
+    if literal <= len(text):
+        yield text[literal:]
+
+
+def _by_first_line(known: Sequence[str]) -> dict[str, list[int]]:
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for number, each in enumerate(known):
+        if len(each) >= MIN_SOURCE:
+            numbers[each.partition("\n")[0]].append(number)
+    return numbers
+
+
+def _matching(text: str, place: int, known: Sequence[str], candidates: Sequence[int], last: int) -> int | None:
+    """The first string from number `last` on, or else from the first on, that stands at a place, to the end of a line;
+    a text has the strings of its body in their order."""
+    start = bisect_left(candidates, last)
+    for number in [*candidates[start : start + MAX_TRIES], *candidates[: min(start, MAX_TRIES)]]:
+        end = place + len(known[number])
+        if text.startswith(known[number], place) and (end == len(text) or text[end : end + 1] == "\n"):
+            return number
+    return None
+
+
+def is_referring(stored: bytes) -> bool:
+    """Whether a stored text is one of `referring`; else it is one of bodies.folded."""
+    return stored[:1] == _REFERENCES
+
+
+def referred(stored: bytes, known: Sequence[str]) -> str:
+    """The text of `referring`."""
+    pieces: list[int | str] = json.loads(unpacked_text(stored[1:]))
+    return "\n".join(known[piece] if isinstance(piece, int) else piece for piece in pieces)
+
+
+LARGE_STRING = 8_000
+"""Strings longer than this, in characters, are blobs. A shorter one, compressed, does not fill a page of 4 KB; within
+its message it is also compressed better. Of 1,024, 4,096 and 8,000: with 8,000 the recorded sessions take 5 to 20 %
+less than with 1,024."""
+
+PACKED_LATER = 32_000
+"""Bytes of a body up to which it is packed within the transaction, which knows the dictionary of its session: that
+takes 50 µs for a message of usual size, and at most 1 ms. A larger one hardly gains by a dictionary."""
+
+
+def _columns(message: NewMessage, parts: Parts, blobs: tuple[bytes, ...]) -> Columns:
+    return Columns(
+        body=b"" if len(parts.rest) <= PACKED_LATER else CONSTANT.packed(parts.rest),
+        blobs=blobs,
+        derived=compact(message),
+        search_text=_search_text(message),
+    )
+
+
+def _search_text(message: NewMessage) -> bytes | None:
+    if not message.search_text:
+        return None
+    in_order = sorted(message.outputs, key=lambda output: output.block)  # as their rows are read
+    calls = [(output.tool, output.argument) for output in in_order]
+    return referring(message.search_text, sources(message.body, calls))
+
+
+def packed_body(prepared: Prepared, dictionary: Dictionary | None) -> bytes:
+    """The body as it is stored in a session with this dictionary."""
+    return prepared.columns.body or (dictionary or CONSTANT).packed(prepared.parts.rest)
+
+
+COMPACT_FORM = Form(
+    large_string=LARGE_STRING, packed_text=lambda text: CONSTANT.packed(text_bytes(text)), columns=_columns
+)

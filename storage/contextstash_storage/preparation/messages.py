@@ -1,0 +1,347 @@
+"""Messages made ready for their rows before a transaction begins, and what of a batch is stored already."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from contextstash_storage.codec.bodies import LARGE_STRING, Parts, fingerprint, folded, packed, packed_text, take_apart
+from contextstash_storage.codec.record_json import derived
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import (
+    Appended,
+    Call,
+    Copied,
+    Counters,
+    Cursor,
+    DeclaredVersion,
+    EditRecord,
+    Event,
+    Message,
+    NewMessage,
+    Request,
+    SentRequest,
+    Session,
+    Usage,
+)
+from contextstash_storage.search.documents import Piece, documents, is_indexed_later, pieces
+from contextstash_storage.store import Count, EditsAfter, EditsBefore
+
+ASIDE_CHARACTERS = 200_000
+"""From this size on a batch is prepared on a thread of its own, so that the writer's thread is free. Preparing
+takes about 40 ms for each million characters (2 cores, zlib level 6)."""
+
+ASIDE_MESSAGES = 100
+"""The same by the number of messages; each takes about 50 µs."""
+
+MESSAGE_SIZE = 200
+"""The size of a message without text: 600 of them fill a transaction, which take 60 ms."""
+
+STORED_BYTES = 64
+"""Bytes that are stored in the time in which one character is indexed: 8 MB fill a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What is stored of a message: its body without large strings, these packed, what is derived from it, and its text
+    for the index, if it has any."""
+
+    body: bytes
+    blobs: tuple[bytes, ...]
+    derived: str
+    search_text: bytes | None
+
+
+ColumnsOf = Callable[[NewMessage, Parts, tuple[bytes, ...]], Columns]
+"""Makes the columns of a message, given its parts and its packed large strings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """In which form a store keeps messages: from how many characters on strings are large, how it packs these, and how
+    it makes a message's columns."""
+
+    large_string: int
+    packed_text: Callable[[str], bytes]
+    columns: ColumnsOf
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A message made ready for its row, whose `columns` each store has in its own form. `pieces` are the rows of the
+    search index for its text, None if there is so much that it is indexed later; `may_end` says whether a batch may be
+    cut after it: no tool call is separated from its result there, and no reply from the rest of it."""
+
+    message: NewMessage
+    parts: Parts
+    columns: Columns
+    fingerprint: bytes
+    pieces: tuple[Piece, ...] | None
+    may_end: bool = True
+
+    @property
+    def size(self) -> int:
+        """How long storing it takes, in characters of indexed text that take as long: about 0.1 µs each."""
+        indexed = sum(len(piece.text) for piece in self.pieces or ())
+        stored = len(self.columns.body) + sum(map(len, self.columns.blobs))
+        return MESSAGE_SIZE + indexed + stored // STORED_BYTES
+
+
+def is_large(messages: Sequence[NewMessage]) -> bool:
+    """Whether preparing these takes so long that it runs on a thread of its own."""
+    size = sum(block.size for message in messages for block in message.blocks)
+    return len(messages) > ASIDE_MESSAGES or size > ASIDE_CHARACTERS
+
+
+def _plain_columns(message: NewMessage, parts: Parts, blobs: tuple[bytes, ...]) -> Columns:
+    text = message.search_text
+    return Columns(packed(parts.rest), blobs, derived(message), folded(text, parts.blobs) if text else None)
+
+
+PLAIN_FORM = Form(LARGE_STRING, packed_text, _plain_columns)
+"""Each column can be read on its own; the form of databases before compact_form.py, and of PostgreSQL."""
+
+
+def prepare(messages: Sequence[NewMessage], form: Form) -> list[Prepared]:
+    """Do the work that needs no database. Raises BadInputError or BadMessageError if a message cannot be stored."""
+    known: dict[bytes, bytes] = {}
+    return [
+        _prepared(message, may_end, form, known) for message, may_end in zip(messages, _ends(messages), strict=True)
+    ]
+
+
+def _prepared(message: NewMessage, may_end: bool, form: Form, known: dict[bytes, bytes]) -> Prepared:
+    _check_storable(message.key)
+    if message.usage is not None:  # then the reply's id has a column of its own
+        _check_storable(message.group)
+    parts = take_apart(message.body, form.large_string)
+    for blob in parts.blobs:
+        if blob.sha256 not in known:
+            known[blob.sha256] = form.packed_text(blob.text)
+    return Prepared(
+        message=message,
+        parts=parts,
+        columns=form.columns(message, parts, tuple(known[blob.sha256] for blob in parts.blobs)),
+        fingerprint=fingerprint(message.body, None if parts.blobs else parts.rest),
+        pieces=_pieces(message),
+        may_end=may_end,
+    )
+
+
+def _pieces(message: NewMessage) -> tuple[Piece, ...] | None:
+    text = message.search_text
+    if is_indexed_later(message):
+        return None
+    calls = {output.block: (output.tool, output.argument) for output in message.outputs}
+    return tuple(pieces(documents(text, message.blocks, calls))) if text else ()
+
+
+def _check_storable(name: str | None) -> None:
+    try:
+        (name or "").encode()
+    except UnicodeEncodeError as error:
+        raise BadInputError(f"A name among the arguments cannot be stored: {error}.") from error
+
+
+def _ends(messages: Sequence[NewMessage]) -> list[bool]:
+    """For each message, whether the batch may be cut after it."""
+    ends = []
+    waiting: set[str] = set()
+    for place, message in enumerate(messages):
+        for block in message.blocks:
+            if block.call_id is not None and block.type == "tool_call":
+                waiting.add(block.call_id)
+            elif block.call_id is not None and block.type == "tool_result":
+                waiting.discard(block.call_id)
+        following = messages[place + 1].group if place + 1 < len(messages) else None
+        ends.append(not waiting and (message.group is None or message.group != following))
+    return ends
+
+
+def batch_fingerprint(batch: Sequence[Prepared]) -> bytes:
+    """What makes two batches the same: the same messages in the same order."""
+    return hashlib.sha256(b"".join(prepared.fingerprint for prepared in batch)).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One call's messages, and how they are appended."""
+
+    owner: str
+    session_id: str
+    messages: Sequence[Prepared]
+    count: Count
+    first_seq: int | None = None
+    batch_id: str | None = None
+    before: EditsBefore | None = None
+    cursor: Cursor | None = None
+    edits: EditsAfter | None = None
+
+    @property
+    def is_identified(self) -> bool:
+        """Whether something identifies the batch, or each of its messages."""
+        return self.first_seq is not None or self.batch_id is not None or self.before is not None or self.has_keys
+
+    @property
+    def has_keys(self) -> bool:
+        return any(prepared.message.key is not None for prepared in self.messages)
+
+    def check_markers(self) -> None:
+        """Raise BadInputError if more than one thing identifies the messages."""
+        if self.has_keys and (self.first_seq is not None or self.batch_id is not None):
+            raise BadInputError("These messages have keys, which identify them: pass neither first_seq nor batch_id.")
+
+    def appended(
+        self, session: Session, stored: tuple[Message, ...], first_seq: int | None, *, repeats: bool
+    ) -> Appended:
+        """What an append did that stored these messages."""
+        return Appended(
+            messages=stored,
+            duplicates=len(self.messages) - len(stored),
+            session=session,
+            first_seq=None if self.has_keys or not self.messages else first_seq,
+            repeats=repeats,
+        )
+
+
+def with_counters(session: Session, counters: Counters) -> Session:
+    """The session with these counters."""
+    return session if counters is session.counters else session.model_copy(update={"counters": counters})
+
+
+def stored_message(message: NewMessage, session_id: str, seq: int, created: datetime) -> Message:
+    """A message as it is read after it was stored, without its body."""
+    return Message(
+        session_id=session_id,
+        seq=seq,
+        role=message.role,
+        kind=message.kind,
+        blocks=message.blocks,
+        usage=message.usage,
+        group=message.group,
+        key=message.key,
+        created_at=created,
+        agent_visible=message.agent_visible,
+        user_visible=message.user_visible,
+    )
+
+
+def with_usage(call: Call, usage: Usage) -> Call:
+    """A call with a later report of its usage."""
+    return call.model_copy(update=usage.model_dump())
+
+
+def reported_call(message: NewMessage, session: Session, reply_start: int, sent: SentRequest | None) -> Call:
+    """The model call that a message reports on: of the request `sent`, else of what stood before its reply."""
+    assert message.usage is not None
+    return Call(
+        purpose="agent",
+        model=message.model or session.model,
+        request_seq=reply_start - 1 if sent is None else sent.messages - 1,
+        request_edits=session.counters.edits if sent is None else sent.edits,
+        created_at=message.created_at,
+        **message.usage.model_dump(),
+    )
+
+
+COMPARED_MESSAGES = 64
+"""How many of the newest messages an unidentified batch is compared with; longer repetitions are rare, and each
+comparison is an indexed read of about 2 µs."""
+
+FINGERPRINT_BYTES = 16
+"""Of the 32 that a fingerprint has. Two different messages have the same 16 with a chance of 1 in 10^20 among 10^9."""
+
+OPENING_MESSAGES = 2
+"""A batch that begins with as many messages as the session does is probably the whole conversation again. One is too
+few: people say "continue" twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The first `count` messages of a batch are stored already, the first of them at `first_seq`."""
+
+    count: int
+    first_seq: int
+
+
+def check_position(first_seq: int, length: int) -> None:
+    """Raise BadInputError if a position is beyond the end of a session."""
+    if first_seq > length:
+        raise BadInputError(
+            f"first_seq is {first_seq}, but the next position of this session is {length}: record the messages from"
+            f" position {length} on."
+        )
+
+
+def known_at(stored: Sequence[bytes], length: int, batch: Sequence[Prepared], first_seq: int, done: int) -> Known:
+    """How much of a batch is stored, given the fingerprints that stand where its messages from number `done` on would.
+    Raises BadInputError if another message stands at one of these positions."""
+    start = first_seq + done
+    for seq, (known, prepared) in enumerate(zip(stored, batch[done:], strict=False), start=start):
+        if known != prepared.fingerprint[: len(known)]:
+            raise BadInputError(
+                f"At position {seq} another message is stored than message {seq - first_seq} of this batch; the next"
+                f" position is {length}. If the conversation was changed, pass the whole list with whole=true."
+            )
+    return Known(done + len(stored), first_seq)
+
+
+def known_of_id(rows: Sequence[tuple[int, int, bytes]], length: int, batch: Sequence[Prepared], batch_id: str) -> Known:
+    """How much of a batch is stored, given what was noted of the pieces of the batch of this id: first position, number
+    of messages, the batch's fingerprint. Raises BadInputError if the id was used for other messages."""
+    if not rows:
+        return Known(0, length)
+    first_seq, _, fingerprint = rows[0]
+    if fingerprint != batch_fingerprint(batch):
+        raise BadInputError(
+            f"The batch_id '{batch_id}' was used in this session for other messages, from position {first_seq} on."
+            " Send exactly the same batch again, or a new batch_id with new messages."
+        )
+    return Known(sum(count for _, count, _ in rows), first_seq)
+
+
+def repetitions(length: int, batch: Sequence[Prepared]) -> list[tuple[int, list[bytes]]]:
+    """Positions and the fingerprints that stand there if a batch is a repetition; one such run is enough."""
+    if not length or not batch:
+        return []
+    marks = [prepared.fingerprint for prepared in batch[:COMPARED_MESSAGES]]
+    opening = min(OPENING_MESSAGES, length)
+    found = []
+    if len(batch) > 1 and len(marks) >= opening:
+        found.append((0, marks[:opening]))
+    if len(batch) <= min(length, COMPARED_MESSAGES):
+        found.append((length - len(batch), marks))
+    return found
+
+
+def stored_fingerprint(fingerprint: bytes) -> bytes:
+    """What is stored of a message's fingerprint; former versions stored all of it."""
+    return fingerprint[:FINGERPRINT_BYTES]
+
+
+ITEMS_AT_ONCE = 200
+
+
+Row = Prepared | EditRecord | Event | Call | DeclaredVersion | Request
+
+
+def read_rows(items: Iterator[Copied], form: Form) -> deque[Row]:
+    """The next items, ready to be stored in this form; none at the end. Nothing of the database is needed or held."""
+    rows: deque[Row] = deque()
+    characters = 0
+    for item in items:
+        if isinstance(item, NewMessage):
+            rows += prepare([item], form)
+            characters += len(item.search_text)
+        else:
+            rows.append(item)
+        if len(rows) >= ITEMS_AT_ONCE or characters >= CHARACTERS_AT_ONCE:
+            break
+    return rows
+
+
+CHARACTERS_AT_ONCE = 500_000
+"""Items are read and prepared up to this many at a time, and up to about this much text."""

@@ -1,0 +1,230 @@
+"""The files under edit: what was done to each, and its text as it stands after the edits that the session made."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextstash.context.extraction.actions import actions_of
+from contextstash.context.extraction.files.files_under_edit import (
+    EditedFile,
+    change_lines,
+    files_of,
+    files_under_edit,
+)
+from contextstash.context.extraction.files.standing_texts import focus_of, lines_shown, standing_texts
+from tests.support.turns import Script, laws, quarter
+
+FUNCTIONS = [line for name in "abcdefghij" for line in (f"def {name}_total(x):", f"    return x + {ord(name)}", "")]
+
+
+def numbered(lines: list[str], first: int = 1) -> str:
+    """Lines as Claude Code's Read prints them."""
+    return "\n".join(f"{first + place:6}→{line}" for place, line in enumerate(lines))
+
+
+def edited(script: Script) -> EditedFile:
+    (file,) = files_under_edit(actions_of(script.turns))
+    return file
+
+
+def read_whole(path: str = "/srv/a.py") -> Script:
+    return Script().call("Read", {"file_path": path}, numbered(FUNCTIONS))
+
+
+def edit(script: Script, old: str, new: str, path: str = "/srv/a.py", **more: object) -> Script:
+    return script.call("Edit", {"file_path": path, "old_string": old, "new_string": new, **more}, "updated")
+
+
+def lines_of(file: EditedFile) -> list[str]:
+    return [line for excerpt in file.text.excerpts() for line in excerpt.lines]
+
+
+def test_an_edit_is_applied_to_what_was_read() -> None:
+    file = edited(edit(read_whole(), "return x + 99", "return x * 2\n    # twice"))
+    assert file.changed_since_read
+    assert lines_of(file) == "\n".join(FUNCTIONS).replace("return x + 99", "return x * 2\n    # twice").split("\n")
+    assert file.text.whole
+
+
+def test_the_lines_after_an_edit_get_their_new_numbers() -> None:
+    script = Script().call("Read", {"file_path": "a.py", "offset": 4, "limit": 3}, numbered(FUNCTIONS[3:6], 4))
+    script.call("Read", {"file_path": "a.py", "offset": 13, "limit": 3}, numbered(FUNCTIONS[12:15], 13))
+    edit(script, "return x + 98", "y = 1\n    return y", "a.py")
+    assert [(part.first, part.lines[0]) for part in edited(script).text.excerpts()] == [
+        (4, "def b_total(x):"),
+        (14, "def e_total(x):"),
+    ]
+
+
+def test_every_place_is_replaced_if_the_call_says_so() -> None:
+    file = edited(edit(read_whole(), "return x", "return x", replace_all=True))
+    assert file.what_was_done() == "edited"
+    file = edited(edit(read_whole(), "(x):", "(x, y):\n    # (x):", replace_all=True))
+    assert sum(line.endswith("(x, y):") for line in lines_of(file)) == 10
+
+
+def test_an_edit_at_an_unread_place_is_known_by_its_own_text() -> None:
+    script = Script().call("Read", {"file_path": "a.py", "offset": 4, "limit": 3}, numbered(FUNCTIONS[3:6], 4))
+    file = edited(edit(script, "far away", "over there\nand on", "a.py"))
+    assert [(part.first, part.lines) for part in file.text.excerpts()][1:] == [(0, ("over there", "and on"))]
+
+
+def test_after_an_edit_at_an_unread_place_the_numbers_are_about_right_until_the_next_read() -> None:
+    script = Script().call("Read", {"file_path": "a.py", "offset": 10, "limit": 9}, numbered(FUNCTIONS[9:18], 10))
+    edit(script, "import os", "import os\nimport sys", "a.py")
+    assert "about lines 10 to 17:" in standing_texts([edited(script)], 500, quarter)
+    script.call("Read", {"file_path": "a.py", "offset": 14, "limit": 3}, numbered(FUNCTIONS[12:15], 14))
+    (part,) = edited(script).text.excerpts()
+    assert (part.first, list(part.lines), part.moved) == (11, FUNCTIONS[9:18], False)
+
+
+def test_a_new_read_says_how_the_file_stands_and_the_edits_are_still_known() -> None:
+    script = edit(read_whole(), "return x + 99", "return x * 2_000")
+    script.call("Read", {"file_path": "/srv/a.py"}, numbered(["import os", *lines_of(edited(script))]))
+    file = edited(script)
+    assert not file.changed_since_read
+    assert file.text.changed_definitions() == ["c_total"]
+
+
+def test_the_text_of_a_patch_is_followed_and_a_refused_one_is_not() -> None:
+    made = "*** Begin Patch\n*** Add File: src/lend.py\n+def lend(copy):\n+    return copy\n*** End Patch\n"
+    head = "*** Begin Patch\n*** Update File: src/lend.py\n*** Move to: src/loan.py\n@@ def lend\n"
+    change = f"{head} def lend(copy):\n-    return copy\n+    return Loan(copy)\n*** End Patch"
+    script = Script().call("apply_patch", made, "Success.").call("apply_patch", change, "Success.")
+    script.call("apply_patch", change.replace("Loan(", "Other("), "apply_patch verification failed: no such lines")
+    file = edited(script)
+    assert (file.path, lines_of(file)) == ("src/loan.py", ["def lend(copy):", "    return Loan(copy)"])
+    assert file.what_was_done() == "created, moved from `src/lend.py`, edited"
+
+
+def test_shell_reads_and_here_documents_are_followed() -> None:
+    script = Script().call("Bash", {"command": "cat > /srv/a.txt <<'EOF'\none\ntwo\nEOF"}, "")
+    script.call("Bash", {"command": "cat >> /srv/a.txt <<'EOF'\nthree\nEOF"}, "")
+    assert lines_of(edited(script)) == ["one", "two", "three"]
+    script.call("Bash", {"command": "cd /srv && sed -i 's/one/1/' a.txt"}, "")
+    assert edited(script).unseen
+    script.call("Bash", {"command": "cd /srv && sed -n '1,2p' a.txt | head -5"}, "1\ntwo\n")
+    assert lines_of(edited(script)) == ["1", "two", "three"]
+    assert not edited(script).unseen
+
+
+def test_numbers_that_a_command_prints_say_which_lines_they_are() -> None:
+    printed = "    40\tdef far(x):\n    41\t    return x\n"
+    script = Script().call("exec_command", {"cmd": "nl -ba lib/a.py | sed -n '40,41p'", "workdir": "/srv"}, printed)
+    script.call(
+        "apply_patch",
+        "*** Begin Patch\n*** Update File: /srv/lib/a.py\n@@\n-    return x\n+    return 7\n*** End Patch",
+        "ok",
+    )
+    (part,) = edited(script).text.excerpts()
+    assert (part.first, part.lines) == (40, ("def far(x):", "    return 7"))
+
+
+def test_of_a_cut_output_only_the_lines_before_the_cut_are_known() -> None:
+    output = "one\ntwo\nthr…120 tokens truncated…ee\nnine\n"
+    script = Script().call("shell", {"command": ["bash", "-lc", "cat a.txt"]}, output)
+    (file,) = files_of(actions_of(script.turns))
+    assert (lines_of(file), file.text.whole) == (["one", "two"], False)
+
+
+def test_a_deleted_file_has_no_text_and_failed_edits_count_as_nothing() -> None:
+    script = edit(read_whole(), "return x + 99", "gone").call("Bash", {"command": "rm /srv/a.py"}, "")
+    assert change_lines(files_under_edit(actions_of(script.turns))) == ["`/srv/a.py`: deleted"]
+    assert standing_texts(files_under_edit(actions_of(script.turns)), 500, quarter) == ""
+    failed = read_whole().call("Edit", {"file_path": "/srv/a.py"}, "String to replace not found", is_error=True)
+    assert files_under_edit(actions_of(failed.turns)) == []
+
+
+def test_each_changed_file_is_listed_with_what_was_done_and_the_functions_concerned() -> None:
+    script = edit(edit(read_whole(), "return x + 99", "return 0"), "return x + 106", "return 1")
+    script.call("Write", {"file_path": "/srv/new.py", "content": "class Loan:\n    pass\n"}, "created")
+    script.call("Bash", {"command": "sed -i 's/x/y/' /srv/a.py"}, "")
+    assert change_lines(files_under_edit(actions_of(script.turns)), "/srv") == [
+        "`a.py`: edited 3 times (j_total, c_total); changed since by a command that does not show how",
+        "`new.py`: created (Loan)",
+    ]
+
+
+def test_what_a_kept_message_shows_is_not_shown_again() -> None:
+    script = edit(edit(read_whole(), "return x + 99", "return 0"), "return x + 106", "return 1")
+    start = len(script.turns)
+    diff = "@@ -7,3 +7,3 @@\n def c_total(x):\n-    return x + 99\n+    return 0\n"
+    kept = script.call("Bash", {"command": "git diff"}, diff).turns[start:]
+    files = files_under_edit(actions_of(script.turns))
+    text = standing_texts(files, 40, quarter, seen=lines_shown(kept))
+    assert "def c_total" in standing_texts(files, 40, quarter)
+    assert "def c_total" not in text
+    assert "def j_total(x):\n    return 1" in text
+
+
+def test_what_an_edit_in_a_kept_message_adds_is_not_shown_again() -> None:
+    script = read_whole()
+    start = len(script.turns)
+    edit(script, "def c_total(x):\n    return x + 99", "def c_total(x):\n    return calls(x)")
+    files = files_under_edit(actions_of(script.turns))
+    text = standing_texts(files, 1_000, quarter, seen=lines_shown(script.turns[start:]))
+    assert "calls(x)" in standing_texts(files, 1_000, quarter)
+    assert "calls(x)" not in standing_texts(files, 30, quarter, seen=lines_shown(script.turns[start:]))
+    assert "def d_total" in text
+
+
+def test_a_file_is_shown_whole_if_there_is_room_and_else_around_its_edits() -> None:
+    files = files_under_edit(actions_of(edit(read_whole(), "return x + 102", "return 0").turns))
+    whole = standing_texts(files, 1_000, quarter, "/srv")
+    assert whole.startswith("`a.py`, whole:\n```\ndef a_total(x):")
+    assert whole.endswith("    return x + 106\n```")
+    assert standing_texts(files, 30, quarter, "/srv") == (
+        "`a.py`, lines 16 to 17:\n```\ndef f_total(x):\n    return 0\n```"
+    )
+    assert standing_texts(files, 10, quarter, "/srv") == ""
+
+
+def test_the_functions_that_the_newest_messages_speak_of_are_shown_before_others() -> None:
+    script = edit(read_whole(), "return x + 102", "return 0").assistant("Next, b_total has to change too.")
+    files = files_under_edit(actions_of(script.turns))
+    shown = standing_texts(files, 50, quarter, "/srv", focus_of(script.turns))
+    assert [line for line in shown.split("\n") if line.startswith("def ")] == ["def b_total(x):", "def f_total(x):"]
+
+
+def test_texts_whose_paths_take_the_room_are_left_out_until_the_rest_fits_with_few_counts() -> None:
+    script = Script()
+    for number in range(200):
+        path = f"/srv/{'a_very_long_folder/' * 6}{number}.py"
+        script.call("Read", {"file_path": path}, numbered([f"def part{number}():", "    return 1"]))
+    texts: list[str] = []
+
+    def count(text: str) -> int:
+        texts.append(text)
+        return quarter(text)
+
+    shown = standing_texts(files_of(actions_of(script.turns)), 2_000, count)
+    assert 1_900 < quarter(shown) <= 2_000
+    assert len(texts) < 200 + 12
+
+
+def test_a_text_with_fences_is_fenced_by_longer_ones() -> None:
+    script = Script().call("Write", {"file_path": "README.md", "content": "```sh\nmake\n```"}, "created")
+    assert standing_texts(files_under_edit(actions_of(script.turns)), 100, quarter).endswith(
+        "````\n```sh\nmake\n```\n````"
+    )
+
+
+LINES = st.lists(st.sampled_from(["a = 1", "b = 2", "", "def f():", "    return a"]), min_size=1, max_size=12)
+
+
+@laws
+@given(LINES, st.lists(st.tuples(st.integers(0, 11), st.integers(1, 4), LINES), max_size=5), st.integers(0, 300))
+def test_a_file_that_was_read_whole_stands_as_its_edits_made_it(
+    before: list[str], edits: list[tuple[int, int, list[str]]], room: int
+) -> None:
+    script = Script().call("Read", {"file_path": "a.py"}, numbered(before))
+    text = "\n".join(before)
+    for start, length, new in edits:
+        old = "\n".join(text.split("\n")[start : start + length])
+        if old:
+            text = text.replace(old, "\n".join(new), 1)
+            edit(script, old, "\n".join(new), "a.py")
+    (file,) = files_of(actions_of(script.turns))
+    assert "\n".join(lines_of(file)) == text
+    assert quarter(standing_texts([file], room, quarter)) <= room

@@ -1,0 +1,113 @@
+"""Which names a summary lists as in use, and how."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from contextstash.context.extraction.files.names_in_use import name_lines, names_of
+from contextstash.context.extraction.summary.extractive_summary import extract_summary
+from contextstash.context.extraction.summary_format import Section, read_summary
+from tests.support.turns import Script
+
+SOURCE = "def charge_fine(loan_days):\n    return dailyRate * loan_days\n\n\ndef unrelated_helper():\n    pass\n"
+
+
+def quarter(text: str) -> int:
+    return (len(text) + 3) // 4
+
+
+def reads(script: Script, path: str = "/srv/app/fines.py", text: str = SOURCE) -> Script:
+    return script.call("Read", {"file_path": path}, text)
+
+
+def test_names_are_listed_by_the_file_that_shows_them() -> None:
+    lines = name_lines(reads(Script()).turns, [], [], 200, quarter)
+    named = next(line for line in lines if line.startswith("/srv/app/fines.py: "))
+    assert {"charge_fine", "loan_days", "dailyRate"} <= set(named.split(": ")[1].split(", "))
+
+
+def test_the_lines_of_a_search_name_the_file_of_each_match() -> None:
+    script = Script().call(
+        "Bash", {"command": "rg fine"}, "app/fines.py:3: charge_fine(\napp/loans.py:9: return_loan(\n"
+    )
+    lines = name_lines(script.turns, [], [], 200, quarter)
+    assert "app/fines.py: charge_fine" in lines
+    assert "app/loans.py: return_loan" in lines
+
+
+def test_a_name_that_the_agent_wrote_comes_before_one_that_was_only_shown() -> None:
+    script = reads(Script()).assistant("I will change `charge_fine` so that it rounds.")
+    assert "charge_fine" in " ".join(name_lines(script.turns, [], [], 5, quarter))
+
+
+def test_names_that_stay_in_the_view_are_not_repeated() -> None:
+    kept = Script().assistant("charge_fine is done.").turns
+    lines = name_lines(reads(Script()).turns, [], kept, 200, quarter)
+    assert "charge_fine" not in " ".join(lines)
+    assert "dailyRate" in " ".join(lines)
+
+
+def test_the_keys_of_arguments_and_words_with_slashes_are_no_names() -> None:
+    script = Script().call("Edit", {"file_path": "/srv/a.py", "old_string": "read/write", "new_string": "x"}, "done")
+    assert not {"old_string", "new_string", "file_path", "read/write"} & set(
+        " ".join(name_lines(script.turns, [], [], 200, quarter)).replace(",", "").split()
+    )
+    assert list(names_of("see read/write, ./run and app/main.py")) == ["app/main.py"]
+
+
+def test_the_system_prompt_lends_no_names() -> None:
+    script = reads(Script())
+    system = reads(Script(), text="tool_policy prefix_rule").turns
+    turns = [*(turn.__class__(turn.seq, "system", turn.blocks, turn.texts) for turn in system), *script.turns]
+    assert "prefix_rule" not in " ".join(name_lines(turns, [], [], 200, quarter))
+
+
+def test_what_the_client_wrote_in_the_users_role_lends_no_names() -> None:
+    script = Script().user("<environment_context><current_date>2026-11-22</current_date></environment_context>")
+    turns = [*(replace(turn, kind="host") for turn in script.turns), *reads(Script()).turns]
+    assert "current_date" not in " ".join(name_lines(turns, [], [], 200, quarter))
+
+
+def test_names_of_an_earlier_summary_stay_while_there_is_room() -> None:
+    before = ["/srv/app/holds.py: place_hold, cancelHold"]
+    lines = name_lines(reads(Script()).turns, before, [], 400, quarter)
+    assert any(line.startswith("/srv/app/holds.py: ") and "place_hold" in line for line in lines)
+
+
+def test_the_names_take_at_most_their_share_of_the_summary() -> None:
+    script = Script().user("Count the loans.")
+    for number in range(40):
+        reads(
+            script, f"/srv/app/file_{number}.py", "\n".join(f"def some_function_{number}_{n}(): ..." for n in range(40))
+        )
+    text = extract_summary(script.turns, max_tokens=800, count=quarter)
+    names = read_summary(text)[Section.NAMES]
+    assert quarter(text) <= 800
+    assert quarter("\n".join(names)) <= 500
+    assert Section.TASK in read_summary(text)
+
+
+def test_escapes_and_the_sides_of_a_diff_are_no_part_of_names() -> None:
+    assert names_of(r"{\"text\": \"\tchargeFine(loanDays)\\n\\treturn_loan\"}") == dict.fromkeys(
+        ["chargeFine", "loanDays", "return_loan"]
+    )
+    diff = "diff --git a/app/fines.py b/app/fines.py\n--- a/app/fines.py\n+++ b/app/fines.py\n+charge_fine()\n"
+    assert list(names_of(diff)) == ["app/fines.py", "charge_fine"]
+
+
+def test_variables_of_short_scripts_come_after_names_of_the_code() -> None:
+    script = Script().call("Bash", {"command": "cat it"}, "result2 = name3(chargeFine)")
+    assert name_lines(script.turns, [], [], 4, quarter) == ["Elsewhere: chargeFine"]
+
+
+def test_a_list_of_names_is_cut_between_names() -> None:
+    script = Script().user("Fix the fines.")
+    reads(script, text="\n".join(f"def charge_fine_{'x' * (number % 20)}_part(): ..." for number in range(200)))
+    for tokens in (150, 200, 250):
+        summary = extract_summary(script.turns, max_tokens=tokens, count=quarter)
+        names = " ".join(read_summary(summary).get(Section.NAMES, []))
+        assert "[…]" not in names
+        assert all(name in SHOWN or "charge_fine" in name for name in names.replace(":", ",").split(", "))
+
+
+SHOWN = {"", "/srv/app/fines.py", "Files", "Elsewhere"}

@@ -1,0 +1,85 @@
+"""Which files a tool call used, for the tools of common agents and for shell commands."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextstash.context.extraction.actions import actions_of
+from contextstash.context.extraction.files.file_actions import FileUse, file_uses
+from contextstash.context.extraction.files.session_files import file_lines
+from tests.support.turns import Script
+
+PATCH = """\
+*** Begin Patch
+*** Update File: src/app.py
+@@
+-    return old_name(x)
++    return new_name(x)
+*** Add File: src/lend.py
++def lend(copy):
+*** Delete File: src/old.py
+*** End Patch
+"""
+
+
+def uses_of(tool: str, arguments: dict[str, object] | str) -> list[FileUse]:
+    (action,) = actions_of(Script().call(tool, arguments, "ok").turns)
+    return file_uses(action)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "expected"),
+    [
+        ("Read", {"file_path": "a.py"}, [FileUse("a.py", "read")]),
+        ("Write", {"file_path": "a.py", "content": "class Loan:"}, [FileUse("a.py", "created", ("Loan",))]),
+        ("Edit", {"file_path": "a.py", "old_string": "f(x)", "new_string": "total_fine = 1"},
+         [FileUse("a.py", "edited", ("total_fine",))]),
+        ("str_replace_editor", {"command": "view", "path": "a.py"}, [FileUse("a.py", "read")]),
+        ("str_replace_editor", {"command": "create", "path": "a.py"}, [FileUse("a.py", "created")]),
+        ("delete_file", {"path": "a.py"}, [FileUse("a.py", "deleted")]),
+        ("apply_patch", PATCH, [
+            FileUse("src/app.py", "edited", ("new_name", "old_name")),
+            FileUse("src/lend.py", "created", ("lend",)),
+            FileUse("src/old.py", "deleted"),
+        ]),
+        ("shell", {"command": ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}EOF"]}, [
+            FileUse("src/app.py", "edited", ("new_name", "old_name")),
+            FileUse("src/lend.py", "created", ("lend",)),
+            FileUse("src/old.py", "deleted"),
+        ]),
+        ("Bash", {"command": "cat > a.py <<'EOF'\ndef f():\n  rm(x) > y.txt\nEOF\npython a.py"},
+         [FileUse("a.py", "created", ("f",)), FileUse("a.py", "run")]),
+        ("Bash", {"command": "sed -i 's/a/b/' src/a.py && sed -n '1,9p' b.py"},
+         [FileUse("src/a.py", "edited"), FileUse("b.py", "read")]),
+        ("Bash", {"command": "cd x; git mv a.py b.py; rm -rf build 2>/dev/null"},
+         [FileUse("b.py", "renamed", ("was a.py",)), FileUse("build", "deleted")]),
+        ("Bash", {"command": "jq '.[] | select(.id > 7)' data.json"}, []),
+        ("get_order", {"order_id": "7"}, []),
+    ],
+)  # fmt: skip
+def test_a_call_uses_these_files(tool: str, arguments: dict[str, object] | str, expected: list[FileUse]) -> None:
+    assert uses_of(tool, arguments) == expected
+
+
+def test_a_failed_edit_uses_no_file() -> None:
+    script = Script().call("Edit", {"file_path": "a.py"}, "String to replace not found", is_error=True)
+    assert file_uses(actions_of(script.turns)[0]) == []
+
+
+def test_files_are_listed_below_their_common_folder_changed_ones_first() -> None:
+    script = Script()
+    for name in ("a", "b", "c"):
+        script.call("Read", {"file_path": f"/srv/app/src/{name}.py"}, "text")
+    script.call("Edit", {"file_path": "/srv/app/src/b.py"}, "ok")
+    lines = [line for _, line in file_lines(actions_of(script.turns))]
+    assert lines == ["Below `/srv/app/src/`:", "`b.py`: edited, read", "Only read: `c.py`, `a.py`"]
+
+
+def test_lines_of_an_earlier_summary_are_read_back() -> None:
+    before = ["Below `/srv/app/src/`:", "`b.py`: edited, read (Loan)", "Only read: `c.py`, `a.py`"]
+    assert [line for _, line in file_lines([], before)] == before
+
+
+def test_a_deleted_file_is_only_deleted() -> None:
+    script = Script().call("Edit", {"file_path": "a.py"}, "ok").call("Bash", {"command": "rm a.py"}, "")
+    assert [line for _, line in file_lines(actions_of(script.turns))] == ["`a.py`: deleted"]
