@@ -27,6 +27,8 @@ from typing import Any
 
 import httpx2
 
+from bench.fidelity.facts import facts_of
+from bench.recorded_requests import PROMPT, Recorded, facts_in, recorded, texts
 from contextstash.configuration.models import cache_price_ratios
 from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE
 from contextstash.proxy.requests.preparation import DEFAULT_KEEP_TOKENS
@@ -40,9 +42,6 @@ from tests.support.caching_provider import (
     stream_events,
 )
 from tests.support.proxies import READ, RETRIEVAL, Clock, request_of, running_proxy, session
-
-from .fidelity.facts import facts_of
-from .recorded_requests import PROMPT, Recorded, facts_in, recorded, texts
 
 OUTPUT_CHARACTERS = 3_000
 """Of one tool output in the measurement of the latency: a usual read or test run."""

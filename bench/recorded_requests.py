@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .fidelity.facts import facts_of
+from bench.fidelity.facts import facts_of
 
 Native = dict[str, Any]
 

@@ -20,14 +20,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.fidelity.facts import facts_of
+from bench.fidelity.sessions import tokens_of_text
+from bench.recorded_requests import Recorded, facts_in, recorded, texts
 from contextstash.configuration.models import cache_price_ratios
 from contextstash.context.window.window_costs import MIN_FREED, RESTART, SUMMARY_TOKENS, Step, hidden_prefix
 from contextstash.service.stash import Stash
 from contextstash_storage.sqlite.store import open_sqlite
-
-from .fidelity.facts import facts_of
-from .fidelity.sessions import tokens_of_text
-from .recorded_requests import Recorded, facts_in, recorded, texts
 
 SIZES = (60_000, 80_000, 100_000, 120_000, 150_000)
 
