@@ -91,18 +91,41 @@ def body_of(call: Recorded, unseen: int) -> dict[str, Any]:
 class Replayed:
     """What a provider would count of a session's requests, by a cache of its own."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._messages = CachingProvider(clock=clock)
-        self._items = AutomaticCache(clock)
+    def __init__(self, clock: Clock, weights: dict[str, int]) -> None:
+        self._messages = CachingProvider(clock=clock, weights=weights)
+        self._items = AutomaticCache(clock, weights=weights)
 
     def count(self, body: dict[str, Any], hidden: int) -> dict[str, int]:
         return self._items.count(body, hidden) if "input" in body else self._messages.count(body, hidden)
 
 
-def hidden_tokens(call: Recorded, body: dict[str, Any]) -> int:
+def hidden_tokens(call: Recorded, body: dict[str, Any], weights: dict[str, int] | None = None) -> int:
     """Tokens that the provider counted and the body does not hold."""
-    blocks = items_of(body, 0) if "input" in body else (block for block, _ in blocks_of(body, 0))
-    return max(0, call.prompt - sum(block[0] for block in blocks))
+    return max(0, call.prompt - sum(size for size, _ in _blocks(body, weights or {})))
+
+
+def weigh(call: Recorded, body: dict[str, Any], weights: dict[str, int]) -> None:
+    """Give what is new in a request the tokens by which the recorded total has grown: a text keeps its weight, and the
+    part in front of all its size, as with a real provider."""
+    front, *blocks = _blocks(body, weights)
+    new = {text: size for size, text in blocks if text not in weights}
+    known = front[0] + sum(size for size, text in blocks if text in weights)
+    if FRONT not in weights:
+        weights[FRONT] = max(0, call.prompt - known - sum(new.values()))
+    grown = call.prompt - weights[FRONT] - known
+    share = min(MAX_SHARE, max(1 / MAX_SHARE, grown / max(1, sum(new.values()))))
+    weights |= {text: max(1, round(size * share)) for text, size in new.items()}
+
+
+FRONT = "the part in front of all"
+
+MAX_SHARE = 2.0
+"""A new text is taken to have at most twice, or at least half, the tokens that its length lets expect: what a total
+differs by beyond that stands in no transcript."""
+
+
+def _blocks(body: dict[str, Any], weights: dict[str, int]) -> Iterator[tuple[int, str]]:
+    return items_of(body, 0, weights) if "input" in body else (block for block, _ in blocks_of(body, 0, weights))
 
 
 def cost(usage: dict[str, int], client: Client) -> float:
@@ -184,7 +207,8 @@ class Outcome:
 def replay(path: Path, calls: Sequence[Recorded], **settings: Any) -> Outcome:
     """One session, directly and through the proxy."""
     clock = Clock()
-    direct, losses = Replayed(clock), Losses()
+    weights: dict[str, int] = {}
+    direct, losses = Replayed(clock, weights), Losses()
     paid = direct_paid = within = 0.0
     tokens = direct_tokens = hidden = 0
     with (
@@ -194,13 +218,14 @@ def replay(path: Path, calls: Sequence[Recorded], **settings: Any) -> Outcome:
             provider.url, Path(folder) / "stash.db", clock, keep_tokens=DEFAULT_KEEP_TOKENS, settings=settings
         ) as proxy,
     ):
-        behind = AutomaticCache(clock)
+        provider.weights, behind = weights, AutomaticCache(clock, weights=weights)
         provider.responses_events = lambda body: responses_events(provider, behind.count(body, hidden))
         unseen = min(hidden_tokens(call, body_of(call, 0)) for call in calls)
         for number, call in enumerate(calls):
             clock.now = call.at
             client, body = client_of(call, path.stem), body_of(call, unseen)
-            hidden = hidden_tokens(call, body)
+            weigh(call, body, weights)
+            hidden = weights[FRONT]
             plain = direct.count(body, hidden)
             content = json.dumps(body).encode()
             headers = {"x-hidden-tokens": str(hidden), **client.headers}

@@ -17,7 +17,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from recording import OWNER, conversation
+from bench.recording import OWNER, conversation
 
 from contextstash_storage.records import (
     ArchiveEdit,

@@ -434,6 +434,7 @@ class Engine:
                 window = self._models.now(conversation.state.model).window
                 unedited = accounts.unedited_usage(prepared, usage, window)
                 state = accounts.booked(prepared, usage, unedited, ended, window)
+                conversation.keep_end(prepared.request, usage.prompt_tokens)
             new = conversation.newly_dropped(dropped)
             counts = {"healed": state.healed + healed, "reasoning_dropped": state.reasoning_dropped + len(new)}
             conversation.state = state.model_copy(update=counts)
@@ -442,7 +443,6 @@ class Engine:
             extends = conversation.request is not None and len(prepared.request.messages) > len(
                 conversation.request.messages
             )
-            conversation.keep_end(prepared.request)
             conversation.request = prepared.request
             conversation.sent_bytes = accounts.sent_bytes(prepared)
             bill = Bill(usage, unedited, prepared.prices.seconds)

@@ -190,6 +190,8 @@ def rendered(original: Prepared, shown: ShownEdits, pruned: int = 0) -> Prepared
     same = conversation.edits is conversation.shown
     still = None if same else _still_cached(conversation, request, original.prices, shown.first)
     conversation.drop_ends(shown.first)
+    if original.cold:
+        conversation.cold_end = len(request.messages)
     anchored = anchor(request, shown.now, shown.now if original.cold else shown.former)
     edits = {**shown.now, **anchored}
     conversation.anchor = next(iter(anchored), None)
@@ -202,7 +204,7 @@ def rendered(original: Prepared, shown: ShownEdits, pruned: int = 0) -> Prepared
 def _still_cached(conversation: Conversation, request: RequestText, prices: CachePrices, first: int) -> int:
     """The tokens in front of message `first`, the first change of what the former request showed, that the provider
     surely finds: if it looks back a few blocks only, those up to the end of an earlier request."""
-    sizes = shown_sizes(conversation, request)
+    sizes = shown_sizes(conversation, request, first)
     [before] = sizes.before([first])
     if prices.look_back is None:
         return before
@@ -363,11 +365,11 @@ def _surely_cached(
     last one of the prune before), and where requests ended in the last blocks, in which it looks for them."""
     place = conversation.anchor if takes_anchor(request) else None
     found = [0] if place is None else [0, place + 1]
-    blocks = 0
+    blocks, ends = 0, dict(conversation.ends_within(request))
     for at in range(len(request.messages), 0, -1):
         if blocks >= (prices.look_back or 0):
             break
-        if at in conversation.ends and at <= conversation.same_as_last(request):
+        if at in ends and at >= conversation.cold_end:
             found.append(at)
         blocks += request.messages[at - 1].blocks
     return tuple(sizes.before(sorted(found)))
