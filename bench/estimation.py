@@ -7,6 +7,9 @@ weighted error is the sum of absolute errors divided by the true sum, so large r
 each increment the same weight. Every other session is used to fit a family's factor and overhead (`fitted`, the
 smallest mean error), the rest to evaluate; increments under 200 tokens are left out.
 
+Sessions: the error of all increments of a session together, uncalibrated: how far off an estimate is before the first
+report, if everything is recorded. Sessions with less than MIN_SESSION_TOKENS of them are left out.
+
 Contexts: the estimate just before each reply, anchored on the last report and calibrated as in the product,
 compared with the prompt total of that reply. Steps over a compaction, rewind or clearing by the client are left out,
 and those in which the reported prompt fell.
@@ -36,6 +39,9 @@ from contextstash_storage.records import Counters, NewMessage
 SETTINGS = ContextSettings()
 MIN_INCREMENT_TOKENS = 200
 """Smaller increments are mostly overhead and noise."""
+
+MIN_SESSION_TOKENS = 3_000
+"""Of fewer tokens of tool results, one with an odd text decides a session's error."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +186,18 @@ def errors(increments: Sequence[Increment], factor: float, overhead: float) -> l
     return [(one.raw * factor + overhead * one.results - one.true) / one.true for one in increments]
 
 
+def session_errors(sample: Sample) -> list[float]:
+    """The error of each session's increments together, in percent, in order: as they are counted without reports."""
+    counter = counter_for(min(sample.models, default=None), SETTINGS, count_with)
+    found = []
+    for session in sample.increments:
+        true = sum(one.true for one in session)
+        if true >= MIN_SESSION_TOKENS:
+            counted = sum(one.raw * counter.factor + counter.result_overhead * one.results for one in session)
+            found.append(100 * (counted - true) / true)
+    return sorted(found)
+
+
 def mean_error(found: Sequence[float]) -> float:
     return 100 * statistics.mean(abs(error) for error in found)
 
@@ -203,6 +221,8 @@ def report(label: str, sample: Sample) -> None:
     print(f"{label} ({', '.join(sorted(sample.models)) or 'unnamed'}), {len(sessions)} sessions")
     if evaluation:
         report_increments(fitting, evaluation, counter_for(min(sample.models, default=None), SETTINGS, count_with))
+    if by_session := session_errors(sample):
+        print(f"  sessions: {len(by_session)}, {by_session[0]:+.1f} % to {by_session[-1]:+.1f} % uncalibrated")
     if sample.contexts:
         found = sorted(abs(error) for error in sample.contexts)
         print(

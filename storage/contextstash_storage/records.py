@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
@@ -428,7 +429,8 @@ class Event(Record):
     """One line of a session's log: what happened to its context, and what it did.
 
     `seq` is how many messages were recorded by then, `parts` what the view held afterwards by part, `strategy` who
-    wrote the summary (`client` if the client compacted), `cost` what that took in US dollars if it is known.
+    wrote the summary (`client` if the client compacted), `cost` what that took in US dollars if it is known: the model
+    call, or for a prune by the proxy what it is expected to take to write the provider's cache again.
     """
 
     event_id: int = 0
@@ -549,7 +551,49 @@ Copied = NewMessage | Edit | Event | Call | DeclaredVersion | Request
 """What a whole session is made of."""
 
 
-class ProxiedSession(Record):
+class Lever(Record):
+    """What one way of contextstash's has changed of the bill: tokens kept out of requests, and US dollars saved; what
+    it has added is negative."""
+
+    tokens: int = 0
+    dollars: float = 0.0
+
+
+class ProxiedTotals(Record):
+    """What the requests of a session took, and would have taken; all of it only grows.
+
+    `sent` is what was sent and `direct` what would have been sent, in tokens; `paid` and `direct_cost` are the same
+    in units of one uncached input token, cache reads and writes weighed by their prices, for the same requests without
+    their edits. `priced` counts the requests whose price is known: `dollars_paid` is what they cost, replies included,
+    `dollars_direct` what would have been billed without contextstash, and `levers` says what made the difference.
+    `refetched` counts outputs that were fetched again, and `refetched_tokens` what they took. `healed` are refused
+    requests that succeeded when they were shrunk, `refused` edited requests that were refused and sent unedited,
+    `faults` requests that went out unedited because of an error. `compactions_avoided` is an estimate: how often the
+    unedited conversation would have reached its window. `reasoning_dropped` counts pieces of reasoning that the
+    provider reported to have left out of requests.
+    """
+
+    requests: int = 0
+    edited: int = 0
+    prunes: int = 0
+    sent: int = 0
+    direct: int = 0
+    paid: float = 0.0
+    direct_cost: float = 0.0
+    priced: int = 0
+    dollars_paid: float = 0.0
+    dollars_direct: float = 0.0
+    levers: dict[str, Lever] = Field(default_factory=dict)
+    refetched: int = 0
+    refetched_tokens: int = 0
+    healed: int = 0
+    refused: int = 0
+    faults: int = 0
+    compactions_avoided: int = 0
+    reasoning_dropped: int = 0
+
+
+class ProxiedSession(ProxiedTotals):
     """What the proxy knows of a session, across restarts, and totals over its requests.
 
     `project` is the folder in which its client was started, if that is known. `client_session` is the client's own id
@@ -559,16 +603,12 @@ class ProxiedSession(Record):
     keeps conversations itself. `last_at` is when the last reply ended, in seconds since 1970, and `cache_seconds` how
     long the provider keeps the cache of that request, which took `prompt` tokens; unedited it would have taken
     `direct_prompt`. `tokens_per_byte` is by the provider's count. `left_alone` is why nothing is edited any more.
+    `held_out` says that nothing is edited, so that its cost can be compared; None if there was no hold-out when the
+    session began. `carried` are the tokens that compactions took out of the window which the client would not have made
+    without `contextstash run --window`. `days` are the totals at the start of each day (UTC) with requests, the newest
+    days last.
 
-    Of the totals, `sent` is what was sent and `direct` what would have been sent, in tokens; `paid` and `direct_cost`
-    are the same in units of one uncached input token, cache reads and writes weighed by their prices. `priced` counts
-    the requests whose price is known: `dollars_paid` is what they cost, replies included, and `dollars_direct` what
-    they would have cost unedited. `dollars` was written by earlier versions and is not read any more. `refetched`
-    counts outputs that were fetched again, and `refetched_tokens` what they took. `healed` are refused requests that
-    succeeded when they were shrunk, `refused` edited requests that were refused and sent unedited, `faults` requests
-    that went out unedited because of an error.
-    `compactions_avoided` is an estimate: how often the unedited conversation would have reached its window.
-    `reasoning_dropped` counts pieces of reasoning that the provider reported to have left out of requests.
+    `dollars` was written by earlier versions and is not read any more.
     """
 
     project: str | None = None
@@ -585,21 +625,97 @@ class ProxiedSession(Record):
     direct_prompt: int = 0
     tokens_per_byte: float | None = None
     left_alone: str | None = None
-    requests: int = 0
-    edited: int = 0
-    prunes: int = 0
-    sent: int = 0
-    direct: int = 0
-    paid: float = 0.0
-    direct_cost: float = 0.0
+    held_out: bool | None = None
+    carried: int = 0
+    days: dict[str, ProxiedTotals] = Field(default_factory=dict)
     dollars: float | None = None
-    priced: int = 0
-    dollars_paid: float = 0.0
-    dollars_direct: float = 0.0
-    refetched: int = 0
-    refetched_tokens: int = 0
-    healed: int = 0
-    refused: int = 0
-    faults: int = 0
-    compactions_avoided: int = 0
-    reasoning_dropped: int = 0
+
+
+class ToolSum(Record):
+    """The outputs of one tool, and their tokens."""
+
+    tool: str
+    outputs: int
+    tokens: int
+
+
+class DaySum(Record):
+    """The agents' model calls of one day (in UTC, as in 2026-05-31) to one model, and their tokens. `cost` is the sum
+    of the costs that were stored with them, in US dollars; `priced` are the calls that have one."""
+
+    day: str
+    model: str | None
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    cost: float
+    priced: int
+
+
+class Totals(Record):
+    """All sessions of an owner. `tokens` are those of all messages ever recorded; `tools` have the most tokens first,
+    `days` are in order."""
+
+    sessions: int
+    messages: int
+    tokens: int
+    tools: tuple[ToolSum, ...]
+    days: tuple[DaySum, ...]
+
+
+class StoreMark(Record):
+    """What is different after any change: how many sessions an owner has, and when one of them was changed last."""
+
+    sessions: int
+    changed_at: datetime | None = None
+
+
+class StoredBatch(Record):
+    """A batch that was stored under an id: `count` messages from `first_seq` on; the fingerprint is hexadecimal."""
+
+    batch_id: str
+    first_seq: int
+    count: int
+    fingerprint: str
+
+
+class SessionExtras(Record):
+    """How far its sources have been read, the ids of its batches, summaries by the hash of what they summarize, and
+    what the proxy knows of it."""
+
+    cursors: tuple[Cursor, ...] = ()
+    batches: tuple[StoredBatch, ...] = ()
+    summaries: Mapping[str, CachedSummary] = Field(default_factory=dict)
+    proxied: ProxiedSession | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPart:
+    """What a reader knows of a session: its messages before position `first`, and that one, which is read again to see
+    that the session is still the same; None for no message. `edits` are the numbers of those that are not read. If more
+    than `most` messages are new, only the first is read."""
+
+    first: int | None = None
+    edits: int = 0
+    most: int = 100
+
+    def span(self, counters: Counters) -> tuple[int, int] | None:
+        """The first and the last message to read; None if there is none."""
+        last = counters.messages - 1
+        if self.first is None or self.first > last:
+            return None
+        return self.first, last if last - self.first <= self.most else self.first
+
+
+@dataclass(frozen=True, slots=True)
+class SessionNews:
+    """A session, its newest request, and beyond the known part its edits, and its messages with their outputs."""
+
+    session: Session
+    known: KnownPart
+    request: Request | None = None
+    edits: tuple[Edit, ...] = ()
+    messages: tuple[Message, ...] = ()
+    outputs: tuple[Output, ...] = ()

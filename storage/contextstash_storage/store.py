@@ -14,11 +14,13 @@ from contextstash_storage.records import (
     Copied,
     Counters,
     Cursor,
+    DaySum,
     Declared,
     DeclaredVersion,
     Edit,
     Event,
     EventKind,
+    KnownPart,
     Message,
     Native,
     NewMessage,
@@ -27,13 +29,15 @@ from contextstash_storage.records import (
     Request,
     SearchHit,
     Session,
+    SessionExtras,
+    SessionNews,
+    StoreMark,
     TokenSum,
+    ToolSum,
+    Totals,
     Usage,
 )
-from contextstash_storage.session_extras import SessionExtras
-from contextstash_storage.session_news import KnownPart, SessionNews
 from contextstash_storage.tokens import TokenStore
-from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 Count = Callable[[Counters, NewMessage, int], Counters]
 """`count(counters, message, seq)`: the session's counters with one more message. Pure."""

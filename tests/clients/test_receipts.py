@@ -1,8 +1,9 @@
-"""What `status` says that a real client's run cost is what the provider on loopback billed."""
+"""What `receipt` says that a real client's run cost is what the provider on loopback billed."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,36 +12,49 @@ import pytest
 from contextstash.configuration.models import price_of
 from contextstash_storage.records import Usage
 from tests.clients.test_windows import SECONDS, claude, codex, contextstash
-from tests.support.coding_provider import Asked, CodingProvider, coding_provider
+from tests.support.coding_provider import CodingProvider, coding_provider
 
 pytestmark = [pytest.mark.timeout(2 * SECONDS), pytest.mark.processes]
 
 REPLY_TOKENS = 5
 
 
-def billed(asked: Asked) -> float:
-    """The list price of a request as the provider reported it, in US dollars."""
-    cost = price_of(asked.body["model"], Usage(prompt_tokens=asked.tokens, completion_tokens=REPLY_TOKENS))
-    assert cost is not None
-    return cost
+def billed(provider: CodingProvider) -> float:
+    """The list price of all requests as the provider reported them, in US dollars."""
+    prices = [
+        price_of(model, Usage(prompt_tokens=tokens, completion_tokens=REPLY_TOKENS))
+        for model, tokens in provider.usages
+    ]
+    assert None not in prices
+    return sum(price or 0.0 for price in prices)
 
 
 @pytest.mark.parametrize("start", [claude, codex])
-def test_the_report_of_a_run_is_what_the_provider_billed(
-    tmp_path: Path, start: Callable[[Path, CodingProvider], object]
+@pytest.mark.parametrize("options", [(), ("--window", "67k")])
+def test_the_receipt_of_a_run_is_what_the_provider_billed(
+    tmp_path: Path,
+    start: Callable[..., subprocess.CompletedProcess[str]],
+    options: tuple[str, ...],
 ) -> None:
     with coding_provider("seq 1 2500", 14) as provider:
-        start(tmp_path, provider)
-    listed = json.loads(contextstash(tmp_path, "sessions", "--json").stdout)["sessions"]
-    reports = [
-        report
-        for line in listed
-        if (report := json.loads(contextstash(tmp_path, "status", line["session_id"], "--json").stdout).get("proxy"))
-    ]
-    assert sum(report["tokens_sent"] for report in reports) == pytest.approx(
-        sum(asked.tokens for asked in provider.asked), rel=0.01
-    )
-    paid = sum(report["dollars_paid"] for report in reports)
-    assert paid == pytest.approx(sum(map(billed, provider.asked)), rel=0.01)
-    unedited = paid + sum(report["dollars_saved"] for report in reports)
-    assert 0 < unedited < 3 * paid
+        done = start(tmp_path, provider, *options)
+    receipt = json.loads(contextstash(tmp_path, "receipt", "--since", "1d", "--json").stdout)
+    assert receipt["tokens_billed"] == pytest.approx(sum(tokens for _, tokens in provider.usages), rel=0.01)
+    assert receipt["dollars_billed"] == pytest.approx(billed(provider), rel=0.01)
+    assert receipt["dollars_without"] <= 3 * receipt["dollars_billed"]
+    assert receipt["dollars_saved"] == pytest.approx(sum(lever["dollars"] for lever in receipt["levers"]), abs=0.001)
+    last = done.stderr.strip().splitlines()[-1].removeprefix("contextstash: ")
+    assert last == contextstash(tmp_path, "receipt").stdout.strip().splitlines()[-1]
+    [main, *_] = json.loads(contextstash(tmp_path, "sessions", "--json").stdout)["sessions"]
+    report = json.loads(contextstash(tmp_path, "status", main["session_id"], "--json").stdout)["proxy"]
+    assert report["dollars_paid"] == pytest.approx(receipt["dollars_billed"], rel=0.01)
+    assert report["dollars_saved"] == pytest.approx(receipt["dollars_saved"], abs=0.001)
+
+
+def test_held_out_sessions_are_sent_as_the_client_wrote_them_and_compared(tmp_path: Path) -> None:
+    for _ in range(4):
+        with coding_provider("seq 1 2500", 14) as provider:
+            claude(tmp_path, provider, "--hold-out", "50%")
+    found = json.loads(contextstash(tmp_path, "receipt", "--json").stdout)["hold_out"]
+    assert found["edited"]["sessions"] + found["held_out"]["sessions"] == 4
+    assert found["verdict"].startswith("too few sessions")

@@ -158,7 +158,7 @@ def test_codex_goes_on_with_the_hand_off_in_its_next_request(tmp_path: Path) -> 
     with coding_provider("seq 1 4200", 12) as provider:
         done = codex(tmp_path, provider, "--window", "30k", "--no-prune")
     first = after_compactions(provider)
-    assert first, [(asked.compacts, asked.tokens, asked.path) for asked in provider.asked]
+    assert first, str([(asked.compacts, asked.tokens) for asked in provider.asked]) + done.stderr[-300:]
     assert all("hand-off of session" in asked.text and RULE in asked.text for asked in first), done.stderr[-2_000:]
     assert RULE in provider.turns()[-1].text
 

@@ -9,7 +9,7 @@ import pytest
 
 from contextstash.context.pairing.rules import violations
 from contextstash.formats import get_format
-from contextstash.formats.repair import ASSISTANT_FIRST, MISSING_RESULT
+from contextstash.formats.block_reader import ASSISTANT_FIRST, MISSING_RESULT
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native, Usage
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from contextstash.context.pairing.rules import violations
 from contextstash.formats import get_format
-from contextstash.formats.repair import ASSISTANT_FIRST, MISSING_RESULT
+from contextstash.formats.block_reader import ASSISTANT_FIRST, MISSING_RESULT
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native, Usage
 from tests.support.conversations import conversations

@@ -195,6 +195,9 @@ def test_bodies_that_are_not_finished_are_held_up_to_a_limit_and_then_passed_on_
         _until(lambda: held._held > MEBIBYTE)
         assert held._held <= 4 * MEBIBYTE
         assert proxy.http.post(f"{proxy.url}/v1/messages", content=whole).status_code == 200
+        larger = json.dumps(request_of([{"role": "user", "content": "x" * 5 * MEBIBYTE}])).encode()
+        passed = proxy.http.post(f"{proxy.url}/v1/messages", content=larger)
+        assert (passed.status_code, "x-contextstash-session" in passed.headers) == (200, False)
         for connection in opened:
             connection.close()
         _until(lambda: held._held == 0)

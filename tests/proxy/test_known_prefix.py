@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from contextstash.proxy.conversations import Conversations
 from contextstash.proxy.engine import Engine, ProxyOptions
+from contextstash.proxy.requests.preparation import Prepared
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Usage
 from contextstash_storage.sqlite.store import open_sqlite
@@ -67,7 +68,7 @@ async def sent(folder: Path, steps: list[Step]) -> list[bytes]:
         messages = messages_after(messages, step, number)
         body = json.dumps(request_of(messages), ensure_ascii=False).encode()
         prepared = await engine.prepare("anthropic", [], body)
-        assert prepared is not None
+        assert isinstance(prepared, Prepared)
         assert engine.totals.faults == 0
         bodies.append(prepared.body)
         size, before = len(prepared.body), min(before, len(prepared.body))

@@ -76,7 +76,8 @@ def test_a_session_that_is_deleted_while_the_model_replies_is_not_recorded_again
 def test_a_session_that_is_deleted_while_no_proxy_runs_is_not_recorded_again(
     provider: CachingProvider, clock: Clock, tmp_path: Path, named: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    messages, fields = session(4), {} if named else {"metadata": {}}
+    messages = session(4)
+    fields: dict[str, Any] = {} if named else {"metadata": {}}
     database = tmp_path / "stash.db"
     for count in (5, 7, 9):
         with running_proxy(provider.url, database, clock) as proxy:

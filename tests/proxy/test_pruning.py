@@ -214,6 +214,7 @@ def test_results_that_no_complete_reply_follows_stay_when_a_request_is_sent_agai
     provider.broken_stream = True
     with pytest.raises(httpx2.TransportError):
         play(proxy, clock, messages, first=len(messages))
+    proxy.settle()
     provider.broken_stream = False
     clock.now += 400
     play(proxy, clock, messages, first=len(messages))

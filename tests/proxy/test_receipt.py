@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ from contextstash.formats.usage import read_usage
 from contextstash.service.queries.overview import overview
 from contextstash.service.queries.proxy_report import report_of, state_since
 from contextstash.service.stash import Stash
-from contextstash_storage.records import ProxiedSession
+from contextstash_storage.records import Event, ProxiedSession
 from contextstash_storage.sqlite.store import open_sqlite
-from tests.support.caching_provider import CachingProvider
+from tests.support.caching_provider import CHARACTERS_PER_TOKEN, CachingProvider
 from tests.support.proxies import ID, Clock, RunningProxy, play, prune_cold, request_of, running_proxy, session, turn
 
 MODEL = "claude-sonnet-4-5"
@@ -50,6 +51,12 @@ class Bill:
         usages = [read_usage(usage) for usage in self.provider.usage]
         return sum(price_of(MODEL, usage) or 0.0 for usage in usages if usage is not None)
 
+    def events(self) -> list[Event]:
+        """The log of the session."""
+        assert self.proxy.engine._sessions is not None
+        store = self.proxy.engine._sessions._access.store
+        return asyncio.run_coroutine_threadsafe(store.read_events(ID), self.proxy.loop).result(30)
+
     @property
     def state(self) -> ProxiedSession:
         return self.proxy.state(ID)
@@ -73,6 +80,8 @@ def test_the_report_is_within_a_percent_of_what_the_provider_billed_and_would_ha
     assert state.dollars_direct == pytest.approx(bill.dollars, rel=0.01)
     saved = report_of(state).dollars_saved
     assert saved == pytest.approx(bill.dollars - bill.paid, rel=0.05)
+    assert sum(lever.dollars for lever in state.levers.values()) == pytest.approx(saved, abs=1e-4)
+    assert state.levers["tool_outputs"].dollars > 0 > state.levers["tool_definitions"].dollars
 
 
 def test_a_cache_that_the_provider_lost_is_not_booked_as_a_cost_of_prunes(bill: Bill) -> None:
@@ -98,6 +107,53 @@ def test_a_prune_that_costs_more_than_it_has_saved_is_booked_as_its_own(
         state = bill.state
     assert state.prunes
     assert state.dollars_direct == pytest.approx(bill.dollars, rel=0.01)
+    assert state.levers["cache_rewrites"].dollars < 0
+    costs = [event.cost for event in bill.events() if event.kind == "prune"]
+    assert None not in costs
+    assert sum(cost or 0.0 for cost in costs) == pytest.approx(-state.levers["cache_rewrites"].dollars, rel=0.25)
+
+
+def test_a_request_that_only_fetched_an_output_is_charged_in_full_and_what_it_fetched_stays_charged(bill: Bill) -> None:
+    messages = session(30)
+    bill.play(messages[:25])
+    bill.clock.now += 400
+    bill.play(messages[:27], first=27)
+    before = bill.state
+    assert before.prunes
+    fetched = [*messages[:27], *turn(90, "the old output\n" * 500, tool="mcp__contextstash__get_archived_output")]
+    bill.play(fetched, first=29)
+    after = bill.state
+    assert after.direct == before.direct
+    assert after.dollars_direct == before.dollars_direct
+    paid = after.dollars_paid - before.dollars_paid
+    assert after.levers["retrieval_requests"].dollars == pytest.approx(-paid)
+    bill.play([*fetched, *messages[27:29]], first=31)
+    assert bill.state.levers["fetched_again"].tokens < -1_000
+
+
+def test_a_request_without_tools_is_on_the_bill_of_its_clients_session(bill: Bill) -> None:
+    title = {**request_of([{"role": "user", "content": "A title for: " + "word " * 2_000}]), "tools": []}
+    title["model"] = "claude-haiku-4-5"
+    bill.proxy.send(title)
+    bill.play(session(3))
+    bill.proxy.send(title)
+    usages = [read_usage(usage) for usage in bill.provider.usage]
+    models = [body["model"] for body in bill.provider.bodies]
+    paid = sum(price_of(m, usage) or 0.0 for m, usage in zip(models, usages, strict=True) if usage is not None)
+    assert bill.state.dollars_paid == pytest.approx(paid)
+    assert bill.state.sent == sum(usage.prompt_tokens for usage in usages if usage is not None)
+    assert bill.state.requests == 4
+
+
+def test_the_totals_of_each_day_are_kept_apart(bill: Bill) -> None:
+    messages = session(12)
+    bill.play(messages[:11])
+    first = bill.state
+    bill.clock.now += 86_400
+    bill.play(messages, first=13)
+    days = sorted(bill.state.days)
+    assert len(days) == 2
+    assert bill.state.days[days[1]].dollars_paid == first.dollars_paid
 
 
 def test_no_unedited_request_is_counted_above_the_models_window(
@@ -142,3 +198,14 @@ async def test_the_overview_counts_what_a_proxied_session_saved_once(tmp_path: P
     assert found.proxy.dollars_saved == 2.0
     assert (await stash.context_status("s")).savings is None
     await stash.close()
+
+
+def test_what_left_is_counted_as_texts_are_and_not_as_tools_and_images(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider counts 30,000 tokens that the body does not show; a byte of the texts takes as many as ever."""
+    counted = CachingProvider.count
+    monkeypatch.setattr(CachingProvider, "count", lambda self, body, hidden: counted(self, body, hidden + 30_000))
+    play(proxy, clock, session(12))
+    rate = proxy.state(ID).tokens_per_byte
+    assert rate == pytest.approx(1 / CHARACTERS_PER_TOKEN, rel=0.1)

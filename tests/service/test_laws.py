@@ -110,7 +110,7 @@ async def test_the_laws_hold_if_the_view_exceeds_the_window_also_after_a_compact
     reply = {"role": "model", "parts": [{"text": text, "thoughtSignature": "c2ln"}]}
     calling = {"role": "model", "parts": [call]}
     answers = [{"role": "user", "parts": parts} for parts in ([first, image], [last])]
-    natives = [asked, calling, answers[0], reply, asked, calling, answers[1]]
+    natives: list[Native] = [asked, calling, answers[0], reply, asked, calling, answers[1]]
     await hold_laws(tmp_path / "laws.db", natives, "gemini", 300, window=300)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from contextstash_storage.records import Block, Call, NewMessage
+from contextstash_storage.records import Block, Call, NewMessage, ToolSum
 from contextstash_storage.store import SessionStore
-from contextstash_storage.totals import ToolSum
 from tests.support.stored_sessions import SESSION, answers, calls, new_session, record, says
 
 

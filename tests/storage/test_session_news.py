@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.records import NewMessage, Request
-from contextstash_storage.session_news import KnownPart
+from contextstash_storage.records import KnownPart, NewMessage, Request
 from contextstash_storage.store import SessionStore
 from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import SESSION, answers, calls, record

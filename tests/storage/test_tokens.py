@@ -7,8 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from contextstash.web.access_tokens import TokenVerification, create_token, digest, now
-from contextstash.web.token_scopes import SCOPES
+from contextstash.web.access_tokens import SCOPES, TokenVerification, create_token, digest, now
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.store import SessionStore
 from contextstash_storage.tokens import Token

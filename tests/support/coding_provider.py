@@ -59,10 +59,11 @@ class Asked:
 
 @dataclass
 class CodingProvider:
-    """Its address and the requests of the main agent and its sub-agents. The main agent runs `command` `steps` times,
-    a sub-agent `sub_agent_steps` times; the main agent starts one first if there are any. If it `thinks`, each call
-    comes after reasoning; `thoughts` counts what came back of it. The reply number `drops_at`
-    reports a piece of reasoning as dropped."""
+    """Its address and the requests of the main agent and its sub-agents; `usages` are the model and the tokens of each
+    request that is billed, also of those without tools. The main agent runs `command` `steps` times, a sub-agent
+    `sub_agent_steps` times; the main agent starts one first if there are any. With `fails_to_compact` it refuses to
+    write a summary, and counts that. If it `thinks`, each call comes after reasoning; `thoughts` counts what came back
+    of it. The reply number `drops_at` reports a piece of reasoning as dropped."""
 
     command: str
     steps: int
@@ -73,8 +74,11 @@ class CodingProvider:
     thoughts: int = 0
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
+    usages: list[tuple[str, int]] = field(default_factory=list)
     others: list[tuple[str, str]] = field(default_factory=list)
     made: dict[str, int] = field(default_factory=dict)
+    fails_to_compact: bool = False
+    refused: int = 0
 
     def turns(self) -> list[Asked]:
         """The main agent's requests, without those for a summary."""
@@ -133,7 +137,12 @@ class _Handler(BaseHTTPRequestHandler):
         compacts = any(words in last for words in _COMPACTION)
         headers = {name.lower(): value for name, value in self.headers.items()}
         asked = Asked(self.path, headers, body, int(len(data) / self.provider.bytes_per_token), compacts)
+        if compacts and self.provider.fails_to_compact:
+            self.provider.refused += 1
+            self._send(b'{"type": "error", "error": {"type": "invalid_request_error", "message": "No."}}', status=400)
+            return
         call = self.provider.next_call(asked)
+        self.provider.usages.append((body["model"], asked.tokens))
         if body.get("tools") or compacts:
             self.provider.asked.append(asked)
         number = len(self.provider.asked)
@@ -172,8 +181,8 @@ class _Handler(BaseHTTPRequestHandler):
             for at, event in enumerate(events):
                 event["sequence_number"] = at
 
-    def _send(self, body: bytes, kind: str) -> None:
-        self.send_response(200)
+    def _send(self, body: bytes, kind: str = "application/json", status: int = 200) -> None:
+        self.send_response(status)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(body)))
         self.end_headers()

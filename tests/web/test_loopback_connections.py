@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from contextstash.web.loopback_connections import TimedConnection
+from contextstash.web.loopback import TimedConnection
 
 SECONDS = 0.05
 

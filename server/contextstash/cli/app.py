@@ -21,6 +21,7 @@ from contextstash.cli.completion import completion
 from contextstash.cli.look.advise import advise
 from contextstash.cli.look.calls import calls
 from contextstash.cli.look.events import events
+from contextstash.cli.look.receipt import receipt
 from contextstash.cli.look.search import search
 from contextstash.cli.look.sessions import sessions
 from contextstash.cli.look.show import show
@@ -111,6 +112,7 @@ COMMANDS = (
     events,
     calls,
     advise,
+    receipt,
     prune,
     compact,
     restore,

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import os
 import re
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -59,6 +60,19 @@ class TokensType(click.ParamType[Any]):
         return int(found[1]) * (1_000 if found[2] else 1)
 
 
+class ShareType(click.ParamType[Any]):
+    """A share of at most a half, such as 10% or 0.1."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = re.fullmatch(r"(\d{0,3}(?:\.\d{1,6})?)( ?%?)", str(value).strip())
+        share = None if found is None or not found[1] else float(found[1]) / (100 if found[2].strip() else 1)
+        if share is None or share > 0.5:
+            self.fail(f"'{value}' is not a share of at most 50%. Example: 10%", param, ctx)
+        return share
+
+
 def _named_database(context: click.Context, _: click.Parameter, database: Location | None) -> Location | None:
     """The --db of the command, or the one before it. Raises BadInputError if it is misspelt: it would make an empty
     database and show that nothing is recorded."""
@@ -68,8 +82,20 @@ def _named_database(context: click.Context, _: click.Parameter, database: Locati
         # Click would prefer the environment to an option that stands before the command.
         database, named = location_of(str(root.params["db"])), True
     if named and isinstance(database, Path) and context.command.name not in RECORDING and not database.exists():
-        raise BadInputError(f"There is no database {database}. contextstash import --db {database} PATH creates it.")
+        create = f"contextstash import --db {database} PATH creates it."
+        advice = create if _can_be_created(database) else "None can be created there: name another with --db."
+        raise BadInputError(f"There is no database {database}. {advice}")
     return database
+
+
+def _can_be_created(database: Path) -> bool:
+    """Whether a file can be made in the nearest folder above that exists: only trying says so for /proc."""
+    folder = next((parent for parent in database.absolute().parents if parent.is_dir()), Path("/"))
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 DATABASE = click.option(
@@ -100,7 +126,7 @@ class StashOpener:
         """The open stash. Closes it at the end."""
         from contextstash.configuration.api_key import api_key_from
         from contextstash.configuration.locations import default_database
-        from contextstash.hosts.session_project import project_of
+        from contextstash.hosts.project_folder import project_of
         from contextstash.hosts.windows import HOST_WINDOWS
         from contextstash.service.stash import Stash
         from contextstash_storage.databases import open_store

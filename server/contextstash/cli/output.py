@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.context.text.before_and_after import before_and_after
+from contextstash.context.text.counts import before_and_after
 from contextstash.display.visible_text import visible, visible_json
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "events": "List what happened to a session's context.",
         "calls": "List the model calls of a session, with their cost.",
         "advise": "Compare what your sessions would have cost in smaller windows.",
+        "receipt": "Say what was billed, and what contextstash saved or cost.",
         "ui": "Show sessions in a browser.",
     },
     "Change": {

@@ -12,6 +12,16 @@ from contextstash.formats.image_sizes import image_size
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Block, BlockType, Role, Usage
 
+MISSING_RESULT = "[No result of this tool call was recorded: it was interrupted.]"
+
+ASSISTANT_FIRST = "(The conversation so far begins with the assistant.)"
+
+
+def orphan_text(text: str) -> str:
+    """The text that stands for a result whose tool call is no longer in the list."""
+    return f"[Result of a tool call that is no longer shown]\n{text}" if text.strip() else ""
+
+
 MAX_MEDIA_TEXT = 400
 """In characters. A longer string inside a block of media is taken for encoded data (base64), which a model does not
 read as text. That is longer than a URL or a caption."""

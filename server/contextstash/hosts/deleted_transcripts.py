@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 
-def is_deleted(source: str | None) -> bool:
-    """Whether the file that a session was read from is gone. Only files of lines count: other sources name a part of a
+def deleted_by(source: str | None) -> date | None:
+    """The day by which the file that a session was read from was deleted; None if it is there. That is the last day on
+    which something was added to its folder or removed. Only files of lines count: other sources name a part of a
     database or of a folder."""
-    return source is not None and source.endswith(".jsonl") and Path(source).is_absolute() and not Path(source).exists()
+    if source is None or not source.endswith(".jsonl"):
+        return None
+    path = Path(source)
+    if not path.is_absolute() or path.exists():
+        return None
+    folder = next((parent for parent in path.parents if parent.exists()), None)
+    return date.today() if folder is None else date.fromtimestamp(folder.stat().st_mtime)

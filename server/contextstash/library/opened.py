@@ -113,8 +113,7 @@ class LibraryStash:
         from contextstash.configuration.locations import default_database
         from contextstash.configuration.settings import configuration
         from contextstash.context.window.settings import consenting, resolve_settings
-        from contextstash.hosts.project_folder import project_folder
-        from contextstash.hosts.session_project import project_of
+        from contextstash.hosts.project_folder import project_folder, project_of
         from contextstash.service.stash import Stash
         from contextstash_storage.databases import open_store
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from contextstash.formats.request.whole import SERVER_STATE_KEYS
-from contextstash.library.arguments import check_list, check_mapping, check_numbers, check_texts
+from contextstash.library.message_list import check_list, check_mapping, check_numbers, check_texts
 from contextstash.library.replies import as_json
 from contextstash.service.results import ContextResult, LeftOut
 from contextstash_storage.errors import BadInputError

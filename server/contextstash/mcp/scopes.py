@@ -13,7 +13,7 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.types import INVALID_REQUEST, CallToolResult, TextContent, ToolAnnotations
 
 from contextstash.mcp.surface.tool import StashTool
-from contextstash.web.token_scopes import DEFAULT_SCOPES, SCOPES
+from contextstash.web.access_tokens import DEFAULT_SCOPES, SCOPES
 
 WITHOUT_SCOPE = frozenset(
     {

@@ -73,7 +73,7 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
 
     async def open_stash() -> Stash:
         from contextstash.configuration.locations import default_database
-        from contextstash.hosts.session_project import project_of
+        from contextstash.hosts.project_folder import project_of
         from contextstash.hosts.windows import HOST_WINDOWS
         from contextstash.service.stash import Stash
         from contextstash_storage.databases import open_store

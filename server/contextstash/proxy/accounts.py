@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from contextstash.context.view.estimate import MIN_GROWTH
 from contextstash.context.view.protected_outputs import fetched_again
-from contextstash.proxy.requests.preparation import Prepared, made_calls, pruned_at
+from contextstash.proxy.added_parts import added_by_us
+from contextstash.proxy.bills import Bill, bill_of, on_its_day
+from contextstash.proxy.requests.preparation import Prepared, is_side_call, made_calls, pruned_at
 from contextstash.proxy.requests.shown_sizes import shown_sizes, size_of
 from contextstash_storage.records import ProxiedSession, Usage
 
@@ -26,6 +28,11 @@ PRIOR_TOKENS = 20_000
 """What is known weighs as much as so many new tokens: one large output of another kind changes little. A guess."""
 
 
+OWN_COMPACTION = 0.7
+"""A compaction is one that `contextstash run --window` has asked for if the window was filled to this share of its
+size. Clients count the newest output in another way than the provider, so they may be early; if the share is too low, a
+compaction that the user typed is charged too."""
+
 READ_SHARE = 0.9
 """A provider that reads less than this share of what must still be in its cache after an edit has lost it otherwise. A
 guess: what is in front of a place is estimated."""
@@ -34,10 +41,11 @@ UNSURE_TOKENS = 1_024
 """So few tokens more or less are not looked at: no provider caches a shorter prompt."""
 
 
-def booked(prepared: Prepared, usage: Usage, unedited: Usage, ended: float, window: int | None) -> ProxiedSession:
-    """The conversation's state after a reply. The provider reported its usage; `unedited` is what `unedited_usage`
+def booked(prepared: Prepared, bill: Bill, unedited: Usage, ended: float, window: int | None) -> ProxiedSession:
+    """The conversation's state after a reply, but for the prices of its `bill`; `unedited` is what `unedited_usage`
     estimates. `window` is the model's, if it is known."""
-    prices, state, prompt = prepared.prices, prepared.conversation.state, usage.prompt_tokens
+    state, usage = on_its_day(prepared.conversation.state, ended), bill.usage
+    prices, prompt = prepared.prices, usage.prompt_tokens
     again = _fetched_again(prepared)
     window = window or GUESSED_WINDOW
     passed, whole = COMPACTS_AT * window, prompt + prepared.saved
@@ -48,7 +56,7 @@ def booked(prepared: Prepared, usage: Usage, unedited: Usage, ended: float, wind
             "edited": state.edited + prepared.edited,
             "prunes": state.prunes + bool(prepared.pruned),
             "sent": state.sent + prompt,
-            "direct": state.direct + unedited.prompt_tokens,
+            "direct": state.direct + bill.without.prompt_tokens,
             "paid": state.paid + _cost(prepared, usage),
             "direct_cost": state.direct_cost + _cost(prepared, unedited),
             "refetched": state.refetched + len(again),
@@ -90,17 +98,26 @@ def _unedited_read(prepared: Prepared, usage: Usage, direct: int) -> int:
     return max(read, min(most, read + round(prepared.saved * hidden)))
 
 
-def priced(state: ProxiedSession, paid: float | None, unedited: float | None) -> ProxiedSession:
-    """The state with the price of a request, and of the same one unedited; unchanged if they are not known."""
-    if paid is None or unedited is None:
-        return state
-    return state.model_copy(
-        update={
-            "priced": state.priced + 1,
-            "dollars_paid": state.dollars_paid + paid,
-            "dollars_direct": state.dollars_direct + unedited,
-        }
-    )
+def billed(
+    prepared: Prepared, usage: Usage, unedited: Usage, chosen: int | None, window: int | None
+) -> tuple[Bill, int]:
+    """The bill of a request, and the tokens that compactions have taken out of the window by now which the client would
+    not have made. `chosen` is the size at which `contextstash run --window` has it compact."""
+    conversation, request = prepared.conversation, prepared.request
+    added = added_by_us(conversation, request)
+    state, point = conversation.state, COMPACTS_AT * (window or GUESSED_WINDOW)
+    before = state.direct_prompt + state.carried
+    carried: int | None = state.carried if chosen else 0
+    if is_side_call(request):
+        ours = chosen is not None and OWN_COMPACTION * chosen <= state.prompt and before < point
+        conversation.lost = max(0, before) if ours else 0
+        carried = None if ours else 0
+    elif conversation.compacting:
+        carried = max(0, conversation.lost - unedited.prompt_tokens)
+    if carried and unedited.prompt_tokens + carried > point:
+        carried = 0
+    bill = bill_of(usage, unedited, prepared.removed, added, prepared.prices.seconds, carried)
+    return bill, carried or 0
 
 
 def _tokens_per_byte(prepared: Prepared, prompt: int) -> float:
@@ -125,9 +142,15 @@ def sent_bytes(prepared: Prepared) -> int:
 
 def booked_without_usage(prepared: Prepared, ended: float) -> ProxiedSession:
     """The state after a reply without usage: nothing is known of its cost."""
-    state = prepared.conversation.state
+    state = on_its_day(prepared.conversation.state, ended)
     changes = {"requests": state.requests + 1, "edited": state.edited + prepared.edited, "last_at": ended}
     return state.model_copy(update={**changes, "cache_seconds": prepared.prices.seconds})
+
+
+def booked_side_call(state: ProxiedSession, bill: Bill, ended: float) -> ProxiedSession:
+    """The state after a request that belongs to no conversation: its tokens count, and no prune depends on it."""
+    state, tokens = on_its_day(state, ended), bill.usage.prompt_tokens
+    return state.model_copy(update={"sent": state.sent + tokens, "direct": state.direct + tokens})
 
 
 def _cost(prepared: Prepared, usage: Usage) -> float:

@@ -102,7 +102,9 @@ class Conversation:
     which the session is recorded, if it is; `usage` is that of the last reply; `edits` are those in force, `shown`
     those of the last request; `kept` are the pins of the user or the model: handles and files that stay; parts of
     `other_kinds` may leave its requests beside tool outputs; outputs of more than `first_cut` tokens are cut before
-    they are first sent. `counted` are the repeated calls that are booked already;
+    they are first sent. `counted` are the repeated calls that are booked already,
+    `retrievals` those of our own tools among the first `looked_at` outputs; `added` are the tokens that the last
+    request held because of us, `lost` the size of the window that a compaction of ours ended;
     `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds since 1970.
 
     `line` are the messages of the last request that got a reply, `flights` the requests that wait for theirs; `sender`
@@ -135,6 +137,10 @@ class Conversation:
     dropped: set[str] = field(default_factory=set)
     usage: Usage | None = None
     counted: frozenset[str] = frozenset()
+    added: int = 0
+    lost: int = 0
+    looked_at: int = 0
+    retrievals: set[str] = field(default_factory=set)
     unoffered_since: float | None = None
     line: Line = ()
     flights: list[AskedRequest] = field(default_factory=list)
@@ -304,6 +310,10 @@ class Conversations:
         self._known: BoundedCache[str, Conversation] = BoundedCache(MAX_CONVERSATIONS)
         self._senders: BoundedCache[str, bytes] = BoundedCache(MAX_SENDERS)
         self._looking_up = asyncio.Lock()
+
+    def of_client(self, client_id: str | None) -> Conversation | None:
+        """The main conversation of a client, if a request of it was seen."""
+        return self._known.get(client_id) if client_id else None
 
     def likely(self, body: bytes) -> RequestText | None:
         """The earlier request that this body most likely continues, to read less of it."""

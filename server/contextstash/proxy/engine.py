@@ -19,6 +19,7 @@ from contextstash.formats.request.text import RequestText, message_of, read_requ
 from contextstash.hosts.request_identity import agent_of, client_session
 from contextstash.process.background_tasks import BackgroundTasks
 from contextstash.proxy import accounts
+from contextstash.proxy.bills import Bill
 from contextstash.proxy.conversations import (
     AskedRequest,
     Conversation,
@@ -28,7 +29,8 @@ from contextstash.proxy.conversations import (
 )
 from contextstash.proxy.credentials import sender_of
 from contextstash.proxy.headers import RawHeaders
-from contextstash.proxy.model_facts import Bill, KnownModels, ModelFacts
+from contextstash.proxy.hold_out import is_held_out
+from contextstash.proxy.model_facts import KnownModels, ModelFacts
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.request_lines import Line
 from contextstash.proxy.requests.occurrences import Inherited, inherited, result_names
@@ -53,6 +55,7 @@ from contextstash.proxy.requests.preparation import (
 )
 from contextstash.proxy.requests.reasoning import binding_of, may_show, shown_edits, thinking_choice
 from contextstash.proxy.requests.thinking import span_of
+from contextstash.proxy.side_calls import SideCalls
 from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin, StripSpan
 from contextstash_storage.errors import ContextstashError, EditConflictError
 from contextstash_storage.records import Session, Usage
@@ -94,7 +97,7 @@ class ProxyOptions:
     """How the proxy edits. `record` is False if nothing may be stored: then sessions live in memory, and only outputs
     of calls that read are pruned, which the model can make again. `step_seconds` is how long a request waits for the
     database. `configured` says that the client is known to have our server, `project` is the folder in which it was
-    started."""
+    started, `window` the size at which it was told to compact."""
 
     keep_tokens: int = DEFAULT_KEEP_TOKENS
     record: bool = True
@@ -102,6 +105,7 @@ class ProxyOptions:
     step_seconds: float = STEP_SECONDS
     configured: bool = False
     project: str | None = None
+    window: int | None = None
 
 
 class Ingest(Protocol):
@@ -132,6 +136,7 @@ class Engine:
         ingest: Ingest | None = None,
         facts_of: Callable[[str], ModelFacts] = lambda model: ModelFacts(),
         still_stored: Callable[[], bool] = lambda: True,
+        hold_out_key: Callable[[], bytes] = lambda: b"",
     ) -> None:
         """`clock` returns seconds since 1970. `ingest` records a transcript, for sessions that are followed by one.
         `still_stored` says whether others can still read what is recorded."""
@@ -140,15 +145,17 @@ class Engine:
         self._clock = clock
         self._ingest = ingest
         self._still_stored = still_stored
+        self._hold_out_key = hold_out_key
         self._models = KnownModels(facts_of)
         self._conversations = Conversations(self._sessions)
+        self._side_calls = SideCalls(self._models, clock)
         self._tasks = BackgroundTasks("a step of the proxy")
         self._limits = PruneLimits(options.keep_tokens, only_reads=not options.record)
         self.totals = Totals()
 
-    async def prepare(self, format_name: str, headers: RawHeaders, body: bytes) -> Prepared | None:
-        """The request ready to be sent; None if it belongs to no conversation, or could not be understood: then the
-        body goes out as it is. Never raises."""
+    async def prepare(self, format_name: str, headers: RawHeaders, body: bytes) -> Prepared | AskedRequest | None:
+        """The request ready to be sent. What was asked if it belongs to no conversation, and None if it could not be
+        understood: then the body goes out as it is. Never raises."""
         self.totals.requests += 1
         asked = None
         try:
@@ -156,7 +163,7 @@ class Engine:
             asked = self._asked(format_name, headers, body, now)
             conversation = await self._within(self._options.step_seconds, self._conversations.find(asked))
             if conversation is None:
-                return None
+                return asked
         except Exception as error:
             if asked is not None:
                 asked.ended = True
@@ -187,7 +194,7 @@ class Engine:
         conversation, request = original.conversation, original.request
         self._note_model(conversation, request)
         conversation.agent = agent
-        if self._sessions is None or not self._options.prune:
+        if self._sessions is None or not self._options.prune or self._is_held_out(conversation):
             return original
         await self._catch_up(conversation, request)
         offered = self._can_be_repeated(request)
@@ -198,6 +205,17 @@ class Engine:
         await self._cut_unsent(original, offered=offered)
         pruned = await self._pruned(original) if offered and not is_side_call(request) else 0
         return self._rendered(original, pruned)
+
+    def _is_held_out(self, conversation: Conversation) -> bool:
+        """Whether nothing is edited so that the costs can be compared: decided once, at the start of a session. A
+        sub-agent goes with the conversation that started it."""
+        assert self._sessions is not None
+        state = conversation.state
+        share = self._sessions.hold_out(conversation.agent)
+        if share and state.held_out is None and not state.requests:
+            chosen = is_held_out(conversation.parent or conversation.session_id, share, self._hold_out_key())
+            conversation.state = state.model_copy(update={"held_out": chosen})
+        return bool(conversation.state.held_out)
 
     def _can_be_repeated(self, request: RequestText) -> bool:
         """Whether the model can see again what is left out: by our tool, or by calling the same tool again."""
@@ -359,7 +377,9 @@ class Engine:
             strip = conversation.positions[thinking.strip_from], None
         outputs = outputs_of(conversation, chosen.chosen)
         parts = parts_of(conversation, request, limits, chosen.chosen)
-        archived = await self._sessions.archive(conversation.session_id, outputs, strip, parts)
+        facts, seconds = self._models.now(conversation.state.model), prices_of(request, None).seconds
+        cost = facts.rewrite_cost(chosen.rewritten, seconds)
+        archived = await self._sessions.archive(conversation.session_id, outputs, strip, parts, cost)
         conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
         logger.info("%s: archived %d outputs (%s)", conversation.session_id, archived, chosen.reason)
         return archived
@@ -412,6 +432,14 @@ class Engine:
                 "%s: %s; the original is sent, and no edit is made from now on", conversation.session_id, reason
             )
 
+    def finish_side_call(self, asked: AskedRequest, usage: Usage | None) -> None:
+        """Bill a request that belongs to no conversation to its client's main one."""
+        if usage is not None:
+            self._side_calls.add(asked, usage)
+            conversation = self._conversations.of_client(asked.client_id)
+            if conversation is not None and conversation.state.requests:
+                self._tasks.start(self._keep_state(conversation))
+
     def finish(
         self,
         prepared: Prepared,
@@ -427,13 +455,15 @@ class Engine:
         self.ended(prepared)
         try:
             ended = self._clock()
-            unedited = None
+            bill = None
             if usage is None:
                 state = accounts.booked_without_usage(prepared, ended)
             else:
                 window = self._models.now(conversation.state.model).window
                 unedited = accounts.unedited_usage(prepared, usage, window)
-                state = accounts.booked(prepared, usage, unedited, ended, window)
+                bill, carried = accounts.billed(prepared, usage, unedited, self._options.window, window)
+                state = accounts.booked(prepared, bill, unedited, ended, window)
+                state = state.model_copy(update={"carried": carried})
                 conversation.keep_end(prepared.request, usage.prompt_tokens)
             new = conversation.newly_dropped(dropped)
             counts = {"healed": state.healed + healed, "reasoning_dropped": state.reasoning_dropped + len(new)}
@@ -445,7 +475,6 @@ class Engine:
             )
             conversation.request = prepared.request
             conversation.sent_bytes = accounts.sent_bytes(prepared)
-            bill = Bill(usage, unedited, prepared.prices.seconds)
             self._tasks.start(self._keep(prepared, former if extends else None, response, bill, new))
         except Exception as error:
             self._fault(conversation, error)
@@ -455,7 +484,7 @@ class Engine:
         prepared: Prepared,
         usage: Usage | None,
         response: Mapping[str, Any] | None,
-        bill: Bill,
+        bill: Bill | None,
         new: list[DroppedPiece],
     ) -> None:
         conversation, request = prepared.conversation, prepared.request
@@ -476,11 +505,14 @@ class Engine:
         facts = self._models.of(conversation.state.model)
         if not facts.done():  # the proxy may end before the price table is loaded
             await self._keep_state(conversation)
-        conversation.state = bill.added_to(conversation.state, await asyncio.shield(facts))
+        known = await asyncio.shield(facts)
+        if bill is not None:
+            conversation.state = bill.added_to(conversation.state, known)
         await self._keep_state(conversation)
 
     async def _keep_state(self, conversation: Conversation) -> None:
         assert self._sessions is not None
+        await self._side_calls.bill_to(conversation)
         if not conversation.deleted:
             state = conversation.state
             if self._options.project and not state.project:

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from contextstash.configuration.models import CachePriceRatios
-from contextstash.proxy import accounts
-from contextstash_storage.records import ProxiedSession, Usage
+from contextstash_storage.records import Usage
 
 logger = logging.getLogger(__name__)
 
@@ -26,23 +25,13 @@ class ModelFacts:
     ratios: CachePriceRatios | None = None
     price_of: Callable[[Usage, bool], float | None] = lambda usage, long_writes: None
 
-
-@dataclass(frozen=True, slots=True)
-class Bill:
-    """What the provider reported of a request, and what it would have reported unedited; the cache keeps
-    what was written for `cache_seconds`."""
-
-    usage: Usage | None
-    unedited: Usage | None
-    cache_seconds: int
-
-    def added_to(self, state: ProxiedSession, facts: ModelFacts) -> ProxiedSession:
-        """The session's state with the price of the request."""
-        if self.usage is None or self.unedited is None:
-            return state
-        long_writes = self.cache_seconds >= HOUR_SECONDS
-        paid, unedited = (facts.price_of(each, long_writes) for each in (self.usage, self.unedited))
-        return accounts.priced(state, paid, unedited)
+    def rewrite_cost(self, tokens: int, cache_seconds: int) -> float | None:
+        """What it costs to write tokens to the cache that could have been read from it; None if the price is not
+        known."""
+        usage, long_writes = Usage(prompt_tokens=tokens, cache_write_tokens=tokens), cache_seconds >= HOUR_SECONDS
+        written = self.price_of(usage, long_writes)
+        read = self.price_of(Usage(prompt_tokens=tokens, cached_tokens=tokens), long_writes)
+        return None if written is None or read is None else max(0.0, written - read)
 
 
 class KnownModels:

@@ -96,6 +96,51 @@ class WindowAdvice(Result):
     windows: list[AdvisedWindow]
 
 
+class ReceiptLever(Result):
+    """What one way of contextstash's has changed of a bill; what it has added is negative."""
+
+    name: str
+    tokens: int = Field(description="Tokens kept out of requests, of all of them together")
+    dollars: float | None = Field(default=None, description="US dollars saved")
+
+
+class CostGroup(Result):
+    """What the sessions of one group cost."""
+
+    sessions: int
+    requests: int
+    dollars: float
+    per_request: float | None = Field(default=None, description="US dollars of a request, median of the sessions")
+    per_turn: float | None = Field(default=None, description="US dollars of a turn of the user, median of the sessions")
+
+
+class HoldOutComparison(Result):
+    """The sessions that were left unedited for comparison, and the others."""
+
+    edited: CostGroup
+    held_out: CostGroup
+    chance: float | None = Field(default=None, description="Chance that equal groups differ as much")
+    verdict: str
+
+
+class Receipt(Result):
+    """What the provider billed, and what it would have billed without contextstash."""
+
+    since: str | None = Field(default=None, description="First day that counts (UTC)")
+    sessions: int
+    unchanged_sessions: int = Field(description="Of these, sessions in which contextstash changed no request")
+    requests: int
+    unpriced_requests: int = Field(description="Requests to models of unknown price, which are not in the dollars")
+    tokens_billed: int = Field(description="Prompt tokens, as the provider counted them")
+    tokens_without: int = Field(description="What the prompts would have taken without contextstash, estimated")
+    dollars_billed: float | None = Field(default=None, description="By list prices, replies and summaries included")
+    dollars_without: float | None = Field(default=None, description="Without contextstash, estimated")
+    dollars_saved: float | None = Field(default=None, description="The difference; negative if contextstash cost more")
+    levers: list[ReceiptLever]
+    hold_out: HoldOutComparison | None = None
+    method: str
+
+
 class ProxyReport(Result):
     """The requests of a proxied session: the provider's counts are exact, the rest is estimated from them."""
 
@@ -103,9 +148,10 @@ class ProxyReport(Result):
     edited: int = Field(description="Requests that were sent with edits")
     tokens_sent: int = Field(description="Input tokens of these requests, as the provider counted them")
     tokens_unedited: int = Field(description="What the same requests would have taken without edits")
-    cost_percent: float | None = Field(default=None, description="Input cost, of that of unedited requests")
     dollars_paid: float | None = Field(default=None, description="US dollars by list prices, replies included")
-    dollars_saved: float | None = Field(default=None, description="US dollars, net of cache rewrites, estimated")
+    dollars_saved: float | None = Field(
+        default=None, description="US dollars, net of all that contextstash cost, estimated"
+    )
     refetched: int = Field(description="Outputs that were fetched again after they had been pruned")
     refetched_tokens: int = Field(description="Tokens of these outputs")
     healed: int = Field(description="Requests refused as too long that succeeded when shrunk")
@@ -410,6 +456,7 @@ class SessionLine(Result):
     updated_at: str
     last_message_at: str | None = None
     project: str | None = Field(default=None, description="The folder in which the client ran")
+    deleted_by: str | None = Field(default=None, description="Day by which the client had deleted its transcript")
     parent_session_id: str | None = None
 
 

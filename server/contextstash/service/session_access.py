@@ -26,14 +26,12 @@ from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.economic_size import economic_size
-from contextstash.service.known_lists import KnownLists
 from contextstash.service.pattern_searches import PatternSearches
 from contextstash.service.proxied_clients import sends_own_history
-from contextstash.service.session_cache import SessionCache
+from contextstash.service.session_cache import KnownLists, SessionCache
 from contextstash.service.view_reader import WHOLE, Scope, read_view
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
-from contextstash_storage.records import ArchiveEdit, Edit, Message, Native, Output, Session
-from contextstash_storage.session_news import SessionNews
+from contextstash_storage.records import ArchiveEdit, Edit, Message, Native, Output, Session, SessionNews
 from contextstash_storage.store import SessionStore
 
 logger = logging.getLogger(__name__)
@@ -154,11 +152,15 @@ class Access:
 
     def settings(self, session: Session | None = None) -> ContextSettings:
         """The settings in force for a session: the server's layer for its agent, then the session's own."""
-        agent = session.agent if session else None
+        if session is None or not session.settings:
+            return self.settings_of(session.agent if session else None)
+        layer = self.layer(session.agent)
+        _warn_of_former_values(layer, session.settings)
+        return resolve_settings(layer, session_layer(session.settings))
+
+    def settings_of(self, agent: str | None) -> ContextSettings:
+        """The settings in force for an agent's sessions that have none of their own."""
         layer = self.layer(agent)
-        if session is not None and session.settings:
-            _warn_of_former_values(layer, session.settings)
-            return resolve_settings(layer, session_layer(session.settings))
         known = self._resolved.get(agent)
         if known is None or known[0] != layer:
             _warn_of_former_values(layer)

@@ -21,6 +21,7 @@ from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.service.queries import (
     diagnosis,
     overview,
+    receipt,
     retrieval,
     sessions,
     side_by_side,
@@ -30,7 +31,7 @@ from contextstash.service.queries import (
     window_advice,
 )
 from contextstash.service.recorder import Recorder
-from contextstash.service.recording import output_archive, reasoning, session_settings, single_output
+from contextstash.service.recording import output_archive, output_limits, reasoning, session_settings
 from contextstash.service.recording.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.recording.late_usage import book_late
 from contextstash.service.reduction import compact, pins, prune, restore, summaries
@@ -236,7 +237,7 @@ class Stash:
 
     # One output, and everything that was ever recorded.
 
-    limit_output = _use_case(single_output.limit_text)
+    limit_output = _use_case(output_limits.limit_text)
     keep_output = _use_case(output_archive.keep_output)
     get_archived_output = _use_case(retrieval.get_archived_output)
     read_call = _use_case(retrieval.read_call)
@@ -267,6 +268,7 @@ class Stash:
     session_use = _use_case(overview.session_use)
     overview = _use_case(overview.overview)
     advise = _use_case(window_advice.advise)
+    receipt = _use_case(receipt.receipt)
     recent_sessions = _use_case(sessions.recent_sessions)
     list_sessions = _use_case(sessions.list_sessions)
     delete_session = _use_case(sessions.delete_session)

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from contextstash.sharing.html import PAGE_MESSAGES, seer_of, side_by_side
 from contextstash.sharing.markdown import markdown_head, markdown_message, markdown_summary
-from contextstash.sharing.side_by_side import PAGE_MESSAGES, seer_of, side_by_side
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from contextstash.web.token_scopes import SCOPES
+from contextstash.web.access_tokens import SCOPES
 from contextstash_storage.records import LOCAL_OWNER
 
 MAX_VISITS_OF_OWNER = 64

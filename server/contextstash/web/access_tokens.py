@@ -14,10 +14,13 @@ from pathlib import Path
 from contextstash.files.atomic_file import PRIVATE, replace_file
 from contextstash.process.background_tasks import BackgroundTasks
 from contextstash.service.bounded_cache import BoundedCache
-from contextstash.web.token_scopes import SCOPES
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import LOCAL_OWNER
 from contextstash_storage.tokens import Token, TokenStore
+
+SCOPES = ("read", "write", "admin")
+DEFAULT_SCOPES = ("read", "write")
+
 
 PREFIX = "cst_"
 """Begins each secret, so that scanners for leaked secrets find it."""

@@ -6,7 +6,7 @@ from contextstash_storage.postgres import messages, view_edits
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.dialect import run
 from contextstash_storage.postgres.sessions import read_session
-from contextstash_storage.session_news import KnownPart, SessionNews
+from contextstash_storage.records import KnownPart, SessionNews
 from contextstash_storage.sql import requests
 from contextstash_storage.sql.steps import Key
 

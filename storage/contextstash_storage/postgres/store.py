@@ -39,16 +39,17 @@ from contextstash_storage.records import (
     Cursor,
     Edit,
     Event,
+    KnownPart,
     Message,
     Native,
     NewMessage,
     Output,
     SearchHit,
     Session,
+    SessionNews,
     TokenSum,
 )
 from contextstash_storage.search.query import SearchFilter
-from contextstash_storage.session_news import KnownPart, SessionNews
 from contextstash_storage.sql.edits import number_edits
 from contextstash_storage.sql.logs import find_key, release_lease
 from contextstash_storage.sql.steps import Key, Steps

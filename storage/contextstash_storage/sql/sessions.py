@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from contextstash_storage.codec.record_json import from_json, to_json
-from contextstash_storage.records import CachedSummary, Counters, Cursor
-from contextstash_storage.session_extras import SessionExtras, StoredBatch
+from contextstash_storage.records import (
+    CachedSummary,
+    Counters,
+    Cursor,
+    DaySum,
+    Session,
+    SessionExtras,
+    StoredBatch,
+    StoreMark,
+    ToolSum,
+    Totals,
+)
 from contextstash_storage.sql.logs import keep_summary
 from contextstash_storage.sql.requests import keep_proxied, read_proxied
-from contextstash_storage.sql.rows import now
+from contextstash_storage.sql.rows import SESSION_COLUMNS, no_session, now, session_of
 from contextstash_storage.sql.steps import Key, Repeated, Statement, Steps
 
 
@@ -89,3 +100,110 @@ def put_extras(owner: str, key: Key, extras: SessionExtras) -> Steps[None]:
         yield from keep_summary(key, name, summary)
     if extras.proxied is not None:
         yield from keep_proxied(key, extras.proxied)
+
+
+MAX_TOOLS = 200
+"""Of which sums are returned: MCP servers may bring any number. Those with fewer tokens are left out of the list."""
+
+_OF_OWNER = "owner = ? AND agent {is_not} ?"
+
+_TOOLS = (
+    "SELECT {tool}, count(*), sum({tokens}) FROM outputs JOIN sessions USING ({key}) WHERE %s"
+    f" GROUP BY 1 ORDER BY 3 DESC, 1 LIMIT {MAX_TOOLS}"
+)
+
+_DAYS = (
+    "SELECT {call_day}, {call_model}, count(*), sum({call_prompt_tokens}), sum({call_completion_tokens}),"
+    " sum({call_cached_tokens}), sum({call_cache_write_tokens}), coalesce(sum({call_cost}), 0), count({call_cost})"
+    " FROM calls JOIN sessions USING ({key}) WHERE %s AND {call_purpose} = 'agent'"
+    " GROUP BY 1, 2 ORDER BY 1, 2 NULLS FIRST"
+)
+
+
+def sessions_of(
+    owner: str, limit: int, before: str | None, parent: str | None, without_agent: str | None, by_message: bool
+) -> Steps[list[Session]]:
+    """As SessionStore.list_sessions."""
+    time = "{last_message}" if by_message else "updated_at"
+    text, values = f"SELECT {SESSION_COLUMNS}, {time} AS time FROM sessions WHERE owner = ?", [owner]
+    if parent is not None:
+        text += " AND parent_session_id = ?"
+        values.append(parent)
+    if without_agent is not None:
+        text += " AND agent {is_not} ?"
+        values.append(without_agent)
+    if before is not None:
+        place = f"SELECT {time}, {{last}} FROM sessions WHERE owner = ? AND session_id = ?"
+        found = yield Statement(place, (owner, before))
+        if not found:
+            raise no_session(before)
+        text += f" AND ({time}, {{last}}) < (?, ?)"
+        values += found[0]
+    rows = yield Statement(f"{text} ORDER BY time DESC, {{last}} DESC LIMIT ?", (*values, limit))
+    return [_listed(tuple(row), by_message) for row in rows]
+
+
+def _listed(row: tuple[Any, ...], by_message: bool) -> Session:
+    """The session in a row of a list, whose last column is the time by which the list is ordered."""
+    session = session_of(row[:-1])
+    if not by_message or not session.counters.messages:
+        return session
+    return session.model_copy(update={"last_message_at": datetime.fromisoformat(str(row[-1]))})
+
+
+def totals(owner: str, without_agent: str) -> Steps[Totals]:
+    """Sums over all sessions of an owner but those of `without_agent`."""
+    values = (owner, without_agent)
+    [(sessions, messages, tokens)] = yield Statement(
+        f"SELECT count(*), coalesce(sum({{messages}}), 0), coalesce(sum({{appended}}), 0) FROM sessions"
+        f" WHERE {_OF_OWNER}",
+        values,
+    )
+    return Totals(
+        sessions=sessions,
+        messages=int(messages),
+        tokens=int(tokens),
+        tools=tuple((yield from _tools(_OF_OWNER, values))),
+        days=tuple((yield from _days(_OF_OWNER, values))),
+    )
+
+
+def mark(owner: str) -> Steps[StoreMark]:
+    """What is different after any change of an owner's sessions."""
+    [(sessions, changed)] = yield Statement("SELECT count(*), max(updated_at) FROM sessions WHERE owner = ?", (owner,))
+    return StoreMark(sessions=sessions, changed_at=datetime.fromisoformat(changed) if changed else None)
+
+
+def session_tools(key: Key) -> Steps[list[ToolSum]]:
+    """The outputs of one session by tool, the most tokens first."""
+    return (yield from _tools("{of}", key))
+
+
+def session_days(key: Key) -> Steps[list[DaySum]]:
+    """The model calls of one session by day."""
+    return (yield from _days("{of}", key))
+
+
+def _tools(where: str, values: Sequence[object]) -> Steps[list[ToolSum]]:
+    rows = yield Statement(_TOOLS % where, values)
+    return [ToolSum(tool=tool, outputs=outputs, tokens=int(tokens)) for tool, outputs, tokens in rows]
+
+
+def _days(where: str, values: Sequence[object]) -> Steps[list[DaySum]]:
+    rows = yield Statement(_DAYS % where, values)
+    return [_day(*row) for row in rows]
+
+
+def _day(day: str, model: str | None, calls: int, *sums: Any) -> DaySum:
+    prompt, completion, cached, written, cost, priced = sums
+    return DaySum(
+        day=day,
+        model=model,
+        calls=calls,
+        prompt_tokens=round(prompt or 0),
+        completion_tokens=round(completion or 0),
+        cached_tokens=round(cached or 0),
+        cache_write_tokens=round(written or 0),
+        cost=cost,
+        priced=priced,
+    )

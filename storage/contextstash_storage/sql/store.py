@@ -12,6 +12,7 @@ from contextstash_storage.records import (
     Call,
     Counters,
     Cursor,
+    DaySum,
     Declared,
     DeclaredVersion,
     Event,
@@ -20,13 +21,15 @@ from contextstash_storage.records import (
     ProxiedSession,
     Request,
     Session,
+    SessionExtras,
+    StoreMark,
+    ToolSum,
+    Totals,
     Usage,
 )
-from contextstash_storage.session_extras import SessionExtras
-from contextstash_storage.sql import activity, edits, logs, outputs, requests, sessions
+from contextstash_storage.sql import edits, logs, outputs, requests, sessions
 from contextstash_storage.sql.rows import check_changes, read_session
 from contextstash_storage.sql.steps import Key, Result, Steps
-from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 Read = Callable[[Key], Steps[Result]]
 """Steps on the rows of a session."""
@@ -94,20 +97,20 @@ class RowStore(ABC):
         by_message: bool = False,
     ) -> list[Session]:
         return await self._of_owner(
-            lambda: activity.sessions_of(self.owner, limit, before, parent, without_agent, by_message), together=True
+            lambda: sessions.sessions_of(self.owner, limit, before, parent, without_agent, by_message), together=True
         )
 
     async def totals(self, *, without_agent: str = "") -> Totals:
-        return await self._of_owner(lambda: activity.totals(self.owner, without_agent), together=True)
+        return await self._of_owner(lambda: sessions.totals(self.owner, without_agent), together=True)
 
     async def mark(self) -> StoreMark:
-        return await self._of_owner(lambda: activity.mark(self.owner))
+        return await self._of_owner(lambda: sessions.mark(self.owner))
 
     async def session_tools(self, session_id: str) -> list[ToolSum]:
-        return await self._of_session(session_id, activity.session_tools)
+        return await self._of_session(session_id, sessions.session_tools)
 
     async def session_days(self, session_id: str) -> list[DaySum]:
-        return await self._of_session(session_id, activity.session_days)
+        return await self._of_session(session_id, sessions.session_days)
 
     async def find_session_ids(self, prefix: str, limit: int, *, without_agent: str | None = None) -> list[str]:
         return await self._of_owner(lambda: sessions.find_ids(self.owner, prefix, limit, without_agent or ""))

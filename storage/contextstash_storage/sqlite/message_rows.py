@@ -10,8 +10,7 @@ from typing import Any
 
 from contextstash_storage.codec.bodies import Dictionary
 from contextstash_storage.codec.record_json import message_of
-from contextstash_storage.records import Message
-from contextstash_storage.session_news import KnownPart, SessionNews
+from contextstash_storage.records import KnownPart, Message, SessionNews
 from contextstash_storage.sql import requests
 from contextstash_storage.sqlite.dialect import run, session_row
 from contextstash_storage.sqlite.dictionaries import dictionary_of

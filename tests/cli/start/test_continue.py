@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -84,9 +85,12 @@ def test_a_session_whose_transcript_the_client_deleted_goes_on_here(
     assert "You must not change any of them" in noted["arguments"][-1]
     listed = contextstash.run("sessions")
     assert "† " in listed.stdout
-    assert listed.stderr == "Of this session the client has deleted the transcript: marked †, kept here whole.\n"
+    today = date.today()
+    assert listed.stderr == f"Marked †: 1 session deleted by the client by {today}, kept here whole.\n"
     found = {each["what"]: each for each in contextstash.json("doctor")}
-    assert found["transcripts"]["says"].startswith("1 session deleted by the client, kept here whole; the newest: 5b1f")
+    assert found["transcripts"]["says"].startswith(
+        f"1 session deleted by the client by {today}, kept here whole; the newest: 5b1f"
+    )
 
 
 def test_a_client_that_is_not_there_is_named(contextstash: CommandLine) -> None:

@@ -13,8 +13,8 @@ import anyio.to_process
 import pytest
 
 from contextstash.cli.options import StashOpener, settings_from
-from contextstash.cli.start import import_queue
-from contextstash.cli.start.import_queue import ImportQueue
+from contextstash.cli.start import import_
+from contextstash.cli.start.import_ import ImportQueue
 from contextstash.cli.start.transcript_import import Found, Imported
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.command_line import write_transcript
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.processes
 @pytest.fixture(autouse=True)
 def always_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second process for any work, however small, and its batches small too."""
-    monkeypatch.setattr(import_queue, "SIGN_BYTES", 1)
-    monkeypatch.setattr(import_queue, "WORTH_BYTES", 1)
-    monkeypatch.setattr(import_queue, "BATCH_BYTES", 20_000)
+    monkeypatch.setattr(import_, "SIGN_BYTES", 1)
+    monkeypatch.setattr(import_, "WORTH_BYTES", 1)
+    monkeypatch.setattr(import_, "BATCH_BYTES", 20_000)
     monkeypatch.setenv("PYTHONSAFEPATH", "")  # put back after the test
 
 

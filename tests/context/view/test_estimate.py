@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from contextstash.context.view.estimate import (
     UNCALIBRATED,
+    UNDECLARED,
     booked_late,
     breakdown,
     count_message,
@@ -38,7 +39,9 @@ def fold(*messages: NewMessage) -> Counters:
 
 def test_without_a_report_the_view_is_counted() -> None:
     tokens, method = estimate(fold(turn("user", 100), turn("assistant", 50)), SETTINGS, "o200k_base")
-    assert (tokens, method) == (150, f"counted with o200k_base; {UNCALIBRATED}")
+    assert (tokens, method) == (150, f"counted with o200k_base; {UNCALIBRATED}{UNDECLARED}")
+    declared = Counters(declared=Declared(system=1, tools=1))
+    assert estimate(declared, SETTINGS, "o200k_base")[1] == f"counted with o200k_base; {UNCALIBRATED}"
 
 
 def test_the_last_report_is_the_anchor_and_what_came_after_is_counted() -> None:

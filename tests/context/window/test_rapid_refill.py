@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextstash.context.window.rapid_refill import compactions_of, rapid_compactions, refill_advice
+from contextstash.context.window.refill_diagnosis import compactions_of, rapid_compactions, refill_advice
 from contextstash_storage.records import Event
 
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from contextstash.hosts.following.starter import commands_above, starting_host
+from contextstash.hosts.following.follower import commands_above, starting_host
 
 SERVER = ["uv", "tool", "uvx", "contextstash", "serve"]
 

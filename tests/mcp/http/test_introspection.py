@@ -13,10 +13,9 @@ import httpx2
 import pytest
 
 from contextstash.configuration.api_key import CLIENT_SECRET
-from contextstash.mcp.http import introspection, issuer_replies
+from contextstash.mcp.http import introspection, oauth_issuer
 from contextstash.mcp.http.introspection import IntrospectionVerifier, IssuersClient
-from contextstash.mcp.http.issuer_replies import MAX_BYTES, IssuerError
-from contextstash.mcp.http.oauth_issuer import OAuthOptions
+from contextstash.mcp.http.oauth_issuer import MAX_BYTES, IssuerError, OAuthOptions
 from tests.support.authorization_server import CLIENT, SECRET, Issuer, authorization_server
 from tests.support.command_line import CommandLine, failure_of
 from tests.support.servers import answer, error, http_client, http_command, http_server, record, started_http_server
@@ -163,7 +162,7 @@ async def test_what_is_odd_about_one_token_holds_up_no_other(issuer: Issuer, sai
 async def test_an_issuer_that_sends_a_byte_now_and_then_is_not_waited_for(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(issuer_replies, "FETCH_SECONDS", 0.2)
+    monkeypatch.setattr(oauth_issuer, "FETCH_SECONDS", 0.2)
     tokens = verifier(issuer)
     issuer.slow.add("slow")
     with anyio.fail_after(9), pytest.raises(IssuerError):

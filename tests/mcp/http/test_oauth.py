@@ -18,9 +18,8 @@ import jwt
 import pytest
 
 from contextstash.mcp.http import oauth
-from contextstash.mcp.http.issuer_replies import IssuerError
 from contextstash.mcp.http.oauth import OAuthTokens
-from contextstash.mcp.http.oauth_issuer import OAuthOptions, check_issuer
+from contextstash.mcp.http.oauth_issuer import IssuerError, OAuthOptions, check_issuer
 from contextstash_storage.errors import BadInputError
 from tests.support.authorization_server import Issuer, authorization_server
 from tests.support.servers import answer, error, http_client, http_server, new_token, record

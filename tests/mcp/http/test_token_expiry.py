@@ -17,7 +17,7 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
-from contextstash.mcp.http.token_expiry import EndedWithToken
+from contextstash.mcp.http.token_verifier import EndedWithToken
 from contextstash_storage.errors import StoreBusyError
 from tests.support.command_line import CommandLine
 from tests.support.servers import http_server, local_token, new_token

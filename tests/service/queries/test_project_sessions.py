@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contextstash.hosts.following.ingest import ingest
-from contextstash.hosts.session_project import project_of
+from contextstash.hosts.project_folder import project_of
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.sqlite.store import open_sqlite

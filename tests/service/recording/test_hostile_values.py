@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from contextstash.context.window import token_counters
-from contextstash.formats.message_limits import MAX_BLOCKS, MAX_CHARACTERS
 from contextstash.hosts.following.ingest import ingest
 from contextstash.service.recording import messages as recorded_messages
-from contextstash.service.recording.messages import MAX_RECENT_CALLS
+from contextstash.service.recording.messages import MAX_BLOCKS, MAX_CHARACTERS, MAX_RECENT_CALLS
 from contextstash.sharing.export import exported_text
 from contextstash_storage.errors import BadInputError, BadMessageError
 from tests.support.stashes import history, stash_at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,7 +121,7 @@ async def test_contents_come_back_as_they_were_sent(tmp_path: Path) -> None:
     replies = [{"role": "model", "parts": [{"text": text}]} for text in ("I look.", "Now.")]
     asked = {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {}}}]}
     answered = {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {"output": "x"}}}, IMAGE]}
-    sent = [say, say, *replies, say, asked, answered]
+    sent: list[dict[str, Any]] = [say, say, *replies, say, asked, answered]
     async with stash_at(tmp_path / "s.db", window=WINDOW) as stash:
         for contents in (sent, [*sent, say, say]):
             context = await stash.get_context(SESSION, messages=contents, format="gemini", model=MODEL)

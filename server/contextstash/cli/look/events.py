@@ -12,8 +12,7 @@ import click
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import dollars, echo, echo_json, print_table, seconds
-from contextstash.context.text.before_and_after import before_and_after
-from contextstash.context.text.counts import counted
+from contextstash.context.text.counts import before_and_after, counted
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash

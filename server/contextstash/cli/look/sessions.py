@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import click
 from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import print_json, print_table
 from contextstash.cli.readable import amount, short_id, when
-from contextstash.hosts.deleted_transcripts import is_deleted
+from contextstash.hosts.deleted_transcripts import deleted_by
 
 if TYPE_CHECKING:
     from contextstash.service.results import SessionLine, SessionList
@@ -52,12 +53,12 @@ class Wanted:
 @dataclass(frozen=True)
 class Listed:
     """A session of the list. `name` is the beginning of its id that is enough for a command; --json has whole ids.
-    `deleted`: the client has deleted its own transcript."""
+    `deleted`: the day by which the client has deleted its own transcript."""
 
     line: SessionLine
     name: str
     project: str | None
-    deleted: bool = False
+    deleted: date | None = None
 
 
 @click.command()
@@ -89,9 +90,9 @@ def sessions(
     else:
         columns = ["session", "last", "messages", "tokens", "full", "project", "title"]
         print_table(columns, map(_row, found), less_wanted=["project", "messages", "tokens"])
-        if deleted := sum(each.deleted for each in found):
-            are = "this session" if deleted == 1 else f"{deleted} of these sessions"
-            click.echo(f"Of {are} the client has deleted the transcript: marked †, kept here whole.", err=True)
+        if deleted := [each.deleted for each in found if each.deleted]:
+            what = "1 session" if len(deleted) == 1 else f"{len(deleted)} sessions"
+            click.echo(f"Marked †: {what} deleted by the client by {max(deleted)}, kept here whole.", err=True)
         if more:
             click.echo(f"More: contextstash sessions --limit {limit * 2}", err=True)
 
@@ -102,15 +103,15 @@ async def _listed(stash: Stash, wanted: Wanted, sort: str, limit: int) -> tuple[
     if sort != "time":
         found.sort(key=lambda each: SORTS[sort](each[0]), reverse=True)
     shown = [
-        Listed(line, await short_id(stash, line.session_id), project, await _is_deleted(stash, line))
+        Listed(line, await short_id(stash, line.session_id), project, await _deleted_by(stash, line))
         for line, project in found[:limit]
     ]
     return shown, len(found) > limit
 
 
-async def _is_deleted(stash: Stash, line: SessionLine) -> bool:
+async def _deleted_by(stash: Stash, line: SessionLine) -> date | None:
     source = (await stash.read_session(line.session_id)).source
-    return await asyncio.to_thread(is_deleted, source)
+    return await asyncio.to_thread(deleted_by, source)
 
 
 async def _matching(stash: Stash, wanted: Wanted, most: int | None) -> AsyncIterator[tuple[SessionLine, str | None]]:
@@ -134,7 +135,12 @@ async def _matching(stash: Stash, wanted: Wanted, most: int | None) -> AsyncIter
 def _as_list(found: list[Listed], more: bool) -> SessionList:
     from contextstash.service.results import SessionList
 
-    lines = [each.line.model_copy(update={"project": each.project}) for each in found]
+    lines = [
+        each.line.model_copy(
+            update={"project": each.project, "deleted_by": each.deleted.isoformat() if each.deleted else None}
+        )
+        for each in found
+    ]
     return SessionList(sessions=lines, next_cursor=lines[-1].session_id if more else None)
 
 
@@ -147,5 +153,5 @@ def _row(each: Listed) -> tuple[object, ...]:
         amount(line.tokens),
         f"{line.percent:.0f} %",
         Path(each.project).name if each.project else line.agent or "-",
-        f"{'† ' * each.deleted}{line.title or '-'}",
+        f"{'† ' if each.deleted else ''}{line.title or '-'}",
     )

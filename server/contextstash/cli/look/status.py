@@ -15,8 +15,7 @@ from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import VIEW, console, for_reader, level_style, print_json, print_plainly
 from contextstash.cli.readable import when
-from contextstash.context.text.before_and_after import before_and_after
-from contextstash.context.text.counts import counted
+from contextstash.context.text.counts import before_and_after, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, Group, RenderableType

@@ -139,7 +139,7 @@ def _limited(text: str, options: ClipOptions) -> LimitedOutput:
 async def _archived(text: str, options: ClipOptions, layer: dict[str, Any]) -> LimitedOutput:
     from contextstash.configuration.locations import default_database
     from contextstash.hosts.windows import HOST_WINDOWS
-    from contextstash.service.recording.single_output import limit_text
+    from contextstash.service.recording.output_limits import limit_text
     from contextstash.service.session_access import Access
     from contextstash_storage.databases import open_store
 

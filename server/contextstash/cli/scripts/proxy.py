@@ -29,6 +29,7 @@ DEFAULT_UPSTREAM = "https://api.anthropic.com"
 @click.option("--http2", is_flag=True, help="HTTP/2 to the model API. Needs the extra http2.")
 @click.option("--configured", is_flag=True, hidden=True, help="The client is known to have our server.")
 @click.option("--project", hidden=True, help="The folder in which the client was started.")
+@click.option("--window", type=int, hidden=True, help="The size at which the client was told to compact.")
 @click.option("--descriptor", type=int, hidden=True, help="A socket that listens already.")
 @click.option("-v", "--verbose", is_flag=True, help="Log each prune to standard error.")
 @DATABASE
@@ -43,6 +44,7 @@ def proxy(
     http2: bool,
     configured: bool,
     project: str | None,
+    window: int | None,
     descriptor: int | None,
     verbose: bool,
     db: Location | None,
@@ -69,6 +71,7 @@ def proxy(
                 prune=not no_prune,
                 configured=configured,
                 project=project,
+                window=window,
             ),
             open_stash=opener(_options(db, preset, given)),
             host=host,

@@ -12,7 +12,7 @@ import click
 
 from contextstash.cli.options import DATABASE, JSON
 from contextstash.cli.output import print_table
-from contextstash.web.token_scopes import DEFAULT_SCOPES, SCOPES
+from contextstash.web.access_tokens import DEFAULT_SCOPES, SCOPES
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:

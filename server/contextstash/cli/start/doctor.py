@@ -114,12 +114,14 @@ def _database(path: Location) -> Iterator[Finding]:
 
 def _deleted(sources: Sequence[tuple[str, str, str]]) -> Iterator[Finding]:
     """Sessions whose transcripts their clients have deleted: they exist here alone."""
-    from contextstash.hosts.deleted_transcripts import is_deleted
+    from contextstash.hosts.deleted_transcripts import deleted_by
 
-    gone = [(session, changed) for source, session, changed in sources if is_deleted(source)]
+    gone = [(session, changed, day) for source, session, changed in sources if (day := deleted_by(source))]
     if gone:
-        session, changed = gone[0]
-        says = f"{counted(len(gone), 'session')} deleted by the client, kept here whole"
+        session, changed, _ = gone[0]
+        says = (
+            f"{counted(len(gone), 'session')} deleted by the client by {max(day for *_, day in gone)}, kept here whole"
+        )
         yield Finding("transcripts", "ok", f"{says}; the newest: {session}, last recorded on {changed[:10]}")
 
 

@@ -7,14 +7,84 @@ import shutil
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, TokensType, settings_from
-from contextstash.cli.start.run_window import ChosenWindow, chosen_window, report_refills, with_window
+from contextstash.cli.options import DATABASE, PRESET, SET, ShareType, StashOpener, TokensType, settings_from
 from contextstash_storage.errors import BadInputError, ContextstashError
+
+if TYPE_CHECKING:
+    from contextstash.hosts.compaction_points import CompactionSetting
+    from contextstash.hosts.launch import Launch
+    from contextstash.service.stash import Stash
+    from contextstash_storage.databases import Location
+
+MAX_EVENTS = 500
+"""Events of a session in which compactions are looked for. A guess: more than a session of one run has."""
+
+MAX_SESSIONS = 100
+"""Sessions of one run that are looked through. A guess: more than one client uses at a time."""
+
+
+@dataclass(frozen=True)
+class ChosenWindow:
+    """The client's setting, and the size that the user wants, in tokens."""
+
+    setting: CompactionSetting
+    wanted: int
+
+    @property
+    def tokens(self) -> int:
+        """The size that is set."""
+        return self.setting.nearest(self.wanted)
+
+
+def chosen_window(program: str, wanted: int | None) -> ChosenWindow | None:
+    """The window of a client; None if the user wants none. Raises BadInputError if the client has no such setting."""
+    if wanted is None:
+        return None
+    from contextstash.hosts.compaction_points import compaction_setting
+
+    return ChosenWindow(compaction_setting(Path(program).name), wanted)
+
+
+def with_window(chosen: ChosenWindow | None, launch: Launch, db: Location | None) -> Launch:
+    """The client's process with the size at which it compacts, and with the hooks that then give a hand-off."""
+    if chosen is None:
+        return launch
+    from contextstash.hosts.clients import Machine
+    from contextstash.hosts.compaction_points import remark_on
+    from contextstash.hosts.run_hooks import with_hand_offs
+
+    setting = chosen.setting
+    if remark := remark_on(setting, chosen.wanted):
+        click.echo(f"contextstash: {remark}", err=True)
+    launch = setting.for_run(launch, setting.value(chosen.tokens))
+    hooked = with_hand_offs(setting.client, launch, Machine.this(), db)
+    if hooked is None:
+        command = f"contextstash install {setting.client} --hooks"
+        click.echo(f"contextstash: no hooks, so no hand-off after a compaction. Run: {command}", err=True)
+    return hooked or launch
+
+
+def report_refills(chosen: ChosenWindow | None, opener: StashOpener, started: float) -> None:
+    """Print that the window is too small, if a session of this run was compacted again and again within a few turns."""
+    if chosen is None:
+        return
+    from contextstash.context.window.refill_diagnosis import compactions_of, rapid_compactions, refill_advice
+
+    async def rapid(stash: Stash) -> list[int]:
+        names = [name for name, _ in await stash.proxied.recent(started, MAX_SESSIONS)]
+        found = [await stash.read_events(name, limit=MAX_EVENTS) for name in names]
+        return [rapid_compactions(compactions_of(events)) for events in found]
+
+    with suppress(ContextstashError):  # the report before this has said what is wrong
+        if advice := refill_advice(max(opener.run(rapid), default=0), chosen.tokens):
+            click.echo(f"contextstash: {advice}", err=True)
+
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +109,7 @@ MAX_REPORTED = 100
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
 @click.option("--window", type=TokensType(), metavar="TOKENS", help="Where the client compacts, such as 100k.")
+@click.option("--hold-out", type=ShareType(), metavar="SHARE", help="Leave so many sessions unedited, such as 10%.")
 @click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
 @click.option("--yes", is_flag=True, help="Do not ask whether to install contextstash in the client.")
 @DATABASE
@@ -52,6 +123,7 @@ def run(
     no_prune: bool,
     keep_tokens: int | None,
     window: int | None,
+    hold_out: float | None,
     quiet: bool,
     yes: bool,
     db: Location | None,
@@ -70,8 +142,7 @@ def run(
     from contextstash.proxy.headers import check_upstream
     from contextstash.proxy.supervisor import Supervisor, proxy_command, run_client
 
-    program = shutil.which(client)
-    if program is None:
+    if (program := shutil.which(client)) is None:
         click.echo(f"Error: There is no program '{client}' on the PATH.", err=True)
         return NOT_FOUND
     arguments = arguments[arguments[:1] == ("--",) :]
@@ -79,8 +150,8 @@ def run(
     launched = launched_client(client, upstream)
     address = check_upstream(upstream or launched.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
-    flags = _flags(no_record, no_prune, keep_tokens, configured=configured)
-    options = [*_database(db), *flags, *_settings(preset, given), "--project", str(Path.cwd())]
+    flags = _flags(no_record, no_prune, keep_tokens, configured=configured, window=_tokens_of(chosen))
+    options = [*_database(db), *flags, *_settings(preset, given, hold_out), "--project", str(Path.cwd())]
     reported = None if quiet or no_record else StashOpener(db, settings_from(preset, given))
     before = _states_before(reported)
     started = time.time()
@@ -105,13 +176,21 @@ def _database(db: Location | None) -> list[str]:
     return []
 
 
-def _flags(no_record: bool, no_prune: bool, keep_tokens: int | None, *, configured: bool = False) -> list[str]:
+def _flags(
+    no_record: bool, no_prune: bool, keep_tokens: int | None, *, configured: bool = False, window: int | None = None
+) -> list[str]:
     known = ["--configured"] * configured
-    kept = [] if keep_tokens is None else ["--keep-tokens", str(keep_tokens)]
-    return [*known, *["--no-record"] * no_record, *["--no-prune"] * no_prune, *kept]
+    sizes = {"--keep-tokens": keep_tokens, "--window": window}
+    given = [part for name, size in sizes.items() if size is not None for part in (name, str(size))]
+    return [*known, *["--no-record"] * no_record, *["--no-prune"] * no_prune, *given]
 
 
-def _settings(preset: str | None, given: tuple[str, ...]) -> list[str]:
+def _tokens_of(chosen: ChosenWindow | None) -> int | None:
+    return None if chosen is None else chosen.tokens
+
+
+def _settings(preset: str | None, given: tuple[str, ...], hold_out: float | None) -> list[str]:
+    given += () if hold_out is None else (f"hold_out={hold_out}",)
     return [*(["--preset", preset] if preset else []), *(part for each in given for part in ("--set", each))]
 
 
@@ -160,9 +239,9 @@ def _report(
         lines = lines_since(_states(opener, started), before)
     except ContextstashError as error:
         lines = [f"No report: {error}"]
+    report_refills(chosen, opener, started)
     for line in lines:
         click.echo(f"contextstash: {line}", err=True)
-    report_refills(chosen, opener, started)
 
 
 def _states_before(opener: StashOpener | None) -> dict[str, ProxiedSession]:

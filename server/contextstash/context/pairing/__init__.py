@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from contextstash.context.pairing.calls_answered import cuts_inside_tool_calls
-from contextstash.context.pairing.loops_whole import cuts_inside_open_loops
-from contextstash.context.pairing.not_before_result import cuts_before_results
-from contextstash.context.pairing.reasoning_with_item import cuts_after_lone_thinking
-from contextstash.context.pairing.replies_whole import cuts_inside_replies
+from contextstash.context.pairing.cuts import (
+    cuts_after_lone_thinking,
+    cuts_before_results,
+    cuts_inside_open_loops,
+    cuts_inside_replies,
+    cuts_inside_tool_calls,
+)
 from contextstash_storage.records import Message
 
 Property = Callable[[Sequence[Message]], set[int]]

@@ -96,10 +96,12 @@ class CacheState:
 
 @dataclass(frozen=True, slots=True)
 class CachedPrune:
-    """The results to replace, in order, and why; no results if it does not pay."""
+    """The results to replace, in order, and why; no results if it does not pay. `rewritten` are the tokens behind the
+    first one that the cache holds, and that are written again."""
 
     chosen: tuple[Prunable, ...]
     reason: str
+    rewritten: int = 0
 
     @property
     def saved(self) -> int:
@@ -138,7 +140,7 @@ def plan_cached_prune(candidates: Sequence[Prunable], state: CacheState) -> Cach
 
 def _warm(useful: Sequence[Prunable], state: CacheState) -> CachedPrune:
     prices, turns = state.prices, likely_turns(state.turns)
-    best: tuple[float, int] = (0.0, -1)
+    best: tuple[float, int, int] = (0.0, -1, 0)
     if not state.cached:
         return CachedPrune((), "what the cache holds is not known")
     freed, carried = 0, 0.0
@@ -152,10 +154,10 @@ def _warm(useful: Sequence[Prunable], state: CacheState) -> CachedPrune:
         cost = rewritten * (prices.write - prices.read)
         saving = turns * prices.read * freed
         if saving - cost > best[0] and carried >= cost and saving > MIN_WORTHWHILE * cost and cost <= state.affordable:
-            best = (saving - cost, place)
+            best = (saving - cost, place, rewritten)
     if best[1] < 0:
         return CachedPrune((), "warm cache, and no prune pays for itself")
-    return CachedPrune(tuple(useful[best[1] :]), "pays for itself")
+    return CachedPrune(tuple(useful[best[1] :]), "pays for itself", best[2])
 
 
 def _still_cached(first: Prunable, state: CacheState) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from contextstash.context.pairing.blocks import answers_calls
+from contextstash.context.pairing.cuts import answers_calls
 from contextstash.context.view.view import Entry
 from contextstash.context.window.reasoning import reasoning_binding
 from contextstash_storage.records import Message

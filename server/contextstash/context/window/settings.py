@@ -379,6 +379,14 @@ class ContextSettings(BaseModel):
         description="In sessions that go through the proxy, old images leave the requests like old tool outputs, if the"
         " client offers `restore_outputs`, which brings them back.",
     )
+    # A half is the most that a comparison can need; the default costs nothing.
+    hold_out: float = Field(
+        default=0.0,
+        ge=0,
+        le=0.5,
+        description="Share of the sessions through the proxy whose requests are not edited, so that"
+        " `contextstash receipt` can compare their cost with that of the others; 0.1 is every tenth.",
+    )
     thinking: Thinking = Field(
         default="auto",
         description="What happens to thinking that an edit invalidates: it is stripped, dropped by the provider or"

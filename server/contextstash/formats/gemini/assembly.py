@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from contextstash.formats.block_reader import as_json
+from contextstash.formats.block_reader import ASSISTANT_FIRST, MISSING_RESULT, as_json, orphan_text
 from contextstash.formats.gemini.parts import Part, data_keys, get, id_of, is_signed, other_keys, spelling
-from contextstash.formats.repair import ASSISTANT_FIRST, MISSING_RESULT, orphan_text
 from contextstash_storage.records import Native
 
 SENT_KEYS = ("role", "parts")

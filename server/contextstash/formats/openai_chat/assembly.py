@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from contextstash.formats.block_reader import as_json
-from contextstash.formats.repair import MISSING_RESULT, orphan_text
+from contextstash.formats.block_reader import MISSING_RESULT, as_json, orphan_text
 from contextstash_storage.records import Native
 
 REPLY_KEYS = frozenset(

@@ -22,12 +22,12 @@ from contextstash.formats.block_reader import (
     role_of,
 )
 from contextstash.formats.large_parts import with_parts_replaced
-from contextstash.formats.openai_responses.assembly import assemble
-from contextstash.formats.openai_responses.items import (
+from contextstash.formats.openai_responses.assembly import (
     APPROVAL_REQUEST,
     APPROVAL_RESPONSE,
     INPUT_ROLES,
     answered_id_of,
+    assemble,
     call_id_of,
     is_input,
     item_type,

@@ -5,19 +5,117 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+import re
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contextstash.files.regular_files import is_below
 from contextstash.hosts.following.ingest import ingest
-from contextstash.hosts.following.starter import commands_above, starting_host
 from contextstash.hosts.project_folder import project_folder_of
 from contextstash.hosts.readers import claude_code, codex, gemini, opencode, pi
 from contextstash.hosts.readers.kinds import recognize
 from contextstash.hosts.readers.transcript import DocumentReader
 from contextstash_storage.errors import BadInputError
+
+PROGRAMS = {
+    "claude": "claude-code",
+    "claude-code": "claude-code",
+    "codex": "codex",
+    "gemini": "gemini",
+    "gemini-cli": "gemini",
+    "opencode": "opencode",
+    "pi": "pi",
+    "pi-coding-agent": "pi",
+}
+"""Hosts by the names of their programs and packages."""
+
+VARIABLES = (
+    ("CLAUDE_PROJECT_DIR", "claude-code"),
+    ("OPENCODE", "opencode"),
+    ("GEMINI_CLI", "gemini"),
+    ("CLAUDECODE", "claude-code"),
+    ("PI_CODING_AGENT", "pi"),
+)
+
+MAX_ANCESTORS = 12
+"""How many parent processes are examined: enough for launchers (uv, npx, sh) and a terminal between."""
+
+_DESKTOP = re.compile(r"Claude\.app/|AnthropicClaude")
+"""The paths of Claude Desktop, whose program has the same name as Claude Code's."""
+
+_RUNTIMES = re.compile(r"(?:node|nodejs|bun|deno|python[\d.]*)")
+_SUFFIX = re.compile(r"(?:\.(?:exe|js|mjs|cjs|cmd))+$")
+
+
+def starting_host(environment: Mapping[str, str], commands: Iterable[Sequence[str]]) -> str | None:
+    """The host's name, None if it is unknown. `commands` are those of the parent processes, the nearest first."""
+    for command in commands:
+        if (host := _host_of(command)) is not None:
+            return host
+    return next((host for name, host in VARIABLES if environment.get(name)), None)
+
+
+def _host_of(command: Sequence[str]) -> str | None:
+    """The host of a command: by the name of the program, or of the script that a runtime runs, or of its package."""
+    if not command or _DESKTOP.search(command[0]):
+        return None
+    own = _name(command[0])
+    if own in PROGRAMS or not _RUNTIMES.fullmatch(own):
+        return PROGRAMS.get(own)
+    script = next((argument for argument in command[1:] if not argument.startswith("-")), "")
+    if (found := PROGRAMS.get(_name(script))) is not None:
+        return found
+    package = [_name(name) for name in Path(script.rpartition("node_modules")[2]).parts[1:3]]
+    return next((PROGRAMS[name] for name in package if "node_modules" in script and name in PROGRAMS), None)
+
+
+def _name(path: str) -> str:
+    return _SUFFIX.sub("", Path(path).name.lower())
+
+
+def commands_above() -> list[list[str]]:
+    """The commands of the parent processes, the nearest first; none if the system does not show them."""
+    found = []
+    process = os.getppid()
+    for _ in range(MAX_ANCESTORS):
+        parent = _from_proc(process) if Path("/proc/self/stat").exists() else _from_ps(process)
+        if parent is None:
+            break
+        process, command = parent
+        found.append(command)
+        if process <= 1:
+            break
+    return found
+
+
+def _from_proc(process: int) -> tuple[int, list[str]] | None:
+    """The parent and the command of a process, from /proc."""
+    try:
+        command = Path(f"/proc/{process}/cmdline").read_bytes().decode("utf-8", "replace")
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    parent = stat.rpartition(")")[2].split()[1:2]
+    return int(parent[0]) if parent else 0, [word for word in command.split("\0") if word]
+
+
+def _from_ps(process: int) -> tuple[int, list[str]] | None:
+    try:
+        done = subprocess.run(
+            ["ps", "-o", "ppid=,command=", "-p", str(process)],
+            capture_output=True,
+            text=True,
+            timeout=2,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    parent, _, command = done.stdout.strip().partition(" ")
+    return (int(parent), command.split()) if parent.isdecimal() else None
+
 
 if TYPE_CHECKING:
     from contextstash.hosts.readers.kinds import Reader

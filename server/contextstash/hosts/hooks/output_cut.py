@@ -22,7 +22,7 @@ from contextstash.hosts.hooks.host import BUSY_SECONDS, HookHost
 from contextstash.hosts.hooks.log import note
 from contextstash.hosts.own_files import own_file
 from contextstash.hosts.project_folder import project_folder
-from contextstash.service.recording.single_output import limit_text
+from contextstash.service.recording.output_limits import limit_text
 from contextstash.service.session_access import Access
 from contextstash_storage.databases import open_store
 from contextstash_storage.errors import BadInputError

@@ -17,9 +17,8 @@ from contextstash.context.window.settings import resolve_settings
 from contextstash.hosts.following.ingest import ingest
 from contextstash.hosts.hooks.host import BUSY_SECONDS, HookHost
 from contextstash.hosts.own_files import own_file
-from contextstash.hosts.project_folder import project_folder
+from contextstash.hosts.project_folder import project_folder, project_of
 from contextstash.hosts.readers.kinds import recognize
-from contextstash.hosts.session_project import project_of
 from contextstash.hosts.windows import HOST_WINDOWS
 from contextstash.service.stash import Stash
 from contextstash_storage.databases import open_store

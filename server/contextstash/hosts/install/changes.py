@@ -15,7 +15,6 @@ from contextstash.files.atomic_file import replace_file
 from contextstash.files.regular_files import is_below, read_regular
 from contextstash.hosts.clients import Client, Machine, Scope
 from contextstash.hosts.compaction_points import SETTINGS, CompactionSetting, compaction_setting
-from contextstash.hosts.install import status_line
 from contextstash.hosts.install.client_hooks import HOOKS
 from contextstash.hosts.settings_files import Edit, Kind, content, edited
 from contextstash_storage.databases import text_of
@@ -23,6 +22,34 @@ from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash_storage.databases import Location
+
+KEY = "statusLine"
+
+
+def add_status_line(settings: MutableMapping[str, Any], command: Sequence[str], options: Sequence[str] = ()) -> None:
+    """Make ours the status line."""
+    settings[KEY] = {"type": "command", "command": shlex.join([*command, "statusline", *options])}
+
+
+def remove_status_line(settings: MutableMapping[str, Any]) -> None:
+    """Remove the status line if it is ours."""
+    if is_ours(settings.get(KEY)):
+        del settings[KEY]
+
+
+def is_ours(line: Any) -> bool:
+    """Whether a status line is ours."""
+    command = str(line.get("command")) if isinstance(line, Mapping) else ""
+    return "contextstash" in command and "statusline" in command
+
+
+def other_line(settings: Any) -> str | None:
+    """The command of a status line that is not ours; None if there is none."""
+    line = settings.get(KEY) if isinstance(settings, Mapping) else None
+    if not line or is_ours(line):
+        return None
+    return str(line.get("command") if isinstance(line, Mapping) else line)
+
 
 SERVER = "contextstash"
 
@@ -129,7 +156,7 @@ def _status_line(
     return FileEdit(
         status_line_file(client, scope, machine),
         "json",
-        lambda data: status_line.add(data, command, named),
+        lambda data: add_status_line(data, command, named),
         (line,),
     )
 
@@ -144,7 +171,7 @@ def status_line_file(client: Client, scope: Scope, machine: Machine) -> Path:
 def other_status_line(client: Client, scope: Scope, machine: Machine) -> str | None:
     """The command of the status line that the user has already, if it is not ours."""
     path = status_line_file(client, scope, machine)
-    return status_line.other_line(content("json", _decoded(_read(path) or b"", path), str(path)))
+    return other_line(content("json", _decoded(_read(path) or b"", path), str(path)))
 
 
 def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Change]:
@@ -163,7 +190,7 @@ def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Chang
         edits.append(FileEdit(hooks.file(machine, scope), "json", hooks.remove, ("without its hooks",)))
     if client.name == STATUS_LINE_CLIENT:
         place = status_line_file(client, scope, machine)
-        edits.append(FileEdit(place, "json", status_line.remove, ("without its status line",)))
+        edits.append(FileEdit(place, "json", remove_status_line, ("without its status line",)))
     if client.name in SETTINGS:
         setting = SETTINGS[client.name]
         place = setting.file(machine, scope)

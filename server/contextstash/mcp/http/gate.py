@@ -1,15 +1,88 @@
-"""The gate of the HTTP server: health checks, a limit of running requests, and the drain before the end."""
+"""Who gets in over HTTP: hosts and origins, limits of each token, and requests while the server stops."""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 
+from contextstash.web.hosts import OwnHosts
+from contextstash.web.request_limits import MAX_RUNNING_OF_OWNER, Buckets, ConcurrencyLimit
 from contextstash_storage.errors import ContextstashError
+
+
+class RunningLimit:
+    """ASGI middleware behind the authentication. Too many requests of an owner at a time get status 429."""
+
+    def __init__(self, app: Any, most: int = MAX_RUNNING_OF_OWNER) -> None:
+        self._app = app
+        self._places = ConcurrencyLimit(most)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        user = scope.get("user")
+        if not isinstance(user, AuthenticatedUser):
+            await self._app(scope, receive, send)
+            return
+        with self._places.take(user.access_token.subject or "") as is_free:
+            await (self._app if is_free else self._refusal())(scope, receive, send)
+
+    def _refusal(self) -> PlainTextResponse:
+        text = f"{self._places.most} requests and streams of this token's owner run already."
+        return PlainTextResponse(f"{text} End some, or try again later.", 429, {"retry-after": "1"})
+
+
+class RateLimit:
+    """ASGI middleware behind the authentication. Too many requests of a token get status 429."""
+
+    def __init__(self, app: Any, rate: float) -> None:
+        """`rate` is in requests a second."""
+        self._app = app
+        self._rate = rate
+        self._buckets = Buckets(rate)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        user = scope.get("user")
+        wait = self._buckets.take(_name(user)) if isinstance(user, AuthenticatedUser) else 0.0
+        if not wait:
+            await self._app(scope, receive, send)
+            return
+        text = f"This token may make {self._rate:g} requests a second. Try again in a moment."
+        headers = {"retry-after": str(math.ceil(wait))}
+        await PlainTextResponse(text, 429, headers)(scope, receive, send)
+
+
+def _name(user: AuthenticatedUser) -> str:
+    """The name of a token's bucket, with its owner: an issuer's tokens name the program, which many owners use."""
+    return f"{user.access_token.client_id} {user.access_token.subject}"
+
+
+class HostChecks:
+    """ASGI middleware: the Host header, and the Origin that browsers send, must name this server exactly."""
+
+    def __init__(self, app: Any, hosts: OwnHosts) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and (refused := self._refused(Headers(scope=scope))) is not None:
+            await refused(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _refused(self, headers: Headers) -> PlainTextResponse | None:
+        names = headers.getlist("host")
+        if len(names) != 1 or not self._hosts.has_host(names[0]):
+            return PlainTextResponse("This server is not reached under this name (the Host header).", 421)
+        if not all(self._hosts.has_origin(origin) for origin in headers.getlist("origin")):
+            return PlainTextResponse("This request comes from another site's page (the Origin header).", 403)
+        return None
+
 
 logger = logging.getLogger(__name__)
 

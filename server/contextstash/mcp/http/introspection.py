@@ -15,13 +15,16 @@ import anyio
 import httpx2
 from mcp.server.auth.provider import AccessToken
 
-from contextstash.mcp.http.issuer_replies import IssuerError, OddReplyError, issuer_client, read_reply
 from contextstash.mcp.http.oauth_issuer import (
     LEEWAY_SECONDS,
     Failures,
+    IssuerError,
     OAuthOptions,
+    OddReplyError,
     access_token,
+    issuer_client,
     read_metadata,
+    read_reply,
     seconds_in,
 )
 from contextstash.service.bounded_cache import BoundedCache

@@ -12,8 +12,16 @@ import anyio
 import jwt
 from mcp.server.auth.provider import AccessToken
 
-from contextstash.mcp.http.issuer_replies import IssuerError, issuer_client, read_reply
-from contextstash.mcp.http.oauth_issuer import LEEWAY_SECONDS, Failures, OAuthOptions, access_token, read_metadata
+from contextstash.mcp.http.oauth_issuer import (
+    LEEWAY_SECONDS,
+    Failures,
+    IssuerError,
+    OAuthOptions,
+    access_token,
+    issuer_client,
+    read_metadata,
+    read_reply,
+)
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Algorithms with a public key. With a symmetric one, a token could be signed with the public key itself."""

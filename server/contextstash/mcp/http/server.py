@@ -18,22 +18,18 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from contextstash.mcp.http.bodies import StrictBodies
-from contextstash.mcp.http.gate import HEALTH, READINESS, Gate
-from contextstash.mcp.http.hosts import HostChecks
-from contextstash.mcp.http.issuer_replies import IssuerError
-from contextstash.mcp.http.limits import RateLimit, RunningLimit
+from contextstash.mcp.http.gate import HEALTH, READINESS, Gate, HostChecks, RateLimit, RunningLimit
+from contextstash.mcp.http.oauth_issuer import IssuerError
 from contextstash.mcp.http.options import HttpOptions
 from contextstash.mcp.http.owners import OwnerStashes
-from contextstash.mcp.http.token_expiry import EndedWithToken
-from contextstash.mcp.http.token_verifier import EitherTokens, StoredTokens
+from contextstash.mcp.http.token_verifier import EitherTokens, EndedWithToken, StoredTokens
 from contextstash.mcp.lazy import OpenStash
 from contextstash.mcp.server import HttpAccess, ToolSet, build_server
 from contextstash.mcp.wire.json_rpc import MAX_MESSAGE_BYTES
 from contextstash.process.plain_logs import announcement
 from contextstash.web.access_tokens import local_token
 from contextstash.web.hosts import OwnHosts, hosts_behind
-from contextstash.web.loopback import serve
-from contextstash.web.loopback_connections import TimedConnection
+from contextstash.web.loopback import TimedConnection, serve
 from contextstash_storage.errors import BadInputError, ContextstashError, StoreError
 
 if TYPE_CHECKING:

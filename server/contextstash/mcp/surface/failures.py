@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from contextstash.mcp.surface.schemas import expected
-from contextstash.process.error_trace import error_trace
+from contextstash.process.plain_logs import error_trace
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextstash.context.text.before_and_after import before_and_after
+from contextstash.context.text.counts import before_and_after
 from contextstash.service import results
 
 

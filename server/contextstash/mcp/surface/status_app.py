@@ -9,7 +9,7 @@ from mcp.server.apps import APP_MIME_TYPE, Apps
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.resources import FunctionResource
 
-from contextstash.context.text.before_and_after import before_and_after
+from contextstash.context.text.counts import before_and_after
 from contextstash.display import style_sheet
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.surface.arguments import SessionId

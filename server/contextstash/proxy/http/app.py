@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mutab
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from contextstash.proxy.conversations import AskedRequest
 from contextstash.proxy.engine import EDIT_REFUSALS, MAX_BODY_BYTES, Engine
 from contextstash.proxy.headers import (
     RawHeaders,
@@ -185,10 +186,12 @@ class Exchange:
         prepared = None
         if body is not None and (body is read or self._hold(len(body))):
             prepared = await self._unless_gone(self._engine.prepare(format_name, self._headers, body))
-        if prepared is None:
-            await self._pass_on(read)
+        if prepared is not None:
+            self._headers = decodable_only(self._headers)
+        if not isinstance(prepared, Prepared):
+            await self._pass_on(read, prepared)
             return
-        self._headers, self._original = decodable_only(self._headers), read
+        self._original = read
         try:
             await self._pass_prepared(prepared)
         finally:
@@ -226,17 +229,17 @@ class Exchange:
             return self._original
         return prepared.body if self._encoding is None else packed(prepared.body, self._encoding)
 
-    async def _pass_on(self, body: bytes | AsyncIterator[bytes]) -> None:
+    async def _pass_on(self, body: bytes | AsyncIterator[bytes], side: AskedRequest | None = None) -> None:
         has_body = header(self._headers, b"content-length") or header(self._headers, b"transfer-encoding")
         if not has_body:
             self._arrived.set()
         response = await self._unless_gone(self._request(body if has_body else None))
-        await self._relay(Reply(response, response.aiter_raw()), None)
+        await self._relay(Reply(response, response.aiter_raw()), side)
 
     async def _request(self, body: bytes | AsyncIterator[bytes] | None) -> httpx2.Response:
         return await self._upstream.send(self._scope["method"], self._target, self._headers, body)
 
-    async def _relay(self, reply: Reply, prepared: Prepared | None, *, healed: bool = False) -> None:
+    async def _relay(self, reply: Reply, prepared: Prepared | AskedRequest | None, *, healed: bool = False) -> None:
         """The response, chunk by chunk as it comes."""
         response = reply.response
         tap = UsageTap(response.headers.get("content-type"), response.headers.get("content-encoding"))
@@ -260,16 +263,21 @@ class Exchange:
                 task.cancel()
             await asyncio.gather(working, watching, return_exceptions=True)
 
-    def _finish(self, reply: Reply, prepared: Prepared | None, tap: UsageTap, *, healed: bool) -> None:
+    def _finish(self, reply: Reply, prepared: Prepared | AskedRequest | None, tap: UsageTap, *, healed: bool) -> None:
         if self._finished:
             return
         self._finished = True
-        if prepared is not None and reply.succeeded:
-            usage = tap.usage
-            self._engine.finish(prepared, usage, healed=healed, response=tap.response, dropped=tap.dropped)
+        if prepared is None or not reply.succeeded:
+            return
+        if isinstance(prepared, AskedRequest):
+            self._engine.finish_side_call(prepared, tap.usage)
+        else:
+            self._engine.finish(prepared, tap.usage, healed=healed, response=tap.response, dropped=tap.dropped)
 
-    async def _chunks(self, reply: Reply, prepared: Prepared | None, tap: UsageTap, *, healed: bool) -> None:
-        await self._start(reply.response, prepared)
+    async def _chunks(
+        self, reply: Reply, prepared: Prepared | AskedRequest | None, tap: UsageTap, *, healed: bool
+    ) -> None:
+        await self._start(reply.response, prepared if isinstance(prepared, Prepared) else None)
         async for chunk in reply.chunks:
             await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
             if prepared is not None:

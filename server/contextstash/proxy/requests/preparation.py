@@ -97,16 +97,16 @@ class PruneLimits:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A request ready to be sent. `saved` are the tokens that the edits take out; `pruned` says how many outputs were
-    pruned for this request; `cold` whether the provider's cache had expired; `still_cached` how many tokens the cache
-    holds in spite of edits that the former request did not show, None if there are none."""
+    """A request ready to be sent. `removed` are the tokens that the edits take out, by lever; `pruned` says how many
+    outputs were pruned for this request; `cold` whether the provider's cache had expired; `still_cached` how many
+    tokens the cache holds in spite of edits that the former request did not show, None if there are none."""
 
     conversation: Conversation
     request: RequestText
     body: bytes
     prices: CachePrices
     started: float
-    saved: int = 0
+    removed: Mapping[str, int] = field(default_factory=dict)
     pruned: int = 0
     cold: bool = False
     still_cached: int | None = None
@@ -117,9 +117,14 @@ class Prepared:
     def edited(self) -> bool:
         return self.body is not self.request.body
 
+    @property
+    def saved(self) -> int:
+        """The tokens that the edits take out."""
+        return max(0, sum(self.removed.values()))
+
     def as_original(self) -> Prepared:
         """The same request without any edit."""
-        return replace(self, body=self.request.body, saved=0, pruned=0, texts={})
+        return replace(self, body=self.request.body, removed={}, pruned=0, texts={})
 
 
 def prices_of(request: RequestText, ratios: CachePriceRatios | None) -> CachePrices:
@@ -197,8 +202,8 @@ def rendered(original: Prepared, shown: ShownEdits, pruned: int = 0) -> Prepared
     conversation.anchor = next(iter(anchored), None)
     summaries = pinned_summaries(conversation, request)
     body, _ = edited(request, edits, summaries)
-    saved = max(0, _saved_tokens(conversation, request, summaries))
-    return replace(original, body=body, saved=saved, pruned=pruned, still_cached=still, texts=edits)
+    removed = _removed_tokens(conversation, request, summaries)
+    return replace(original, body=body, removed=removed, pruned=pruned, still_cached=still, texts=edits)
 
 
 def _still_cached(conversation: Conversation, request: RequestText, prices: CachePrices, first: int) -> int:
@@ -211,17 +216,22 @@ def _still_cached(conversation: Conversation, request: RequestText, prices: Cach
     return max((a for a in _surely_cached(conversation, request, sizes, prices) if a <= before), default=0)
 
 
-def _saved_tokens(conversation: Conversation, request: RequestText, summaries: Sequence[SummaryOf]) -> int:
-    """The tokens that the edits take out: of tool outputs and inputs as they are counted from their text, since their
-    bytes hold other tokens than those of the whole request, and calibrated by what the provider reports."""
+def _removed_tokens(conversation: Conversation, request: RequestText, summaries: Sequence[SummaryOf]) -> dict[str, int]:
+    """The tokens that the edits take out, by lever: of tool outputs and inputs as they are counted from their text,
+    since their bytes hold other tokens than those of the whole request, and calibrated by what the provider reports."""
     edits, rate, messages = conversation.edits, conversation.tokens_per_byte, request.messages
     hidden = {place for summary in summaries for place in range(summary.first, summary.last + 1)}
     parts = [each for place, each in pinned_parts(conversation, request, edits).items() if place not in hidden]
-    counted = sum(each.saved for each in parts)
-    counted += sum(saved for place, saved in saved_by_results(conversation, request).items() if place not in hidden)
+    outputs = sum(saved for place, saved in saved_by_results(conversation, request).items() if place not in hidden)
     thoughts = sum(thinking_size(messages[p]) for p in stripped(conversation, request, edits) if p not in hidden)
-    freed = thoughts + sum(len(messages[place].raw) for place in hidden) - sum(len(each.text) for each in summaries)
-    return round(counted * conversation.calibration + freed * rate) + sum(each.images for each in parts)
+    freed = sum(len(messages[place].raw) for place in hidden) - sum(len(each.text) for each in summaries)
+    inputs = sum(each.saved for each in parts) * conversation.calibration
+    return {
+        "tool_outputs": round(outputs * conversation.calibration),
+        "inputs_and_images": round(inputs) + sum(each.images for each in parts),
+        "old_thinking": round(thoughts * rate),
+        "summaries": round(freed * rate),
+    }
 
 
 def prunables(

@@ -10,7 +10,7 @@ from contextstash.context.window.refill_diagnosis import refill_of, refill_sente
 from contextstash.context.window.thresholds import lowest_threshold
 from contextstash.service.estimate import estimate_messages, estimate_session
 from contextstash.service.recording.client_edits import CLIENT
-from contextstash.service.reduction.recent_reductions import attempts_of
+from contextstash.service.reduction.automatic import attempts_of
 from contextstash.service.results import Estimate
 from contextstash.service.session_access import Access
 from contextstash_storage.records import Native, Session

@@ -13,8 +13,7 @@ from contextstash.service.recording.output_archive import OUTPUTS_AGENT
 from contextstash.service.requests.call_log import call_use
 from contextstash.service.results import DayUse, Overview, Savings, SessionLine, SessionUse, ToolUse
 from contextstash.service.session_access import Access
-from contextstash_storage.records import Session, Usage
-from contextstash_storage.totals import DaySum, ToolSum
+from contextstash_storage.records import DaySum, Session, ToolSum, Usage
 
 BUSIEST = 5
 """Sessions that an overview names."""
@@ -52,7 +51,7 @@ async def overview(access: Access) -> Overview:
         calls=sum(day.calls for day in days),
         prompt_tokens=sum(day.prompt_tokens for day in days),
         cost=sum(costs) if costs else None,
-        unpriced_calls=sum(day.calls for day in totals.days if _cost(day) is None),
+        unpriced_calls=sum(day.calls for day in totals.days if cost_of_calls(day) is None),
         savings=_together(savings),
         proxy=report_of_all(proxied.values()) if proxied else None,
         days=days,
@@ -111,7 +110,7 @@ def _days(sums: Iterable[DaySum]) -> list[DayUse]:
 
 def _day(day: str, sums: Sequence[DaySum]) -> DayUse:
     """The calls of one day to all models."""
-    costs = [cost for each in sums if (cost := _cost(each)) is not None]
+    costs = [cost for each in sums if (cost := cost_of_calls(each)) is not None]
     return DayUse(
         day=day,
         calls=sum(each.calls for each in sums),
@@ -122,7 +121,7 @@ def _day(day: str, sums: Sequence[DaySum]) -> DayUse:
     )
 
 
-def _cost(calls: DaySum) -> float | None:
+def cost_of_calls(calls: DaySum) -> float | None:
     """The cost of calls to one model, in US dollars. A call of average size is priced: the price of a model can depend
     on the size of a request, so that the sum of all would be too dear."""
     if calls.priced == calls.calls:

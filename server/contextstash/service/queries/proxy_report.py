@@ -1,4 +1,4 @@
-"""The report of a proxied session: tokens sent, and the saving net of cache rewrites."""
+"""The report of a proxied session: tokens sent, and the saving net of what it cost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from contextstash.context.text.counts import counted
 from contextstash.service.results import ProxyReport
-from contextstash_storage.records import ProxiedSession
+from contextstash_storage.records import Lever, ProxiedSession, ProxiedTotals
 
 
 def report_of(state: ProxiedSession) -> ProxyReport:
@@ -19,13 +19,11 @@ def report_of_all(states: Iterable[ProxiedSession]) -> ProxyReport:
     listed = list(states)
     priced = sum(state.priced for state in listed)
     spent, unedited = sum(state.dollars_paid for state in listed), sum(state.dollars_direct for state in listed)
-    paid, direct = sum(state.paid for state in listed), sum(state.direct_cost for state in listed)
     return ProxyReport(
         requests=sum(state.requests for state in listed),
         edited=sum(state.edited for state in listed),
         tokens_sent=sum(state.sent for state in listed),
         tokens_unedited=sum(state.direct for state in listed),
-        cost_percent=round(100 * paid / direct, 1) if direct else None,
         dollars_paid=round(spent, 4) if priced else None,
         dollars_saved=round(unedited - spent, 4) if priced else None,
         refetched=sum(state.refetched for state in listed),
@@ -38,19 +36,21 @@ def report_of_all(states: Iterable[ProxiedSession]) -> ProxyReport:
     )
 
 
-TOTALS = (
-    "requests", "edited", "prunes", "sent", "direct", "paid", "direct_cost", "priced", "dollars_paid", "dollars_direct",
-    "refetched", "refetched_tokens", "healed", "refused", "faults", "compactions_avoided",
-    "reasoning_dropped",
-)  # fmt: skip
-"""The fields of a ProxiedSession that only grow."""
-
-
 def state_since(state: ProxiedSession, before: ProxiedSession | None) -> ProxiedSession:
     """The state, whose totals count only what came after an earlier state of the same session."""
     if before is None:
         return state
-    return state.model_copy(update={name: getattr(state, name) - getattr(before, name) for name in TOTALS})
+    numbers = [name for name in ProxiedTotals.model_fields if name != "levers"]
+    changes: dict[str, object] = {name: getattr(state, name) - getattr(before, name) for name in numbers}
+    return state.model_copy(update={**changes, "levers": _levers_since(state.levers, before.levers)})
+
+
+def _levers_since(levers: Mapping[str, Lever], before: Mapping[str, Lever]) -> dict[str, Lever]:
+    known = {name: before.get(name, Lever()) for name in levers}
+    return {
+        name: Lever(tokens=lever.tokens - known[name].tokens, dollars=lever.dollars - known[name].dollars)
+        for name, lever in levers.items()
+    }
 
 
 def lines_since(states: Mapping[str, ProxiedSession], before: Mapping[str, ProxiedSession]) -> list[str]:
@@ -62,9 +62,10 @@ def lines_since(states: Mapping[str, ProxiedSession], before: Mapping[str, Proxi
     resumed = [state for name, state in states.items() if name in before]
     if resumed:
         whole = report_of_all(resumed)
-        lines.append(
+        lines.insert(
+            1,
             f"With the earlier runs of the resumed session{'s' * (len(resumed) > 1)}: {whole.requests:,} requests,"
-            f" {whole.tokens_sent:,} tokens sent of {whole.tokens_unedited:,}."
+            f" {whole.tokens_sent:,} tokens sent of {whole.tokens_unedited:,}.",
         )
     return lines
 
@@ -77,11 +78,6 @@ def report_lines(report: ProxyReport) -> list[str]:
         f"Proxy: {report.requests:,} request{'s' * (report.requests != 1)}, {report.edited:,} edited;"
         f" {sent:,} tokens sent of {unedited:,}{share}."
     ]
-    if report.edited and report.cost_percent is not None:
-        lines.append(f"Input cost, cache rewrites included: {report.cost_percent:.1f} % of unedited (estimated).")
-    if report.dollars_paid is not None and report.dollars_saved is not None:
-        saved = f", {_dollars(report.dollars_saved)} (estimated)" if abs(report.dollars_saved) >= 0.005 else ""
-        lines.append(f"Billed by the model's list prices: {report.dollars_paid:.2f} US dollars{saved}.")
     if report.refetched:
         lines.append(f"Fetched again after a prune: {report.refetched:,} outputs, {report.refetched_tokens:,} tokens.")
     if report.healed or report.compactions_avoided:
@@ -95,8 +91,17 @@ def report_lines(report: ProxyReport) -> list[str]:
         lines.append(f"Sent unedited because of an error: {report.faults:,} requests (see the proxy's log).")
     if report.left_alone:
         lines.append(f"The proxy edits this session no more: {report.left_alone}.")
+    if report.dollars_paid is not None and report.dollars_saved is not None:
+        lines.append(bill_line(report.dollars_paid, report.dollars_saved))
     return lines
 
 
-def _dollars(amount: float) -> str:
-    return f"{amount:.2f} US dollars saved" if amount >= 0 else f"{-amount:.2f} US dollars more"
+def bill_line(billed: float, saved: float) -> str:
+    """What was billed, and what contextstash has saved or cost: the last line of a receipt, and of `run`."""
+    without = billed + saved
+    share = f" ({100 * abs(saved) / without:.1f} %)" if without > 0 else ""
+    word = "saved" if saved >= 0 else "lost"
+    return (
+        f"Billed {billed:.2f} US dollars; without contextstash about {max(0.0, without):.2f}:"
+        f" {abs(saved):.2f} {word}{share}."
+    )

@@ -12,7 +12,7 @@ from contextstash.context.text.paging import page
 from contextstash.context.text.snippets import snippet
 from contextstash.context.tool_outputs.shell_envelope import without_json_envelopes
 from contextstash.formats import get_format
-from contextstash.service.queries.project_sessions import project_of_session, sessions_of_project
+from contextstash.service.queries.sessions import project_of_session, sessions_of_project
 from contextstash.service.recording.output_archive import outputs_session_id
 from contextstash.service.results import Hit, OutputCall, OutputPage, SearchResult
 from contextstash.service.session_access import Access

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
+from datetime import date, timedelta
+from itertools import accumulate, pairwise
 
 from contextstash.configuration.models import price_of
 from contextstash.service.results import Savings
 from contextstash.service.session_access import Access
-from contextstash_storage.records import Call, Event, EventKind, Session, Usage
+from contextstash_storage.records import Call, Event, EventKind, Lever, Session, Usage
 
 SHRINKING: tuple[EventKind, ...] = ("prune", "compaction", "restore", "recovery")
 
 MAX_EVENTS = 10_000
 MAX_CALLS = 100_000
+
+
+PAUSE = timedelta(minutes=5)
+"""How long providers keep a prompt in their cache: what a call after a longer pause writes again is nobody's fault."""
 
 
 async def savings_of(access: Access, session: Session) -> Savings | None:
@@ -23,16 +28,62 @@ async def savings_of(access: Access, session: Session) -> Savings | None:
     now = -sum(session.counters.own.values())
     if session.source is not None or now <= 0:
         return None
-    name = session.session_id
-    events = await access.store.last_events(name, SHRINKING, MAX_EVENTS)
-    calls = await access.store.read_calls(name, limit=MAX_CALLS)
-    by_model, requests = _saved(events[::-1], [call for call in calls if call.purpose == "agent"])
-    return Savings(
-        tokens_now=now,
-        requests=requests,
-        tokens=sum(by_model.values()),
-        cost=_cost(by_model, calls),
-    )
+    events, calls = await _read(access, session)
+    by_model, requests = _saved(events, [call for call in calls if call.purpose == "agent"])
+    priced = any(price_of(model, Usage(prompt_tokens=1)) is not None for model in by_model)
+    gained = sum(lever.dollars for lever in _effects(events, calls).values())
+    tokens = sum(by_model.values())
+    return Savings(tokens_now=now, requests=requests, tokens=tokens, cost=gained if priced else None)
+
+
+async def effects_of(access: Access, session: Session, since: date | None = None) -> dict[str, Lever]:
+    """What our edits of a session changed of the bill since a day, by lever; empty if the client sends its own history.
+    What they took out of requests counts at the price of cached tokens, the least that it would have cost."""
+    if session.source is not None:
+        return {}
+    return _effects(*await _read(access, session), since)
+
+
+async def _read(access: Access, session: Session) -> tuple[list[Event], list[Call]]:
+    events = await access.store.last_events(session.session_id, SHRINKING, MAX_EVENTS)
+    return events[::-1], await access.store.read_calls(session.session_id, limit=MAX_CALLS)
+
+
+def _effects(events: Sequence[Event], calls: Sequence[Call], since: date | None = None) -> dict[str, Lever]:
+    recent = [
+        call for call in calls if since is None or (call.created_at is not None and call.created_at.date() >= since)
+    ]
+    by_model, _ = _saved(events, [call for call in recent if call.purpose == "agent"])
+    prices = (price_of(model, Usage(prompt_tokens=tokens, cached_tokens=tokens)) for model, tokens in by_model.items())
+    again, rewrites = _rewrites(events, [call for call in recent if call.purpose == "agent"])
+    spent = sum(call.cost or 0.0 for call in recent if call.purpose != "agent")
+    found = {
+        "smaller_views": Lever(tokens=sum(by_model.values()), dollars=sum(price or 0.0 for price in prices)),
+        "cache_rewrites": Lever(tokens=-again, dollars=-rewrites),
+        "summary_calls": Lever(dollars=-spent),
+    }
+    return {name: lever for name, lever in found.items() if lever.tokens or lever.dollars}
+
+
+def _rewrites(events: Sequence[Event], calls: Sequence[Call]) -> tuple[int, float]:
+    """The tokens that were not read from a warm cache though the request before held them, because an event had changed
+    what stands in front of them; and what that cost."""
+    tokens, dollars = 0, 0.0
+    for before, call in pairwise(calls):
+        between = [event for event in events if before.request_seq + 1 < event.seq <= call.request_seq + 1]
+        pause = call.created_at - before.created_at if call.created_at and before.created_at else PAUSE
+        if not between or pause > PAUSE or not before.cached_tokens + before.cache_write_tokens:
+            continue
+        removed = sum(event.tokens_before - event.tokens_after for event in between)
+        fresh = max(0, call.prompt_tokens + removed - before.prompt_tokens)
+        again = max(0, call.prompt_tokens - call.cached_tokens - fresh)
+        usage = Usage(**{name: getattr(call, name) for name in Usage.model_fields})
+        read = {"cached_tokens": usage.cached_tokens + again}
+        read["cache_write_tokens"] = max(0, usage.cache_write_tokens - again)
+        paid, kept = price_of(call.model, usage), price_of(call.model, usage.model_copy(update=read))
+        tokens += again
+        dollars += max(0.0, paid - kept) if paid is not None and kept is not None else 0.0
+    return tokens, dollars
 
 
 def _saved(events: Sequence[Event], calls: Sequence[Call]) -> tuple[dict[str | None, int], int]:
@@ -48,14 +99,3 @@ def _saved(events: Sequence[Event], calls: Sequence[Call]) -> tuple[dict[str | N
             requests += 1
             saved[call.model] = saved.get(call.model, 0) + tokens
     return saved, requests
-
-
-def _cost(by_model: dict[str | None, int], calls: Sequence[Call]) -> float | None:
-    """The least that the saved tokens would have cost, at the price of cached tokens, minus the cost of summaries and
-    digests."""
-    prices = [price_of(model, Usage(prompt_tokens=tokens, cached_tokens=tokens)) for model, tokens in by_model.items()]
-    known = [price for price in prices if price is not None]
-    if not known:
-        return None
-    spent = sum(call.cost or 0.0 for call in calls if call.purpose != "agent")
-    return sum(known) - spent

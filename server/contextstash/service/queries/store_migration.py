@@ -14,8 +14,7 @@ from anyio.from_thread import BlockingPortal
 from contextstash.service.queries.transfer import import_session, session_records
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
-from contextstash_storage.records import Session
-from contextstash_storage.session_extras import SessionExtras
+from contextstash_storage.records import Session, SessionExtras
 from contextstash_storage.store import SessionStore
 
 LISTED_AT_ONCE = 500

@@ -10,7 +10,6 @@ from typing import Any
 from contextstash.context.view.branches import KnownPath, known_path, path_to, rewinding
 from contextstash.formats import get_format
 from contextstash.service.apply_edits import ATTEMPTS
-from contextstash.service.known_lists import digests_of
 from contextstash.service.recording.client_edits import weighed_together
 from contextstash.service.recording.declared_parts import MAX_HEAD, declare, declared_system
 from contextstash.service.recording.messages import (
@@ -21,6 +20,7 @@ from contextstash.service.recording.messages import (
     remember_calls,
 )
 from contextstash.service.session_access import Access
+from contextstash.service.session_cache import digests_of
 from contextstash_storage.errors import BadInputError, BadMessageError, EditConflictError
 from contextstash_storage.records import Appended, Counters, Edit, Native, RewindEdit, Session
 

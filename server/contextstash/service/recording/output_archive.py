@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from contextstash.formats import get_format
-from contextstash.formats.message_limits import check_limits
-from contextstash.service.recording.messages import append, check_session_id, output_handle, sha256_of
+from contextstash.service.recording.messages import append, check_limits, check_session_id, output_handle, sha256_of
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import NotFoundError, SessionNotFoundError
 from contextstash_storage.records import Appended, Native, Session

@@ -9,7 +9,6 @@ from functools import partial
 
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
-from contextstash.formats.message_limits import limit_problem
 from contextstash.service.apply_edits import retrying
 from contextstash.service.recording.batches import BatchIdentity, record_batch
 from contextstash.service.recording.client_edits import (
@@ -19,7 +18,7 @@ from contextstash.service.recording.client_edits import (
     report_late,
     whole_compaction,
 )
-from contextstash.service.recording.messages import Calls, RecentCalls, append, ensure_session
+from contextstash.service.recording.messages import Calls, RecentCalls, append, ensure_session, limit_problem
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadMessageError, SessionNotFoundError

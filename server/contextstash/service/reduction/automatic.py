@@ -11,24 +11,35 @@ import logging
 from contextlib import suppress
 from datetime import datetime
 
-from contextstash.context.text.before_and_after import before_and_after
+from contextstash.context.text.counts import before_and_after
 from contextstash.context.view.prune_plan import PruneOptions
-from contextstash.context.window.backoff import oscillation, worth_trying
+from contextstash.context.window.backoff import ReductionAttempt, oscillation, worth_trying
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.thresholds import Due, WindowBudget, due, lowest_threshold, results_due, since_summary
-from contextstash.process.error_trace import error_trace
+from contextstash.process.plain_logs import error_trace
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.estimate import estimate_session, own_tokens
 from contextstash.service.proxied_clients import sends_own_history
 from contextstash.service.reduction.compact import compact
 from contextstash.service.reduction.prune import prune, prune_oldest, prune_to_mark
-from contextstash.service.reduction.recent_reductions import attempts_of
 from contextstash.service.reduction.write_summary import Writers
 from contextstash.service.results import CompactResult, Estimate, PruneResult
 from contextstash.service.session_access import Access
 from contextstash.service.thinking import binds
 from contextstash_storage.errors import ContextstashError
-from contextstash_storage.records import Event, Session
+from contextstash_storage.records import Event, EventKind, Session
+
+MAX_ATTEMPTS = 8
+"""Prunes and compactions that are read. An oscillation needs 3 in a row (backoff.TIMES), the back-off reaches its
+maximum after 4; the rest is a margin for prunes and compactions that count as one attempt."""
+
+
+async def attempts_of(access: Access, session_id: str, *, prunes: bool = True) -> list[ReductionAttempt]:
+    """The last compactions, and with `prunes` also the last prunes, oldest first."""
+    kinds: tuple[EventKind, ...] = ("compaction", "recovery", "prune") if prunes else ("compaction", "recovery")
+    events = await access.store.last_events(session_id, kinds, MAX_ATTEMPTS)
+    return [ReductionAttempt(event.seq, event.tokens_before, event.tokens_after) for event in reversed(events)]
+
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from contextstash.process.error_trace import error_trace
+from contextstash.process.plain_logs import error_trace
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import ContextstashError, StoreError
 

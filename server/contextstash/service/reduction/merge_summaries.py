@@ -6,16 +6,27 @@ import time
 
 from contextstash.context.view.compaction_plan import MAX_SUMMARY_SHARE
 from contextstash.context.view.edits import summary_edit
+from contextstash.context.view.pinned_outputs import pinned_outputs, pinned_text
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.summary_tiers import MERGED_SHARE, MergePlan, plan_merge
 from contextstash.context.view.view import difference
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.lease import Lease, LeaseLostError
-from contextstash.service.reduction.pinned_texts import pinned_within
 from contextstash.service.reduction.user_words import keeps_words
 from contextstash.service.reduction.write_summary import Writers, written
 from contextstash.service.session_access import Access
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
+from contextstash_storage.records import Output
+
+
+async def pinned_within(access: Access, snapshot: SessionSnapshot, first_seq: int, last_seq: int) -> str:
+    """The pinned outputs of the messages `first_seq` to `last_seq` as a summary shows them; empty if there are none."""
+    wanted = [output for output in pinned_outputs(snapshot).values() if first_seq <= output.seq <= last_seq]
+    texts: list[tuple[Output, str]] = []
+    async for batch in access.output_texts(snapshot, sorted(wanted, key=lambda output: (output.seq, output.block))):
+        texts += batch
+    return pinned_text(snapshot, texts)
+
 
 MAX_MERGES = 4
 """Merges in one compaction, as a bound: the three levels need fewer. The rest are merged in the next one."""

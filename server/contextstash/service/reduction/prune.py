@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.compaction_plan import enough_to_free, keep_limits, outputs_to_archive
 from contextstash.context.view.edits import archive_edit_of, placeholder_of, replaced, weighed
+from contextstash.context.view.output_importance import UNKNOWN, Importance, importance_of
 from contextstash.context.view.pinned_outputs import pinned_outputs, unpinned_outputs
 from contextstash.context.view.prune_plan import (
     BY_SETTINGS,
@@ -22,17 +23,41 @@ from contextstash.context.view.prune_plan import (
     prune_limits,
     visible_outputs,
 )
-from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
+from contextstash.context.view.session_snapshot import Place, SessionSnapshot, event_of
 from contextstash.context.view.view import Entry, total_tokens
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.estimate import own_tokens
 from contextstash.service.reduction.digests import Digests, digest_edits
-from contextstash.service.reduction.importance import importance_in_view
 from contextstash.service.results import ArchivedOutput, CacheCost, PruneResult
 from contextstash.service.session_access import Access
 from contextstash.service.thinking import Stripping, plan_stripping
 from contextstash.service.view_reader import WITHIN_REACH
 from contextstash_storage.records import ArchiveEdit, Edit, Output
+
+RECENT_MESSAGES = 400
+"""Messages at the end whose outputs are counted as calls, also if they are hidden: several for each of the newest calls
+that say which files are under edit (protected_outputs.RECENT_CALLS)."""
+
+
+def _shown(snapshot: SessionSnapshot) -> list[Output]:
+    """The outputs that the view shows, in order."""
+    shown = [each.output for entry in snapshot.entries for each in visible_outputs(entry, snapshot.outputs)]
+    return sorted(shown, key=lambda output: (output.seq, output.block))
+
+
+async def importance_in_view(access: Access, snapshot: SessionSnapshot) -> Importance:
+    """The importance of the outputs that the view shows; unknown for presets without a low-water mark, whose contracts
+    say which outputs they keep."""
+    if snapshot.budget.low_water is None or snapshot.settings.compact_keep_tokens is not None:
+        return UNKNOWN
+    texts: dict[Place, str] = {}
+    async for batch in access.output_texts(snapshot, await asyncio.to_thread(_shown, snapshot)):
+        texts |= {(output.seq, output.block): text for output, text in batch}
+    recent = await access.store.read_outputs(
+        snapshot.session_id, first=max(0, snapshot.session.counters.messages - RECENT_MESSAGES)
+    )
+    return await asyncio.to_thread(importance_of, snapshot.with_outputs(recent).current_outputs, texts)
+
 
 MAX_LISTED = 40
 """Archived outputs that a result lists: about 50 tokens each, 2,000 together. The others are only counted."""

@@ -10,9 +10,9 @@ from functools import cached_property
 
 from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.edits import archive_edit, replaced, truncate_edit, weighed
+from contextstash.context.view.estimate import RequestBudget, request_budget
 from contextstash.context.view.fit_to_budget import Fitted, fit
 from contextstash.context.view.pinned_outputs import pinned_outputs, pinned_text
-from contextstash.context.view.request_budget import RequestBudget, request_budget
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import Entry, build_view, edits_in_force, total_tokens
 from contextstash.formats import get_format

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from contextstash.context.extraction.summary.handoff_sections import HandedOff, handoff_sections
@@ -14,13 +15,58 @@ from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.context.tool_outputs.own_tools import is_own_call
 from contextstash.context.tool_outputs.placeholders import output_line
 from contextstash.context.view.handoff_parts import HEAD_CHARACTERS, MAX_PARTS, WHOLE, Part, divided
-from contextstash.context.view.session_snapshot import SessionSnapshot
+from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash.service.estimate import estimate_session
+from contextstash.service.recording.output_archive import outputs_session_id
 from contextstash.service.reduction.write_summary import turn_of
-from contextstash.service.requests.whole_outputs import WholeOutputs, whole_outputs
 from contextstash.service.session_access import READ_AT_ONCE, Access
 from contextstash.service.view_reader import WITH_ALL_OUTPUTS
-from contextstash_storage.records import Edit, Event, Message, RewindEdit, SummaryEdit
+from contextstash_storage.errors import BadInputError, NotFoundError
+from contextstash_storage.handles import HANDLE
+from contextstash_storage.records import Edit, Event, Message, Output, RewindEdit, SummaryEdit
+
+
+@dataclass(frozen=True)
+class WholeOutputs:
+    """A session's outputs by their places: where the client holds a cut copy, the original. `texts` are the whole texts
+    of these originals."""
+
+    outputs: Mapping[Place, Output]
+    texts: Mapping[Place, str]
+
+
+async def whole_outputs(access: Access, snapshot: SessionSnapshot) -> WholeOutputs:
+    """The outputs of a session, with the originals in the places of cut copies. A copy names the handle of its
+    original; it counts only if that was archived for this session, from the same call."""
+    try:
+        archive = await access.store.get_session(outputs_session_id(snapshot.session_id))
+    except (NotFoundError, BadInputError):
+        return WholeOutputs(snapshot.outputs, {})
+    archived = {output.handle: output for output in await access.store.read_outputs(archive.session_id)}
+    tools = {output.tool for output in archived.values()}
+    arguments = {output.argument for output in archived.values() if output.argument}
+    copies = [output for output in snapshot.outputs.values() if output.tool in tools or output.argument in arguments]
+    outputs, texts = dict(snapshot.outputs), {}
+    async for batch in access.output_texts(snapshot, copies):
+        for copy, text in batch:
+            named = (archived[handle] for handle in HANDLE.findall(text) if handle in archived)
+            original = next((found for found in named if _same_call(copy, found) and _is_larger(found, copy)), None)
+            if original is not None:
+                outputs[copy.seq, copy.block] = original
+                texts[copy.seq, copy.block] = await access.output_text(archive, original)
+    return WholeOutputs(outputs, texts)
+
+
+def _same_call(copy: Output, original: Output) -> bool:
+    """Whether both are of the same tool, or of the same command: Codex names its shell `Bash` to hooks, and
+    `exec_command` in its rollout."""
+    return copy.tool == original.tool or (bool(copy.argument) and copy.argument == original.argument)
+
+
+def _is_larger(original: Output, copy: Output) -> bool:
+    # In characters: a hook estimates the tokens of what it archives.
+    return original.characters > copy.characters
+
 
 MAX_INDEX_SHARE = 0.04
 """Share of a hand-off that the index of handles may take, beside what the other sections leave. A guess: a dozen of the
@@ -57,8 +103,9 @@ NEW_WINDOW = "Hand-off to the client's new window."
 TO_SESSION = "Hand-off to session {}."
 PART = " Part {} of {}."
 
+OF_SESSION = "hand-off of session "
 HEAD = (
-    "{}: hand-off of session {}. Everything of it is kept: search_history finds it, get_archived_output reads outputs"
+    f"{{}}: {OF_SESSION}{{}}. Everything of it is kept: search_history finds it, get_archived_output reads outputs"
     " by their handles.{} Go on from here.]"
 )
 BESIDE = " What the summary above says is not repeated."

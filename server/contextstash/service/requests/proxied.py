@@ -258,6 +258,10 @@ class ProxiedSessions:
         appended = Appended(session=session, messages=tuple(messages), duplicates=len(messages))
         await limit_outputs(self._access, appended, {"tokens": tokens})
 
+    def hold_out(self, agent: str) -> float:
+        """The share of an agent's sessions whose requests are not edited, so that their costs can be compared."""
+        return self._access.settings_of(agent).hold_out
+
     async def state(self, session_id: str) -> ProxiedSession | None:
         """What is known of a session's requests; None if it does not exist or none went through the proxy."""
         try:
@@ -356,10 +360,12 @@ class ProxiedSessions:
         outputs: Sequence[Output],
         strip: StripSpan | None = None,
         parts: Sequence[MessagePart] = (),
+        cost: float | None = None,
     ) -> int:
         """Archive exactly these outputs and other parts, durably, before a request shows their placeholders; thinking
-        within `strip` is not shown any more. Returns how many were archived."""
-        return await archive_for_request(self._access, session_id, outputs, strip, parts)
+        within `strip` is not shown any more. It takes `cost` US dollars to write the cache again. Returns how many were
+        archived."""
+        return await archive_for_request(self._access, session_id, outputs, strip, parts, cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,6 +451,7 @@ async def archive_for_request(
     outputs: Sequence[Output],
     strip: StripSpan | None = None,
     parts: Sequence[MessagePart] = (),
+    cost: float | None = None,
 ) -> int:
     """See ProxiedSessions.archive."""
     handles = await keep_parts(access, session_id, parts)
@@ -462,6 +469,7 @@ async def archive_for_request(
             edits += strip_from(snapshot, entries, strip[0], names, strip[1])
             entries = await entries_after(access, snapshot, edits)
         event = event_of(snapshot, entries, "prune", _reason(len(made), len(others)))
+        event = event.model_copy(update={"cost": cost})
         await access.store.append_edits(session_id, edits, expected=len(snapshot.edits), event=event)
         return len(made) + len(others)
 

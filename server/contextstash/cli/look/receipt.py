@@ -1,0 +1,116 @@
+"""`contextstash receipt`: what the provider billed, and what it would have billed without contextstash."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from contextstash.cli.completion import session_ids
+from contextstash.cli.options import StashOpener, database_options, find_session
+from contextstash.cli.output import print_json, print_table
+from contextstash.cli.readable import amount
+from contextstash.context.text.counts import counted
+
+if TYPE_CHECKING:
+    from contextstash.service.results import CostGroup, HoldOutComparison, Receipt, ReceiptLever
+    from contextstash.service.stash import Stash
+
+DEFAULT_DAYS = 7
+"""Days that a receipt of all sessions covers: a week, which is long enough to hold more than one kind of work."""
+
+NAMES = {
+    "tool_outputs": "old tool outputs left out",
+    "inputs_and_images": "old inputs and images left out",
+    "old_thinking": "thinking of earlier turns left out",
+    "summaries": "messages shown as summaries",
+    "smaller_views": "outputs and messages left out of views",
+    "smaller_window": "earlier compaction (--window)",
+    "cache_rewrites": "cache written again",
+    "fetched_again": "fetched or read again",
+    "retrieval_requests": "requests that only fetched something",
+    "tool_definitions": "contextstash's tools in requests",
+    "hand_offs": "hand-offs in requests",
+    "summary_calls": "summaries by a model",
+}
+"""The levers in words, gains before losses."""
+
+
+class SinceType(click.ParamType[Any]):
+    """A number of days, such as 7d, or a date."""
+
+    name = "since"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> date:
+        if isinstance(value, date):
+            return value
+        if (found := re.fullmatch(r"(\d{1,4})d", str(value).strip())) is not None:
+            return datetime.now(UTC).date() - timedelta(days=int(found[1]))
+        try:
+            return date.fromisoformat(str(value).strip())
+        except ValueError:
+            self.fail(f"'{value}' is neither a number of days nor a date. Examples: 7d, 2026-05-31", param, ctx)
+
+
+@click.command()
+@click.argument("session", required=False, shell_complete=session_ids)
+@click.option("--since", type=SinceType(), metavar="TIME", help="From this day on (UTC), such as 7d or 2026-05-31.")
+@database_options
+def receipt(opener: StashOpener, as_json: bool, session: str | None, since: date | None) -> None:
+    """Say what the provider billed for SESSION with its sub-agents, or for all sessions of the last 7 days, and what it
+    would have billed without contextstash. What contextstash cost is in it: the cache written again, what was fetched
+    again, its own tools."""
+    if session is None and since is None:
+        since = datetime.now(UTC).date() - timedelta(days=DEFAULT_DAYS)
+
+    async def read(stash: Stash) -> Receipt:
+        return await stash.receipt(None if session is None else await find_session(stash, session), since)
+
+    result = opener.run(read)
+    if as_json:
+        print_json(result)
+    elif not result.requests:
+        when = f" since {result.since}" if result.since else ""
+        click.echo(f"No request whose usage was reported{when}. contextstash run CLIENT records them as they are made.")
+    else:
+        _print(result)
+
+
+def _print(result: Receipt) -> None:
+    from contextstash.service.queries.proxy_report import bill_line
+
+    since = f" since {result.since} (UTC)" if result.since else ""
+    unchanged = f" ({result.unchanged_sessions:,} without the proxy, unchanged)" if result.unchanged_sessions else ""
+    click.echo(f"{counted(result.sessions, 'session')}{unchanged}, {counted(result.requests, 'request')}{since}:")
+    billed, without = amount(result.tokens_billed), amount(result.tokens_without)
+    click.echo(f"{billed} prompt tokens billed, about {without} without contextstash.")
+    if result.levers:
+        print_table(["what contextstash changed", "tokens", "US dollars"], [_row(each) for each in result.levers])
+    click.echo(result.method)
+    if result.unpriced_requests:
+        click.echo(f"The price of {counted(result.unpriced_requests, 'request')} is not known: not in the dollars.")
+    if result.hold_out:
+        _print_hold_out(result.hold_out)
+    if result.dollars_billed is not None and result.dollars_saved is not None:
+        click.echo(bill_line(result.dollars_billed, result.dollars_saved))
+
+
+def _row(lever: ReceiptLever) -> tuple[object, ...]:
+    sign = "+" if lever.tokens > 0 else "-" if lever.tokens < 0 else ""
+    dollars = "-" if lever.dollars is None else f"{lever.dollars:+,.2f}"
+    return NAMES.get(lever.name, lever.name), f"{sign}{amount(abs(lever.tokens))}", dollars
+
+
+def _print_hold_out(found: HoldOutComparison) -> None:
+    click.echo("Hold-out, medians of sessions:")
+    rows = [_group("edited", found.edited), _group("held out", found.held_out)]
+    print_table(["group", "sessions", "requests", "US dollars", "a request", "a turn"], rows)
+    chance = "" if found.chance is None else f" (p = {found.chance:.3f})"
+    click.echo(f"Verdict: {found.verdict}{chance}.")
+
+
+def _group(name: str, group: CostGroup) -> tuple[object, ...]:
+    each = [f"{value:.4f}" if value is not None else "-" for value in (group.per_request, group.per_turn)]
+    return name, group.sessions, group.requests, f"{group.dollars:,.2f}", *each

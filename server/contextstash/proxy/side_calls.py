@@ -1,0 +1,39 @@
+"""Requests that belong to no conversation, such as one for a title: billed to the main conversation of their client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from contextstash.proxy.accounts import booked_side_call
+from contextstash.proxy.bills import Bill
+from contextstash.proxy.conversations import AskedRequest, Conversation
+from contextstash.proxy.model_facts import KnownModels
+from contextstash.proxy.requests.preparation import prices_of
+from contextstash.service.bounded_cache import BoundedCache
+from contextstash_storage.records import Usage
+
+MAX_CLIENTS = 100
+"""Clients whose side calls wait until their first request ends. Beyond them the oldest are not billed."""
+
+
+class SideCalls:
+    """The bills of side calls that wait for their client's conversation."""
+
+    def __init__(self, models: KnownModels, clock: Callable[[], float]) -> None:
+        self._models = models
+        self._clock = clock
+        self._waiting: BoundedCache[str, list[tuple[Bill, object]]] = BoundedCache(MAX_CLIENTS)
+
+    def add(self, asked: AskedRequest, usage: Usage) -> None:
+        """Keep the bill of a request."""
+        if asked.client_id is not None:
+            bill = Bill(usage, (), prices_of(asked.request, None).seconds)
+            waiting = self._waiting.get(asked.client_id) or []
+            self._waiting.set(asked.client_id, [*waiting, (bill, asked.request.value("model"))])
+
+    async def bill_to(self, conversation: Conversation) -> None:
+        """Add the bills that wait for this conversation to its state."""
+        for bill, model in self._waiting.pop(conversation.session_id) or ():
+            facts = await asyncio.shield(self._models.of(model))
+            conversation.state = bill.added_to(booked_side_call(conversation.state, bill, self._clock()), facts)

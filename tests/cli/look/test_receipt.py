@@ -1,0 +1,87 @@
+"""`contextstash receipt`: what was billed, and what contextstash saved or cost."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from contextstash.service.stash import Stash
+from contextstash_storage.records import Lever, ProxiedSession, ProxiedTotals
+from contextstash_storage.sqlite.store import open_sqlite
+from tests.support.command_line import CommandLine
+from tests.support.orchard import Orchard
+from tests.support.sized_sessions import round_of
+
+NOW = 1_800_000_000.0
+"""2027-01-15, the last request of the sessions of these tests."""
+
+
+def proxied(folder: Path, **sessions: ProxiedSession) -> CommandLine:
+    """The command line on a database with these proxied sessions."""
+
+    async def write() -> None:
+        stash = Stash(await open_sqlite(folder / "sessions.db"))
+        for name, state in sessions.items():
+            await stash.record_messages(round_of(1, "log line\n"), session_id=name, model="claude-sonnet-4-5")
+            await stash.proxied.keep_state(name, state)
+        await stash.close()
+
+    asyncio.run(write())
+    return CommandLine(folder)
+
+
+def state(paid: float, direct: float, **fields: object) -> ProxiedSession:
+    """Two requests that cost so many dollars, and would have cost so many."""
+    totals = {"requests": 2, "priced": 2, "sent": 10_000, "direct": 20_000}
+    dollars = {"dollars_paid": paid, "dollars_direct": direct}
+    return ProxiedSession.model_validate({**totals, **dollars, "last_at": NOW, **fields})
+
+
+def test_a_receipt_names_each_lever_and_ends_with_what_was_saved(tmp_path: Path) -> None:
+    levers = {"tool_outputs": Lever(tokens=12_000, dollars=1.5), "cache_rewrites": Lever(tokens=-2_000, dollars=-0.5)}
+    line = proxied(tmp_path, one=state(3.0, 4.0, levers=levers))
+    lines = line.run("receipt", "one").stdout.splitlines()
+    assert lines[-1] == "Billed 3.00 US dollars; without contextstash about 4.00: 1.00 saved (25.0 %)."
+    assert any(each.startswith("old tool outputs left out") and each.endswith("+1.50") for each in lines)
+    assert any(each.startswith("cache written again") and each.endswith("-0.50") for each in lines)
+    assert "list prices" in " ".join(lines)
+
+
+def test_a_loss_is_called_a_loss(tmp_path: Path) -> None:
+    line = proxied(tmp_path, one=state(3.0, 2.5))
+    last = line.run("receipt", "one").stdout.splitlines()[-1]
+    assert last == "Billed 3.00 US dollars; without contextstash about 2.50: 0.50 lost (20.0 %)."
+    assert line.json("receipt", "one")["dollars_saved"] == -0.5
+
+
+def test_a_receipt_since_a_day_leaves_out_what_came_before(tmp_path: Path) -> None:
+    before = ProxiedTotals(requests=1, priced=1, sent=4_000, direct=8_000, dollars_paid=1.0, dollars_direct=1.5)
+    line = proxied(tmp_path, one=state(3.0, 4.0, days={"2027-01-10": ProxiedTotals(), "2027-01-15": before}))
+    found = line.json("receipt", "one", "--since", "2027-01-12")
+    assert (found["requests"], found["dollars_billed"], found["dollars_saved"]) == (1, 2.0, 0.5)
+    assert line.json("receipt", "one", "--since", "2027-01-16")["requests"] == 0
+
+
+def test_an_imported_session_is_billed_and_said_to_be_unchanged(orchard: Orchard) -> None:
+    found = orchard.json("receipt", orchard.session)
+    assert found["unchanged_sessions"] == found["sessions"]
+    assert not found["levers"]
+
+
+def test_without_a_request_it_says_how_to_record_some(tmp_path: Path) -> None:
+    assert "contextstash run CLIENT" in proxied(tmp_path, one=ProxiedSession()).run("receipt", "--since", "7d").stdout
+
+
+def test_a_time_that_is_none_is_refused_with_examples(tmp_path: Path) -> None:
+    done = proxied(tmp_path, one=state(1.0, 1.0)).run("receipt", "--since", "yesterday")
+    assert done.returncode == 2
+    assert "Examples: 7d, 2026-05-31" in done.stderr
+
+
+@pytest.mark.parametrize("share", ["60%", "0.6", "ten", "%"])
+def test_a_hold_out_of_more_than_a_half_is_refused(tmp_path: Path, share: str) -> None:
+    done = CommandLine(tmp_path).run("run", "--hold-out", share, "true")
+    assert done.returncode == 2
+    assert "Example: 10%" in done.stderr

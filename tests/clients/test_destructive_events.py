@@ -1,0 +1,181 @@
+"""What the real Claude Code does to its own transcripts costs nothing here: each tool output stays retrievable.
+
+Six events: the client or a fault rewrites the transcript, its sweep deletes it, a compaction fails, the window is
+cleared, a sub-agent works, the session is resumed. Each runs if `claude` is on the PATH, with our hooks installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash_storage.sqlite.store import open_sqlite
+from tests.clients.test_windows import SECONDS, program
+from tests.support.coding_provider import CodingProvider, coding_provider
+from tests.support.command_line import CommandLine
+
+pytestmark = [pytest.mark.timeout(3 * SECONDS), pytest.mark.processes]
+
+COMMAND = "seq 1 300; echo planted-$(date +%N)"
+"""Each run prints a line of its own."""
+
+PLANTED = re.compile(r"planted-\d+")
+
+
+@dataclass
+class Client:
+    """Claude Code with a home of its own, with contextstash's hooks and server, before this provider."""
+
+    home: Path
+    provider: CodingProvider
+    ours: CommandLine
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Start it without a terminal."""
+        environment = {
+            "HOME": str(self.home),
+            "IS_SANDBOX": "1",
+            "CONTEXTSTASH_DB": str(self.ours.database),
+            "ANTHROPIC_BASE_URL": self.provider.url,
+            "ANTHROPIC_API_KEY": "none",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        }
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC_", "CLAUDE"))}
+        return subprocess.run(
+            [program("claude"), "--dangerously-skip-permissions", "--model", "claude-sonnet-4-5", *arguments],
+            env={**kept, **environment},
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+
+    def work(self, *options: str) -> None:
+        """A turn with a few commands."""
+        self.provider.made.clear()
+        done = self.run("-p", *options, "Do the work.")
+        assert done.returncode == 0, done.stdout[-1_000:] + done.stderr[-1_000:]
+
+    def transcripts(self) -> list[Path]:
+        """The transcripts of main conversations, the oldest first."""
+        found = (self.home / ".claude" / "projects").glob("*/*.jsonl")
+        return sorted(found, key=lambda path: path.stat().st_mtime)
+
+    def planted(self) -> set[str]:
+        """What its model has seen of the commands' own lines."""
+        return {line for asked in self.provider.asked for line in PLANTED.findall(asked.text)}
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    ours = CommandLine(tmp_path)
+    program("claude")
+    assert ours.run("install", "claude-code", "--hooks", "--yes").returncode == 0
+    with coding_provider(COMMAND, 3, sub_agent_steps=0) as provider:
+        yield Client(tmp_path, provider, ours)
+
+
+def rewrite(client: Client) -> None:
+    """The transcript loses its middle, and the client goes on with the rest."""
+    [path] = client.transcripts()
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if "planted-" not in line), "utf-8")
+    client.work("--continue")
+
+
+def sweep(client: Client) -> None:
+    """The transcript is older than `cleanupPeriodDays`; the client deletes it when it starts again."""
+    [path] = client.transcripts()
+    settings = client.home / ".claude" / "settings.json"
+    written = json.loads(settings.read_text("utf-8")) if settings.exists() else {}
+    settings.write_text(json.dumps({**written, "cleanupPeriodDays": 30}), "utf-8")
+    old = time.time() - 40 * 86_400
+    os.utime(path, (old, old))
+    (client.home / ".claude" / ".last-cleanup").unlink(missing_ok=True)
+    # It looks for old transcripts five seconds after it has started, once a day.
+    client.provider.command = f"sleep 5; {COMMAND}"
+    client.work()
+    assert not path.exists()
+
+
+def fail_to_compact(client: Client) -> None:
+    """The provider refuses the request for a summary."""
+    client.provider.fails_to_compact = True
+    client.run("-p", "--continue", "/compact")
+    assert client.provider.refused
+    client.work("--continue")
+
+
+def clear(client: Client) -> None:
+    """The window is cleared, and the client begins a new session."""
+    client.run("-p", "--continue", "/clear")
+    client.work("--continue")
+
+
+def start_sub_agent(client: Client) -> None:
+    """A sub-agent runs commands of its own."""
+    client.provider.sub_agent_steps = 3
+    client.work("--continue")
+    assert any(asked.is_sub_agent for asked in client.provider.asked)
+
+
+def resume(client: Client) -> None:
+    """The session is resumed by its id, and then as a fork of it."""
+    name = client.transcripts()[-1].stem
+    client.work("--resume", name)
+    client.work("--resume", name, "--fork-session")
+
+
+EVENTS = (rewrite, sweep, fail_to_compact, clear, start_sub_agent, resume)
+
+
+def recorded(database: Path) -> str:
+    """All messages of all sessions, as JSON."""
+
+    async def read() -> list[Any]:
+        store = await open_sqlite(database)
+        sessions = await store.list_sessions(limit=500)
+        found = [message.body for s in sessions for message in await store.read_messages(s.session_id)]
+        await store.close()
+        return found
+
+    return json.dumps(asyncio.run(read()))
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
+def test_after_it_every_output_of_the_session_is_found_here(client: Client, event: Callable[[Client], None]) -> None:
+    client.work()
+    before = client.planted()
+    assert len(before) >= 2
+    event(client)
+    seen = client.planted()
+    assert len(seen) > len(before)
+    assert seen <= set(PLANTED.findall(recorded(client.ours.database)))
+    for line in sorted(before):
+        hits = client.ours.json("search", line)["hits"]
+        assert hits, line
+        shown = [client.ours.run("show", hit["handle"]).stdout for hit in hits if hit.get("handle")]
+        assert any(line in text for text in shown), [(h.get("handle"), h["score"], h["snippet"][-80:]) for h in hits]
+
+
+def test_a_session_that_the_sweep_deleted_is_said_to_be_kept_here(client: Client) -> None:
+    client.work()
+    name = client.transcripts()[0].stem
+    sweep(client)
+    today = time.strftime("%Y-%m-%d")
+    listed = client.ours.run("sessions")
+    assert f"deleted by the client by {today}, kept here" in listed.stderr
+    [found] = [each for each in client.ours.json("sessions")["sessions"] if each["session_id"] == name]
+    assert found["deleted_by"].startswith(today)
+    assert f"1 session deleted by the client by {today}, kept here whole" in client.ours.run("doctor").stdout
