@@ -152,17 +152,6 @@ def test_codex_compacts_at_the_window(tmp_path: Path) -> None:
     assert "install codex --hooks" in done.stderr
 
 
-def test_codex_goes_on_with_the_hand_off_in_its_next_request(tmp_path: Path) -> None:
-    (tmp_path / ".codex").mkdir()
-    contextstash(tmp_path, "install", "codex", "--hooks", "--yes")
-    with coding_provider("seq 1 4200", 12) as provider:
-        done = codex(tmp_path, provider, "--window", "30k", "--no-prune")
-    first = after_compactions(provider)
-    assert first, str([(asked.compacts, asked.tokens) for asked in provider.asked]) + done.stderr[-300:]
-    assert all("hand-off of session" in asked.text and RULE in asked.text for asked in first), done.stderr[-2_000:]
-    assert RULE in provider.turns()[-1].text
-
-
 @pytest.mark.parametrize(("client", "window"), [("claude-code", 70_000), ("codex", 40_000)])
 def test_an_installed_window_is_used_by_the_client_alone_and_uninstalling_leaves_no_trace(
     tmp_path: Path, client: str, window: int

@@ -104,11 +104,11 @@ def test_a_prune_that_costs_more_than_it_has_saved_is_booked_as_its_own(
     with running_proxy(provider.url, tmp_path / "stash.db", clock, keep_tokens=9_000) as proxy:
         bill = Bill(proxy, provider, clock)
         bill.play(session(52))
-        state = bill.state
+        state, events = bill.state, bill.events()
     assert state.prunes
     assert state.dollars_direct == pytest.approx(bill.dollars, rel=0.01)
     assert state.levers["cache_rewrites"].dollars < 0
-    costs = [event.cost for event in bill.events() if event.kind == "prune"]
+    costs = [event.cost for event in events if event.kind == "prune"]
     assert None not in costs
     assert sum(cost or 0.0 for cost in costs) == pytest.approx(-state.levers["cache_rewrites"].dollars, rel=0.25)
 

@@ -85,8 +85,8 @@ class StoredLine:
         return bool(self.state.mark) and 0 < length <= len(asked.marks) and asked.marks[length - 1] == self.state.mark
 
 
-MAX_ENDS = 2_000
-"""Ends of requests that are kept: more than a session has."""
+MAX_ENDS = 40
+"""Ends of requests that are kept: Anthropic looks for them in the last 20 blocks."""
 
 
 @dataclass(eq=False)
@@ -95,8 +95,8 @@ class Conversation:
 
     `sent_bytes` is how much of the last request was sent of the prompt; `calibration` is the ratio of the provider's
     count of tokens to ours; `anchor` is the message of the last request that had our own breakpoint; `ends` are the
-    lengths of the requests that the provider's cache holds as they are shown now, in messages and in its own tokens; of
-    those before `cold_end` it holds no entry, since the cache had expired, but its count is known;
+    lengths of the requests that the provider's cache holds as they are shown now, in messages, except
+    for those before `cold_end`, when the cache had expired;
     `dropped` names the reasoning that the provider has reported as dropped. `recorded` are the
     messages that the session holds of the last recorded request, `stored` says where. `followed` is the transcript by
     which the session is recorded, if it is; `usage` is that of the last reply; `edits` are those in force, `shown`
@@ -132,7 +132,7 @@ class Conversation:
     first_cut: int | None = None
     calibration: float = 1.0
     anchor: int | None = None
-    ends: tuple[tuple[int, int], ...] = ()
+    ends: tuple[int, ...] = ()
     cold_end: int = 0
     dropped: set[str] = field(default_factory=set)
     usage: Usage | None = None
@@ -151,19 +151,19 @@ class Conversation:
     deleted: bool = False
     recording: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def keep_end(self, request: RequestText, prompt: int) -> None:
-        """Note where a request ended that got its reply: up to there the provider's cache holds it, and counted it."""
-        self.ends = (*self.ends_within(request), (len(request.messages), prompt))[-MAX_ENDS:]
+    def keep_end(self, request: RequestText) -> None:
+        """Note where a request ended that got its reply: up to there the provider's cache holds it."""
+        self.ends = (*self.ends_within(request), len(request.messages))[-MAX_ENDS:]
 
     def drop_ends(self, first: int) -> None:
         """Forget the ends behind message `first`, the first one that is shown differently from now on."""
-        if self.ends and first < self.ends[-1][0]:
-            self.ends = tuple(end for end in self.ends if end[0] <= first)
+        if self.ends and first < self.ends[-1]:
+            self.ends = tuple(end for end in self.ends if end <= first)
 
-    def ends_within(self, request: RequestText) -> tuple[tuple[int, int], ...]:
+    def ends_within(self, request: RequestText) -> tuple[int, ...]:
         """The ends of earlier requests with which this one begins."""
         same = self.same_as_last(request)
-        return self.ends if self.ends and self.ends[-1][0] <= same else tuple(e for e in self.ends if e[0] <= same)
+        return tuple(end for end in self.ends if end <= same)
 
     def same_as_last(self, request: RequestText) -> int:
         """How many messages a request begins with that the last one had too."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -33,7 +33,8 @@ from contextstash.proxy.hold_out import is_held_out
 from contextstash.proxy.model_facts import KnownModels, ModelFacts
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.request_lines import Line
-from contextstash.proxy.requests.occurrences import Inherited, inherited, result_names
+from contextstash.proxy.requests.first_cut import cut_unsent
+from contextstash.proxy.requests.occurrences import Inherited, inherited
 from contextstash.proxy.requests.preparation import (
     DEFAULT_KEEP_TOKENS,
     RESTORE_TOOL,
@@ -51,10 +52,10 @@ from contextstash.proxy.requests.preparation import (
     plan_needed,
     prices_of,
     rendered,
-    unsent_outputs,
 )
-from contextstash.proxy.requests.reasoning import binding_of, may_show, shown_edits, thinking_choice
+from contextstash.proxy.requests.reasoning import may_show, shown_edits, thinking_choice
 from contextstash.proxy.requests.thinking import span_of
+from contextstash.proxy.run_totals import Totals
 from contextstash.proxy.side_calls import SideCalls
 from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin, StripSpan
 from contextstash_storage.errors import ContextstashError, EditConflictError
@@ -85,8 +86,7 @@ is pruned for it. Clients start their MCP servers late: Codex 0.169 sends severa
 To show the originals, and then the placeholders again, would cost the cache twice. A guess: clients wait up to 30 s."""
 
 CONFLICT_PAUSES = (0.05, 0.2, 0.8)
-"""Seconds between attempts to record a request if other processes change its session. A guess: another proxy's
-transaction takes some 10 ms."""
+"""Seconds between attempts to record a request whose session other processes change. A guess: that takes 10 ms."""
 
 EDIT_REFUSALS = (400, 413, 422)
 """The statuses with which a provider says that the request itself is wrong. 401, 403 and 429 are about the sender."""
@@ -112,16 +112,6 @@ class Ingest(Protocol):
     """Records what is new in a client's transcript."""
 
     async def __call__(self, path: Path) -> object: ...
-
-
-@dataclass
-class Totals:
-    """What this process did, for the line at its end."""
-
-    requests: int = 0
-    edited: int = 0
-    faults: int = 0
-    sessions: set[str] = field(default_factory=set)
 
 
 class Engine:
@@ -202,7 +192,8 @@ class Engine:
             self._leave_alone(conversation, "its database was deleted or replaced while the proxy ran")
         if conversation.state.left_alone or not is_understood(request) or not self._retrievable(original, offered):
             return original
-        await self._cut_unsent(original, offered=offered)
+        if offered and self._options.record and conversation.first_cut:
+            await self._cut_unsent(original)
         pruned = await self._pruned(original) if offered and not is_side_call(request) else 0
         return self._rendered(original, pruned)
 
@@ -243,33 +234,14 @@ class Engine:
             conversation.unoffered_since = original.started
         return original.started - conversation.unoffered_since <= START_SECONDS
 
-    async def _cut_unsent(self, original: Prepared, *, offered: bool) -> None:
-        """Cut the large outputs that are sent for the first time, if the model binds its reasoning: later they must
-        stay as they are. If that fails, or takes too long, they go out whole."""
-        conversation, request = original.conversation, original.request
-        limit = conversation.first_cut
-        if limit is None or not offered or not self._options.record or binding_of(conversation, request) is None:
-            return
-        unsent = unsent_outputs(conversation, request, limit)
-        if not unsent:
-            return
-        try:
-            await self._within(LOAD_FACTOR * self._options.step_seconds, self._cut(original, unsent, limit))
-        except Exception as error:
-            logger.warning("%s: not cut: %s", conversation.session_id, type(error).__name__)
-
-    async def _cut(self, original: Prepared, unsent: Sequence[tuple[int, str]], limit: int) -> None:
+    async def _cut_unsent(self, original: Prepared) -> None:
+        """Cut the large outputs that are sent for the first time; if that fails, or takes long, they go out whole."""
         assert self._sessions is not None
-        conversation, request = original.conversation, original.request
-        former = conversation.request
-        extends = former is not None and len(request.messages) > len(former.messages)
-        await self._record(conversation, request, conversation.usage if extends else None)
-        name, known = result_names(conversation, request), conversation.catalog.outputs
-        names = [name(place, call_id) for place, call_id in unsent]
-        positions = sorted({known[each].output.seq for each in names if each in known})
-        if positions:
-            await self._sessions.cut(conversation.session_id, positions, limit)
-            conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
+        try:
+            work = cut_unsent(self._sessions, original.conversation, original.request, self._record)
+            await self._within(LOAD_FACTOR * self._options.step_seconds, work)
+        except Exception as error:
+            logger.warning("%s: not cut: %s", original.conversation.session_id, type(error).__name__)
 
     async def _pruned(self, original: Prepared) -> int:
         """How many outputs were pruned for this request. If that fails, or takes too long, the edits of the former
@@ -464,7 +436,7 @@ class Engine:
                 bill, carried = accounts.billed(prepared, usage, unedited, self._options.window, window)
                 state = accounts.booked(prepared, bill, unedited, ended, window)
                 state = state.model_copy(update={"carried": carried})
-                conversation.keep_end(prepared.request, usage.prompt_tokens)
+                conversation.keep_end(prepared.request)
             new = conversation.newly_dropped(dropped)
             counts = {"healed": state.healed + healed, "reasoning_dropped": state.reasoning_dropped + len(new)}
             conversation.state = state.model_copy(update=counts)

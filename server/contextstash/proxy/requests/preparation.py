@@ -209,7 +209,7 @@ def rendered(original: Prepared, shown: ShownEdits, pruned: int = 0) -> Prepared
 def _still_cached(conversation: Conversation, request: RequestText, prices: CachePrices, first: int) -> int:
     """The tokens in front of message `first`, the first change of what the former request showed, that the provider
     surely finds: if it looks back a few blocks only, those up to the end of an earlier request."""
-    sizes = shown_sizes(conversation, request, first)
+    sizes = shown_sizes(conversation, request)
     [before] = sizes.before([first])
     if prices.look_back is None:
         return before
@@ -300,21 +300,6 @@ def _shown_parts(
     return found
 
 
-def unsent_outputs(conversation: Conversation, request: RequestText, tokens: int) -> list[tuple[int, str]]:
-    """The outputs of more tokens that no request has held yet, with their messages and names: those behind the model's
-    last reply that are neither recorded nor in the last request, which the provider may have refused."""
-    replies = request.places(_is_models)
-    sent = max(conversation.same_as_last(request), conversation.same_messages(request))
-    first, rate = max(replies[-1] + 1 if replies else 0, sent), conversation.tokens_per_byte
-    return [
-        (place, call_id)
-        for place in request.places(has_results)
-        if place >= first
-        for call_id, size, _ in request.messages[place].outputs
-        if size * rate > tokens
-    ]
-
-
 def reply_starts(request: RequestText) -> list[int]:
     """The messages with which a reply of the model begins: each reply stands for one request. In the Responses API a
     reply is several items."""
@@ -375,7 +360,7 @@ def _surely_cached(
     last one of the prune before), and where requests ended in the last blocks, in which it looks for them."""
     place = conversation.anchor if takes_anchor(request) else None
     found = [0] if place is None else [0, place + 1]
-    blocks, ends = 0, dict(conversation.ends_within(request))
+    blocks, ends = 0, conversation.ends_within(request)
     for at in range(len(request.messages), 0, -1):
         if blocks >= (prices.look_back or 0):
             break

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from operator import itemgetter
 
 from contextstash.formats.request.text import RequestText, TextMessage
 from contextstash.proxy.conversations import Conversation
@@ -33,32 +32,23 @@ def size_of(request: RequestText) -> int:
 @dataclass(frozen=True, slots=True)
 class ShownSizes:
     """The tokens of a request in which placeholders stand for some of its parts: `hidden[i]` are those that they hide
-    in the first `i` of `places`. `unseen` are the tokens in front of all that the messages' bytes do not explain;
-    `counted` are the tokens that the provider counted in front of messages, in ascending order."""
+    in the first `i` of `places`. `unseen` are the tokens in front of all that the messages' bytes do not explain."""
 
     request: RequestText
     tokens_per_byte: float
     places: Sequence[int]
     hidden: Sequence[float]
     unseen: float
-    counted: Sequence[tuple[int, int]] = ()
 
     def before(self, places: Sequence[int]) -> list[int]:
         """The tokens in front of each of these messages; behind the last one, those of the whole request."""
-        return [max(0, round(self._before(at))) for at in places]
-
-    def _before(self, place: int) -> float:
-        """From the last place up to which the provider has counted, since another text has other tokens a byte."""
-        known = bisect_right(self.counted, place, key=itemgetter(0))
-        if not known:
-            return self.unseen + self._by_bytes(place) - self._by_bytes(0)
-        at, tokens = self.counted[known - 1]
-        return tokens + self._by_bytes(place) - self._by_bytes(at)
-
-    def _by_bytes(self, place: int) -> float:
-        spans = self.request.spans
-        start = spans[place].start if place < len(spans) else spans[-1].end
-        return start * self.tokens_per_byte - self.hidden[bisect_left(self.places, place)]
+        rate, hidden, spans = self.tokens_per_byte, self.hidden, self.request.spans
+        unseen, count = self.unseen - spans[0].start * rate, len(spans)
+        starts = (spans[at].start if at < count else spans[-1].end for at in places)
+        return [
+            max(0, round(unseen + start * rate - hidden[bisect_left(self.places, at)]))
+            for at, start in zip(places, starts, strict=True)
+        ]
 
     def hidden_within(self, tokens: int) -> float:
         """Which share of all that is hidden stands within the first `tokens` tokens as they are shown."""
@@ -72,18 +62,15 @@ class ShownSizes:
         return size * self.tokens_per_byte - self.hidden[-1]
 
 
-def shown_sizes(conversation: Conversation, request: RequestText, first: int | None = None) -> ShownSizes:
+def shown_sizes(conversation: Conversation, request: RequestText) -> ShownSizes:
     """The sizes with the pinned placeholders. What the provider counted of the last request and its bytes do not
-    explain stands in front of all. From message `first` on the request is shown differently than before."""
+    explain stands in front of all."""
     rate, last = conversation.tokens_per_byte, conversation.request
     unseen = size_before(request, 0) * rate
     if last is not None and conversation.state.prompt:
         shown = ShownSizes(last, rate, *_hidden(conversation, last, conversation.shown), 0.0)
         unseen += conversation.state.prompt - shown.of_messages() - size_before(last, 0) * rate
-    hidden = _hidden(conversation, request, conversation.edits)
-    until = first if first is not None else 0 if conversation.edits is not conversation.shown else len(request.messages)
-    counted = [end for end in conversation.ends_within(request) if end[0] <= until]
-    return ShownSizes(request, rate, *hidden, unseen, counted)
+    return ShownSizes(request, rate, *_hidden(conversation, request, conversation.edits), unseen)
 
 
 def _hidden(conversation: Conversation, request: RequestText, edits: ProxiedEdits) -> tuple[list[int], list[float]]:
