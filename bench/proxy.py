@@ -1,8 +1,10 @@
-"""What the proxy saves, replayed: recorded sessions of Claude Code, request by request, through the real proxy.
+"""What the proxy saves, replayed: sessions of Claude Code and Codex, request by request, through the real proxy.
 
-`python -m bench.proxy replay FOLDER [PATTERN]` sends the requests of native transcripts, at their recorded times and
-with their recorded prompt totals, to a provider on loopback that models the prompt cache; once directly, once through
-the proxy.
+`python -m bench.proxy replay FOLDER [PATTERN] [KEY=VALUE …]` sends the requests of native transcripts, at their
+recorded times and with their recorded prompt totals, to a provider on loopback that models the prompt cache; once
+directly, once through the proxy with these settings. It counts the replies for which the recorded agent wrote what the
+edited request no longer held, and charges a retrieval for each. `cache=5m` or `cache=1h` replays Claude Code with that
+cache.
 `python -m bench.proxy latency` measures the added time to the first byte, beside direct requests in the same run.
 """
 
@@ -17,22 +19,26 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
+from bench.fidelity.facts import facts_of
+from bench.recorded_requests import PROMPT, Recorded, facts_in, recorded, texts
+from contextstash.configuration.models import cache_price_ratios
 from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE
 from contextstash.proxy.requests.preparation import DEFAULT_KEEP_TOKENS
 from tests.support.caching_provider import (
     CHARACTERS_PER_TOKEN,
+    AutomaticCache,
     CachingProvider,
     blocks_of,
     caching_provider,
+    items_of,
     stream_events,
 )
 from tests.support.proxies import READ, RETRIEVAL, Clock, request_of, running_proxy, session
@@ -47,86 +53,84 @@ LEAST_CALLS = 30
 """Shorter sessions are not replayed: nothing can be saved in them."""
 
 
-@dataclass
-class Recorded:
-    """One request of a session: when, with which messages and model, and what the provider counted."""
+@dataclass(frozen=True)
+class Client:
+    """How a client's requests are sent, and what the cache of its provider costs: `write` in uncached input tokens."""
 
-    at: float
-    messages: list[dict[str, Any]]
-    model: str
-    prompt: int
-    one_hour: bool
-
-
-def recorded(path: Path) -> list[Recorded]:
-    """The requests of the main conversation of a native transcript."""
-    records = [json.loads(line) for line in path.read_text("utf-8", "replace").splitlines() if line.startswith("{")]
-    by_id = {each["uuid"]: each for each in records if "uuid" in each}
-    found: list[Recorded] = []
-    seen: set[str] = set()
-    for record in records:
-        message = record.get("message")
-        if record.get("type") != "assistant" or record.get("isSidechain") or not isinstance(message, dict):
-            continue
-        usage = message.get("usage") or {}
-        prompt = sum(usage.get(key) or 0 for key in PROMPT)
-        if message.get("id") in seen or message.get("model") == "<synthetic>" or prompt < 1000:
-            continue
-        seen.add(message["id"])
-        at = datetime.fromisoformat(record["timestamp"].replace("Z", "+00:00")).timestamp()
-        long = bool((usage.get("cache_creation") or {}).get("ephemeral_1h_input_tokens"))
-        messages = list(history(record, by_id))
-        if messages:
-            found.append(Recorded(at, messages, message["model"], prompt, long))
-    return sorted(found, key=lambda each: each.at)
+    path: str
+    headers: dict[str, str]
+    read: float
+    write: float
 
 
-PROMPT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-
-
-def history(record: dict[str, Any], by_id: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The messages before a reply, as Claude Code sends them: neighbours of one role are one message."""
-    path = []
-    own = record["message"]["id"]
-    while (parent := by_id.get(record.get("parentUuid") or "")) is not None:
-        record = parent
-        message = record.get("message")
-        if record.get("type") in ("user", "assistant") and isinstance(message, dict) and message.get("id") != own:
-            path.append(message)
-    merged: list[dict[str, Any]] = []
-    for message in reversed(path):
-        content = message["content"]
-        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        if merged and merged[-1]["role"] == message["role"]:
-            merged[-1]["content"] += parts
-        else:
-            merged.append({"role": message["role"], "content": list(parts)})
-    while merged and merged[0]["role"] != "user":
-        merged.pop(0)
-    yield from (_sent(message) for message in merged)
-
-
-def _sent(message: dict[str, Any]) -> dict[str, Any]:
-    return {"role": message["role"], "content": [block for block in message["content"] if isinstance(block, dict)]}
+def client_of(call: Recorded, name: str) -> Client:
+    """The client that sent a request of session `name`, by the prices of its model."""
+    ratios = cache_price_ratios(call.model)
+    read = ratios.read if ratios else 0.1
+    if call.format == "anthropic":
+        write = (ratios.long_write if call.one_hour else ratios.write) if ratios else 2.0 if call.one_hour else 1.25
+        return Client("/v1/messages?beta=true", {"x-claude-code-session-id": name}, read, write)
+    return Client("/v1/responses", {"session_id": name}, read, ratios.write if ratios else 1.0)
 
 
 def body_of(call: Recorded, unseen: int) -> dict[str, Any]:
     """A request as the client sent it. Transcripts lack the system prompt: `unseen` tokens of other text stand for it,
     so that a byte of the body is worth as many tokens as in reality."""
+    hidden = "x" * round(unseen * CHARACTERS_PER_TOKEN)
+    if call.format != "anthropic":
+        tool = {"type": "function", "name": "contextstash__get_archived_output", "parameters": {"type": "object"}}
+        named = {"model": call.model, "instructions": hidden, "tools": [tool], "stream": True, "store": False}
+        return {**named, "input": list(call.messages)}
     mark = {"type": "ephemeral", **({"ttl": "1h"} if call.one_hour else {})}
-    body = request_of(call.messages, model=call.model, tools=[READ, RETRIEVAL], stream=True, metadata={})
-    body["system"][0] = {"type": "text", "text": "x" * round(unseen * CHARACTERS_PER_TOKEN), "cache_control": mark}
+    body = request_of(list(call.messages), model=call.model, tools=[READ, RETRIEVAL], stream=True, metadata={})
+    body["system"][0] = {"type": "text", "text": hidden, "cache_control": mark}
     body["messages"][-1]["content"][-1]["cache_control"] = mark
     return body
 
 
-def hidden_tokens(call: Recorded, body: dict[str, Any]) -> int:
+class Replayed:
+    """What a provider would count of a session's requests, by a cache of its own."""
+
+    def __init__(self, clock: Clock, weights: dict[str, int]) -> None:
+        self._messages = CachingProvider(clock=clock, weights=weights)
+        self._items = AutomaticCache(clock, weights=weights)
+
+    def count(self, body: dict[str, Any], hidden: int) -> dict[str, int]:
+        return self._items.count(body, hidden) if "input" in body else self._messages.count(body, hidden)
+
+
+def hidden_tokens(call: Recorded, body: dict[str, Any], weights: dict[str, int] | None = None) -> int:
     """Tokens that the provider counted and the body does not hold."""
-    return max(0, call.prompt - sum(block[0] for block, _ in blocks_of(body, 0)))
+    return max(0, call.prompt - sum(size for size, _ in _blocks(body, weights or {})))
 
 
-def cost(usage: dict[str, int], write: float) -> float:
-    return usage["input_tokens"] + 0.1 * usage["cache_read_input_tokens"] + write * usage["cache_creation_input_tokens"]
+def weigh(call: Recorded, body: dict[str, Any], weights: dict[str, int]) -> None:
+    """Give what is new in a request the tokens by which the recorded total has grown: a text keeps its weight, and the
+    part in front of all its size, as with a real provider."""
+    front, *blocks = _blocks(body, weights)
+    new = {text: size for size, text in blocks if text not in weights}
+    known = front[0] + sum(size for size, text in blocks if text in weights)
+    if FRONT not in weights:
+        weights[FRONT] = max(0, call.prompt - known - sum(new.values()))
+    grown = call.prompt - weights[FRONT] - known
+    share = min(MAX_SHARE, max(1 / MAX_SHARE, grown / max(1, sum(new.values()))))
+    weights |= {text: max(1, round(size * share)) for text, size in new.items()}
+
+
+FRONT = "the part in front of all"
+
+MAX_SHARE = 2.0
+"""A new text is taken to have at most twice, or at least half, the tokens that its length lets expect: what a total
+differs by beyond that stands in no transcript."""
+
+
+def _blocks(body: dict[str, Any], weights: dict[str, int]) -> Iterator[tuple[int, str]]:
+    return items_of(body, 0, weights) if "input" in body else (block for block, _ in blocks_of(body, 0, weights))
+
+
+def cost(usage: dict[str, int], client: Client) -> float:
+    read, written = usage["cache_read_input_tokens"], usage["cache_creation_input_tokens"]
+    return usage["input_tokens"] + client.read * read + client.write * written
 
 
 def sent(usage: dict[str, int]) -> int:
@@ -134,9 +138,55 @@ def sent(usage: dict[str, int]) -> int:
 
 
 @dataclass
+class Losses:
+    """What the recorded agent wrote next and no longer had in its requests: it would have fetched it again. The fetch
+    is charged as a request more, and what it brought stays in the session until the client starts over."""
+
+    replies: int = 0
+    lossy: int = 0
+    cost: float = 0.0
+    carried: int = 0
+    fetched: set[str] = field(default_factory=set)
+
+    def after(self, call: Recorded, body: Any, usage: dict[str, int], client: Client) -> None:
+        """Book a reply to a request that was sent as `body`."""
+        self.cost += client.read * self.carried
+        if not call.reply:
+            self.carried = 0  # the client compacted or went back
+            return
+        self.replies += 1
+        if body is None:
+            return
+        written = facts_in(call.reply) - self.fetched
+        missing = written - facts_in(body.get("messages") or body.get("input"))
+        missing &= facts_in(call.messages)
+        if not missing:
+            return
+        self.lossy += 1
+        self.fetched |= missing
+        brought = CALL_TOKENS + _smallest_page(call.messages, missing)
+        self.cost += client.read * (sent(usage) + self.carried) + client.write * brought
+        self.carried += brought
+
+
+CALL_TOKENS = 150
+"""Of a retrieval call: its name, a handle, and what the model says with it."""
+
+PAGE_TOKENS = 2_500
+"""A retrieval brings the output that holds what is missing, or a page of it."""
+
+
+def _smallest_page(messages: Sequence[dict[str, Any]], missing: set[str]) -> int:
+    """The tokens of the smallest text of the messages that holds something of what is missing."""
+    sizes = [len(text) for text in texts(list(messages)) if missing & facts_of(text)]
+    return min(PAGE_TOKENS, round(min(sizes, default=0) / CHARACTERS_PER_TOKEN))
+
+
+@dataclass
 class Outcome:
     """What a session cost through the proxy. `within` is the highest share of the direct cost after any request from
-    the tenth on; `tokens_error` and `cost_error` are by how much the proxy's report was off, as shares."""
+    the tenth on; `tokens_error` and `cost_error` are by how much the proxy's report was off, as shares. `charged` is
+    the share of the cost with what was lost fetched again, `lossy` of how many `replies`."""
 
     name: str
     calls: int
@@ -146,74 +196,106 @@ class Outcome:
     direct_tokens: int
     prunes: int
     refetched: int
-    largest: int
     within: float
     tokens_error: float
     cost_error: float
+    charged: float
+    lossy: int
+    replies: int
 
 
-def replay(path: Path, calls: list[Recorded]) -> Outcome:
+def replay(path: Path, calls: Sequence[Recorded], **settings: Any) -> Outcome:
     """One session, directly and through the proxy."""
     clock = Clock()
-    direct = CachingProvider(clock=clock)
-    paid = direct_paid = 0.0
-    tokens = direct_tokens = largest = 0
-    within = 0.0
+    weights: dict[str, int] = {}
+    direct, losses = Replayed(clock, weights), Losses()
+    paid = direct_paid = within = 0.0
+    tokens = direct_tokens = hidden = 0
     with (
         tempfile.TemporaryDirectory() as folder,
         caching_provider(clock) as provider,
-        running_proxy(provider.url, Path(folder) / "stash.db", clock, keep_tokens=DEFAULT_KEEP_TOKENS) as proxy,
+        running_proxy(
+            provider.url, Path(folder) / "stash.db", clock, keep_tokens=DEFAULT_KEEP_TOKENS, settings=settings
+        ) as proxy,
     ):
+        provider.weights, behind = weights, AutomaticCache(clock, weights=weights)
+        provider.responses_events = lambda body: responses_events(provider, behind.count(body, hidden))
         unseen = min(hidden_tokens(call, body_of(call, 0)) for call in calls)
         for number, call in enumerate(calls):
             clock.now = call.at
-            body = body_of(call, unseen)
-            hidden = hidden_tokens(call, body)
+            client, body = client_of(call, path.stem), body_of(call, unseen)
+            weigh(call, body, weights)
+            hidden = weights[FRONT]
             plain = direct.count(body, hidden)
-            proxy.send(body, {"x-hidden-tokens": str(hidden), "x-claude-code-session-id": path.stem})
-            write = 2.0 if call.one_hour else 1.25
-            direct_paid += cost(plain, write)
-            paid += cost(provider.usage[-1], write)
+            content = json.dumps(body).encode()
+            headers = {"x-hidden-tokens": str(hidden), **client.headers}
+            assert proxy.http.post(proxy.url + client.path, content=content, headers=headers).is_success
+            proxy.settle()
+            through = provider.asked[-1]
+            usage = provider.usage[-1]
+            losses.after(call, through.json if through.body != content else None, usage, client)
+            direct_paid += cost(plain, client)
+            paid += cost(usage, client)
             direct_tokens += sent(plain)
-            tokens += sent(provider.usage[-1])
+            tokens += sent(usage)
             within = max(within, paid / direct_paid) if number >= FIRST_CALLS else within
-            largest = max(largest, len(provider.asked[-1].body))
             provider.asked.clear()
         state = proxy.state(path.stem)
     return Outcome(
         path.stem, len(calls), paid / direct_paid, tokens / direct_tokens, direct_paid, direct_tokens,
-        state.prunes, state.refetched, largest, within, state.direct / direct_tokens - 1,
+        state.prunes, state.refetched, within, state.direct / direct_tokens - 1,
         (state.paid / state.direct_cost) / (paid / direct_paid) - 1,
+        (paid + losses.cost) / direct_paid, losses.lossy, losses.replies,
     )  # fmt: skip
 
 
-def replay_all(folder: Path, pattern: str = "*.jsonl") -> None:
+def responses_events(provider: CachingProvider, usage: dict[str, int]) -> list[dict[str, Any]]:
+    """The stream of an empty reply of the Responses API with this usage."""
+    provider.usage.append(usage)
+    told = {
+        "input_tokens": sent(usage),
+        "input_tokens_details": {"cached_tokens": usage["cache_read_input_tokens"]},
+        "output_tokens": 5,
+    }
+    response = {"id": f"resp_{len(provider.usage)}", "object": "response", "output": [], "usage": told}
+    return [
+        {"type": "response.created", "response": {"id": response["id"]}},
+        {"type": "response.completed", "response": response},
+    ]
+
+
+def replay_all(folder: Path, pattern: str = "*.jsonl", *, cache: str = "", **settings: Any) -> None:
     print(
         "| session | requests | prunes | fetched again | cost / direct | worst within | tokens sent / direct"
-        " | report: tokens unedited | report: cost |"
+        " | replies that lack something | cost with that fetched | report: tokens unedited | report: cost |"
     )
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    print("| --- " * 11 + "|")
     found = []
     for path in sorted(folder.glob(pattern)):
         calls = recorded(path)
         if len(calls) < LEAST_CALLS:
             continue
-        outcome = replay(path, calls)
+        for call in calls if cache else ():
+            call.one_hour = cache == "1h"
+        outcome = replay(path, calls, **settings)
         found.append(outcome)
         print(
             f"| {outcome.name} | {outcome.calls} | {outcome.prunes} | {outcome.refetched} |"
             f" {outcome.cost_ratio:.3f} | {outcome.within:.3f} | {outcome.token_ratio:.3f} |"
+            f" {outcome.lossy / max(1, outcome.replies):.1%} | {outcome.charged:.3f} |"
             f" {outcome.tokens_error:+.1%} | {outcome.cost_error:+.1%} |",
             flush=True,
         )
     total = sum(each.direct_cost for each in found)
     tokens = sum(each.direct_tokens for each in found)
+    lossy = sum(each.lossy for each in found) / max(1, sum(each.replies for each in found))
     print(
         f"| all | {sum(each.calls for each in found)} | {sum(each.prunes for each in found)} |"
         f" {sum(each.refetched for each in found)} |"
         f" {sum(each.cost_ratio * each.direct_cost for each in found) / total:.3f} |"
         f" {max(each.within for each in found):.3f} |"
-        f" {sum(each.token_ratio * each.direct_tokens for each in found) / tokens:.3f} |"
+        f" {sum(each.token_ratio * each.direct_tokens for each in found) / tokens:.3f} | {lossy:.1%} |"
+        f" {sum(each.charged * each.direct_cost for each in found) / total:.3f} |"
     )
     print(f"worst session: cost {max(each.cost_ratio for each in found):.3f} of direct")
 
@@ -310,8 +392,10 @@ def _reply(length: int, before: int) -> bytes:
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["replay"] and len(sys.argv) in (3, 4):
-        replay_all(Path(sys.argv[2]), *sys.argv[3:])
+    given = [argument for argument in sys.argv[3:] if "=" not in argument]
+    settings = dict(argument.split("=", 1) for argument in sys.argv[3:] if "=" in argument)
+    if sys.argv[1:2] == ["replay"] and len(sys.argv) > 2 and len(given) < 2:
+        replay_all(Path(sys.argv[2]), *given, **settings)
     elif sys.argv[1:2] == ["latency"]:
         latency()
     else:

@@ -1,6 +1,6 @@
 """Measures how long importing, pruning and deleting a long session hold the database's write lock.
 
-Run as `python bench/write_lock.py [MESSAGES [EDITS]]`: by default 100,000 messages and 10,000 edits. Another thread
+Run as `python -m bench.write_lock [MESSAGES [EDITS]]`: by default 100,000 messages and 10,000 edits. Another thread
 tries to take the lock every 2 ms; a hold is the time between two successful attempts.
 """
 
@@ -17,8 +17,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from recording import OWNER, conversation
-
+from bench.recording import OWNER, conversation
 from contextstash_storage.records import (
     ArchiveEdit,
     Counters,

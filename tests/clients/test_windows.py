@@ -9,6 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -47,18 +49,26 @@ def contextstash(home: Path, *arguments: str, fails: bool = False) -> subprocess
 
 
 def claude(
-    home: Path, provider: CodingProvider, *options: str, fails: bool = False
+    home: Path,
+    provider: CodingProvider,
+    *options: str,
+    fails: bool = False,
+    model: str = "claude-sonnet-4-5",
+    more: tuple[str, ...] = (WORK,),
 ) -> subprocess.CompletedProcess[str]:
-    asked = ["--", "-p", WORK, "--dangerously-skip-permissions", "--model", "claude-sonnet-4-5"]
+    asked = ["--", "-p", "--dangerously-skip-permissions", "--model", model, *more]
     return contextstash(
         home, "run", "--yes", "--upstream", provider.url, *options, program("claude"), *asked, fails=fails
     )
 
 
-def codex(home: Path, provider: CodingProvider, *options: str) -> subprocess.CompletedProcess[str]:
+def codex(
+    home: Path, provider: CodingProvider, *options: str, model: str = "gpt-5.4", more: tuple[str, ...] = (WORK,)
+) -> subprocess.CompletedProcess[str]:
     (home / ".codex").mkdir(exist_ok=True)
-    asked = ["--", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-m", "gpt-5.4"]
-    return contextstash(home, "run", "--yes", "--upstream", provider.url, *options, program("codex"), *asked, WORK)
+    flags = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust"]
+    asked = ["--", "exec", *flags, "-m", model, *more]
+    return contextstash(home, "run", "--yes", "--upstream", provider.url, *options, program("codex"), *asked)
 
 
 def sizes(provider: CodingProvider) -> list[int]:
@@ -78,8 +88,40 @@ def test_claude_code_compacts_at_the_window_and_goes_on_with_the_hand_off(tmp_pa
     first = after_compactions(provider)
     assert first
     assert all("hand-off of session" in asked.text and RULE in asked.text for asked in first)
+    assert RULE in provider.turns()[-1].text
     assert "no hooks" not in done.stderr
     assert not (tmp_path / ".claude" / "settings.json").exists()
+
+
+def test_a_session_with_a_window_is_resumed_without_one(tmp_path: Path) -> None:
+    with coding_provider("seq 1 4200", 12) as provider:
+        claude(tmp_path, provider, "--window", "80k")
+        compacted, steps = sum(asked.compacts for asked in provider.asked), len(provider.asked)
+        claude(tmp_path, provider, more=("--continue", "Are you done?"))
+    assert compacted
+    resumed = [asked for asked in provider.asked[steps:] if "Are you done?" in asked.text]
+    assert resumed
+    assert "the work goes on" in resumed[-1].text
+    assert RULE in resumed[-1].text
+
+
+@pytest.mark.parametrize(
+    ("start", "model"), [(claude, "claude-opus-5-5"), (codex, "gpt-6.2-sol")], ids=["claude-code", "codex"]
+)
+def test_what_was_sent_to_a_binding_model_stays_and_a_reported_drop_is_shown(
+    tmp_path: Path, start: Callable[..., subprocess.CompletedProcess[str]], model: str
+) -> None:
+    client = "claude-code" if start is claude else "codex"
+    contextstash(tmp_path, "install", client, "--yes")
+    with coding_provider("seq 1 3000", 12, thinks=True, drops_at=9) as provider:
+        done = start(tmp_path, provider, "--set", "first_cut_tokens=2000", model=model)
+    assert provider.thoughts
+    sent = [asked.outputs for asked in provider.turns()]
+    assert len(sent[-1]) == 12
+    assert all(after[: len(before)] == before for before, after in pairwise(sent)), "what was sent was changed"
+    # The first ones may be sent before the client's server runs, without which nothing is cut.
+    assert len(str(sent[-1][-1])) < 5_000, [len(str(output)) for output in sent[-1]]
+    assert "reported as dropped: 1 piece" in done.stderr
 
 
 def test_a_window_that_claude_code_does_not_take_is_raised_and_said_and_thrashing_is_noticed(tmp_path: Path) -> None:

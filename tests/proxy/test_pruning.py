@@ -55,7 +55,7 @@ def test_old_outputs_leave_when_the_cache_is_cold_and_stay_away_when_it_is_warm_
 def test_a_batch_that_pays_for_itself_leaves_at_once_and_not_a_little_each_turn(
     provider: CachingProvider, proxy: RunningProxy, clock: Clock
 ) -> None:
-    play(proxy, clock, session(45))
+    play(proxy, clock, session(75))
     counts = [len(placeholders(body)) for body in provider.bodies]
     assert counts[-1] > 10
     pruned_at = [place for place, (earlier, later) in enumerate(pairwise(counts)) if later != earlier]

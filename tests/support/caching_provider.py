@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
+from types import MappingProxyType
 from typing import Any
 
 from tests.support.loopback_server import served
@@ -52,7 +53,8 @@ class Refusal:
 @dataclass
 class CachingProvider:
     """The running provider. `usage` holds the usage of each reply; `responses_events` makes the stream for a request
-    of the Responses API. The stream of request number `pause_at` stops in its middle until `resumed` is set.
+    of the Responses API. `weights` are the tokens of texts, if they are not to be counted by their length. The stream
+    of request number `pause_at` stops in its middle until `resumed` is set.
     `raw_answer` is the status, content type and body of every answer; `encoder` returns for what a request accepts the
     encoding of the answer, if it is no stream.
     """
@@ -64,6 +66,7 @@ class CachingProvider:
     usage: list[dict[str, int]] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     stored: dict[str, tuple[float, float]] = field(default_factory=dict)
+    weights: Mapping[str, int] = field(default_factory=dict)
     reply: str = "Done."
     broken_stream: bool = False
     pause_at: int | None = None
@@ -82,7 +85,7 @@ class CachingProvider:
         chain, at = hashlib.sha256(str(body.get("model")).encode()).hexdigest(), []
         total = 0
         marks: list[tuple[int, float]] = []
-        for place, (text, mark) in enumerate(blocks_of(body, hidden)):
+        for place, (text, mark) in enumerate(blocks_of(body, hidden, self.weights)):
             chain = hashlib.sha256(f"{chain}{text[1]}".encode("utf-8", "surrogatepass")).hexdigest()
             total += text[0]
             at.append((chain, total))
@@ -106,10 +109,51 @@ class CachingProvider:
         }
 
 
+@dataclass
+class AutomaticCache:
+    """The cache of the Responses API: it finds the longest common start of any earlier request, in whole items and in
+    steps of 128 tokens, as long as that was used within an hour."""
+
+    clock: Callable[[], float] = lambda: 0.0
+    stored: dict[str, float] = field(default_factory=dict)
+    weights: Mapping[str, int] = field(default_factory=dict)
+
+    def count(self, body: dict[str, Any], hidden: int) -> dict[str, int]:
+        """The usage of a request, whose prefixes are stored. Writing costs nothing extra, and is not reported."""
+        now, chain, total, read = self.clock(), "", 0, 0
+        for size, text in items_of(body, hidden, self.weights):
+            chain = hashlib.sha256(f"{chain}{text}".encode("utf-8", "surrogatepass")).hexdigest()
+            total += size
+            if now - self.stored.get(chain, float("-inf")) <= 3600.0:
+                read = total
+            self.stored[chain] = now
+        read = read // 128 * 128 if read >= 1024 else 0
+        written = total - read
+        return {
+            "input_tokens": 0,
+            "cache_read_input_tokens": read,
+            "cache_creation_input_tokens": written,
+            "output_tokens": 5,
+        }
+
+
+def items_of(
+    body: dict[str, Any], hidden: int, weights: Mapping[str, int] = MappingProxyType({})
+) -> Iterator[tuple[int, str]]:
+    """What a request of the Responses API holds, in the order of the cache: its tokens and content."""
+    around = json.dumps([body.get("tools"), body.get("instructions")])
+    yield hidden + tokens(around), around
+    for item in body["input"]:
+        text = text_of("", item)
+        yield weights.get(text) or tokens(text), text
+
+
 MESSAGES = "/v1/messages"
 
 
-def blocks_of(body: dict[str, Any], hidden: int) -> Iterator[tuple[tuple[int, str], dict[str, Any] | None]]:
+def blocks_of(
+    body: dict[str, Any], hidden: int, weights: Mapping[str, int] = MappingProxyType({})
+) -> Iterator[tuple[tuple[int, str], dict[str, Any] | None]]:
     """Each block of a request in the order of the cache: its tokens and content, and its breakpoint."""
     tools = json.dumps(body.get("tools", []))
     system = body.get("system", "")
@@ -120,7 +164,7 @@ def blocks_of(body: dict[str, Any], hidden: int) -> Iterator[tuple[tuple[int, st
         content = message["content"]
         for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
             text = text_of(message["role"], part)
-            yield (tokens(text), text), part.get("cache_control")
+            yield (weights.get(text) or tokens(text), text), part.get("cache_control")
 
 
 _TEXTS: dict[int, tuple[object, str]] = {}

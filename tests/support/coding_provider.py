@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from tests.support.bound_reasoning import reasoning_after
 from tests.support.loopback_server import served
 from tests.support.model_replies import (
     ReplyingHandler,
@@ -51,6 +52,15 @@ class Asked:
         return json.dumps(self.body.get("messages") or self.body.get("input"), ensure_ascii=False)
 
     @property
+    def outputs(self) -> list[Any]:
+        """The outputs of tools that the request holds."""
+        listed = self.body.get("input") or []
+        blocks = [block for message in self.body.get("messages") or [] for block in message["content"]]
+        found = [item["output"] for item in listed if str(item.get("type")).endswith("call_output")]
+        results = [block for block in blocks if isinstance(block, dict) and block.get("type") == "tool_result"]
+        return found + [block["content"] for block in results]
+
+    @property
     def is_sub_agent(self) -> bool:
         return SUB_AGENT in self.text and f'"prompt": "{SUB_AGENT}' not in self.text.replace('\\"', '"')
 
@@ -60,12 +70,16 @@ class CodingProvider:
     """Its address and the requests of the main agent and its sub-agents; `usages` are the model and the tokens of each
     request that is billed, also of those without tools. The main agent runs `command` `steps` times, a sub-agent
     `sub_agent_steps` times; the main agent starts one first if there are any. With `fails_to_compact` it refuses to
-    write a summary, and counts that."""
+    write a summary, and counts that. If it `thinks`, each call comes after reasoning; `thoughts` counts what came back
+    of it. The reply number `drops_at` reports a piece of reasoning as dropped."""
 
     command: str
     steps: int
     sub_agent_steps: int = 0
     bytes_per_token: float = BYTES_PER_TOKEN
+    thinks: bool = False
+    drops_at: int | None = None
+    thoughts: int = 0
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
     usages: list[tuple[str, int]] = field(default_factory=list)
@@ -97,10 +111,16 @@ class CodingProvider:
 
 @contextmanager
 def coding_provider(
-    command: str, steps: int, sub_agent_steps: int = 0, bytes_per_token: float = BYTES_PER_TOKEN
+    command: str,
+    steps: int,
+    sub_agent_steps: int = 0,
+    bytes_per_token: float = BYTES_PER_TOKEN,
+    *,
+    thinks: bool = False,
+    drops_at: int | None = None,
 ) -> Iterator[CodingProvider]:
     """A provider on a free port of this machine."""
-    provider = CodingProvider(command, steps, sub_agent_steps, bytes_per_token)
+    provider = CodingProvider(command, steps, sub_agent_steps, bytes_per_token, thinks, drops_at)
     with served(_Handler, provider=provider) as provider.url:
         yield provider
 
@@ -134,7 +154,39 @@ class _Handler(ReplyingHandler, BaseHTTPRequestHandler):
         if body.get("tools") or compacts or b'"additional_tools"' in data:  # an item of the input for GPT-6
             self.provider.asked.append(asked)
         number = len(self.provider.asked)
-        self.send_events(write(asked, call, number))
+        events = write(asked, call, number)
+        if call is not None and self.provider.thinks:
+            self._think(asked, events, "anthropic" if write is _messages else "openai-responses")
+        if number == self.provider.drops_at:
+            self.provider.drops_at = None
+            first = events[0].get("message") or events[-1]["response"]
+            first["input_transformations"] = [{"type": "dropped", "id": "r_1", "reason": "prefix_mismatch"}]
+        self.send_events(events)
+
+    def _think(self, asked: Asked, events: list[Json], fmt: str) -> None:
+        """Put reasoning in front of the call, and count what came back of earlier ones."""
+        self.provider.thoughts += asked.text.count('"signature"') + asked.text.count('"encrypted_content"')
+        thought = reasoning_after(fmt, asked.body, len(self.provider.asked))
+        assert thought is not None
+        if fmt == "anthropic":
+            for event in events[1:4]:
+                event["index"] = 1
+            deltas = [{"type": "thinking_delta", "thinking": thought["thinking"]}]
+            deltas.append({"type": "signature_delta", "signature": thought["signature"]})
+            empty = {"type": "thinking", "thinking": "", "signature": ""}
+            events[1:1] = [
+                {"type": "content_block_start", "index": 0, "content_block": empty},
+                *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas),
+                {"type": "content_block_stop", "index": 0},
+            ]
+        else:
+            for event in events[1:3]:
+                event["output_index"] = 1
+            events[-1]["response"]["output"].insert(0, thought)
+            kinds = ("response.output_item.added", "response.output_item.done")
+            events[1:1] = [{"type": kind, "output_index": 0, "item": thought} for kind in kinds]
+            for at, event in enumerate(events):
+                event["sequence_number"] = at
 
 
 def _text(asked: Asked) -> str:

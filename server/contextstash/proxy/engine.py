@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -33,6 +33,7 @@ from contextstash.proxy.hold_out import is_held_out
 from contextstash.proxy.model_facts import KnownModels, ModelFacts
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.request_lines import Line
+from contextstash.proxy.requests.first_cut import cut_unsent
 from contextstash.proxy.requests.occurrences import Inherited, inherited
 from contextstash.proxy.requests.preparation import (
     DEFAULT_KEEP_TOKENS,
@@ -52,8 +53,9 @@ from contextstash.proxy.requests.preparation import (
     prices_of,
     rendered,
 )
-from contextstash.proxy.requests.reasoning import may_show, thinking_choice
+from contextstash.proxy.requests.reasoning import may_show, shown_edits, thinking_choice
 from contextstash.proxy.requests.thinking import span_of
+from contextstash.proxy.run_totals import Totals
 from contextstash.proxy.side_calls import SideCalls
 from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin, StripSpan
 from contextstash_storage.errors import ContextstashError, EditConflictError
@@ -111,16 +113,6 @@ class Ingest(Protocol):
     """Records what is new in a client's transcript."""
 
     async def __call__(self, path: Path) -> object: ...
-
-
-@dataclass
-class Totals:
-    """What this process did, for the line at its end."""
-
-    requests: int = 0
-    edited: int = 0
-    faults: int = 0
-    sessions: set[str] = field(default_factory=set)
 
 
 class Engine:
@@ -201,6 +193,8 @@ class Engine:
             self._leave_alone(conversation, "its database was deleted or replaced while the proxy ran")
         if conversation.state.left_alone or not is_understood(request) or not self._retrievable(original, offered):
             return original
+        if offered and self._options.record and conversation.first_cut:
+            await self._cut_unsent(original)
         pruned = await self._pruned(original) if offered and not is_side_call(request) else 0
         return self._rendered(original, pruned)
 
@@ -241,6 +235,15 @@ class Engine:
             conversation.unoffered_since = original.started
         return original.started - conversation.unoffered_since <= START_SECONDS
 
+    async def _cut_unsent(self, original: Prepared) -> None:
+        """Cut the large outputs that are sent for the first time; if that fails, or takes long, they go out whole."""
+        assert self._sessions is not None
+        try:
+            work = cut_unsent(self._sessions, original.conversation, original.request, self._record)
+            await self._within(LOAD_FACTOR * self._options.step_seconds, work)
+        except Exception as error:
+            logger.warning("%s: not cut: %s", original.conversation.session_id, type(error).__name__)
+
     async def _pruned(self, original: Prepared) -> int:
         """How many outputs were pruned for this request. If that fails, or takes too long, the edits of the former
         request hold: the original would cost the cache."""
@@ -258,9 +261,11 @@ class Engine:
 
     def _rendered(self, original: Prepared, pruned: int) -> Prepared:
         conversation = original.conversation
-        if not may_show(conversation, original.request):
+        edits = shown_edits(conversation, original.request)
+        if not may_show(conversation, original.request, edits):
             conversation.edits, pruned = conversation.shown, 0
-        prepared = rendered(original, pruned)
+            edits = shown_edits(conversation, original.request)
+        prepared = rendered(original, edits, pruned)
         conversation.shown = conversation.edits
         self.totals.edited += prepared.edited
         return prepared
@@ -291,6 +296,7 @@ class Engine:
             return
         conversation.kept = self._sessions.kept(session)
         conversation.other_kinds = PartKinds(*self._sessions.other_kinds(session))
+        conversation.first_cut = self._sessions.first_cut(session)
         conversation.calibration = self._sessions.calibration(session)
         if not conversation.loaded:
             conversation.followed = session.source
@@ -431,6 +437,7 @@ class Engine:
                 bill, carried = accounts.billed(prepared, usage, unedited, self._options.window, window)
                 state = accounts.booked(prepared, bill, unedited, ended, window)
                 state = state.model_copy(update={"carried": carried})
+                conversation.keep_end(prepared.request)
             new = conversation.newly_dropped(dropped)
             counts = {"healed": state.healed + healed, "reasoning_dropped": state.reasoning_dropped + len(new)}
             conversation.state = state.model_copy(update=counts)

@@ -19,6 +19,9 @@ from contextstash.context.view.cached_prune import (
 from contextstash.context.view.protected_outputs import MadeCall, fetched_again, protected_calls
 from tests.support.effort import examples
 
+NEAR, NEAR_HOUR = (replace(prices, look_back=None) for prices in (FIVE_MINUTES, ONE_HOUR))
+"""The cache of a provider that finds any common start."""
+
 
 def results(*sizes: int, start: int = 10_000, gap: int = 1_000, carried: int = 20) -> list[Prunable]:
     """Results one after another, with other tokens between them, each carried by so many requests."""
@@ -30,21 +33,21 @@ def results(*sizes: int, start: int = 10_000, gap: int = 1_000, carried: int = 2
 
 
 def test_a_cold_cache_takes_all_and_too_little_is_left() -> None:
-    state = CacheState(cold=True, cached=50_000, turns=1)
+    state = CacheState(cold=True, cached=50_000, turns=1, prices=NEAR)
     assert len(plan_cached_prune(results(2_000, 2_000), state).chosen) == 2
     assert plan_cached_prune(results(2_000), state).chosen == ()
 
 
 def test_a_warm_cache_is_broken_only_for_what_the_likely_turns_earn_back() -> None:
     many = results(*[5_000] * 10)
-    assert plan_cached_prune(many, CacheState(cold=False, cached=90_000, turns=3)).chosen == ()
-    assert len(plan_cached_prune(many, CacheState(cold=False, cached=90_000, turns=30)).chosen) == 10
-    assert plan_cached_prune(many, CacheState(cold=False, cached=400_000, turns=30, prices=ONE_HOUR)).chosen == ()
+    assert plan_cached_prune(many, CacheState(cold=False, cached=90_000, turns=3, prices=NEAR)).chosen == ()
+    assert len(plan_cached_prune(many, CacheState(cold=False, cached=90_000, turns=30, prices=NEAR)).chosen) == 10
+    assert plan_cached_prune(many, CacheState(cold=False, cached=400_000, turns=30, prices=NEAR_HOUR)).chosen == ()
 
 
 def test_a_batch_is_pruned_as_soon_as_carrying_it_has_cost_what_pruning_it_does() -> None:
     """49,300 tokens cost 4,930 with each request, and to write the 30,700 behind them again 35,305, or 58,330."""
-    for prices, carried in ((FIVE_MINUTES, 7), (ONE_HOUR, 11)):
+    for prices, carried in ((NEAR, 7), (NEAR_HOUR, 11)):
         state = CacheState(cold=False, cached=90_000, turns=50, prices=prices)
         assert plan_cached_prune(results(*[5_000] * 10, carried=carried - 1), state).chosen == ()
         assert len(plan_cached_prune(results(*[5_000] * 10, carried=carried), state).chosen) == 10
@@ -52,15 +55,15 @@ def test_a_batch_is_pruned_as_soon_as_carrying_it_has_cost_what_pruning_it_does(
 
 def test_an_output_that_costs_more_to_carry_once_than_to_prune_leaves_at_once() -> None:
     large = results(25_000, start=60_000, carried=0)
-    assert plan_cached_prune(large, CacheState(cold=False, cached=86_000, turns=10)).chosen == tuple(large)
-    assert plan_cached_prune(large, CacheState(cold=False, cached=96_000, turns=10)).chosen == ()
+    assert plan_cached_prune(large, CacheState(cold=False, cached=86_000, turns=10, prices=NEAR)).chosen == tuple(large)
+    assert plan_cached_prune(large, CacheState(cold=False, cached=96_000, turns=10, prices=NEAR)).chosen == ()
 
 
 def test_a_prune_risks_what_was_saved_and_hardly_more() -> None:
     large = results(25_000, start=60_000)
-    state = CacheState(cold=False, cached=90_000, turns=50)
+    state = CacheState(cold=False, cached=90_000, turns=50, prices=NEAR)
     price = 5_070 * 1.15
-    for paid, unedited, pays in ((100_000, 100_000, False), (200_000, 200_000, True), (94_000, 97_000, True)):
+    for paid, unedited, pays in ((100_000, 100_000, False), (300_000, 300_000, True), (93_000, 97_000, True)):
         assert (affordable(paid, unedited) >= price) is pays
         plan = plan_cached_prune(large, replace(state, affordable=affordable(paid, unedited)))
         assert bool(plan.chosen) is pays
@@ -70,17 +73,16 @@ def test_a_prune_risks_what_was_saved_and_hardly_more() -> None:
 
 def test_an_early_small_result_does_not_make_everything_after_it_be_written_again() -> None:
     far = [Prunable("far", 1_000, 300, 70, carried=20), *results(*[10_000] * 5, start=300_000)]
-    chosen = plan_cached_prune(far, CacheState(cold=False, cached=360_000, turns=20)).chosen
+    chosen = plan_cached_prune(far, CacheState(cold=False, cached=360_000, turns=20, prices=NEAR)).chosen
     assert [each.key for each in chosen] == ["0", "1", "2", "3", "4"]
 
 
-def test_behind_the_providers_look_back_only_what_is_in_front_of_a_fixed_breakpoint_stays_cached() -> None:
-    near = results(*[6_000] * 4, start=90_000, gap=0)
-    state = CacheState(cold=False, cached=120_000, turns=12, anchors=(5_000,))
-    assert plan_cached_prune(near, state).chosen
-    far = [each._replace(blocks_after=40) for each in near]
-    assert plan_cached_prune(far, state).chosen == ()
-    assert plan_cached_prune(far, replace(state, anchors=(5_000, 89_000))).chosen
+def test_only_what_is_in_front_of_the_end_of_an_earlier_request_stays_cached() -> None:
+    large = results(*[6_000] * 4, start=90_000, gap=0)
+    state = CacheState(cold=False, cached=120_000, turns=12, anchors=(5_000, 89_500, 96_000))
+    assert len(plan_cached_prune(large, state).chosen) == 4
+    assert plan_cached_prune(large, replace(state, anchors=(5_000,))).chosen == ()
+    assert plan_cached_prune(large, replace(state, anchors=())).chosen == ()
 
 
 @settings(max_examples=examples(300), deadline=None)
@@ -88,7 +90,7 @@ def test_behind_the_providers_look_back_only_what_is_in_front_of_a_fixed_breakpo
 def test_a_warm_prune_always_saves_more_than_it_costs_within_the_turns_there_were(
     sizes: list[int], cached: int, turns: int
 ) -> None:
-    chosen = plan_cached_prune(results(*sizes), CacheState(cold=False, cached=cached, turns=turns)).chosen
+    chosen = plan_cached_prune(results(*sizes), CacheState(cold=False, cached=cached, turns=turns, prices=NEAR)).chosen
     if chosen:
         saved = sum(each.saved for each in chosen)
         rewritten = max(0, cached - chosen[0].before - saved)

@@ -17,6 +17,7 @@ request, it has cost hardly more than it would have unedited.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -53,7 +54,7 @@ prune."""
 MIN_WORTHWHILE = 1.2
 """A warm prune must save this many times its cost. It is a margin for outputs that are fetched again."""
 
-MAX_LOSS = 0.03
+MAX_LOSS = 0.02
 """By which share of what a session would have cost unedited it may cost more, if it ends right after a prune.
 1 to 3 % make no difference in a simulation of recorded sessions, but with 1 % a session of small outputs waits very
 long."""
@@ -64,14 +65,13 @@ SLACK_SECONDS = 15
 
 class Prunable(NamedTuple):
     """A tool result of a request that may be replaced: the tokens in front of it, its own tokens, and those of the
-    placeholder. `key` is the caller's name for it; `blocks_after` is how many blocks of the request follow it;
-    `carried` is how many requests have carried it since it was old enough to be replaced."""
+    placeholder. `key` is the caller's name for it; `carried` is how many requests have carried it since it was old
+    enough to be replaced."""
 
     key: str
     before: int
     tokens: int
     placeholder_tokens: int
-    blocks_after: int = 0
     carried: int = 0
 
     @property
@@ -82,9 +82,9 @@ class Prunable(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class CacheState:
     """The provider's cache at the moment of a request: `cached` are the tokens, from the start on, that it holds if it
-    is not `cold`; `anchors` are the tokens in front of each breakpoint that stays where it is, such as that behind the
-    system prompt; `turns` is how many requests of this session there were. A prune may cost `affordable`, in uncached
-    input tokens."""
+    is not `cold`; `anchors` are the tokens in front of each place up to which it finds an earlier request, such as the
+    end of the system prompt, in ascending order; `turns` is how many requests of this session there were. A prune may
+    cost `affordable`, in uncached input tokens."""
 
     cold: bool
     cached: int
@@ -162,14 +162,10 @@ def _warm(useful: Sequence[Prunable], state: CacheState) -> CachedPrune:
 
 def _still_cached(first: Prunable, state: CacheState) -> int:
     """The tokens that are read from the cache although everything from `first` on has changed."""
-    limit = state.prices.look_back
-    if limit is None or first.blocks_after < limit:
+    if state.prices.look_back is None:
         return first.before
-    found = 0
-    for anchor in state.anchors:  # no generator: this is asked for each result of each request
-        if found < anchor <= first.before:
-            found = anchor
-    return found
+    place = bisect_right(state.anchors, first.before)
+    return state.anchors[place - 1] if place else 0
 
 
 def plan_needed_prune(candidates: Sequence[Prunable]) -> CachedPrune:

@@ -366,6 +366,14 @@ class ContextSettings(BaseModel):
         " that shows the file stays; or rules (rule: never push), which stand beside every summary. What a summary"
         " replaces follows it word for word.",
     )
+    # Off: two fifths of what would be cut are needed later, and each costs a retrieval. docs/proxy.md has the figures.
+    first_cut_tokens: int | None = Field(
+        default=None,
+        ge=1_000,
+        description="In proxied sessions of models that bind their reasoning: a tool output of more tokens is cut to"
+        " them before the first request that holds it is sent, and stays so; the whole is kept under its handle. If not"
+        " set, outputs go out whole.",
+    )
     prune_inputs: bool = Field(
         default=False,
         description="In sessions that go through the proxy, large texts in the inputs of old calls that write leave the"

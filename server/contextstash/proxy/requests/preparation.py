@@ -38,13 +38,12 @@ from contextstash.proxy.requests.cache_anchor import anchor, takes_anchor
 from contextstash.proxy.requests.occurrences import has_results, result_names
 from contextstash.proxy.requests.other_parts import OtherPart, newest_inputs, other_parts, pinned_parts
 from contextstash.proxy.requests.pinned_edits import (
-    pinned_edits,
     pinned_summaries,
     saved_by_results,
     stripped,
     thinking_size,
 )
-from contextstash.proxy.requests.reasoning import first_changed
+from contextstash.proxy.requests.reasoning import ShownEdits
 from contextstash.proxy.requests.shown_sizes import PLACEHOLDER_TOKENS, ShownSizes, shown_sizes
 from contextstash.proxy.requests.thinking import old_thoughts, turn_start
 from contextstash.service.requests.proxied_parts import MessagePart
@@ -190,15 +189,16 @@ def _is_strange(message: TextMessage) -> bool:
     )
 
 
-def rendered(original: Prepared, pruned: int = 0) -> Prepared:
+def rendered(original: Prepared, shown: ShownEdits, pruned: int = 0) -> Prepared:
     """The request with the session's edits. Raises JsonPositionError if a place is not as expected."""
     conversation, request = original.conversation, original.request
-    edits = pinned_edits(conversation, request)
-    still = None if conversation.edits is conversation.shown else _still_cached(conversation, request, original.prices)
-    unchanged = original.cold or conversation.edits is conversation.shown
-    former = edits if unchanged else pinned_edits(conversation, request, conversation.shown)
-    anchored = anchor(request, edits, former)
-    edits |= anchored
+    same = conversation.edits is conversation.shown
+    still = None if same else _still_cached(conversation, request, original.prices, shown.first)
+    conversation.drop_ends(shown.first)
+    if original.cold:
+        conversation.cold_end = len(request.messages)
+    anchored = anchor(request, shown.now, shown.now if original.cold else shown.former)
+    edits = {**shown.now, **anchored}
     conversation.anchor = next(iter(anchored), None)
     summaries = pinned_summaries(conversation, request)
     body, _ = edited(request, edits, summaries)
@@ -206,14 +206,14 @@ def rendered(original: Prepared, pruned: int = 0) -> Prepared:
     return replace(original, body=body, removed=removed, pruned=pruned, still_cached=still, texts=edits)
 
 
-def _still_cached(conversation: Conversation, request: RequestText, prices: CachePrices) -> int:
-    """The tokens in front of the first change of what the former request showed that the provider surely finds: if it
-    looks back a few blocks only, those up to a breakpoint that stays."""
+def _still_cached(conversation: Conversation, request: RequestText, prices: CachePrices, first: int) -> int:
+    """The tokens in front of message `first`, the first change of what the former request showed, that the provider
+    surely finds: if it looks back a few blocks only, those up to the end of an earlier request."""
     sizes = shown_sizes(conversation, request)
-    [before] = sizes.before([first_changed(conversation, request)])
+    [before] = sizes.before([first])
     if prices.look_back is None:
         return before
-    return max((a for a in _surely_cached(conversation, request, sizes) if a <= before), default=0)
+    return max((a for a in _surely_cached(conversation, request, sizes, prices) if a <= before), default=0)
 
 
 def _removed_tokens(conversation: Conversation, request: RequestText, summaries: Sequence[SummaryOf]) -> dict[str, int]:
@@ -255,7 +255,6 @@ def prunables(
         return []
     starts = reply_starts(request)
     until_old = bisect_left(starts, old[-1].place)  # replies until the newest result that is old enough
-    blocks = list(accumulate((message.blocks for message in request.messages), initial=0))
     last_reply = len(request.messages) if unread else starts[-1] if starts else 0
     old = [part for part in old if part.is_recorded and part.place < last_reply]
     found = [
@@ -268,8 +267,8 @@ def prunables(
         found.sort(key=itemgetter(0))
     before = sizes.before([place for place, *_ in found])
     return [
-        Prunable(key, at, tokens, placeholder, blocks[-1] - blocks[place], carried)
-        for (place, key, tokens, placeholder, carried), at in zip(found, before, strict=True)
+        Prunable(key, at, tokens, placeholder, carried)
+        for (_, key, tokens, placeholder, carried), at in zip(found, before, strict=True)
     ]
 
 
@@ -338,7 +337,7 @@ def plan(
         conversation.state.prompt,
         conversation.state.requests,
         prices,
-        _surely_cached(conversation, request, sizes),
+        _surely_cached(conversation, request, sizes, prices),
         affordable(conversation.state.paid, conversation.state.direct_cost),
     )
     others = other_parts(conversation, request, limits.others)
@@ -353,11 +352,22 @@ def plan(
     return chosen
 
 
-def _surely_cached(conversation: Conversation, request: RequestText, sizes: ShownSizes) -> tuple[int, ...]:
-    """The tokens in front of the breakpoints that stay where they are: behind the system prompt, and our own, which is
-    not always on the last placeholder: right after a prune it is still on the last one of the prune before."""
+def _surely_cached(
+    conversation: Conversation, request: RequestText, sizes: ShownSizes, prices: CachePrices
+) -> tuple[int, ...]:
+    """The tokens in front of each place where the provider finds the end of an earlier request: behind the system
+    prompt, at our own breakpoint, which is not always on the last placeholder (right after a prune it is still on the
+    last one of the prune before), and where requests ended in the last blocks, in which it looks for them."""
     place = conversation.anchor if takes_anchor(request) else None
-    return tuple(sizes.before([0] if place is None else [0, place + 1]))
+    found = [0] if place is None else [0, place + 1]
+    blocks, ends = 0, conversation.ends_within(request)
+    for at in range(len(request.messages), 0, -1):
+        if blocks >= (prices.look_back or 0):
+            break
+        if at in ends and at >= conversation.cold_end:
+            found.append(at)
+        blocks += request.messages[at - 1].blocks
+    return tuple(sizes.before(sorted(found)))
 
 
 def plan_needed(conversation: Conversation, request: RequestText, limits: PruneLimits) -> CachedPrune:

@@ -6,9 +6,11 @@ nothing that was bound is sent any more.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from contextstash.context.window.reasoning import ReasoningBinding, reasoning_binding
+from contextstash.formats.request.edits import MessageEdit
 from contextstash.formats.request.text import RequestText, TextMessage
 from contextstash.proxy.conversations import Conversation
 from contextstash.proxy.requests.pinned_edits import pinned_edits, pinned_summaries, thinks
@@ -24,26 +26,38 @@ def binding_of(conversation: Conversation, request: RequestText) -> ReasoningBin
     return binding if binding is not None and FORMATS[binding.provider] == request.format else None
 
 
-def may_show(conversation: Conversation, request: RequestText) -> bool:
+@dataclass(frozen=True, slots=True)
+class ShownEdits:
+    """How a request is shown, by message: with the edits in force, and with those of the former request. `first` is the
+    first message that the two show differently; behind the last one if they are the same."""
+
+    now: Mapping[int, MessageEdit]
+    former: Mapping[int, MessageEdit]
+    first: int
+
+
+def shown_edits(conversation: Conversation, request: RequestText) -> ShownEdits:
+    """The edits of a request, and where they differ from those of the former one."""
+    now, end = pinned_edits(conversation, request), len(request.messages)
+    if conversation.edits is conversation.shown:
+        return ShownEdits(now, now, end)
+    former = pinned_edits(conversation, request, conversation.shown)
+    changed = [place for place in former.keys() | now.keys() if former.get(place) != now.get(place)]
+    known = pinned_summaries(conversation, request, conversation.shown)
+    changed += [summary.first for summary in pinned_summaries(conversation, request) if summary not in known]
+    return ShownEdits(now, former, min(changed, default=end))
+
+
+def may_show(conversation: Conversation, request: RequestText, edits: ShownEdits) -> bool:
     """Whether the edits in force may follow those that the former request showed: not if bound reasoning follows the
     first of them that is new."""
-    if conversation.edits is conversation.shown or binding_of(conversation, request) is None:
+    if edits.first == len(request.messages) or binding_of(conversation, request) is None:
         return True
-    return not bound_reasoning(conversation, request, first_changed(conversation, request))
+    return not bound_reasoning(request, edits.now, edits.first)
 
 
-def first_changed(conversation: Conversation, request: RequestText) -> int:
-    """The first message that the edits in force show in another way than those of the former request did."""
-    before, now = pinned_edits(conversation, request, conversation.shown), pinned_edits(conversation, request)
-    changed = [place for place in before.keys() | now.keys() if before.get(place) != now.get(place)]
-    shown = pinned_summaries(conversation, request, conversation.shown)
-    changed += [summary.first for summary in pinned_summaries(conversation, request) if summary not in shown]
-    return min(changed, default=len(request.messages))
-
-
-def bound_reasoning(conversation: Conversation, request: RequestText, first: int) -> list[int]:
+def bound_reasoning(request: RequestText, shown: Mapping[int, MessageEdit], first: int) -> list[int]:
     """The messages from this one on whose reasoning is shown."""
-    shown = pinned_edits(conversation, request)
     return [
         place
         for place in request.places(is_reasoning)
@@ -71,7 +85,8 @@ def thinking_choice(conversation: Conversation, request: RequestText, first: int
     binding = binding_of(conversation, request)
     if binding is None:
         return ThinkingChoice(True)
-    later = bound_reasoning(conversation, request, min(first, first_changed(conversation, request)))
+    edits = shown_edits(conversation, request)
+    later = bound_reasoning(request, edits.now, min(first, edits.first))
     if not later:
         return ThinkingChoice(True)
     in_loop = bool(request.latest.results)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from contextstash.context.text.counts import counted
 from contextstash.service.results import ProxyReport
 from contextstash_storage.records import Lever, ProxiedSession, ProxiedTotals
 
@@ -85,7 +86,7 @@ def report_lines(report: ProxyReport) -> list[str]:
             f" compactions avoided: about {report.compactions_avoided:,} (estimated)."
         )
     if report.reasoning_dropped:
-        lines.append(f"Reasoning that the provider reported as dropped: {report.reasoning_dropped:,} pieces.")
+        lines.append(f"Reasoning that the provider reported as dropped: {counted(report.reasoning_dropped, 'piece')}.")
     if report.faults:
         lines.append(f"Sent unedited because of an error: {report.faults:,} requests (see the proxy's log).")
     if report.left_alone:

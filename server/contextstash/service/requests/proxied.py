@@ -21,6 +21,7 @@ from contextstash.service.proxied_clients import is_current
 from contextstash.service.recorder import SessionLocks
 from contextstash.service.recording.batches import BatchIdentity, fingerprints_of, record_batch
 from contextstash.service.recording.messages import RecentCalls, append, ensure_session
+from contextstash.service.recording.output_limits import limit_outputs
 from contextstash.service.recording.reasoning import log_dropped_reasoning
 from contextstash.service.reduction.prune import archive_outputs
 from contextstash.service.requests.proxied_parts import MessagePart, keep_parts, part_edits, read_kept_parts
@@ -29,6 +30,7 @@ from contextstash.service.session_access import Access
 from contextstash.service.thinking import strip_from
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError
 from contextstash_storage.records import (
+    Appended,
     ArchiveEdit,
     Counters,
     Edit,
@@ -244,6 +246,18 @@ class ProxiedSessions:
         """Whether the inputs of old calls that write, and old images, may leave the session's requests too."""
         settings = self._access.settings(session)
         return settings.prune_inputs, settings.prune_images
+
+    def first_cut(self, session: Session) -> int | None:
+        """To how many tokens an output is cut before it is first sent; None if it is not."""
+        return self._access.settings(session).first_cut_tokens
+
+    async def cut(self, session_id: str, positions: Sequence[int], tokens: int) -> None:
+        """Cut the outputs in these messages that have more tokens, durably, before a request shows them so."""
+        store = self._access.store
+        session = await store.get_session(session_id)
+        messages = await store.read_messages_at(session_id, positions)
+        appended = Appended(session=session, messages=tuple(messages), duplicates=len(messages))
+        await limit_outputs(self._access, appended, {"tokens": tokens})
 
     def hold_out(self, agent: str) -> float:
         """The share of an agent's sessions whose requests are not edited, so that their costs can be compared."""

@@ -1,0 +1,218 @@
+"""What smaller windows cost and lose, with the real hand-off: recorded sessions, compacted earlier by their clients.
+
+    python -m bench.windows FOLDER [SIZES, such as 60000,100000]
+
+Each session's requests are replayed by their recorded growth and cache luck (`context.window.window_costs`). When one
+would exceed the size, the client compacts: the call that writes its summary is charged, and the window that the cache
+has not seen. The new window holds the hand-off that the service makes of the session up to there, and what came since;
+the client's summary takes its room, and is counted as empty, since nobody wrote one there. A reply lacks something if
+the recorded agent wrote a fact that its request showed and that this window does not. It then searches once with its
+own words: the call and what it brings are charged and stay in the window.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.fidelity.facts import facts_of
+from bench.fidelity.sessions import tokens_of_text
+from bench.recorded_requests import Recorded, facts_in, recorded, texts
+from contextstash.configuration.models import cache_price_ratios
+from contextstash.context.window.window_costs import MIN_FREED, RESTART, SUMMARY_TOKENS, Step, hidden_prefix
+from contextstash.service.stash import Stash
+from contextstash_storage.sqlite.store import open_sqlite
+
+SIZES = (60_000, 80_000, 100_000, 120_000, 150_000)
+
+LEAST_CALLS = 30
+"""Shorter sessions are left out: nothing can be saved in them."""
+
+REPLY_PRICE = 5.0
+"""The price of a written token, relative to an uncached one: that of all current models of the two providers."""
+
+CALL_TOKENS = 150
+"""Of a search: its name, its query and the frame of its answer."""
+
+MAX_HITS = 5
+
+PAGE_TOKENS = 2_500
+"""Of an output that a hit leads to: the agent reads a page of it."""
+
+QUERY_CHARACTERS = 3_900
+
+
+@dataclass
+class Curve:
+    """What all sessions cost in one window, in uncached input tokens."""
+
+    cost: float = 0.0
+    tokens: int = 0
+    compactions: int = 0
+    replies: int = 0
+    lacking: int = 0
+    lacking_after_search: int = 0
+    retrievals: float = 0.0
+    worst: float = 0.0
+    worst_within: float = 0.0
+
+
+@dataclass
+class Window:
+    """A session in a window: its size now, and what it holds since its compaction before request `since`."""
+
+    path: Path
+    calls: Sequence[Recorded]
+    point: int
+    curve: Curve
+    stash: Stash
+    size: int = 0
+    since: int | None = None
+    handed: set[str] = field(default_factory=set)
+    cost: float = 0.0
+    direct: float = 0.0
+    within: float = 0.0
+
+    async def run(self) -> None:
+        """Replay the session, and add it to the curve."""
+        steps = [Step(call.prompt, call.cached, call.written) for call in self.calls]
+        prefix = hidden_prefix(steps)
+        self.size, extra = steps[0].prompt, 0
+        for number, (call, step) in enumerate(zip(self.calls, steps, strict=True)):
+            before = steps[number - 1] if number else step
+            fresh = max(0, step.prompt - step.cached)
+            self.direct += self._price(call, step.cached, step.written, fresh - step.written)
+            if step.prompt < RESTART * before.prompt:
+                self.size, self.since, extra = min(self.size, step.prompt), None, 0
+                grown = 0
+            else:
+                grown = max(0, step.prompt - before.prompt)
+                self.size = min(step.prompt + extra, max(prefix, self.size + step.prompt - before.prompt))
+            restarted = prefix + SUMMARY_TOKENS
+            if self.size > self.point and self.size - restarted > MIN_FREED * self.point:
+                self.cost += self._price(call, max(0, self.size - grown), 0, min(grown, self.size))
+                self.cost += REPLY_PRICE * SUMMARY_TOKENS
+                self.curve.tokens += self.size
+                self.curve.compactions += 1
+                self.size = restarted + await self._compact(number)
+                self.cost += self._price(call, prefix, self.size - prefix, 0)
+            else:
+                share = fresh / step.prompt if fresh > step.prompt / 2 else 0.0
+                new = min(self.size, max(grown, round(share * self.size), min(fresh, self.size) if not share else 0))
+                written = new if step.written else 0
+                self.cost += self._price(call, self.size - new, written, new - written)
+            self.curve.tokens += self.size
+            brought = await self._reply(number)
+            self.size, extra = self.size + brought, extra + brought
+            if number >= 10:
+                self.within = max(self.within, self.cost / self.direct)
+        self.curve.cost += self.cost
+        self.curve.worst = max(self.curve.worst, self.cost / self.direct)
+        self.curve.worst_within = max(self.curve.worst_within, self.within)
+
+    def _price(self, call: Recorded, read: int, written: int, plain: int) -> float:
+        ratios = cache_price_ratios(call.model)
+        write = (ratios.long_write if call.one_hour else ratios.write) if ratios else 1.25
+        return (ratios.read if ratios else 0.1) * read + write * written + plain
+
+    async def _compact(self, number: int) -> int:
+        """Hand the session off to a new window; the tokens of the hand-off."""
+        call = self.calls[number]
+        session_id = f"{self.path.stem}-{self.point}-{number}"
+        await self.stash.record_messages(
+            list(call.messages), session_id=session_id, format=call.format, model=call.model, whole=True
+        )
+        text = await self.stash.hand_off_text(session_id, None) or ""
+        self.since, self.handed = number, set(facts_of(text))
+        return tokens_of_text(text)
+
+    async def _reply(self, number: int) -> int:
+        """Look at the reply to a request; the tokens that a search for what it lacks brings."""
+        call = self.calls[number]
+        if not call.reply:
+            return 0
+        self.curve.replies += 1
+        if self.since is None:
+            return 0
+        seen = self.calls[self.since].messages
+        later = call.messages[len(seen) :]
+        missing = (facts_in(call.reply) - self.handed - facts_in(later)) & facts_in(call.messages)
+        if not missing:
+            return 0
+        self.curve.lacking += 1
+        found, brought = await self._search(call, missing)
+        self.curve.lacking_after_search += bool(missing - found)
+        self.handed |= missing
+        before = self.cost
+        self.cost += self._price(call, self.size, brought, 0)
+        self.curve.retrievals += self.cost - before
+        return brought
+
+    async def _search(self, call: Recorded, missing: set[str]) -> tuple[set[str], int]:
+        """The facts that one search finds, and its tokens: the hits' texts, and the outputs with what is missing."""
+        query = " ".join(" ".join(texts(list(call.reply))).split())[:QUERY_CHARACTERS]
+        if self.since is None or not re.search(r"\w", query):
+            return set(), CALL_TOKENS
+        session_id = f"{self.path.stem}-{self.point}-{self.since}"
+        result = await self.stash.search_history(query, session_id=session_id, limit=MAX_HITS)
+        found: set[str] = set()
+        brought = CALL_TOKENS
+        for hit in result.hits:
+            found |= facts_of(hit.snippet)
+            brought += tokens_of_text(hit.snippet)
+        for hit in result.hits:
+            if hit.handle and missing - found:
+                page = await self.stash.get_archived_output(hit.handle, session_id=session_id, max_tokens=PAGE_TOKENS)
+                if missing & facts_of(page.text):
+                    found |= facts_of(page.text)
+                    brought += tokens_of_text(page.text)
+        return found, brought
+
+
+async def curve_of(paths: Sequence[Path], point: int) -> tuple[Curve, float]:
+    """The curve of one window over all sessions, and what they cost as they were recorded."""
+    curve, direct = Curve(), 0.0
+    for path in paths:
+        calls = recorded(path)
+        if len(calls) < LEAST_CALLS:
+            continue
+        with tempfile.TemporaryDirectory(prefix="contextstash-bench") as folder:
+            stash = Stash(await open_sqlite(Path(folder) / "sessions.db"), settings={"automatic": False})
+            try:
+                window = Window(path, calls, point, curve, stash)
+                await window.run()
+                direct += window.direct
+            finally:
+                await stash.close()
+    return curve, direct
+
+
+def main() -> None:
+    """Print a line for each window."""
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    paths = sorted(Path(sys.argv[1]).glob("*.jsonl"))
+    sizes = [int(size) for size in sys.argv[2].split(",")] if len(sys.argv) == 3 else list(SIZES)
+    print(
+        "| compacts at | compactions | cost / direct | worst session | worst within | of it retrievals |"
+        " replies that lack something | after one search |"
+    )
+    print("| --- " * 8 + "|")
+    for size in sizes:
+        curve, direct = asyncio.run(curve_of(paths, size))
+        replies = max(1, curve.replies)
+        print(
+            f"| {size:,} | {curve.compactions} | {curve.cost / direct:.3f} | {curve.worst:.3f} |"
+            f" {curve.worst_within:.3f} | {curve.retrievals / direct:.3f} | {curve.lacking / replies:.1%} |"
+            f" {curve.lacking_after_search / replies:.1%} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
