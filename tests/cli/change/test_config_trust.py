@@ -136,7 +136,7 @@ def test_config_show_says_where_sessions_may_be_sent(
     assert found["network"].startswith(says)
     assert says in text.stdout
     assert KEY not in text.stdout + str(found)
-    assert "user:secret" not in text.stdout + str(found)
+    assert ":secret" not in text.stdout + str(found)
 
 
 def test_doctor_reports_the_network_use_and_ignored_project_settings(untrusted: UntrustedProject) -> None:
