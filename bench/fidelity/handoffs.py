@@ -4,7 +4,8 @@
 
 A folder holds sessions as for `bench.fidelity`, with the client's own summaries marked (`meta.compact_summary`). A fact
 is needed if a tool output showed it before the compaction, the user did not, and the agent writes it within the next 60
-messages. Beside facts, the old lines of the next five edits: whether each stands in the hand-off as a whole.
+messages; of these, those are counted too that nothing had shown again by then. Beside facts, the old lines of the next
+five edits: whether each stands in the hand-off as a whole.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
@@ -35,7 +37,7 @@ EDITS = 5
 """How many of the next edits are looked at."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Compaction:
     """A client's compaction: the messages before it, its summary, and the messages after it up to the next one."""
 
@@ -43,12 +45,23 @@ class Compaction:
     summary: Said
     after: Sequence[Said]
 
-    @property
+    @cached_property
     def needed(self) -> frozenset[str]:
         shown = frozenset[str]().union(*(message.facts for message in self.before if message.role == "tool"))
         told = (message.facts for message in self.before if message.role == "user" and not message.is_summary)
         written = (message.facts for message in self.after if message.role == "assistant")
         return (frozenset[str]().union(*written) & shown) - frozenset[str]().union(*told)
+
+    @property
+    def unseen(self) -> frozenset[str]:
+        """The needed facts that the agent writes before any message after the compaction shows them again."""
+        shown: set[str] = set()
+        found: set[str] = set()
+        for message in self.after:
+            if message.role == "assistant":
+                found |= (message.facts & self.needed) - shown
+            shown |= message.facts
+        return frozenset(found)
 
     @property
     def old_lines(self) -> list[set[str]]:
@@ -95,6 +108,9 @@ async def measure(compaction: Compaction, max_tokens: int) -> Counter[str]:
         ours=len(needed & ours),
         both=len(needed & (ours | client)),
         search=len(needed & (ours | client | found)),
+        unseen=len(compaction.unseen),
+        unseen_client=len(compaction.unseen & client),
+        unseen_both=len(compaction.unseen & (ours | client)),
         edits=len(compaction.old_lines),
         ready=sum(old <= lines for old in compaction.old_lines),
         tokens=tokens_of_text(text),
@@ -134,6 +150,9 @@ def main() -> None:
         total = sum((asyncio.run(measure(each, max_tokens)) for each in compactions), Counter[str]())
         shares = {name: 100 * total[name] / max(1, total["needed"]) for name in ("client", "ours", "both", "search")}
         told = ", ".join(f"{name} {share:.1f}" for name, share in shares.items())
+        written = max(1, total["unseen"])
+        told += f"; of {total['unseen']} that nothing had shown again: client"
+        told += f" {100 * total['unseen_client'] / written:.1f}, both {100 * total['unseen_both'] / written:.1f}"
         ready = 100 * total["ready"] / max(1, total["edits"])
         print(f"  {total['tokens'] / max(1, len(compactions)):.0f} tokens: {told}; edits {ready:.1f}", flush=True)
 

@@ -22,6 +22,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from contextstash.process.own_interpreter import own_interpreter
+
 from .chart import Columns, chart, table
 from .database import build, build_rate, built, compressed_size
 from .floors import bare_server, floors
@@ -39,6 +41,7 @@ def main() -> None:
     if arguments.write:
         write(Path(arguments.write[0]), arguments.write[1])
     elif arguments.measure:
+        own_interpreter()  # as a server does
         with tempfile.TemporaryDirectory(dir=arguments.keep) as folder:
             work = measure(_database(arguments.measure), Path(folder), frozenset(arguments.parts))
             found = asyncio.run(work)

@@ -33,7 +33,7 @@ def main() -> None:
 
 HOOK_GC_THRESHOLD = 50_000
 """New objects after which a hook's process looks for garbage, in place of 700: all that it imports would be looked
-through again and again, which takes a twentieth of its time. A guess."""
+through again and again, which takes a twentieth of its time."""
 
 
 def _run_and_end(client: str, database: str | None, part: tuple[int, int]) -> NoReturn:

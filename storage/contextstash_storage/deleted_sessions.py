@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextstash_storage.records import ProxiedSession, Record
 
 KEPT_DAYS = 30
-"""After so many days a client that goes on with a deleted session is recorded again. A guess: by default Claude Code
+"""After so many days a client that goes on with a deleted session is recorded again. By default Claude Code
 deletes its own transcripts after 30 days, so that nobody goes on with them."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
 from typing import Any, Protocol
 
 from contextstash_storage.deleted_sessions import DeletedSession
@@ -37,6 +36,7 @@ from contextstash_storage.records import (
     Totals,
     Usage,
 )
+from contextstash_storage.search.query import EVERYWHERE, SearchFilter
 from contextstash_storage.tokens import TokenStore
 
 Count = Callable[[Counters, NewMessage, int], Counters]
@@ -262,22 +262,12 @@ class SessionStore(Protocol):
     async def find_handles(self, prefix: str, limit: int) -> list[str]: ...
 
     async def search(
-        self,
-        query: str,
-        *,
-        session_ids: Sequence[str] | None = None,
-        scope: str = "all",
-        tool: str | None = None,
-        after: datetime | None = None,
-        before: datetime | None = None,
-        limit: int = 10,
-        weigh: Weigh | None = None,
+        self, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
     ) -> list[SearchHit]:
         """Best hits first; the documents, terms, weights and order are those of `search_documents`, `search_query` and
         `search_ranking`. A call and its output are one hit, of the output; one that repeats the lines of a better hit
-        is left out. Only `session_ids` are searched, and messages from `after` on and before `before`; `scope`: `all`,
-        `outputs` (tool outputs with their calls) or `messages` (all others); `tool`: only calls of this tool. With
-        `weigh`, the order is that of the weighed scores among the first RANKED_HITS times `limit` hits."""
+        is left out. With `weigh`, the order is that of the weighed scores among the first RANKED_HITS times `limit`
+        hits."""
         ...
 
     async def unindexed_messages(self) -> int:

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from contextstash.formats.request.text import read_request
+from contextstash.hosts.request_identity import ClientSession
+from contextstash.proxy.conversations import AskedRequest, Conversations
 from contextstash.proxy.credentials import sender_of
 from contextstash_storage.records import RewindEdit
 from contextstash_storage.sqlite.store import open_sqlite
@@ -189,6 +192,19 @@ def test_agents_that_wait_for_their_replies_at_the_same_time_are_not_mixed(
     assert sorted(whole, key=json.dumps) == sorted(agents, key=json.dumps)
 
 
+def test_a_client_whose_system_prompt_tells_the_time_stays_in_its_session(
+    provider: CachingProvider, proxy: RunningProxy
+) -> None:
+    messages = session(4)
+    back = [*messages[:4], {"role": "user", "content": "Try another way."}]
+    sent = [*(messages[:count] for count in range(1, 10, 2)), back]
+    found = [
+        say(proxy, each, system=[{"type": "text", "text": f"It is 2026-11-23, {minute:02}:00. You help."}], **NAMED)
+        for minute, each in enumerate(sent)
+    ]
+    assert set(found) == {ID}
+
+
 def test_a_fork_of_the_conversation_beside_it_is_a_session_of_its_own(
     provider: CachingProvider, proxy: RunningProxy
 ) -> None:
@@ -200,6 +216,32 @@ def test_a_fork_of_the_conversation_beside_it_is_a_session_of_its_own(
     assert say(proxy, ended, **NAMED) == ID
     assert say(proxy, forked, **NAMED) != ID
     assert say(proxy, [*ended, *turn(7, "more")], **NAMED) == ID
+
+
+def test_who_goes_back_to_what_a_fork_has_in_common_stays_in_the_main_session(
+    provider: CachingProvider, proxy: RunningProxy
+) -> None:
+    messages = session(3)
+    assert say(proxy, messages[:5], **NAMED) == ID
+    assert say(proxy, messages, **NAMED) == ID
+    forked = [*messages[:5], *turn(50, "of the fork")]
+    assert say(proxy, forked, **NAMED) != ID
+    assert say(proxy, [*messages[:4], {"role": "user", "content": "Try another way."}], **NAMED) == ID
+
+
+async def test_a_sub_agent_that_begins_while_the_first_request_waits_has_a_session_of_its_own() -> None:
+    """It begins with the same message, and its system prompt is another."""
+
+    def asked(messages: list[Message], **fields: Any) -> AskedRequest:
+        body = json.dumps(request_of(messages, **fields)).encode()
+        return AskedRequest(read_request("anthropic", body), ClientSession(ID), b"sender", 0.0)
+
+    conversations = Conversations(None)
+    main = await conversations.find(asked(session(2)[:1]))
+    other = await conversations.find(asked(session(2), system=[{"type": "text", "text": "You are a sub-agent."}]))
+    assert main is not None
+    assert main.session_id == ID
+    assert other is not main
 
 
 def test_a_person_who_goes_back_stays_in_the_session_and_without_an_id_gets_a_new_one(

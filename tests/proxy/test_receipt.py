@@ -10,7 +10,6 @@ import pytest
 
 from contextstash.configuration.models import price_of
 from contextstash.formats.usage import read_usage
-from contextstash.service.queries.overview import overview
 from contextstash.service.queries.proxy_report import report_of, state_since
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Event, ProxiedSession
@@ -181,21 +180,20 @@ def test_a_resumed_session_has_dollars_too(provider: CachingProvider, clock: Clo
     assert report.dollars_saved is not None
 
 
-async def test_the_overview_counts_what_a_proxied_session_saved_once(tmp_path: Path) -> None:
+async def test_the_receipt_counts_what_a_proxied_session_saved_once(tmp_path: Path) -> None:
     store = await open_sqlite(tmp_path / "stash.db")
     stash = Stash(store)
     natives = [message for each in range(8) for message in turn(each, "log line\n" * 2_000)]
     await stash.record_messages(natives, session_id="s", model=MODEL)
     pruned = await stash.prune_tool_outputs("s", keep_last=2)
     await stash.record_messages(turn(9, "x"), session_id="s", usage={"input_tokens": 5_000, "output_tokens": 1})
-    assert (await overview(stash._access)).savings
+    assert (await stash.receipt()).tokens_without > 5_000
     await stash.proxied.keep_state(
         "s", ProxiedSession(requests=9, sent=1_000, direct=1_000 + pruned.tokens_saved, priced=9, dollars_direct=2.0)
     )
-    found = await overview(stash._access)
-    assert found.savings is None
-    assert found.proxy is not None
-    assert found.proxy.dollars_saved == 2.0
+    found = await stash.receipt()
+    assert found.tokens_without - found.tokens_billed == pruned.tokens_saved
+    assert found.dollars_saved == 2.0
     assert (await stash.context_status("s")).savings is None
     await stash.close()
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.search import ranking
+from contextstash_storage.search.query import SearchFilter
 from contextstash_storage.sqlite import full_text_search
-from contextstash_storage.store import SessionStore
+from contextstash_storage.store import SessionStore, Weigh
 from tests.support.effort import examples
 from tests.support.stored_sessions import SESSION, answers, calls, new_session, record, says
 
 
-async def found(store: SessionStore, query: str, **rest: object) -> list[int]:
-    return [hit.seq for hit in await store.search(query, **rest)]  # type: ignore[arg-type]
+async def found(
+    store: SessionStore, query: str, limit: int = 10, weigh: Weigh | None = None, **where: Any
+) -> list[int]:
+    return [hit.seq for hit in await store.search(query, SearchFilter(**where), limit=limit, weigh=weigh)]
 
 
 async def test_what_holds_all_terms_comes_before_what_holds_some(store: SessionStore) -> None:
@@ -79,7 +84,7 @@ async def test_scopes_tell_outputs_from_what_was_said(store: SessionStore) -> No
     await record(store, says("where is the needle"), answers("call_0", "a needle"))
     assert await found(store, "needle", scope="outputs") == [1]
     assert await found(store, "needle", scope="messages") == [0]
-    [hit] = await store.search("needle", scope="outputs")
+    [hit] = await store.search("needle", SearchFilter(scope="outputs"))
     assert (hit.handles, hit.role) == (("out_a",), "tool")
     with pytest.raises(BadInputError, match="outputs"):
         await found(store, "needle", scope="everything")
@@ -90,7 +95,7 @@ async def test_a_search_stays_in_its_session_and_always_with_its_owner(store: Se
     await record(store, says("needle"))
     await record(store, says("needle"), session_id="two")
     assert {hit.session_id for hit in await store.search("needle")} == {SESSION, "two"}
-    assert {hit.session_id for hit in await store.search("needle", session_ids=["two"])} == {"two"}
+    assert {hit.session_id for hit in await store.search("needle", SearchFilter(session_ids=["two"]))} == {"two"}
     assert await store.for_owner("another").search("needle") == []
 
 

@@ -15,6 +15,7 @@ import pytest
 from contextstash_storage.errors import SessionNotFoundError, StoreBusyError
 from contextstash_storage.preparation import messages as preparation
 from contextstash_storage.records import Call, Copied, Counters, EditRecord, Event, NewMessage, Session
+from contextstash_storage.search.query import SearchFilter
 from contextstash_storage.sql.rows import now
 from contextstash_storage.sqlite import hidden_sessions
 from contextstash_storage.sqlite.deletion import PAUSE_SECONDS
@@ -72,7 +73,7 @@ async def test_a_session_is_copied_in_pieces_with_all_that_it_is_made_of(store: 
     assert await bodies(store, "copied") == [message.body for message in messages]
     assert [output.seq for output in await store.read_outputs("copied")] == [10]
     assert len(await store.read_events("copied")) == len(await store.read_calls("copied")) == 1
-    assert {hit.seq for hit in await store.search("ask", session_ids=["copied"])} == {0, 2, 4, 6, 8}
+    assert {hit.seq for hit in await store.search("ask", SearchFilter(session_ids=["copied"]))} == {0, 2, 4, 6, 8}
 
 
 async def test_no_reader_sees_a_session_before_it_is_there_to_its_end(store: SqliteStore, path: Path) -> None:

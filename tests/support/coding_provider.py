@@ -15,6 +15,14 @@ from typing import Any
 
 from tests.support.bound_reasoning import reasoning_after
 from tests.support.loopback_server import served
+from tests.support.model_replies import (
+    ReplyingHandler,
+    function_call,
+    message_events,
+    output_text,
+    response_events,
+    tool_use,
+)
 
 Json = dict[str, Any]
 
@@ -117,20 +125,20 @@ def coding_provider(
         yield provider
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(ReplyingHandler, BaseHTTPRequestHandler):
     provider: CodingProvider
 
     def do_GET(self) -> None:
         self.provider.others.append(("GET", self.path))
-        self._send(b"{}", "application/json")
+        self.send_json({})
 
     def do_POST(self) -> None:
-        data = self.rfile.read(int(self.headers.get("content-length") or 0))
+        data = self.asked_bytes()
         path = self.path.partition("?")[0]
         write = _messages if path.endswith("/messages") else _responses if path.endswith("/responses") else None
         if write is None:
             self.provider.others.append(("POST", self.path))
-            self._send(b'{"input_tokens": 10}', "application/json")
+            self.send_json({"input_tokens": 10})
             return
         body = json.loads(data)
         last = json.dumps((body.get("messages") or body.get("input") or [{}])[-1]).lower()
@@ -139,11 +147,11 @@ class _Handler(BaseHTTPRequestHandler):
         asked = Asked(self.path, headers, body, int(len(data) / self.provider.bytes_per_token), compacts)
         if compacts and self.provider.fails_to_compact:
             self.provider.refused += 1
-            self._send(b'{"type": "error", "error": {"type": "invalid_request_error", "message": "No."}}', status=400)
+            self.send_json({"type": "error", "error": {"type": "invalid_request_error", "message": "No."}}, 400)
             return
         call = self.provider.next_call(asked)
         self.provider.usages.append((body["model"], asked.tokens))
-        if body.get("tools") or compacts:
+        if body.get("tools") or compacts or b'"additional_tools"' in data:  # an item of the input for GPT-6
             self.provider.asked.append(asked)
         number = len(self.provider.asked)
         events = write(asked, call, number)
@@ -153,8 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.provider.drops_at = None
             first = events[0].get("message") or events[-1]["response"]
             first["input_transformations"] = [{"type": "dropped", "id": "r_1", "reason": "prefix_mismatch"}]
-        text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
-        self._send(text.encode(), "text/event-stream")
+        self.send_events(events)
 
     def _think(self, asked: Asked, events: list[Json], fmt: str) -> None:
         """Put reasoning in front of the call, and count what came back of earlier ones."""
@@ -181,57 +188,18 @@ class _Handler(BaseHTTPRequestHandler):
             for at, event in enumerate(events):
                 event["sequence_number"] = at
 
-    def _send(self, body: bytes, kind: str = "application/json", status: int = 200) -> None:
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
 
 def _text(asked: Asked) -> str:
     return SUMMARY if asked.compacts else "All done."
 
 
 def _messages(asked: Asked, call: tuple[str, Json] | None, number: int) -> list[Json]:
-    usage = {"input_tokens": asked.tokens, "output_tokens": 1}
-    message: Json = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": asked.body["model"]}
-    message |= {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
-    if call is None:
-        block: Json = {"type": "text", "text": ""}
-        delta: Json = {"type": "text_delta", "text": _text(asked)}
-    else:
-        block = {"type": "tool_use", "id": f"toolu_{number:020d}", "name": call[0], "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": json.dumps(call[1])}
-    end = {"stop_reason": "end_turn" if call is None else "tool_use", "stop_sequence": None}
-    return [
-        {"type": "message_start", "message": message},
-        {"type": "content_block_start", "index": 0, "content_block": block},
-        {"type": "content_block_delta", "index": 0, "delta": delta},
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": end, "usage": {"output_tokens": 5}},
-        {"type": "message_stop"},
-    ]
+    block = {"type": "text", "text": _text(asked)} if call is None else tool_use(number, *call)
+    return message_events(asked.body["model"], number, block, asked.tokens)
 
 
 def _responses(asked: Asked, call: tuple[str, Json] | None, number: int) -> list[Json]:
-    item: Json = {"type": "message", "role": "assistant", "id": f"msg_{number}", "status": "completed"}
-    item["content"] = [{"type": "output_text", "text": _text(asked), "annotations": []}]
-    if call is not None:
-        item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "status": "completed"}
-        item |= {"name": call[0], "arguments": json.dumps(call[1])}
-    if asked.compacts and "compaction_trigger" in asked.text:  # OpenAI's own compaction, whose item nobody can read
+    item = output_text(number, _text(asked)) if call is None else function_call(number, *call)
+    if asked.compacts and "compaction_trigger" in asked.text:  # OpenAI's own compaction, whose item only it can read
         item = {"type": "compaction", "id": f"cmp_{number}", "encrypted_content": "c2VhbGVk"}
-    answer = {"id": f"resp_{number}", "object": "response", "created_at": 1, "model": asked.body["model"]}
-    usage = {"input_tokens": asked.tokens, "output_tokens": 5, "total_tokens": asked.tokens + 5}
-    answer |= {"output": [item], "status": "completed", "usage": usage}
-    events: list[Json] = [
-        {"type": "response.created", "response": {**answer, "output": [], "status": "in_progress"}},
-        {"type": "response.output_item.added", "output_index": 0, "item": item},
-        {"type": "response.output_item.done", "output_index": 0, "item": item},
-        {"type": "response.completed", "response": answer},
-    ]
-    return [{**event, "sequence_number": at} for at, event in enumerate(events)]
+    return response_events(asked.body["model"], number, item, asked.tokens)

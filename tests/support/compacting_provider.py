@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from tests.support.loopback_server import served
+from tests.support.model_replies import ReplyingHandler, message_events, tool_use
 
 Json = dict[str, Any]
 
@@ -45,24 +46,25 @@ def compacting_provider(calls: Sequence[tuple[str, Json]]) -> Iterator[Compactin
         yield provider
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(ReplyingHandler, BaseHTTPRequestHandler):
     provider: CompactingProvider
 
     def do_GET(self) -> None:
-        self._send(b"{}", "application/json")
+        self.send_json({})
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
+        asked = json.loads(self.asked_bytes() or b"{}")
         if self.path.partition("?")[0] != "/v1/messages":
-            self._send(b'{"input_tokens": 10}', "application/json")
+            self.send_json({"input_tokens": 10})
             return
-        events = _events(asked, self._block(asked))
+        results = _results(asked)
+        tokens = FIXED_TOKENS + RESULT_TOKENS * results
+        events = message_events(asked["model"], results, self._block(asked), tokens)
         if asked.get("stream"):
-            text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
-            self._send(text.encode(), "text/event-stream")
+            self.send_events(events)
         else:
             whole = {**events[0]["message"], "content": [{"type": "text", "text": "done"}], "stop_reason": "end_turn"}
-            self._send(json.dumps(whole).encode(), "application/json")
+            self.send_json(whole)
 
     def _block(self, asked: Json) -> Json:
         """The block of the reply: the next call, the summary, or the end."""
@@ -76,17 +78,7 @@ class _Handler(BaseHTTPRequestHandler):
             return {"type": "text", "text": "Done."}
         name, arguments = provider.calls[provider.made]
         provider.made += 1
-        return {"type": "tool_use", "id": f"toolu_{provider.made:020d}", "name": name, "input": arguments}
-
-    def _send(self, body: bytes, kind: str) -> None:
-        self.send_response(200)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        return tool_use(provider.made, name, arguments)
 
 
 def _summarizes(asked: Json) -> bool:
@@ -100,29 +92,10 @@ def _texts(content: Any) -> list[str]:
     return [block["text"] for block in content if block.get("type") == "text"]
 
 
-def _events(asked: Json, block: Json) -> list[Json]:
-    results = sum(
+def _results(asked: Json) -> int:
+    return sum(
         block.get("type") == "tool_result"
         for message in asked["messages"]
         if isinstance(message["content"], list)
         for block in message["content"]
     )
-    usage = {"input_tokens": FIXED_TOKENS + RESULT_TOKENS * results, "output_tokens": 5}
-    is_call = block["type"] == "tool_use"
-    begun = {**block, "input": {}} if is_call else {**block, "text": ""}
-    delta = (
-        {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
-        if is_call
-        else {"type": "text_delta", "text": block["text"]}
-    )
-    message = {"id": f"msg_{results}", "type": "message", "role": "assistant", "model": asked["model"]}
-    message |= {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
-    end = {"stop_reason": "tool_use" if is_call else "end_turn", "stop_sequence": None}
-    return [
-        {"type": "message_start", "message": message},
-        {"type": "content_block_start", "index": 0, "content_block": begun},
-        {"type": "content_block_delta", "index": 0, "delta": delta},
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": end, "usage": usage},
-        {"type": "message_stop"},
-    ]

@@ -9,15 +9,15 @@ import threading
 from pathlib import Path
 
 
-def printed_on_terminal(database: Path, *arguments: str) -> bytes:
-    """What a command prints, standard error included. The command must succeed."""
+def printed_on_terminal(database: Path, *arguments: str, columns: int = 200) -> bytes:
+    """What a command prints on a terminal of so many columns, standard error included. The command must succeed."""
     import pty
 
     terminal, end = pty.openpty()
     found: list[bytes] = []
     reader = threading.Thread(target=_read, args=(terminal, found))
     reader.start()
-    home = {"HOME": str(database.parent), "XDG_CONFIG_HOME": str(database.parent), "COLUMNS": "200"}
+    home = {"HOME": str(database.parent), "XDG_CONFIG_HOME": str(database.parent), "COLUMNS": str(columns)}
     environment = {**os.environ, **home, "CONTEXTSTASH_DB": str(database), "PYTHONUTF8": "1"}
     command = [sys.executable, "-m", "contextstash", *arguments]
     try:

@@ -34,11 +34,11 @@ def follow(page: Any, what: str) -> None:
 def test_everything_can_be_reached_by_clicking(served: Served) -> None:
     with browser_page() as page:
         page.goto(served.opening)
-        follow(page, "text=build")
+        follow(page, "a.row:has-text('Build everything')")
         assert page.locator("svg .area").count() >= 3
         assert page.locator("svg .marker").count() == 2
         assert "summarized" in page.inner_text("main")
-        follow(page, "a.button:has-text('Messages')")
+        follow(page, ".tabs >> text=Messages")
         follow(page, "text=First")
         assert "What the model sees" in page.inner_text("main")
         follow(page, ".state.summary a")
@@ -48,7 +48,8 @@ def test_everything_can_be_reached_by_clicking(served: Served) -> None:
         follow(page, "text=Open the messages")
         assert page.url.endswith("first=0")
         page.goto(f"{served.address}/sessions/build/messages?first=100")
-        follow(page, ".state.archive a")
+        page.locator(".line:has(.badge.archive) > details > summary").first.click()
+        follow(page, ".line details[open] .state.archive a")
         assert page.inner_text("h1").startswith("out_")
         assert "of the build" in page.inner_text("main > pre")
         assert page.inner_text("section.call pre").startswith("make part")
@@ -61,9 +62,14 @@ def test_an_output_and_a_summary_are_restored_and_the_session_compacted_again(se
     with browser_page() as page:
         page.goto(served.opening)
         page.goto(f"{served.address}/sessions/build/messages?first=100")
-        archived = page.locator(".state.archive").count()
-        follow(page, ".state.archive button")
-        assert page.locator(".state.archive").count() == archived - 1
+        line = page.locator(".line:has(.state.archive)").first
+        line.locator("summary").first.click()
+        name = line.get_attribute("id")
+        with page.expect_navigation():
+            line.locator(".state.archive button").click()
+        restored = page.locator(f"#{name}")
+        assert restored.locator("> details[open]").count() == 1, "the message is open again"
+        assert restored.locator(".state.archive").count() == 0
         page.goto(f"{served.address}/sessions/build/messages?first=0")
         follow(page, ".state.summary button")
         assert page.locator(".state.summary").count() == 0
@@ -84,7 +90,10 @@ def test_keys_search_move_and_open(served: Served) -> None:
         page.wait_for_url("**first=*")
         page.keyboard.press("j")
         page.keyboard.press("j")
-        assert page.evaluate("document.activeElement.tagName") == "ARTICLE"
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.parentElement.open")
+        assert page.locator(".line > details[open]").count() == 1
+        page.keyboard.press("Escape")
         page.keyboard.press("/")
         page.keyboard.type("Question 3")
         page.keyboard.press("Enter")
@@ -113,19 +122,102 @@ def test_a_new_message_appears_without_a_reload_and_what_was_opened_stays_open(s
     with browser_page() as page:
         page.goto(served.opening)
         page.goto(f"{served.address}/sessions/build/messages?first=120")
-        page.locator("#m122 details summary").first.click()
+        page.locator("#line122 > details > summary").click()
         page.evaluate("window.isSamePage = true")
         page.locator("#live.on").wait_for()
         with ThreadPoolExecutor() as another:  # the browser's driver has an event loop in this thread
             another.submit(lambda: asyncio.run(say(tmp_path / "sessions.db", "What is new?"))).result()
-        page.locator("#m144:has-text('What is new?')").wait_for()
+        page.locator("#line144:has-text('What is new?')").wait_for()
         assert page.evaluate("window.isSamePage")
-        assert page.locator("#m122 details[open]").count() == 1
+        assert page.locator("#line122 > details[open]").count() == 1
 
 
 async def say(database: Path, text: str) -> None:
     async with stash_at(database) as stash:
         await stash.record_messages([{"role": "user", "content": text}], session_id="build")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 800)])
+def test_the_sessions_are_in_view_when_the_start_page_opens(served: Served, width: int, height: int) -> None:
+    with browser_page(viewport={"width": width, "height": height}) as page:
+        page.goto(served.opening)
+        place = page.locator("tbody a.row").first.bounding_box()
+        assert place["y"] + place["height"] < height / 2
+
+
+def test_a_message_that_a_link_names_is_open_and_in_view(served: Served) -> None:
+    with browser_page(viewport={"width": 1440, "height": 900}) as page:
+        page.goto(served.opening)
+        page.goto(f"{served.address}/search?q=part30")
+        follow(page, ".hit >> text=at message")
+        opened = page.locator(".line > details[open]")
+        assert opened.count() == 1
+        place = opened.bounding_box()
+        assert 0 < place["y"] < 900
+        assert "part 30 of the build" in opened.inner_text()
+
+
+def test_the_pages_work_without_scripts(served: Served) -> None:
+    with browser_page(java_script_enabled=False) as page:
+        page.goto(served.opening)
+        follow(page, "tbody a.row")
+        follow(page, ".tabs >> text=Messages")
+        page.locator(".line summary").last.click()
+        assert page.locator(".line > details[open]").count() == 1
+        page.fill("input[name=first]", "7")
+        follow(page, ".jump button")
+        assert page.locator(".line").first.get_attribute("id") == "line7"
+
+
+def test_the_tab_key_goes_through_a_page_in_order_and_shows_where_it_is(served: Served) -> None:
+    with browser_page(reduced_motion="reduce") as page:
+        page.goto(served.opening)
+        for address in ("/", "/sessions/build", "/sessions/build/messages?first=0", "/search?q=part", "/costs"):
+            page.goto(f"{served.address}{address}")
+            reached = [walked(page) for _ in range(24)]
+            reached = reached[: reached.index(None)] if None in reached else reached
+            assert reached[0]["text"] == "Skip to the content"
+            assert [each for each in reached if not each["outlined"] or not each["visible"]] == [], address
+            assert [each["place"] for each in reached] == sorted(each["place"] for each in reached), address
+        page.goto(f"{served.address}/sessions/build")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "main"
+
+
+def walked(page: Any) -> Any:
+    """What the Tab key reaches next; None after the last element."""
+    page.keyboard.press("Tab")
+    return page.evaluate("""() => {
+        const reached = document.activeElement;
+        if (reached === document.body) return null;
+        const box = reached.getBoundingClientRect(), look = getComputedStyle(reached);
+        return {
+            text: reached.innerText, place: [...document.querySelectorAll("*")].indexOf(reached),
+            outlined: look.outlineStyle !== "none" && parseFloat(look.outlineWidth) >= 1,
+            visible: box.width > 1 && box.bottom > 0 && box.top < innerHeight,
+        };
+    }""")
+
+
+def test_the_comparison_of_windows_appears_when_it_is_computed(served: Served, tmp_path: Path) -> None:
+    with ThreadPoolExecutor() as another:
+        another.submit(lambda: asyncio.run(call_often(tmp_path / "sessions.db"))).result()
+    with browser_page() as page:
+        page.goto(served.opening)
+        page.goto(f"{served.address}/costs")
+        page.locator("#advice >> text=as recorded").wait_for()
+        assert page.locator("#advice li").count() == 6
+        assert "1 session at list prices" in page.inner_text("#advice")
+
+
+async def call_often(database: Path) -> None:
+    """A session whose prompts grow to 160,000 tokens."""
+    async with stash_at(database) as stash:
+        for number in range(40):
+            usage = {"input_tokens": 4_000 * (number + 1), "output_tokens": 10}
+            native = {"role": "assistant", "content": f"Step {number}"}
+            await stash.record_messages([native], session_id="long", model="claude-opus-4-5", usage=usage)
 
 
 SCHEMES = [("light", 1200), ("dark", 1200), ("light", 380), ("dark", 380)]
@@ -135,8 +227,11 @@ ADDRESSES = (
     "/sessions/build/messages?first=0",
     "/sessions/build/messages?first=120",
     "/sessions/build/messages?first=120&view=beside",
+    "/sessions/build/messages?first=0&view=full",
     "/sessions/build/messages/0",
     "/search?q=build",
+    "/search",
+    "/costs",
 )
 
 

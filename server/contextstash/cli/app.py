@@ -16,6 +16,7 @@ from contextstash.cli.change.delete import delete
 from contextstash.cli.change.pin import pin
 from contextstash.cli.change.prune import prune
 from contextstash.cli.change.restore import restore
+from contextstash.cli.change.retain import retain
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import completion
 from contextstash.cli.look.advise import advise
@@ -118,6 +119,7 @@ COMMANDS = (
     restore,
     pin,
     delete,
+    retain,
     clip,
     validate,
     config,

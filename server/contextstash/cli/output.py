@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -75,6 +77,18 @@ def echo(text: str, *, err: bool = False, bold: bool = False, dim: bool = False,
     """Print a text that may hold recorded text: as `for_reader` returns it, unless it is to be `raw`."""
     shown = visible(text) if (sys.stderr if err else sys.stdout).isatty() and not raw else text
     click.secho(shown, err=err, bold=bold or None, dim=dim or None)
+
+
+def say(text: str, *, label: str = "", colour: str | None = None, indent: int = 0, err: bool = False) -> None:
+    """Print a sentence after a label: on a terminal in lines that end between words, all but the first indented."""
+    if (sys.stderr if err else sys.stdout).isatty():
+        width = shutil.get_terminal_size().columns
+        lines = textwrap.wrap(
+            label + visible(text), width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+        )
+        text = "\n".join(lines)[len(label) :]
+    click.secho(label, fg=colour, nl=False, err=err)
+    click.echo(text, err=err)
 
 
 def echo_json(document: object) -> None:

@@ -34,6 +34,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "restore": "Undo a prune or a compaction.",
         "pin": "Keep outputs in the view, whatever their age.",
         "delete": "Delete a session for good.",
+        "retain": "Delete sessions older or larger than you want to keep.",
         "config": "Show and change settings.",
     },
     "Share and check": {

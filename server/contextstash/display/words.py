@@ -53,12 +53,30 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
+LEVERS = {
+    "tool_outputs": "old tool outputs left out",
+    "inputs_and_images": "old inputs and images left out",
+    "old_thinking": "thinking of earlier turns left out",
+    "summaries": "messages shown as summaries",
+    "smaller_views": "outputs and messages left out of views",
+    "smaller_window": "earlier compaction (--window)",
+    "cache_rewrites": "cache written again",
+    "fetched_again": "fetched or read again",
+    "retrieval_requests": "requests that only fetched something",
+    "tool_definitions": "contextstash's tools in requests",
+    "hand_offs": "hand-offs in requests",
+    "summary_calls": "summaries by a model",
+}
+"""The levers of a receipt in words, gains before losses."""
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "thousands": thousands,
     "amount": amount,
     "dollars": dollars,
     "when": when,
     "words": words,
+    "lever": lambda name: LEVERS.get(name, words(name)),
     "cut": cut,
     "markdown": as_html,
     "plural": counted,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from contextstash.formats.arguments import main_argument
 from contextstash.formats.base import Reading
 from contextstash.formats.image_sizes import image_size
+from contextstash.formats.usage import read_usage
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Block, BlockType, Role, Usage
 
@@ -210,3 +211,9 @@ def _object(arguments: object) -> Mapping[str, object]:
         except (ValueError, RecursionError):
             return {}
     return arguments if isinstance(arguments, dict) else {}
+
+
+def message_usage(native: Mapping[str, Any]) -> Usage | None:
+    """The usage in the field `usage` of a message."""
+    data = native.get("usage")
+    return read_usage(data) if isinstance(data, Mapping) else None

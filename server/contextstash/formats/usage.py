@@ -93,9 +93,3 @@ def _number(data: Mapping[str, Any], key: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         return 0
     return value if 0 < value < _MAX_COUNT else 0
-
-
-def message_usage(native: Mapping[str, Any]) -> Usage | None:
-    """The usage in the field `usage` of a message."""
-    data = native.get("usage")
-    return read_usage(data) if isinstance(data, Mapping) else None

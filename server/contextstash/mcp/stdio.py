@@ -12,6 +12,7 @@ from mcp.server import MCPServer, Server
 from contextstash.mcp.lazy import OpenStash
 from contextstash.mcp.server import ToolSet, build_server
 from contextstash.mcp.wire.stdio_streams import stdio_streams
+from contextstash.process.own_interpreter import own_interpreter
 from contextstash.process.signals import end_signals
 
 logger = logging.getLogger(__name__)
@@ -19,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 def run_stdio(open_stash: OpenStash, tools: ToolSet, *, followed: bool = False) -> None:
     """Serve until stdin is closed or a signal ends it. `followed` as in build_server."""
+    own_interpreter()
     anyio.run(_serve, open_stash, tools, followed)
 
 

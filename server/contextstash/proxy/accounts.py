@@ -17,15 +17,16 @@ GUESSED_WINDOW = 200_000
 """Tokens of an unknown model's window, for the same estimate."""
 
 AFTER_COMPACTION = 0.15
-"""The share of the window that a conversation takes after a compaction. A guess, for the same estimate."""
+"""The share of the window that a conversation takes after a compaction, for the same estimate."""
 
 
 MAX_STEP = 2.0
 """A request counts as if its bytes had at most so many times the tokens of the ones before, and at least the inverse:
-new tool definitions, or reasoning that the provider drops, change a prompt far more than its texts do. A guess."""
+new tool definitions, or reasoning that the provider drops, change a prompt far more than its texts do. If it is too
+strict, requests are booked without what they would have taken unedited."""
 
 PRIOR_TOKENS = 20_000
-"""What is known weighs as much as so many new tokens: one large output of another kind changes little. A guess."""
+"""What is known weighs as much as so many new tokens: one large output of another kind changes little."""
 
 
 OWN_COMPACTION = 0.7

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
+from contextstash.context.text.sanitize import OF_SESSION
 from contextstash.context.tool_outputs.own_tools import is_own_call
 from contextstash.formats import FORMATS
 from contextstash.formats.breakpoints import content_of
 from contextstash.formats.request.text import RequestText, TextMessage
 from contextstash.proxy.bills import Added
 from contextstash.proxy.conversations import Conversation, lists_tools
-from contextstash.service.requests.handoff import OF_SESSION
 
 OWN_NAMES = (b"contextstash", b"get_archived_output")
 """One of these is in each call of ours, whatever the client calls our server."""

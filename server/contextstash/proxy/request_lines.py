@@ -12,7 +12,7 @@ Line = tuple[TextMessage, ...]
 
 MIN_SAME_SHARE = 0.5
 """Of an earlier request, so many messages are unchanged and in their places if the client only edited some of them, as
-when it clears old results. A guess: another conversation has hardly any in common."""
+when it clears old results. Another conversation has hardly any in common."""
 
 
 def common_start(known: Sequence[TextMessage], messages: Sequence[TextMessage]) -> int:

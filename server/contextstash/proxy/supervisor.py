@@ -16,7 +16,7 @@ from contextlib import suppress
 from contextstash.proxy.headers import SECRET_VARIABLE
 
 MAX_RESTARTS = 5
-"""How often a proxy is started again within RESTART_SECONDS. A guess: one that dies at once would do so for ever."""
+"""How often a proxy is started again within RESTART_SECONDS. One that dies at once would do so for ever."""
 
 RESTART_SECONDS = 60.0
 

@@ -485,8 +485,7 @@ class DayUse(Result):
 
 
 class Overview(Result):
-    """All sessions together. `savings` are those of sessions whose requests we made, `proxy` of those that go through
-    the proxy; None if there are none. `busiest` are the sessions with the most tokens."""
+    """All sessions together."""
 
     sessions: int
     messages: int
@@ -497,11 +496,8 @@ class Overview(Result):
     prompt_tokens: int = Field(description="Sent in all model calls together")
     cost: float | None = Field(default=None, description="US dollars, of the calls with a known price")
     unpriced_calls: int = 0
-    savings: Savings | None = None
-    proxy: ProxyReport | None = None
     days: list[DayUse]
     tools: list[ToolUse]
-    busiest: list[SessionLine]
 
 
 class SessionUse(Result):
@@ -538,6 +534,24 @@ class DeleteResult(Result):
     session_id: str
     deleted: bool
     messages: int
+    note: str | None = None
+
+
+class RetainedOut(Result):
+    """A session that is beyond what shall be kept."""
+
+    session_id: str
+    title: str | None = None
+    messages: int
+    last_recorded: str
+
+
+class RetainResult(Result):
+    """The sessions that were deleted, or would be in a dry run; `pinned` ones are beyond the limits too, and stay."""
+
+    sessions: list[RetainedOut]
+    pinned: int
+    dry_run: bool
     note: str | None = None
 
 

@@ -22,6 +22,7 @@ from contextstash.service.queries import (
     diagnosis,
     overview,
     receipt,
+    retention,
     retrieval,
     sessions,
     side_by_side,
@@ -272,12 +273,15 @@ class Stash:
     recent_sessions = _use_case(sessions.recent_sessions)
     list_sessions = _use_case(sessions.list_sessions)
     delete_session = _use_case(sessions.delete_session)
+    retain = _use_case(retention.retain)
     line_of = _use_case(sessions.session_line)
+    last_prompt = _use_case(sessions.last_prompt)
     read_session = _use_case(Access.session)
     read_messages = _use_case(sessions.read_messages)
     read_conversation = _use_case(sessions.read_conversation)
     read_side_by_side = _use_case(side_by_side.read_side_by_side)
     export_session = _use_case(transfer.export_session)
+    export_view = _use_case(transfer.export_view)
     import_session = _use_case(transfer.import_session)
     log_dropped_reasoning = _use_case(reasoning.log_dropped_reasoning)
     list_calls = _use_case(call_log.list_calls)

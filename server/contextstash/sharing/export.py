@@ -65,7 +65,7 @@ async def _messages(stash: Stash, session_id: str) -> AsyncIterator[str]:
 
 async def _view(stash: Stash, session_id: str) -> AsyncIterator[str]:
     """The messages of the view, which fits into memory because it fits into a window."""
-    for message in (await stash.read_context(session_id, budget=WHOLE_VIEW)).messages:
+    for message in await stash.export_view(session_id, WHOLE_VIEW):
         yield json.dumps(message) + "\n"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from contextstash.service.stash import Stash
     from contextstash.ui.pages import OpenedStash, OwnedStashes
 
+
+FAILED = "Something went wrong"
 
 MAX_OWNERS = 64
 """Owners whose pages keep their lists in memory; as many as the server keeps."""
@@ -77,6 +79,7 @@ def pages_of(stash: OpenedStash, path: str) -> Starlette:
     pages = Pages(stash, templates)
     routes = [
         Route("/", pages.sessions, name="sessions"),
+        Route("/costs", pages.costs),
         Route("/search", pages.search),
         Route("/mark", pages.mark),
         Route("/look.css", _look),
@@ -88,27 +91,30 @@ def pages_of(stash: OpenedStash, path: str) -> Starlette:
         Route("/sessions/{session_id}/{action}", pages.act, methods=["POST"]),
         Mount("/static", StaticFiles(packages=[("contextstash.ui", "static")])),
     ]
-    return Starlette(
-        routes=routes,
-        exception_handlers={ContextstashError: _error_page(templates), 404: _missing_page(templates)},
-    )
+    return Starlette(routes=routes, exception_handlers=_error_pages(templates))
 
 
 async def _look(_: Request) -> Response:
     return Response(style_sheet(), media_type="text/css")
 
 
-def _error_page(templates: Templates) -> Callable[[Request, Exception], Response]:
-    def page(request: Request, error: Exception) -> Response:
-        code = 404 if isinstance(error, NotFoundError) else 400 if isinstance(error, BadInputError) else 500
-        heading = "Not found" if code == 404 else "This cannot be done" if code == 400 else "Something went wrong"
-        return templates.page(request, "error.html", code=code, heading=heading, text=str(error))
+def _error_pages(templates: Templates) -> dict[Any, Callable[[Request, Exception], Response]]:
+    """The page of each kind of error."""
 
-    return page
+    def page(request: Request, code: int, heading: str, text: str) -> Response:
+        return templates.page(request, "error.html", code=code, heading=heading, text=text)
 
+    def refused(request: Request, error: Exception) -> Response:
+        if isinstance(error, NotFoundError):
+            return page(request, 404, "Not found", str(error))
+        is_bad = isinstance(error, BadInputError)
+        return page(request, 400 if is_bad else 500, "This cannot be done" if is_bad else FAILED, str(error))
 
-def _missing_page(templates: Templates) -> Callable[[Request, Exception], Response]:
-    def page(request: Request, _: Exception) -> Response:
-        return templates.page(request, "error.html", code=404, heading="Not found", text="This page does not exist.")
+    def missing(request: Request, _: Exception) -> Response:
+        return page(request, 404, "Not found", "This page does not exist. The search above looks in all sessions.")
 
-    return page
+    def failed(request: Request, _: Exception) -> Response:
+        text = "This is an error in contextstash. The terminal in which it runs shows the details; please report them."
+        return page(request, 500, FAILED, text)
+
+    return {ContextstashError: refused, 404: missing, Exception: failed}

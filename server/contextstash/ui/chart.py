@@ -1,11 +1,13 @@
-"""The charts: computes the coordinates that templates draw, of a window over time, its parts now, and days."""
+"""The charts: computes the coordinates that templates draw, of a window over time, and of days."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import Any
 
+from contextstash.context.text.counts import before_and_after, counted
 from contextstash.display.words import amount, dollars
 from contextstash.service.results import Change, DayUse, Timeline, TimelinePoint
 
@@ -13,15 +15,15 @@ WIDTH = 960
 HEIGHT = 260
 """Units of the drawing, which the page scales to its width."""
 
-MAX_HEADROOM = 2.5
-"""How many times higher than all areas the line of the usable window may lie and still be drawn: beyond it the
-areas would be too low to read."""
+MAX_HEADROOM = 12
+"""How many times higher than all areas the usable window may be and still be the chart's top: beyond it the areas would
+be lines of 20 pixels, too low to read."""
 
-MAX_DAYS = 60
-"""Days with calls that are drawn: about a quarter of a year of work."""
+MARKER_DISTANCE = WIDTH / 80
+"""Changes of one kind with less between them are one marker: on a phone's width, 4 pixels."""
 
-MAX_LABELS = 8
-"""Days that have a label each; a narrow screen has no room for more."""
+MAX_COLUMNS = 60
+"""Days that are drawn, idle ones too; sessions of a longer time are drawn by weeks, the last 60 of them."""
 
 MIN_COLUMNS = 7
 """Of the width: a single day would be one block."""
@@ -56,7 +58,7 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A change of the window, at a place on the axis."""
+    """A change of the window, or neighbouring ones of one kind, at a place on the axis."""
 
     x: float
     kind: str
@@ -80,17 +82,6 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """A part of a bar, its place and width in percent."""
-
-    name: str
-    css: str
-    x: float
-    width: float
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
 class Column:
     """A column of a chart that is 100 high."""
 
@@ -103,11 +94,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A chart of columns, `highest` next to its top; `labels` below it, one for each place, or of the first and
-    last."""
+    """A chart of columns, `highest` next to its top, the first and the last day below it; `unit` is day or week."""
 
     columns: tuple[Column, ...]
-    width: float
+    unit: str
+    width: int
     labels: tuple[str, ...]
     highest: int
 
@@ -122,7 +113,7 @@ def chart_of(timeline: Timeline) -> Chart:
     across = [WIDTH * point.seq / last for point in timeline.points]
     return Chart(
         areas=_areas(heights, across, top),
-        markers=tuple(_marker(change, last) for change in timeline.changes),
+        markers=_markers(timeline.changes, last),
         usable_y=round(HEIGHT - HEIGHT * timeline.usable / top, 1) if timeline.usable <= top else None,
         lines=tuple(HEIGHT * share for share in (0, 0.25, 0.5, 0.75, 1)),
         across=("message 0", *(f"{round(last * share):,}" for share in (0.25, 0.5, 0.75, 1))),
@@ -147,55 +138,75 @@ def _data(timeline: Timeline, heights: Sequence[Mapping[str, int]]) -> dict[str,
     }
 
 
-def stack_of(breakdown: Mapping[str, int], usable: int) -> tuple[Share, ...]:
-    """The parts of a window as one bar: all of it is the usable window, or the tokens if they are more."""
-    groups = _grouped(breakdown)
-    whole = max(usable, sum(groups.values()), 1)
-    found, x = [], 0.0
-    for name, tokens in groups.items():
-        if tokens:
-            width = 100 * tokens / whole
-            found.append(Share(name, _css(name), round(x, 2), round(width, 2), tokens))
-            x += width
-    return tuple(found)
-
-
-def columns_of(days: Sequence[DayUse]) -> Columns:
-    """A column for each of the last days with model calls."""
-    recent = days[-MAX_DAYS:]
-    highest = max([1, *(day.prompt_tokens for day in recent)])
+def columns_of(days: Sequence[DayUse], today: date) -> Columns:
+    """A column for each day from the first one with model calls to today; of more than 60 days, for each week."""
+    if not days:
+        return Columns((), "day", MIN_COLUMNS, (), 0)
+    first = date.fromisoformat(days[0].day)
+    last = max(today, date.fromisoformat(days[-1].day))
+    is_long = (last - first).days >= MAX_COLUMNS
+    length = 7 if is_long else 1
+    places = min(MAX_COLUMNS, (last - first).days // length + 1)
+    used: list[list[DayUse]] = [[] for _ in range(places)]
+    for day in days:
+        place = places - 1 - (last - date.fromisoformat(day.day)).days // length
+        if place >= 0:
+            used[place].append(day)
+    sums = [sum(day.prompt_tokens for day in found) for found in used]
+    starts = [last - timedelta(length * (places - place) - 1) for place in range(places)]
+    highest = max([1, *sums])
     return Columns(
         columns=tuple(
             Column(
                 x=place + GAP / 2,
-                y=round(100 - 100 * day.prompt_tokens / highest, 2),
+                y=round(100 - 100 * tokens / highest, 2),
                 width=1 - GAP,
-                height=round(100 * day.prompt_tokens / highest, 2),
-                text=f"{day.day}: {day.prompt_tokens:,} tokens in {day.calls:,} calls, {dollars(day.cost)}",
+                height=round(100 * tokens / highest, 2),
+                text=_used("week from " * is_long + start.isoformat(), tokens, found),
             )
-            for place, day in enumerate(recent)
+            for place, (start, tokens, found) in enumerate(zip(starts, sums, used, strict=True))
         ),
-        width=max(len(recent), MIN_COLUMNS),
-        labels=_day_labels([day.day for day in recent]),
+        unit="week" if is_long else "day",
+        width=max(places, MIN_COLUMNS),
+        labels=(starts[0].isoformat(), last.isoformat()) if places > 1 else (last.isoformat(),),
         highest=highest,
     )
 
 
-def _day_labels(days: Sequence[str]) -> tuple[str, ...]:
-    """Month and day of each place if there is room, else the first and the last day."""
-    if len(days) > MAX_LABELS:
-        return days[0], days[-1]
-    return tuple(day[5:] for day in days) + ("",) * (MIN_COLUMNS - len(days))
+def _used(name: str, tokens: int, found: Sequence[DayUse]) -> str:
+    if not found:
+        return f"{name}: no calls"
+    costs = [day.cost for day in found if day.cost is not None]
+    calls = counted(sum(day.calls for day in found), "call")
+    return f"{name}: {tokens:,} tokens in {calls}, {dollars(sum(costs) if costs else None)}"
 
 
 def _css(name: str) -> str:
     return name.replace(" ", "-")
 
 
-def _marker(change: Change, last: int) -> Marker:
-    tokens = f"{change.tokens_before:,} → {change.tokens_after:,} tokens"
-    x = round(WIDTH * min(change.seq, last) / last, 1)
-    return Marker(x, change.kind, f"{change.kind} at message {change.seq:,}: {tokens}")
+def _markers(changes: Sequence[Change], last: int) -> tuple[Marker, ...]:
+    """A marker for each run of neighbouring changes of one kind, at its last one."""
+    runs: list[list[Change]] = []
+    for change in changes:
+        before = runs[-1][-1] if runs else None
+        if before and before.kind == change.kind and WIDTH * (change.seq - before.seq) < MARKER_DISTANCE * last:
+            runs[-1].append(change)
+        else:
+            runs.append([change])
+    return tuple(_marker(run, last) for run in runs)
+
+
+def _marker(run: Sequence[Change], last: int) -> Marker:
+    first, end = run[0], run[-1]
+    x = round(WIDTH * min(end.seq, last) / last, 1)
+    if len(run) == 1:
+        tokens = before_and_after(first.tokens_before, first.tokens_after)
+        return Marker(x, first.kind, f"{first.kind} at message {first.seq:,}: {tokens} tokens")
+    freed = sum(change.tokens_before - change.tokens_after for change in run)
+    where = f"messages {first.seq:,} to {end.seq:,}"
+    tokens = f"{abs(freed):,} tokens {'less' if freed >= 0 else 'more'}"
+    return Marker(x, first.kind, f"{counted(len(run), first.kind)} at {where}: {tokens}")
 
 
 def _grouped(held: Mapping[str, int]) -> dict[str, int]:

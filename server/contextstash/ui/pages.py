@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from starlette.requests import Request
@@ -13,12 +14,11 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from contextstash.display.long_texts import MAX_WHOLE, cut
 from contextstash.service.bounded_cache import BoundedCache
-from contextstash.service.queries.proxy_report import report_lines
-from contextstash.service.results import Timeline
-from contextstash.ui.chart import HEIGHT, WIDTH, chart_of, columns_of, stack_of
+from contextstash.service.results import Timeline, WindowAdvice
+from contextstash.ui.chart import HEIGHT, WIDTH, chart_of, columns_of
+from contextstash.ui.computed import Computed
 from contextstash.ui.guard import new_token
-from contextstash.ui.overview_cache import OverviewCache
-from contextstash.ui.session_rows import SORTS, SessionRows, Wanted
+from contextstash.ui.session_rows import SORTS, SessionRows, Wanted, short_ids
 from contextstash_storage.errors import BadInputError, NotFoundError
 
 if TYPE_CHECKING:
@@ -41,9 +41,15 @@ class OwnedStashes(Protocol):
 
 SESSIONS_SHOWN = 25
 MAX_MATCHING = 200
-MESSAGES_SHOWN = 60
+MESSAGES_SHOWN = 100
 OUTPUT_TOKENS = 8_000
-"""Characters of an output on one page. These four bound a page; the rest is on the next one."""
+"""Tokens of an output on one page. Like the numbers above it bounds a page; the rest is on the next one."""
+
+ADVISED_SESSIONS = 100
+"""The newest sessions whose calls are replayed in smaller windows: as many as `contextstash advise` takes."""
+
+VIEWS = ("outline", "full", "beside")
+"""How messages are listed: one line each, whole, or next to what the model sees."""
 
 MAX_TIMELINES = 32
 """Timelines in memory, one for each open session; others are computed again."""
@@ -76,7 +82,9 @@ class Pages:
         self._templates = templates
         self._timelines: BoundedCache[tuple[str, str], Timeline] = BoundedCache(MAX_TIMELINES)
         self._rows = SessionRows()
-        self._overview = OverviewCache()
+        self._overview = Computed("the overview", lambda opened: opened.overview())
+        self._receipt = Computed("the receipt", lambda opened: opened.receipt())
+        self._advice = Computed("the comparison of windows", _advice)
         self._outcomes: BoundedCache[str, Outcome] = BoundedCache(MAX_OUTCOMES)
 
     async def sessions(self, request: Request) -> Response:
@@ -94,14 +102,28 @@ class Pages:
             request,
             "sessions.html",
             mark=mark,
-            total=len(rows),
             overview=overview,
-            days=columns_of(overview.days if overview else ()),
             rows=rows,
+            ids=short_ids([row.line.session_id for row in rows]),
             next_cursor=next_cursor,
             wanted=wanted,
             sorts=SORTS,
             projects=self._rows.projects(stash, mark),
+        )
+
+    async def costs(self, request: Request) -> Response:
+        """What was sent and saved, by day and tool, and what smaller windows would have cost."""
+        stash = await self._stash.get()
+        mark = await stash.mark()
+        overview = await self._overview.get(stash, mark)
+        return self._templates.page(
+            request,
+            "costs.html",
+            mark=mark,
+            overview=overview,
+            receipt=await self._receipt.get(stash, mark),
+            days=columns_of(overview.days, datetime.now(UTC).date()),
+            advice=self._advice.known(stash, str(overview.sessions)),  # to replay at each new call would be too much
         )
 
     async def mark(self, request: Request) -> Response:
@@ -123,12 +145,13 @@ class Pages:
         first = max(0, min(first, total - 1))
         page = await stash.read_side_by_side(session_id, first=first, limit=MESSAGES_SHOWN)
         shown = {summary.summary_id: summary for summary in page.summaries}
+        view = request.query_params.get("view", "")
         return self._templates.page(
             request,
             "messages.html",
             mark=mark,
-            title=(await self._rows.row(stash, session)).line.title,
-            beside=request.query_params.get("view") == "beside",
+            title=(await self._rows.row(stash, session)).title,
+            view=view if view in VIEWS else VIEWS[0],
             page=page,
             summaries=shown,
             earlier=max(0, first - MESSAGES_SHOWN) if first else None,
@@ -145,7 +168,7 @@ class Pages:
         page = await stash.read_side_by_side(session_id, first=seq, limit=1)
         [recorded] = (await stash.read_messages(session_id, first=seq, limit=1)).messages
         native = cut(json.dumps(recorded.message, ensure_ascii=False, indent=2), MAX_WHOLE)
-        title = (await self._rows.row(stash, await stash.read_session(session_id))).line.title
+        title = (await self._rows.row(stash, await stash.read_session(session_id))).title
         return self._templates.page(
             request, "message.html", page=page, message=page.messages[0], native=native, title=title
         )
@@ -160,6 +183,7 @@ class Pages:
             offset=_number(request, "offset", 1),
             pattern=request.query_params.get("pattern") or None,
             max_tokens=OUTPUT_TOKENS,
+            masked=True,
         )
         return self._templates.page(
             request,
@@ -186,7 +210,7 @@ class Pages:
         project = request.query_params.get("project") or None
         filters = {name: request.query_params.get(name) or None for name in ("tool", "since", "until")}
         stash = await self._stash.get()
-        found, titles = None, {}
+        found, rows = None, []
         if query.strip():
             scope = "project" if project else None
             found = await stash.search_history(
@@ -199,7 +223,8 @@ class Pages:
                 line_breaks=True,
                 **filters,
             )
-            titles = await self._titles(stash, {hit.session_id for hit in found.hits})
+            hit_ids = {hit.session_id for hit in found.hits}
+            rows = await self._rows.rows(stash, [await stash.read_session(each) for each in hit_ids])
         mark = await stash.mark()
         overview = await self._overview.get(stash, mark)
         return self._templates.page(
@@ -212,18 +237,10 @@ class Pages:
             tools=[tool.tool for tool in overview.tools],
             found=found,
             most=MAX_HITS,
-            titles=titles,
+            sessions={row.line.session_id: row for row in rows},
+            ids=short_ids([row.line.session_id for row in rows]),
             filters=filters,
         )
-
-    async def _titles(self, stash: Stash, session_ids: Iterable[str]) -> dict[str, str]:
-        """The titles of those sessions that have one."""
-        found = {}
-        for session_id in session_ids:
-            line = (await self._rows.row(stash, await stash.read_session(session_id))).line
-            if line.title:
-                found[session_id] = line.title
-        return found
 
     async def act(self, request: Request) -> Response:
         """Compact, prune or restore; the session's page then shows the outcome."""
@@ -238,11 +255,8 @@ class Pages:
         outcome = await _run_action(
             stash, request.path_params["action"], session_id, str(form.get("handle", "")).split()
         )
-        back = str(form.get("back", ""))
-        if back == "messages":
-            first = str(form.get("first", "0"))
-            address = f"{request.url.path.rsplit('/', 1)[0]}/messages?first={first if first.isdecimal() else 0}"
-            return RedirectResponse(address, 303)
+        if (back := str(form.get("back", ""))).isdecimal():
+            return RedirectResponse(self._templates.message_link(session_id, int(back)), 303)
         return self._done(request, outcome)
 
     def _done(self, request: Request, outcome: Outcome) -> Response:
@@ -265,26 +279,28 @@ class Pages:
             "session.html",
             mark=mark,
             status=status,
-            line=row.line,
-            project=row.project,
+            row=row,
             use=use,
+            receipt=await stash.receipt(session_id),
             calls=sum(day.calls for day in use.days),
             sent=sum(day.prompt_tokens for day in use.days),
             cached=sum(day.cached_tokens for day in use.days),
             cost=sum(costs) if costs else None,
-            stack=stack_of(status.estimate.breakdown, status.estimate.usable),
             chart=chart_of(timeline) if timeline.points[-1].seq else None,
             width=WIDTH,
             height=HEIGHT,
             outcome=self._outcomes.get(request.query_params.get("done", "")),
             outputs_kept=OUTPUTS_KEPT,
-            proxy_lines=report_lines(status.proxy) if status.proxy else [],
         )
 
     async def _timeline(self, stash: Stash, session: Session) -> Timeline:
         """The session's timeline. Cached by the state of the session: a long session takes a moment to sum up."""
         key = (session.session_id, session.updated_at.isoformat() + session.counters.model_dump_json())
         return self._timelines.get(key) or self._timelines.set(key, await stash.timeline(session.session_id))
+
+
+async def _advice(stash: Stash) -> WindowAdvice:
+    return await stash.advise(await stash.recent_sessions(limit=ADVISED_SESSIONS))
 
 
 def _wanted(request: Request) -> Wanted:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from contextstash.service.results import SessionLine
     from contextstash.service.stash import Stash
     from contextstash_storage.records import Session
-
-"""The project's folder of a transcript, by its path."""
 
 MAX_ROWS = 2_000
 """Sessions that a filter, another order or the list of projects looks at, the newest first: some years of work. Older
@@ -35,12 +34,22 @@ _KEYS: dict[str, Callable[[SessionLine], Any]] = {
 }
 
 
+MIN_ID_CHARACTERS = 8
+"""Characters of a short id: those of a UUID up to its first hyphen."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A session of a list."""
+    """A session of a list. `last_prompt` is what the user asked last, if another session of the list has its title."""
 
     line: SessionLine
     project: str | None
+    last_prompt: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The title, or the id if there is none."""
+        return self.line.title or self.line.session_id
 
     @property
     def project_name(self) -> str:
@@ -80,7 +89,7 @@ class SessionRows:
     async def page(self, stash: Stash, limit: int, cursor: str | None) -> tuple[list[Row], str | None]:
         """One page of the plain list, and the cursor of the next one."""
         found = await stash.recent_sessions(limit=limit + 1, cursor=cursor)
-        rows = await self._rows(stash, found[:limit])
+        rows = await self._told_apart(stash, await self.rows(stash, found[:limit]))
         return rows, found[limit - 1].session_id if len(found) > limit else None
 
     async def matching(self, stash: Stash, wanted: Wanted, limit: int) -> list[Row]:
@@ -88,7 +97,7 @@ class SessionRows:
         found = [row for row in await self._all(stash) if wanted.keeps(row)]
         if wanted.sort in _KEYS:
             found.sort(key=lambda row: _KEYS[wanted.sort](row.line), reverse=True)
-        return found[:limit]
+        return await self._told_apart(stash, found[:limit])
 
     def projects(self, stash: Stash, mark: str) -> list[str]:
         """The projects of the sessions, in order: those known so far. The sessions of a stash with another mark than
@@ -100,8 +109,25 @@ class SessionRows:
 
     async def row(self, stash: Stash, session: Session) -> Row:
         """The row of one session."""
-        [row] = await self._rows(stash, [session])
+        [row] = await self.rows(stash, [session])
         return row
+
+    async def rows(self, stash: Stash, sessions: Sequence[Session]) -> list[Row]:
+        """The rows of these sessions."""
+        lines = [await self._line(stash, session) for session in sessions]
+        projects = await stash.projects_of(sessions)
+        self._named |= {project for project in projects if project}
+        return [Row(line, project) for line, project in zip(lines, projects, strict=True)]
+
+    async def _told_apart(self, stash: Stash, rows: list[Row]) -> list[Row]:
+        """The rows; those with the title of another one have the last prompt too."""
+        count = Counter(row.title for row in rows)
+        return [
+            replace(row, last_prompt=await stash.last_prompt(await stash.read_session(row.line.session_id)))
+            if count[row.title] > 1
+            else row
+            for row in rows
+        ]
 
     async def _all(self, stash: Stash) -> list[Row]:
         found: list[Session] = []
@@ -110,16 +136,22 @@ class SessionRows:
             found += page
             if len(page) < READ_AT_ONCE:
                 break
-        return await self._rows(stash, found)
-
-    async def _rows(self, stash: Stash, sessions: Sequence[Session]) -> list[Row]:
-        lines = [await self._line(stash, session) for session in sessions]
-        projects = await stash.projects_of(sessions)
-        self._named |= {project for project in projects if project}
-        return [Row(line, project) for line, project in zip(lines, projects, strict=True)]
+        return await self.rows(stash, found)
 
     async def _line(self, stash: Stash, session: Session) -> SessionLine:
         known = self._lines.get(session.session_id)
         if known is None or known[0] != session.updated_at:
             known = self._lines.set(session.session_id, (session.updated_at, await stash.line_of(session)))
         return known[1]
+
+
+def short_ids(session_ids: Collection[str]) -> dict[str, str]:
+    """The shortest beginning of each id that tells it from the others."""
+    return {each: _short_id(each, session_ids) for each in session_ids}
+
+
+def _short_id(session_id: str, among: Collection[str]) -> str:
+    length = MIN_ID_CHARACTERS
+    while length < len(session_id) and sum(other.startswith(session_id[:length]) for other in among) > 1:
+        length += 1
+    return session_id[:length]

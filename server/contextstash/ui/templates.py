@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -13,9 +14,18 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from contextstash import __version__
+from contextstash.context.extraction.user.user_requests import without_host_text
+from contextstash.context.text.sanitize import one_line
 from contextstash.context.tool_outputs.own_tools import OWN_TOOLS
 from contextstash.display.blocks import Shown, shown
 from contextstash.display.words import FILTERS
+from contextstash.service.results import SideBySideMessage
+
+MESSAGES_ABOVE = 5
+"""Messages that a page shows above the one that it is opened for."""
+
+MAX_GIST = 200
+"""Characters of a message on its line of the outline: more than a line of the widest page."""
 
 
 class Templates:
@@ -40,9 +50,13 @@ class Templates:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        environment.filters |= {**FILTERS, "shown": _shown, "matches": matches, "for_pages": for_pages}
-        environment.globals |= {"link": self._link, "version": __version__}
+        environment.filters |= {**FILTERS, "shown": _shown, "matches": matches, "for_pages": for_pages, "gist": gist}
+        environment.globals |= {"link": self._link, "message_link": self.message_link, "version": __version__}
         return environment
+
+    def message_link(self, session_id: str, seq: int) -> str:
+        """The address of a message in the outline of its session, opened."""
+        return f"{self._link('sessions', session_id, 'messages', first=max(0, seq - MESSAGES_ABOVE))}#m{seq}"
 
     def _link(self, *parts: object, **query: object) -> str:
         """The address of a page: each part is one segment, with any characters quoted."""
@@ -53,6 +67,26 @@ class Templates:
 
 def _shown(text: str, kind: str, max_chars: int) -> Shown:
     return shown(kind, text, max_chars)
+
+
+@dataclass(frozen=True, slots=True)
+class Gist:
+    """A message in a line: the beginning of what it says, and the calls that it makes. `look` is `prompt` if a person
+    wrote it, `aside` if nobody said anything in it, and empty otherwise."""
+
+    text: str
+    look: str
+
+
+def gist(message: SideBySideMessage) -> Gist:
+    """The line of a message in the outline."""
+    said = [one_line(without_host_text(block.text), MAX_GIST) for block in message.blocks if block.type == "text"]
+    calls = [block.heading for block in message.blocks if block.type == "tool_call"]
+    if words := " · ".join(filter(None, [*said, *calls])):
+        return Gist(one_line(words, MAX_GIST), "prompt" if message.role == "user" else "")
+    others = (block.text or block.heading for block in message.blocks if block.type != "thinking")
+    text = next((line for other in others if (line := one_line(other, MAX_GIST))), "thinking")
+    return Gist(text, "" if any(block.type == "tool_result" for block in message.blocks) else "aside")
 
 
 def matches(text: str, words: Sequence[str]) -> Iterator[tuple[bool, str]]:

@@ -14,6 +14,7 @@ import anyio.lowlevel
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from contextstash.process.own_interpreter import own_interpreter
 from contextstash.process.signals import end_signals
 from contextstash.web.hosts import LOOPBACK
 from contextstash_storage.errors import BadInputError
@@ -111,6 +112,7 @@ def serve(
     `announce` turns the address into a line for standard error. `settings` are uvicorn's. `drain` is awaited after a
     signal, while the server still listens. `behind_proxy`: another host may be served, whose network a proxy protects.
     Raises BadInputError if the host is not this machine or the port cannot be used."""
+    own_interpreter()
     if listener is not None:
         anyio.run(_serve, app, listener, settings or {}, drain)
         return

@@ -26,7 +26,7 @@ FIRST_PAUSE_SECONDS = 0.02
 MAX_PAUSE_SECONDS = 1.0
 
 COMMAND_SECONDS = 300.0
-"""How long one statement may take. A guess: the longest writes the pieces of a session of a million messages."""
+"""How long one statement may take. The longest writes the pieces of a session of a million messages."""
 
 SETTINGS = {"application_name": "contextstash", "jit": "off"}
 """Compiling a statement takes longer than ours do."""

@@ -6,7 +6,6 @@ import asyncio
 import copy
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import datetime
 from typing import Any, TypeVar
 
 from contextstash_storage.codec import bodies
@@ -49,7 +48,7 @@ from contextstash_storage.records import (
     SessionNews,
     TokenSum,
 )
-from contextstash_storage.search.query import SearchFilter
+from contextstash_storage.search.query import EVERYWHERE, SearchFilter
 from contextstash_storage.sql.edits import number_edits
 from contextstash_storage.sql.logs import find_key, release_lease
 from contextstash_storage.sql.steps import Key, Steps
@@ -206,18 +205,8 @@ class PostgresStore(RowStore):
         )
 
     async def search(
-        self,
-        query: str,
-        *,
-        session_ids: Sequence[str] | None = None,
-        scope: str = "all",
-        tool: str | None = None,
-        after: datetime | None = None,
-        before: datetime | None = None,
-        limit: int = 10,
-        weigh: Weigh | None = None,
+        self, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
     ) -> list[SearchHit]:
-        where = SearchFilter(session_ids, scope, tool, after, before)
         return await self._database.read(lambda db: full_text_search.search(db, self.owner, query, where, limit, weigh))
 
     async def unindexed_messages(self) -> int:

@@ -58,7 +58,9 @@ _KINDS = {"all": (), "outputs": (Kind.CALL, Kind.OUTPUT), "messages": (Kind.TEXT
 
 @dataclass(frozen=True, slots=True)
 class SearchFilter:
-    """Where to search; see SessionStore.search. Raises BadInputError if there is no such scope."""
+    """Where to search: only in `session_ids`, and in messages from `after` on and before `before`. The scope is `all`,
+    `outputs` (tool outputs with their calls) or `messages` (all others); `tool`: only calls of this tool. Raises
+    BadInputError if there is no such scope."""
 
     session_ids: Sequence[str] | None = None
     scope: str = "all"
@@ -88,6 +90,9 @@ class SearchFilter:
         return (self.after is None or time >= _with_zone(self.after)) and (
             self.before is None or time < _with_zone(self.before)
         )
+
+
+EVERYWHERE = SearchFilter()
 
 
 def _with_zone(time: datetime) -> datetime:

@@ -16,7 +16,7 @@ from contextstash_storage.sql.rows import now
 from contextstash_storage.sql.steps import Key, Repeated, Statement, Steps, marks, only
 
 DETAILED_REQUESTS = 8
-"""How many of the newest requests keep the names of what was shortened; of older ones only figures are kept. A guess: a
+"""How many of the newest requests keep the names of what was shortened; of older ones only figures are kept. A
 late usage report belongs to one of the last few."""
 
 _FIGURES = {"left_out": None, "shortened": ()}

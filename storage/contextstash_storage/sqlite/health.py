@@ -21,7 +21,8 @@ FIRST_WITH_DICTIONARIES = 10
 class Health:
     """The state of a database file. `check` is `ok` or SQLite's first complaint; `newest` is the version that this
     program brings a database to. Of `damaged` sessions some messages cannot be decompressed. `sources` are the files
-    that sessions were read from, each with the session and the time of its last change here."""
+    that sessions were read from, each with the session and the time of its last change here; `largest` are the sessions
+    with the most tokens, and these."""
 
     sessions: int
     version: int
@@ -29,6 +30,7 @@ class Health:
     check: str
     damaged: int = 0
     sources: tuple[tuple[str, str, str], ...] = ()
+    largest: tuple[tuple[str, int], ...] = ()
 
 
 def look_at(path: Path) -> Health:
@@ -43,9 +45,14 @@ def look_at(path: Path) -> Health:
                 f"SELECT source, session_id, updated_at FROM sessions WHERE {IS_SEEN} AND source IS NOT NULL"
                 " ORDER BY updated_at DESC"
             ).fetchall()
+            largest = db.execute(
+                f"SELECT session_id, counters ->> '$.appended' AS tokens FROM sessions WHERE {IS_SEEN}"
+                " AND tokens > 0 ORDER BY tokens DESC LIMIT 3"
+            ).fetchall()
     except sqlite3.Error as error:
         raise store_error(error) from error
-    return Health(int(sessions), int(version), migrations()[-1][0], str(check), damaged, tuple(sources))
+    newest = migrations()[-1][0]
+    return Health(int(sessions), int(version), newest, str(check), damaged, tuple(sources), tuple(largest))
 
 
 def _without_dictionary(db: sqlite3.Connection) -> int:

@@ -74,9 +74,10 @@ class Searchable:
     dictionary: Dictionary | None
 
     def documents(self) -> list[Document]:
-        return documents(self._text(), self.blocks, self.calls)
+        return documents(self.text(), self.blocks, self.calls)
 
-    def _text(self) -> str:
+    def text(self) -> str:
+        """The text that was indexed."""
         if not is_referring(self.stored):
             return unfolded(self.stored, [content for _, content in self.blobs])
         body = put_together(self.body, self.blobs, self.dictionary)

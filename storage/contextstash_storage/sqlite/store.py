@@ -9,7 +9,6 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,14 +37,21 @@ from contextstash_storage.records import (
     TokenSum,
 )
 from contextstash_storage.search.documents import is_indexed_later
-from contextstash_storage.search.query import SearchFilter
+from contextstash_storage.search.query import EVERYWHERE, SearchFilter
 from contextstash_storage.sql.edits import CONFLICT, number_edits
 from contextstash_storage.sql.logs import find_key, release_lease
 from contextstash_storage.sql.rows import FEW, now
 from contextstash_storage.sql.steps import Key, Statement, Steps
 from contextstash_storage.sql.store import Change, Read, RowStore
 from contextstash_storage.sql.tokens import RowTokens
-from contextstash_storage.sqlite import full_text_search, hidden_sessions, logs, session_copy, view_edits
+from contextstash_storage.sqlite import (
+    derived_texts,
+    full_text_search,
+    hidden_sessions,
+    logs,
+    session_copy,
+    view_edits,
+)
 from contextstash_storage.sqlite.append_messages import append_in_pieces, fingerprints
 from contextstash_storage.sqlite.connection import BUSY_SECONDS, Connection, GroupCommit, close, connect
 from contextstash_storage.sqlite.deletion import PAUSE_SECONDS, Deletion
@@ -127,6 +133,9 @@ def _close_to_others(path: Path) -> None:
 
 
 MAX_INTEGER = 2**63 - 1
+
+LOOKED_AT_ONCE = 200
+"""Messages whose texts are in memory at a time while they are searched for secrets: some 200 kB, at most 200 MB."""
 
 
 class SqliteStore(RowStore):
@@ -210,6 +219,26 @@ class SqliteStore(RowStore):
 
         await self._write(work)
         return await self._deletion.finish()
+
+    async def change_texts(self, change: derived_texts.Change, *, dry_run: bool = False) -> int:
+        """Change what is stored of all owners' messages beside their bodies, and remove what was there before from the
+        files; returns how many messages had to be changed."""
+        changed, last = 0, 0
+        while True:
+            found, end = await self._reader.read(
+                lambda db, last=last: derived_texts.changed_messages(db, change, last, LOOKED_AT_ONCE)  # type: ignore[misc]
+            )
+            changed += len(found)
+            for message in () if dry_run else found:
+                await self._write(lambda db, message=message: derived_texts.change_message(db, message, change))  # type: ignore[misc]
+                await asyncio.sleep(PAUSE_SECONDS)
+            if end is None:
+                break
+            last = end
+        if changed and not dry_run:
+            await self._write(derived_texts.leave_mark)
+            await self._deletion.finish()
+        return changed
 
     async def append_messages(
         self,
@@ -311,18 +340,8 @@ class SqliteStore(RowStore):
         return await self._of_row(session_id, lambda db, row: outputs_between(db, row, first, end))
 
     async def search(
-        self,
-        query: str,
-        *,
-        session_ids: Sequence[str] | None = None,
-        scope: str = "all",
-        tool: str | None = None,
-        after: datetime | None = None,
-        before: datetime | None = None,
-        limit: int = 10,
-        weigh: Weigh | None = None,
+        self, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
     ) -> list[SearchHit]:
-        where = SearchFilter(session_ids, scope, tool, after, before)
         return await self._reader.read(lambda db: full_text_search.search(db, self.owner, query, where, limit, weigh))
 
     async def unindexed_messages(self) -> int:

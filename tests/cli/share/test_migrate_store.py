@@ -21,6 +21,7 @@ from contextstash_storage.records import (
     Request,
     RestoreEdit,
 )
+from contextstash_storage.search.query import SearchFilter
 from contextstash_storage.store import SessionStore
 from tests.support.postgres_server import new_store_address
 from tests.support.stored_edits import archiving, summarizing
@@ -90,7 +91,7 @@ async def contents(store: SessionStore) -> list[object]:
             found += [owner, session, await mine.read_messages(name), await mine.read_edits(name)]
             found += [await mine.read_outputs(name), await mine.read_declared(name), await mine.list_requests(name)]
             found += [await mine.read_extras(name), [call.prompt_tokens for call in await mine.read_calls(name)]]
-            found += [[hit.seq for hit in await mine.search("long output", session_ids=[name])]]
+            found += [[hit.seq for hit in await mine.search("long output", SearchFilter([name]))]]
     return found
 
 

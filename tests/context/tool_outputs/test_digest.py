@@ -37,7 +37,7 @@ GO = "--- FAIL: TestLend (0.00s)\n    lend_test.go:9: no\nFAIL\nFAIL\texample.or
     ("tool", "argument", "text", "expected"),
     [
         ("Bash", "pytest", PYTEST, f"tests: 2 failed, 41 passed; first: {FIRST_FAILURE}"),
-        ("Bash", "go test ./...", GO, "tests: 1 failed; first: TestLend"),
+        ("Bash", "go test ./...", GO, "tests: 1 failed; first: TestLend: lend_test.go:9: no"),
         ("Bash", "git diff", DIFF, "diff of 1 file +2 −1: x.py"),
         ("Read", "loans.py", NUMBERED, "lines 40–42; defines Loans, lend"),
         ("Bash", "python x.py", TRACEBACK, "KeyError: 'due'"),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash.context.text.truncate import byte_length, line_count
-from contextstash.context.tool_outputs.limits import Limited, OutputLimits, limit
+from contextstash.context.tool_outputs.limits import Limited, OutputLimits, limit, shared_limit
 from contextstash.context.window.settings import resolve_settings
 from contextstash.context.window.token_counters import RULES_OF_THUMB
 from contextstash_storage.errors import BadInputError
@@ -353,3 +353,15 @@ def test_a_share_of_the_user_is_doubled_in_a_small_window_too(share: float, toke
     settings = resolve_settings({"output_share": share, "output_tokens": 20_000})
     assert OutputLimits.of(settings, 16_000).tokens == tokens
     assert OutputLimits.of(settings, 100).tokens == min(100, round(2 * share * 100))
+
+
+def test_of_outputs_that_share_room_the_small_ones_stay_whole() -> None:
+    assert shared_limit([100, 5_000, 5_000], 4_100) == 2_000
+    assert shared_limit([100, 200], 4_000) == 200
+    assert shared_limit([], 4_000) == 1
+
+
+@given(st.lists(st.integers(1, 10_000), min_size=1, max_size=20), st.integers(1, 50_000))
+def test_outputs_cut_to_a_shared_limit_take_its_room_at_most(sizes: list[int], room: int) -> None:
+    shared = shared_limit(sizes, room)
+    assert sum(min(size, shared) for size in sizes) <= max(room, len(sizes))

@@ -120,6 +120,13 @@ def test_no_output_becomes_a_placeholder_without_a_limit_for_whole_messages() ->
     assert outputs_to_archive(entries, KeepLimits(100, 0), outputs_of(entries)) == ()
 
 
+def test_a_step_that_the_model_has_not_seen_stays_whole_and_alone_if_it_is_large() -> None:
+    entries = [*loop([2_000, 2_000]), Entry(message=message(5, "assistant", *(call(f"p{each}") for each in range(6))))]
+    entries += [Entry(message=message(6 + each, "tool", result(f"p{each}", 800))) for each in range(6)]
+    keep = KeepLimits(1_000, 4, whole=600)
+    assert [each.output.seq for each in outputs_to_archive(entries, keep, outputs_of(entries))] == [2, 4]
+
+
 def test_superseded_outputs_go_first_and_the_working_set_goes_last() -> None:
     entries = loop([500] * 20)
     outputs = outputs_of(entries)

@@ -79,7 +79,10 @@ async def test_resources_show_the_contents_of_a_session(tmp_path: Path, mode: Mo
     assert context["messages"]
     assert {"prune", "compaction"} <= {event["kind"] for event in events["events"]}
     assert calls["calls"] == []
-    assert (summary.text.split("\n\n## ")[0], summary.mime_type) == (SUMMARY, "text/markdown")
+    words, _, text = summary.text.partition("\n\n")
+    assert words.startswith("[contextstash user: ")
+    assert "Never touch the public API." in words
+    assert (text.split("\n\n## ")[0], summary.mime_type) == (SUMMARY, "text/markdown")
     assert output.mime_type == "text/plain"
     assert output.text.startswith("0: value_0_0")
 

@@ -174,3 +174,23 @@ async def test_the_limit_of_one_output_scales_with_a_small_window(tmp_path: Path
     assert 3_200 < shown[32_000] <= 4_000, "an eighth"
     assert 6_400 < shown[64_000] <= 8_000, "an eighth"
     assert 8_000 < shown[200_000] <= 10_000
+
+
+async def test_outputs_of_parallel_calls_share_half_of_a_small_window(tmp_path: Path) -> None:
+    long = [f"out{each}\n" + "".join(f"row {line} of {each}\n" for line in range(900)) for each in range(4)]
+    calls = [
+        {"type": "tool_use", "id": f"t{each}", "name": "Bash", "input": {"command": f"cat {each}"}} for each in range(5)
+    ]
+    texts = [*long, "short"]
+    results = [{"type": "tool_result", "tool_use_id": f"t{each}", "content": text} for each, text in enumerate(texts)]
+    natives = [*session()[:1], {"role": "assistant", "content": calls}, {"role": "user", "content": results}]
+    async with stash_at(tmp_path / "stash.db", window=16_000, output_reserve=0) as stash:
+        result = await stash.record_messages(natives, session_id=SESSION)
+        shown = await shown_outputs(stash)
+        assert result.tokens < 16_000 * 0.55
+        assert shown[-1] == "short"
+        assert all("row 0 of" in text and "row 899 of" in text for text in shown[:-1])
+        handles = await all_handles(stash)
+        assert sorted([await whole_output(stash, handle) for handle in handles]) == sorted(texts)
+        await stash.record_messages(called("t9", long[0]), session_id=SESSION)
+        assert len((await shown_outputs(stash))[-1]) > 1.3 * len(shown[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +82,34 @@ async def test_an_output_is_limited_by_what_the_system_prompt_leaves(tmp_path: P
             await stash.record_messages(messages, session_id=SESSION)
             shown[lines] = len((await stash.get_context(SESSION)).messages[-1]["content"])
     assert shown[1_000] < 0.8 * shown[0]
+
+
+def edited(number: int) -> list[dict[str, Any]]:
+    """A file that is read and edited."""
+    path = f"/srv/app/part_{number}.py"
+    text = "\n".join(f"{line}\tdef handle_part_{number}_{line}(order): return order + {line}" for line in range(1, 41))
+    change = {"file_path": path, "old_string": f"part_{number}_2(order)", "new_string": f"part_{number}_2(orders)"}
+    calls = [("Read", {"file_path": path}, text), ("Edit", change, f"The file {path} has been updated.")]
+    natives: list[dict[str, Any]] = []
+    for name, arguments, output in calls:
+        made = {"name": name, "arguments": json.dumps(arguments)}
+        call = {"type": "function", "id": f"{name}{number}", "function": made}
+        natives.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        natives.append({"role": "tool", "tool_call_id": f"{name}{number}", "content": output})
+    return natives
+
+
+async def test_the_texts_of_files_take_only_what_is_left_of_half_the_window(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "s.db", automatic=True, window=WINDOW, output_reserve=0) as stash:
+        await stash.record_messages([{"role": "user", "content": "Edit all parts."}], session_id=SESSION)
+        fills: list[float] = []
+        shown: list[bool] = []
+        for number in range(60):
+            recorded = await stash.record_messages(edited(number), session_id=SESSION)
+            context = await stash.get_context(SESSION)
+            if any(each.startswith("Summarized") for each in recorded.done):
+                fills.append(context.tokens / WINDOW)
+                shown.append("files in use, as they stood" in str(context.messages))
+    assert len(fills) >= 3
+    assert all(shown)
+    assert max(fills) <= 0.5

@@ -124,3 +124,28 @@ async def test_a_pinned_rule_survives_every_compaction(tmp_path: Path) -> None:
         await stash.configure_session(SESSION, unpin=["rule: Keep the old API."])
         await run(stash, 40, said={}, start=40)
         assert "- (no longer pinned) Keep the old API." in "\n".join(await words(stash))
+
+
+async def test_a_pinned_rule_is_in_the_next_view_and_changes_nothing_before_it(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "s.db", automatic=True, window=8_000, output_reserve=0) as stash:
+        await stash.record_messages([{"role": "user", "content": TASK}], session_id=SESSION)
+        await run(stash, 2, said={})
+        before = await valid_view(stash, "openai-chat")
+        result = await stash.configure_session(SESSION, pin=["rule: Keep the old API."])
+        after = await valid_view(stash, "openai-chat")
+        assert after[:-1] == before
+        assert "- (pinned rule) Keep the old API." in str(after[-1]["content"])
+        assert result.note is None
+        await run(stash, 40, said={}, start=2)
+        assert "\n".join(await words(stash)).count("(pinned rule) Keep the old API.") == 1
+
+
+async def test_the_summary_that_a_tool_returns_has_the_users_words(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "s.db", window=100_000) as stash:
+        await stash.record_messages([{"role": "user", "content": TASK}], session_id=SESSION)
+        await run(stash, 12, said={3: "Never rename table_3."})
+        await stash.compact_session(SESSION)
+        summary = (await stash.get_summary(SESSION)).summary
+        assert plain(TASK) in plain(summary)
+        assert "Never rename table_3." in summary
+        assert summary.index("Fix the importer.") < summary.index("## ")

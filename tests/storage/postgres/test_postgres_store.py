@@ -204,7 +204,7 @@ async def test_a_part_of_a_path_finds_the_output_of_its_call() -> None:
     [hit] = await store.search("hema_migr")
     assert (hit.seq, hit.handles) == (0, ("out_a",))
     assert await store.search("hema%migr") == await store.search("zz") == []
-    assert await store.search("hema_migr", scope="messages") == []
+    assert await store.search("hema_migr", SearchFilter(scope="messages")) == []
     await store.close()
 
 

@@ -326,7 +326,7 @@ async def test_a_text_is_read_again_whatever_the_order_of_its_outputs(store: Sql
     found = await store._writer.read(lambda db: read_searchable(db, 1))
     assert found is not None
     assert [document.call for document in found.documents()] == ["Bash src/0.py", "Bash src/1.py"]
-    assert found._text() == text
+    assert found.text() == text
 
 
 async def test_a_damaged_text_does_not_keep_others_from_being_removed(store: SqliteStore, path: Path) -> None:

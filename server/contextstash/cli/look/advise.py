@@ -8,7 +8,7 @@ import click
 
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
-from contextstash.cli.output import print_json, print_table
+from contextstash.cli.output import print_json, print_table, say
 from contextstash.cli.readable import amount
 from contextstash.context.text.counts import counted
 
@@ -47,21 +47,22 @@ def advise(opener: StashOpener, as_json: bool, session: tuple[str, ...], last: i
     if as_json:
         print_json(result)
     elif not result.conversations:
-        click.echo(NOTHING)
+        say(NOTHING)
     else:
         _print(result)
 
 
 def _print(result: WindowAdvice) -> None:
-    left_out = f" ({counted(result.left_out, 'short session')} left out)" if result.left_out else ""
-    click.echo(
+    left_out = f" ({result.left_out:,} left out: short, or of unknown price)" if result.left_out else ""
+    say(
         f"{counted(result.conversations, 'session')}{left_out}, {counted(result.requests, 'request')}:"
         f" {amount(result.tokens_sent)} prompt tokens, {result.dollars:,.2f} US dollars as recorded."
     )
     print_table(
-        ["compacts at", "cost", "of recorded", "tokens sent", "compactions"], [_row(each) for each in result.windows]
+        ["compacts at", "cost", "of recorded", "tokens sent", "more compactions"],
+        [_row(each) for each in result.windows],
     )
-    click.echo(METHOD)
+    say(METHOD)
 
 
 def _row(window: AdvisedWindow) -> tuple[object, ...]:
@@ -70,5 +71,5 @@ def _row(window: AdvisedWindow) -> tuple[object, ...]:
         f"{window.dollars:,.2f}",
         "-" if window.cost_percent is None else f"{window.cost_percent:.0f} %",
         "-" if window.tokens_percent is None else f"{window.tokens_percent:.0f} %",
-        f"+{window.more_compactions:,}",
+        window.more_compactions,
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextstash_storage.records import Event
 
 TOGETHER_SECONDS = 2.0
-"""Prunes with less time between them were made for one request. A guess: a request's prunes take milliseconds, and the
+"""Prunes with less time between them were made for one request. A request's prunes take milliseconds, and the
 next request comes after the model's reply. If it is wrong, the list is longer or shorter by a line."""
 
 PAGE = 500

@@ -10,9 +10,10 @@ import click
 
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
-from contextstash.cli.output import print_json, print_table
+from contextstash.cli.output import print_json, print_table, say
 from contextstash.cli.readable import amount
 from contextstash.context.text.counts import counted
+from contextstash.display.words import LEVERS
 
 if TYPE_CHECKING:
     from contextstash.service.results import CostGroup, HoldOutComparison, Receipt, ReceiptLever
@@ -20,22 +21,6 @@ if TYPE_CHECKING:
 
 DEFAULT_DAYS = 7
 """Days that a receipt of all sessions covers: a week, which is long enough to hold more than one kind of work."""
-
-NAMES = {
-    "tool_outputs": "old tool outputs left out",
-    "inputs_and_images": "old inputs and images left out",
-    "old_thinking": "thinking of earlier turns left out",
-    "summaries": "messages shown as summaries",
-    "smaller_views": "outputs and messages left out of views",
-    "smaller_window": "earlier compaction (--window)",
-    "cache_rewrites": "cache written again",
-    "fetched_again": "fetched or read again",
-    "retrieval_requests": "requests that only fetched something",
-    "tool_definitions": "contextstash's tools in requests",
-    "hand_offs": "hand-offs in requests",
-    "summary_calls": "summaries by a model",
-}
-"""The levers in words, gains before losses."""
 
 
 class SinceType(click.ParamType[Any]):
@@ -88,7 +73,7 @@ def _print(result: Receipt) -> None:
     click.echo(f"{billed} prompt tokens billed, about {without} without contextstash.")
     if result.levers:
         print_table(["what contextstash changed", "tokens", "US dollars"], [_row(each) for each in result.levers])
-    click.echo(result.method)
+    say(result.method)
     if result.unpriced_requests:
         click.echo(f"The price of {counted(result.unpriced_requests, 'request')} is not known: not in the dollars.")
     if result.hold_out:
@@ -100,7 +85,7 @@ def _print(result: Receipt) -> None:
 def _row(lever: ReceiptLever) -> tuple[object, ...]:
     sign = "+" if lever.tokens > 0 else "-" if lever.tokens < 0 else ""
     dollars = "-" if lever.dollars is None else f"{lever.dollars:+,.2f}"
-    return NAMES.get(lever.name, lever.name), f"{sign}{amount(abs(lever.tokens))}", dollars
+    return LEVERS.get(lever.name, lever.name), f"{sign}{amount(abs(lever.tokens))}", dollars
 
 
 def _print_hold_out(found: HoldOutComparison) -> None:

@@ -16,7 +16,7 @@ from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
 from contextstash.cli.look.whole_message import readable_arguments
 from contextstash.cli.options import StashOpener, database_options, find_session
-from contextstash.cli.output import echo, for_reader, print_json, shortened
+from contextstash.cli.output import echo, for_reader, print_json, say, shortened
 from contextstash.cli.readable import short_id, when
 from contextstash.context.text.counts import counted
 from contextstash_storage.errors import NotFoundError
@@ -87,7 +87,7 @@ def search(
     for hit in found.result.hits:
         _print_hit(hit, words, found)
     if found.note and not (found.titled and not found.result.hits):
-        echo(in_commands(found.note), err=True)
+        say(in_commands(found.note), err=True)
 
 
 @dataclass(frozen=True)

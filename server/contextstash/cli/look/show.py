@@ -12,7 +12,7 @@ from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import handles_and_sessions
 from contextstash.cli.look.whole_message import message_text, readable_arguments
 from contextstash.cli.options import StashOpener, database_options, find_session
-from contextstash.cli.output import echo, for_reader, print_json, print_table
+from contextstash.cli.output import echo, for_reader, print_json, print_table, say
 from contextstash.context.text.counts import counted
 from contextstash_storage.errors import NotFoundError
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from contextstash.service.stash import Stash
 
 PREVIEW_CHARACTERS = 160
-"""Of one message: a guess at what fits a line of a wide terminal."""
+"""Of one message: about a line of a wide terminal."""
 
 PAGE_TOKENS = 8_000
-"""Tokens of an output that are read in one call: a guess. The text is the same with any value."""
+"""Tokens of an output that are read in one call. The text is the same with any value."""
 
 TEXT_FIELDS = ("text", "thinking", "content")
 """The fields of a provider's JSON whose texts a preview shows, beside calls."""
@@ -91,13 +91,13 @@ def _show_session(opener: StashOpener, as_json: bool, session: str, first: int, 
         print_json(messages)
         return
     if status.title:
-        echo(" ".join(status.title.split()), bold=True)
+        say(" ".join(status.title.split()))
     echo(status.session_id)
     summarized = f" ({status.messages_summarized:,} summarized)" if status.messages_summarized else ""
-    archived = counted(status.outputs_archived, "output")
+    archived = counted(status.outputs_archived, "tool output")
     echo(f"{counted(messages.total, 'message')} in history{summarized}, {archived} archived")
     rows = [(line.seq, line.role, line.kind, line.tokens, _outputs(line), _preview(line)) for line in messages.messages]
-    print_table(["seq", "role", "kind", "tokens", "output", "message"], rows)
+    print_table(["seq", "role", "kind", "tokens", "output", "message"], rows, less_wanted=["kind", "output"])
     if messages.next_seq is not None:
         echo(f"More: contextstash show {session} --first {messages.next_seq}")
     echo(f"One in full: contextstash show {session} --message {first}", err=True)
@@ -198,7 +198,7 @@ def _outputs(line: MessageLine) -> str:
 def _preview(line: MessageLine) -> str:
     texts: list[str] = []
     _collect_texts(line.message.get("content") or line.message, texts, TEXT_FIELDS if line.calls else ALL_FIELDS)
-    return " ".join(" ".join([*texts, *(line.calls or ())]).split())[:PREVIEW_CHARACTERS]
+    return " ".join(" ".join([*texts, *(line.calls or ())]).split())[:PREVIEW_CHARACTERS] or "(no text)"
 
 
 def _collect_texts(value: object, texts: list[str], fields: Sequence[str]) -> None:

@@ -30,7 +30,7 @@ MAX_TRIED = 20
 @PRESET
 @SET
 def ui(port: int, browser: bool, db: Location | None, preset: str | None, given: tuple[str, ...]) -> None:
-    """Show sessions in a browser: windows over time, messages, archived outputs, summaries, search.
+    """Show sessions in a browser: windows over time, messages, archived outputs, summaries, cost, search.
 
     Only this machine can reach the pages; the printed address contains the token that opens them.
     """

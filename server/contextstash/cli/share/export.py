@@ -30,6 +30,7 @@ FORMS = ("session", "messages", "view", "markdown", "html")
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file. [default: standard output]"
 )
 @click.option("--format", "form", type=click.Choice(FORMS), help="[default: by the suffix of the file, else session]")
+@click.option("--with-secrets", is_flag=True, help="Write keys, tokens and passwords as they were recorded.")
 @click.option("--yes", is_flag=True, help="Overwrite the file without asking.")
 @DATABASE
 @PRESET
@@ -38,6 +39,7 @@ def export(
     session: str,
     output: Path | None,
     form: Form | None,
+    with_secrets: bool,
     yes: bool,
     db: Location | None,
     preset: str | None,
@@ -45,7 +47,8 @@ def export(
 ) -> None:
     """Write a session to a file.
 
-    session: everything, as JSON lines; contextstash import reads it without loss. messages: the history in its
+    session: everything, as JSON lines; contextstash import reads it without loss, if it was written with
+    --with-secrets: otherwise masks stand in the place of keys and passwords. messages: the history in its
     provider's own JSON, one message per line, with what only replies have (model, usage); in a file that ends with
     .json one list. view: the messages for the next request, likewise. markdown and html: for people.
     """
@@ -58,7 +61,7 @@ def export(
             f"A whole session is JSON lines: name the file {output.with_suffix('.jsonl')}. For one list of messages:"
             " --format messages or view."
         )
-    opener = StashOpener(db, settings_from(preset, given))
+    opener = StashOpener(db, settings_from(preset, (*given, "secrets=off") if with_secrets else given))
     if output is None:
         opener.run(lambda stash: _write(stash, session, chosen, sys.stdout))
         return

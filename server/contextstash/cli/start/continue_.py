@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from contextstash.service.stash import Stash
     from contextstash_storage.databases import Location
 
-DEFAULT_TOKENS = 4_000
-"""Of the hand-off. A guess: a client's own summary after a compaction has some 3,000."""
-
 NOT_FOUND = 127
 """The exit code of shells for a command that does not exist."""
 
@@ -42,7 +39,9 @@ class Start:
     "--folder", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Start it in this folder."
 )
 @click.option(
-    "--tokens", type=click.IntRange(500, 20_000), default=DEFAULT_TOKENS, show_default=True, help="Of the hand-off."
+    "--tokens",
+    type=click.IntRange(500, 20_000),
+    help="Of the hand-off. [default: as after a compaction, by the setting handoff_tokens]",
 )
 @click.option("--print", "only_print", is_flag=True, help="Only print the first message.")
 @DATABASE
@@ -52,7 +51,7 @@ def continue_(
     client: str,
     session: str | None,
     folder: Path | None,
-    tokens: int,
+    tokens: int | None,
     only_print: bool,
     db: Location | None,
     preset: str | None,
@@ -79,7 +78,7 @@ def continue_(
     return run_client(command, os.environ)
 
 
-async def _start(stash: Stash, named: str | None, tokens: int) -> Start:
+async def _start(stash: Stash, named: str | None, tokens: int | None) -> Start:
     session_id = await find_session(stash, named)
     session = await stash.read_session(session_id)
     if session.source is not None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.options import DATABASE, JSON, settings_from
+from contextstash.cli.output import say
 from contextstash.configuration.settings import Configuration, shown
 from contextstash.context.text.counts import counted
 from contextstash_storage.errors import BadInputError, ContextstashError
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
     from contextstash_storage.postgres.address import Address
 
 ROUND_TRIP_SECONDS = 30.0
-"""A guess at how long clients wait for a server to start."""
+"""About as long as clients wait for a server to start; a slower one is reported as failing."""
+
+LARGE_BYTES = 5 * 10**9
+"""From this size on doctor says which sessions are the largest: users of other stores noticed theirs at 8.8 GB."""
 
 LABELS = {"ok": "ok  ", "note": "note", "wrong": "BAD "}
 
@@ -43,16 +47,24 @@ class Finding:
 
 
 @click.command()
+@click.option("--secrets", is_flag=True, help="Only look for keys and passwords in what is stored.")
+@click.option("--mask", is_flag=True, help="With --secrets: mask what the search index still shows of them.")
 @DATABASE
 @JSON
-def doctor(db: Location | None, as_json: bool) -> int:
+def doctor(db: Location | None, secrets: bool, mask: bool, as_json: bool) -> int:
     """Check the database, the tokenizer, the clients' configurations and a round trip over stdio.
 
     Exit code 1 if something is wrong.
     """
     from contextstash.configuration.locations import default_database
 
+    if mask and not secrets:
+        raise BadInputError("--mask belongs to --secrets: contextstash doctor --secrets --mask.")
     found: list[Finding] = []
+    if secrets:
+        from contextstash.cli.start.stored_secrets import report
+
+        return report(db or default_database(), mask=mask, as_json=as_json)
     with _round_trip() as trip:  # the server starts while the rest is checked
         for check in (lambda: _database(db or default_database()), _vocabulary, _settings, _clients, trip):
             for finding in _safely(check):
@@ -69,10 +81,9 @@ def doctor(db: Location | None, as_json: bool) -> int:
 
 def _print(finding: Finding) -> None:
     colour = {"ok": "green", "note": "yellow", "wrong": "red"}[finding.state]
-    click.secho(LABELS[finding.state], fg=colour, nl=False)
-    click.echo(f" {finding.what}: {finding.says}")
+    say(f" {finding.what}: {finding.says}", label=LABELS[finding.state], colour=colour, indent=5)
     if finding.advice:
-        click.echo(f"      {finding.advice}")
+        say(f"      {finding.advice}", indent=6)
 
 
 def _safely(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
@@ -107,9 +118,18 @@ def _database(path: Location) -> Iterator[Finding]:
         yield Finding("messages", "wrong", which, "Restore a backup. All other sessions can be read.")
     yield _version(health.version, health.newest)
     yield from _deleted(health.sources)
+    yield from _size(path.stat().st_size, health.largest)
     mode = stat.S_IMODE(path.stat().st_mode)
     if sys.platform != "win32" and mode & 0o077:
         yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")
+
+
+def _size(size: int, largest: Sequence[tuple[str, int]]) -> Iterator[Finding]:
+    """A note on a database that is larger than most users expect, with what could be deleted."""
+    if size > LARGE_BYTES:
+        sessions = ", ".join(f"{session} ({tokens / 1e6:.1f} million tokens)" for session, tokens in largest)
+        says = f"{size / 1e9:.1f} GB; the largest sessions: {sessions}"
+        yield Finding("size", "note", says, "contextstash retain --days 90 says what is older.")
 
 
 def _deleted(sources: Sequence[tuple[str, str, str]]) -> Iterator[Finding]:

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from contextstash.service.stash import Stash
 
 SIGN_BYTES = 2_000_000
-"""Unread bytes among the first transcripts that show that much is new. A guess: half a second of work."""
+"""Unread bytes among the first transcripts that show that much is new. Half a second of work: with less, a second
+process would start in vain."""
 
 WORTH_BYTES = 10_000_000
 """Bytes that must be left for a second process: it starts in about a second, in which one process records 6 MB."""

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from contextstash_storage.databases import Location
 
 MAX_EVENTS = 500
-"""Events of a session in which compactions are looked for. A guess: more than a session of one run has."""
+"""Events of a session in which compactions are looked for; those before them are not counted."""
 
 MAX_SESSIONS = 100
-"""Sessions of one run that are looked through. A guess: more than one client uses at a time."""
+"""Sessions of one run that are looked through; compactions of further ones are not counted."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ NOT_FOUND = 127
 """The exit code of shells for a command that does not exist."""
 
 MAX_REPORTED = 100
-"""Sessions that the line at the end sums up. A guess: more than one client uses at a time."""
+"""Sessions that the line at the end sums up; further ones are left out of its sums."""
 
 
 @click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

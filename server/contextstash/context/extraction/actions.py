@@ -115,6 +115,7 @@ def bare_command(command: str) -> str:
 def actions_of(turns: Iterable[Turn]) -> list[Action]:
     """All tool calls in order, each with its result, wherever in the turns that is."""
     calls: dict[str, tuple[int, str, str, str]] = {}
+    processes: dict[str, tuple[str, str, str]] = {}
     done: list[Action] = []
     answered: set[str] = set()
     for turn in turns:
@@ -128,12 +129,30 @@ def actions_of(turns: Iterable[Turn]) -> list[Action]:
                 )
             elif block.type == "tool_result":
                 call_id = block.call_id or ""
-                _, tool, argument, call = calls.get(call_id, (0, block.tool or "tool", "", ""))
+                _, *called = calls.get(call_id, (0, block.tool or "tool", "", ""))
+                tool, argument, call = processes.get(_waits_for(called[2]), called)
                 answered.add(call_id)
                 done.append(_action(turn.seq, tool, argument, call, text, block.is_error, turn.handles.get(index)))
+                output = done[-1].output
+                if output is not None and output.running:
+                    processes[output.process] = (tool, argument, call)
     open_calls = [call for call_id, call in calls.items() if call_id not in answered]
     done += [Action(seq, tool, argument, text, _arguments(text)) for seq, tool, argument, text in open_calls]
     return sorted(done, key=lambda action: action.seq)
+
+
+_WAITS = re.compile(r'"(?:session_id|bash_id|task_id|shell_id)"\s*:\s*"?(\w{1,40})')
+_TYPES = re.compile(r'"chars"\s*:\s*"(?!")')
+
+
+def _waits_for(call: str) -> str:
+    """The process whose output a call only waits for; its result is that of the command that began it."""
+    waits = _WAITS.search(call) if len(call) < MAX_WAITING else None
+    return "" if waits is None or _TYPES.search(call) else waits.group(1)
+
+
+MAX_WAITING = 400
+"""Characters of a call that only waits. A longer one does something else."""
 
 
 def _action(seq: int, tool: str, argument: str, call: str, text: str, is_error: bool, handle: str | None) -> Action:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.errors import label_of
-from contextstash.context.extraction.statements import is_statement
+from contextstash.context.extraction.statements import is_statement, is_whole
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import one_line
 from contextstash.context.text.sentences import own_sentences
 
 MAX_FILES = 3
-"""Changed files that an attempt names, the newest. A guess: one line."""
+"""Changed files that an attempt names, the newest: as many as fit one line."""
 
-MAX_REASON = 200
+MAX_REASON = 220
 MAX_SENTENCE = 320
-"""In characters. Guesses: together an attempt takes about three lines of a summary."""
+"""In characters: together an attempt takes about three lines of a summary."""
 
 _GAVE_UP = re.compile(
     r"\b(?:(?:did|(?:approach|attempt|idea|workaround)\b[^.]{0,40}\b(?:does|would|will))(?:n['’]t| not)"
@@ -43,15 +44,18 @@ def failed_attempts(
 
 
 def _still_failing(actions: Sequence[Action], changed: Mapping[int, Sequence[str]]) -> list[tuple[int, str]]:
-    """The changes between two failures of the same command: they were to mend it, and did not."""
-    found = []
+    """The changes between two failures of the same command: they were to mend it, and did not. One line for each
+    command, with all these changes and the newest reason."""
+    found: dict[str, _Attempt] = {}
     failed_at: dict[str, int] = {}
     for action in actions:
-        if action.output is None or action.refused:
+        if action.output is None or action.refused or action.output.running:
             continue
         label = label_of(action)
         if not action.failed:
             failed_at.pop(label, None)
+            if label in found:
+                found[label] = replace(found[label], passed=action.seq)
             continue
         before = failed_at.get(label)
         failed_at[label] = action.seq
@@ -59,10 +63,63 @@ def _still_failing(actions: Sequence[Action], changed: Mapping[int, Sequence[str
             path for seq, paths in changed.items() if before is not None and before < seq < action.seq for path in paths
         ]
         if between:
-            names = ", ".join(f"`{path.rsplit('/', 1)[-1]}`" for path in list(dict.fromkeys(between))[-MAX_FILES:])
+            names = [f"`{path.rsplit('/', 1)[-1]}`" for path in dict.fromkeys(between)]
             reason = one_line(action.error_message, MAX_REASON)
-            found.append((action.seq, f"({action.seq}) changed {names}; then `{label}` still failed: {reason}"))
-    return found
+            found[label] = found.pop(label, _Attempt(label)).again(action.seq, names, reason)
+    return [(attempt.seqs[-1], attempt.line()) for attempt in found.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """Changes after which a command still failed, in the messages `seqs`; `passed` is that in which it passed later, 0
+    if it did not."""
+
+    label: str
+    seqs: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    reason: str = ""
+    passed: int = 0
+
+    def again(self, seq: int, names: Sequence[str], reason: str) -> _Attempt:
+        """With another change, after which it still failed."""
+        names = tuple(dict.fromkeys([*(name for name in self.names if name not in names), *names]))[-MAX_FILES:]
+        return _Attempt(self.label, tuple(dict.fromkeys((*self.seqs, seq)))[-MAX_SEQS:], names, reason or self.reason)
+
+    def line(self) -> str:
+        seqs, names = ", ".join(map(str, self.seqs)), ", ".join(self.names)
+        passed = f"; it passed at {self.passed}" if self.passed else ""
+        return f"({seqs}) changed {names}; then `{self.label}` still failed: {self.reason}{passed}"
+
+
+MAX_SEQS = 6
+"""Messages that a line names. More do not help to find the attempt."""
+
+_LINE = re.compile(
+    r"\((\d[\d, ]*)\) changed (.+?); then `(.+?)` still failed: (.*?)(?:; it passed at (\d+))?", re.DOTALL
+)
+
+
+def joined_attempts(older: Sequence[str], newer: Sequence[str], actions: Iterable[Action] = ()) -> list[str]:
+    """The lines of an earlier summary and new ones, those about the same command as one. `actions` are the newer calls,
+    in which the command may have passed."""
+    kept: dict[str, str | _Attempt] = {}
+    for line in (*older, *newer):
+        match = _LINE.fullmatch(line)
+        if match is None:
+            kept.pop(line, None)
+            kept[line] = line
+            continue
+        seqs, names, label, reason, passed = match.groups()
+        attempt = kept.pop(label, None)
+        attempt = attempt if isinstance(attempt, _Attempt) else _Attempt(label)
+        for seq in map(int, seqs.split(", ")):
+            attempt = attempt.again(seq, names.split(", "), reason)
+        kept[label] = replace(attempt, passed=int(passed or 0))
+    passed_at = {label_of(action): action.seq for action in actions if action.tests and not action.failed}
+    for label, entry in kept.items():
+        if isinstance(entry, _Attempt) and passed_at.get(label, 0) > entry.seqs[-1]:
+            kept[label] = replace(entry, passed=passed_at[label])
+    return [entry if isinstance(entry, str) else entry.line() for entry in kept.values()]
 
 
 def _given_up(turns: Sequence[Turn]) -> list[tuple[int, str]]:
@@ -73,9 +130,13 @@ def _given_up(turns: Sequence[Turn]) -> list[tuple[int, str]]:
             if turn.role != "assistant" or block.type != "text":
                 continue
             for sentence in own_sentences(text):
-                if len(sentence) <= MAX_SENTENCE and _gave_up(sentence) and is_statement(sentence):
+                if len(sentence) <= MAX_SENTENCE and _gave_up(sentence) and _states(sentence):
                     found.append((turn.seq, f"({turn.seq}) {defused(one_line(sentence, MAX_SENTENCE))}"))
     return found
+
+
+def _states(sentence: str) -> bool:
+    return not sentence.endswith(("?", "？")) and is_statement(sentence) and is_whole(sentence)
 
 
 def _gave_up(sentence: str) -> bool:

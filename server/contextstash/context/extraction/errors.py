@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contextstash.context.extraction.actions import Action, bare_command
 from contextstash.context.text.sanitize import one_line
 
-MAX_COMMAND_LENGTH = 100
+MAX_COMMAND_LENGTH = 160
 MAX_ERROR_LENGTH = 220
 """In characters. Together, an error takes about three lines of a summary."""
 
 _EDITING_TOOLS = frozenset({"Edit", "Write", "Read", "MultiEdit", "Glob", "Grep", "apply_patch"})
 _ENTRY = re.compile(r"^(unresolved|resolved): `([^`]{1,300})` — (.*)$", re.DOTALL)
 
+MAX_LATER_CALLS = 12
+"""Calls after which a failed command that is no test or build is no error any more: others have replaced it. Read on
+recorded sessions: of those that stood longer, none was still an error. A larger number keeps stale errors."""
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A command or tool call that failed. `fix` describes what was changed before it succeeded again."""
+    """A command or tool call that failed. `fix` describes what was changed before it succeeded again; `tests` are the
+    tests that failed in it, as far as they are known; `place` is its position among the calls."""
 
     seq: int
     label: str
     error_message: str
     resolved: bool = False
     fix: str = ""
+    tests: frozenset[str] = frozenset()
+    place: int = 0
 
     @property
     def is_slip(self) -> bool:
@@ -35,7 +42,7 @@ class Failure:
     @property
     def lasts(self) -> bool:
         """Whether a failure of long ago is still an error: a test or build that has not succeeded since."""
-        return not self.resolved and bool(_runner(_program(self.label)))
+        return not self.resolved and any(_runner(_program(part)) for part in self.label.split(" && "))
 
     def line(self) -> str:
         state = "resolved" if self.resolved else "unresolved"
@@ -48,31 +55,60 @@ def failures(
 ) -> list[Failure]:
     """The failures in order, each label once with its newest state.
 
-    A failure is resolved by a later success of the same command, of the same runner on at least the same targets, or
-    of the same tool on the same file. `changed` maps messages to the files that they changed. `before` are entries of
-    an earlier summary. If there are newer actions, only its failed tests and builds are still errors, until they
-    succeed: what was resolved before leaves, and any other command that failed was replaced by others.
+    A failure is resolved by a later success of the same command, of the same runner on at least the same targets, of
+    the same program with the same first argument if it is no test or build, or of a run that shows that its tests
+    pass. A later run of at least the same tests that fails takes its place. `changed` maps messages to the files that
+    they changed. `before` are entries of an earlier summary. If there are newer actions, only its failed tests and
+    builds are still errors, until they succeed: what was resolved before leaves, and any other command that failed was
+    replaced by others.
     """
-    open_ones: dict[str, Failure] = {}
-    closed: dict[str, Failure] = {}
+    known = _Known(changed)
     lines = list(before)
     for place, line in enumerate(lines):
         entry = _read(line, place - len(lines))
         if entry and (not actions or entry.lasts):
-            (closed if entry.resolved else open_ones)[entry.label] = entry
-    for action in actions:
+            (known.closed if entry.resolved else known.open)[entry.label] = entry
+    for place, action in enumerate(actions):
+        if action.output is not None and not action.refused and not action.output.running:
+            known.take(action, place)
+    standing = [
+        each
+        for each in known.open.values()
+        if each.lasts or not actions or len(actions) - each.place <= MAX_LATER_CALLS
+    ]
+    return sorted([*known.closed.values(), *standing], key=lambda failure: failure.seq)
+
+
+class _Known:
+    """The failures up to some call, by their labels: those that are `open`, and those that are `closed`."""
+
+    def __init__(self, changed: Mapping[int, Sequence[str]]) -> None:
+        self.open: dict[str, Failure] = {}
+        self.closed: dict[str, Failure] = {}
+        self._changed = changed
+
+    def take(self, action: Action, place: int) -> None:
+        """The next call that ended."""
         label = label_of(action)
-        if action.failed:
-            closed.pop(label, None)
-            open_ones.pop(label, None)
-            open_ones[label] = Failure(action.seq, label, one_line(action.error_message, MAX_ERROR_LENGTH))
-        elif action.output is not None and not action.refused:
-            passed = [
-                known for known, each in open_ones.items() if _covers(label, known) or _shows_passed(action, each)
-            ]
-            for other in passed:
-                closed[other] = _resolved(open_ones.pop(other), action.seq, changed)
-    return sorted([*closed.values(), *open_ones.values()], key=lambda failure: failure.seq)
+        if not action.failed:
+            for failure in [*self.open.values()]:
+                self._passed(failure, action, label)
+        elif not LOOKING.match(label):
+            for name in [name for name, failure in self.open.items() if _covers(label, name) and failure.lasts]:
+                del self.open[name]
+            self.closed.pop(label, None)
+            self.open.pop(label, None)
+            message = one_line(action.error_message, MAX_ERROR_LENGTH)
+            tests = frozenset(action.tests.names if action.tests else ())
+            self.open[label] = Failure(action.seq, label, message, tests=tests, place=place)
+
+    def _passed(self, failure: Failure, action: Action, label: str) -> None:
+        """What a call without a failure says about an open one."""
+        left = frozenset(name for name in _failed_tests(failure) if not _shows_passed(action, label, name))
+        if _covers(label, failure.label) or (not left and _failed_tests(failure)):
+            self.closed[failure.label] = _resolved(self.open.pop(failure.label), action.seq, self._changed)
+        elif failure.tests and left != failure.tests:
+            self.open[failure.label] = replace(failure, tests=left)
 
 
 def _read(entry: str, seq: int) -> Failure | None:
@@ -97,32 +133,46 @@ def label_of(action: Action) -> str:
     return one_line(f"{action.tool} {action.argument}".replace("`", "'"), MAX_COMMAND_LENGTH)
 
 
-_FIRST_TEST = re.compile(r"; first: (\S+)")
+LOOKING = re.compile(
+    r"^(?:rg|e?grep|ls|cat|find|sed -n|head|tail|wc|which|git (?:log|show|diff|status|grep|check-ignore)|test)\b"
+)
+"""Commands that only look at something: that it is not there is no error of the work."""
+
+_ONE_FAILED = re.compile(r"(?:^|\D)1 (?:failed|error)\b[^;]*; first: (\S+)")
 _TEST_PARTS = re.compile(r"::|/| > ")
+MIN_TEST_NAME = 4
+"""Characters. A shorter name of a test is found in any output."""
 
 
-def _shows_passed(action: Action, failure: Failure) -> bool:
-    """Whether a test run without failures names the test that had failed, whatever the command is."""
-    failed = _FIRST_TEST.search(failure.error_message)
-    if not failed or action.output is None or not action.tests or action.tests.failed or not action.tests.passed:
+def _failed_tests(failure: Failure) -> frozenset[str]:
+    """The tests that failed; of an entry of an earlier summary, only if it was one."""
+    only = None if failure.tests else _ONE_FAILED.search(failure.error_message)
+    return frozenset({only.group(1).strip(".:,")}) if only else failure.tests
+
+
+def _shows_passed(action: Action, label: str, test: str) -> bool:
+    """Whether a test run without failures ran a test: its command or its output names it, or its command selects it."""
+    if action.output is None or not action.tests or action.tests.failed:
         return False
-    name = _TEST_PARTS.split(failed.group(1))[-1].strip(".:,")
-    return bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", action.output.text)) if len(name) > 3 else False
+    name = _TEST_PARTS.split(test)[-1]
+    if len(name) < MIN_TEST_NAME:
+        return False
+    named = rf"(?<!\w){re.escape(name)}(?!\w)"
+    if re.search(named, label) or re.search(named, action.output.text):
+        return True
+    return any(chosen.strip("'\"^$") in name for part in label.split(" && ") for chosen in _read_run(part).filters)
 
 
 def _covers(success: str, failure: str) -> bool:
     """Whether the success of one command shows that the failure of another is resolved."""
     if success == failure or failure.rsplit(" && ", 1)[-1] in success.split(" && "):
         return True
-    good, bad = _program(success), _program(failure)
-    runner = _runner(good)
-    if not runner or runner != _runner(bad):
-        return False
-    done = [word for word in good[len(runner) :] if not word.startswith("-")]
-    wanted = [word for word in bad[len(runner) :] if not word.startswith("-")]
-    if not done or any(word in (".", "./...", "..") for word in done):
-        return True
-    return all(any(target.startswith(word.removesuffix("...")) for word in done) for target in wanted)
+    runs = [_read_run(part) for part in success.split(" && ")]
+    failed = [run for part in failure.split(" && ") if (run := _read_run(part)).runner]
+    if failed:
+        return all(any(run.covers(each) for run in runs) for each in failed)
+    words = _program(failure.rsplit(" && ", 1)[-1])[:2]
+    return len(words) == 2 and any(_program(part)[:2] == words for part in success.split(" && "))
 
 
 _RUNNERS = (
@@ -135,12 +185,59 @@ _RUNNERS = (
 )  # fmt: skip
 """Programs that test or build what their arguments name, or everything if there are none."""
 
+_FILTERS = frozenset({"-run", "--run", "-k", "-m", "-t", "-g", "--grep", "--filter", "--testNamePattern", "--tests"})
+"""Options of these programs that select tests; the word after them is no target."""
+
+_VARIANT = re.compile(r"--?(?:tags|features|tests-dir|project|workspace|package|p)(?:=|$)")
+"""Options with which other tests run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run of tests or of a build: the program, what it is to test, which tests are selected."""
+
+    runner: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
+    variant: tuple[str, ...] = ()
+
+    def covers(self, other: _Run) -> bool:
+        """Whether it runs at least what the other one runs."""
+        if not self.runner or self.runner != other.runner or self.variant != other.variant:
+            return False
+        if self.filters and self.filters != other.filters:
+            return False
+        if not self.targets or any(word in (".", "./...", "..") for word in self.targets):
+            return True
+        return bool(other.targets) and all(
+            any(target.startswith(word.removesuffix("...")) for word in self.targets) for target in other.targets
+        )
+
+
+def _read_run(command: str) -> _Run:
+    words = _program(command)
+    runner = _runner(words)
+    if not runner:
+        return _Run()
+    targets, filters, variant = list[str](), list[str](), list[str]()
+    rest = iter(words[len(runner) :])
+    for word in rest:
+        name, _, value = word.partition("=")
+        if name in _FILTERS:
+            filters.append(value or next(rest, ""))
+        elif _VARIANT.match(word):
+            variant.append(word)
+        elif not word.startswith(("-", "2>", ">", "|")):
+            targets.append(word)
+    return _Run(runner, tuple(targets), tuple(filters), tuple(variant))
+
 
 _BEFORE_PROGRAM = re.compile(r"(?:(?:env|sudo|time|command|timeout(?: -\S+)* \S+|\w+=(?:'[^']*'|\"[^\"]*\"|\S*)) )+")
 
 
 def _program(label: str) -> list[str]:
     """The words of a command without what only sets its environment: `env GOCACHE=/tmp go test` is `go test`."""
+    label = label.strip()
     return _BEFORE_PROGRAM.sub("", label, count=1).split() if _BEFORE_PROGRAM.match(label) else label.split()
 
 

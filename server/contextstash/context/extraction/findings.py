@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from contextstash.context.extraction.facts import find_facts
-from contextstash.context.extraction.statements import is_statement, takes_back
+from contextstash.context.extraction.statements import is_statement, is_whole, takes_back
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.text.sanitize import one_line
 from contextstash.context.text.sentences import own_sentences
@@ -16,9 +16,9 @@ from contextstash.context.text.sentences import own_sentences
 MAX_LENGTH = 420
 """Characters of a sentence; a longer one is a pasted text or a list."""
 
-MIN_VALUE = 1.0
-"""A sentence of less value is left out: it must contain two names, contain a word such as "fixed", or contain a name
-and end a turn."""
+MIN_VALUE = 1.1
+"""A sentence of less value is left out: it must contain two names, or a name and a word such as "fixed", or be in the
+text that ends a turn and contain one of these."""
 
 _INFORMATIVE = re.compile(
     r"\b(?:root cause|because|turns? out|the (?:issue|problem|bug|fix|reason|cause|error) (?:is|was)|found"
@@ -33,7 +33,7 @@ _NARRATION = re.compile(
     r"(?:let me|let['’]s|i['’]ll|i will|i['’]m going to|i am going to|now i['’]ll|now i need|i"
     r" need to|i should"
     r"|i want to|next,? i|checking|looking at|running"
-    r"|i['’]m (?:checking|reading|looking|running|opening|tracing|searching))\b",
+    r"|i['’]m (?:\w+ly |now |also )?\w+ing|i['’]ve got)\b",
     re.IGNORECASE,
 )
 
@@ -90,16 +90,23 @@ _OF_USER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A sentence and its value; `place` is its position among all findings."""
+    """A statement of the assistant and its value; `place` is its position among all. One that does not `tell` enough to
+    be shown may still contradict an earlier one."""
 
     place: int
     text: str
     value: float
+    tells: bool = True
 
 
 def findings(turns: Iterable[Turn], skip: int = -1) -> list[Finding]:
-    """The informative sentences of the assistant in order, without quotations. Its last text before the user's next
-    message has a higher value than remarks between tool calls. `skip` is a message whose text is shown elsewhere."""
+    """The informative sentences of the assistant in order, without quotations."""
+    return [finding for finding in statements_of(turns, skip) if finding.tells]
+
+
+def statements_of(turns: Iterable[Turn], skip: int = -1) -> list[Finding]:
+    """The statements of the assistant in order, without quotations. Its last text before the user's next message has a
+    higher value than remarks between tool calls. `skip` is a message whose text is shown elsewhere."""
     found: list[Finding] = []
     seen: set[str] = set()
     for turn, text, closing in _assistant_texts(turns):
@@ -111,8 +118,10 @@ def findings(turns: Iterable[Turn], skip: int = -1) -> list[Finding]:
             shown = one_line(sentence, MAX_LENGTH)
             if value > 0 and shown.casefold() not in seen:
                 seen.add(shown.casefold())
-                found.append(Finding(len(found), shown, value + 0.6 * (closing and number < 3)))
-    return [Finding(finding.place, finding.text, finding.value + 1.5 * finding.place / len(found)) for finding in found]
+                worth = value + 0.6 * (closing and number < 3)
+                tells = value >= MIN_VALUE and (closing or bool(find_facts(sentence, 1).names()))
+                found.append(Finding(len(found), shown, worth, tells))
+    return [replace(finding, value=finding.value + 1.5 * finding.place / len(found)) for finding in found]
 
 
 def _assistant_texts(turns: Iterable[Turn]) -> list[tuple[Turn, str, bool]]:
@@ -131,11 +140,69 @@ def _value(sentence: str, closing: bool) -> float:
     """0 if the sentence is to be left out. The summands only order the sentences."""
     if not 25 <= len(sentence) <= MAX_LENGTH or _NARRATION.match(sentence) or sentence.endswith((":", "?")):
         return 0.0
-    if not is_statement(sentence) or _OF_USER.search(sentence):
+    if not is_statement(sentence) or not is_whole(sentence) or _OF_USER.search(sentence):
         return 0.0
     said = _LEAD.sub("", sentence)
     if _INSTRUCTS.match(said) or _POINTS_BACK.match(said):
         return 0.0
     names = len(find_facts(sentence, 8).names())
-    value = 0.5 * min(4, names) + 1.0 * bool(_INFORMATIVE.search(sentence)) + 0.8 * closing
-    return value if value >= MIN_VALUE else 0.0
+    return 0.1 + 0.5 * min(4, names) + 1.0 * bool(_INFORMATIVE.search(sentence)) + 0.8 * closing
+
+
+REPEATED_SHARE = 0.7
+"""A later sentence with at least this share of the words of an earlier one takes its place: it says the same, or says
+it differently. Two statements about one function share half of their words."""
+
+_CHANGED = re.compile(
+    r"\b(?:now|no longer|any ?more|instead|actually|turns? out|in fact|was wrong|incorrect|revert(?:ed|s)?|moved"
+    r"|removed|replaced|renamed|nicht mehr|jetzt|stattdessen|maintenant|ahora)\b|不再|现在|其实",
+    re.IGNORECASE,
+)
+_NEGATION = re.compile(
+    r"\b(?:not|no|never|cannot|without|fail(?:s|ed|ing)?|broken|nicht|kein\w*)\b|n['’]t\b", re.IGNORECASE
+)
+_OUTCOME = re.compile(
+    r"\b(?:pass(?:es|ed|ing)?|fail(?:s|ed|ing|ure|ures)?|clean|green|succeed(?:s|ed)?|builds?|compiles?)\b",
+    re.IGNORECASE,
+)
+_TERM = re.compile(r"[^\W_]\w*")
+_CODE = re.compile(r"`([^`]+)`|\b(\w*(?:[a-z][A-Z]|_)\w*)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What is compared of a sentence: its words, its names in code, whether it negates something, says that something
+    changed, or only says how a run ended."""
+
+    words: frozenset[str]
+    names: frozenset[str]
+    negates: bool
+    changed: bool
+    outcome: bool
+
+    def replaces(self, earlier: _Said) -> bool:
+        """Whether the earlier sentence does not hold beside this one, or says no more."""
+        if self.outcome or earlier.outcome:
+            return self.outcome and earlier.outcome
+        shared = len(self.words & earlier.words)
+        if shared >= REPEATED_SHARE * len(earlier.words) and earlier.names <= self.names:
+            return True
+        if self.changed and self.names and self.names <= earlier.names:
+            return True
+        same = self.names == earlier.names and 2 * shared >= len(earlier.words | self.words)
+        return same and self.negates != earlier.negates
+
+
+def standing_findings(found: Sequence[str]) -> set[str]:
+    """The findings, oldest first, without those that a later one repeats or contradicts."""
+    said = [_read(text) for text in found]
+    return {
+        text for place, text in enumerate(found) if not any(later.replaces(said[place]) for later in said[place + 1 :])
+    }
+
+
+def _read(text: str) -> _Said:
+    names = frozenset(name.rstrip("()") for pair in _CODE.findall(text) for name in pair if name)
+    words = frozenset(word.casefold() for word in _TERM.findall(text) if len(word) > 2 or not word.isascii())
+    outcome = not names and bool(_OUTCOME.search(text))
+    return _Said(words, names, bool(_NEGATION.search(text)), bool(_CHANGED.search(text)), outcome)

@@ -38,11 +38,26 @@ _THOUGHT = re.compile(
 _MUSING = re.compile(r"\b(?:what if|i wonder|hmm+|here[’']s a thought)\b", re.IGNORECASE)
 _PROPOSAL = re.compile(
     r"(?:option|approach|alternative|possibility|idea|step|phase|variant) (?:\d+|[a-z])\b"
-    r"|(?:i[’']d|i would|i could|i can|we could|we should|we can|you could|you should|would you|should (?:i|we)"
+    r"|(?:i[’']d|i would|i could|i can|we could|we should|we can|you (?:could|should|may|might|can|need)"
+    r"|would you|should (?:i|we)"
     r"|i recommend|i suggest)\b",
     re.IGNORECASE,
 )
 """What is only considered: it is no finding, and a decision is the user's."""
+
+_FULL_STOP = re.compile(r"[.!。！][)\]\"'”’`*]*$")
+_DONE = re.compile(r"(?:[A-Z]\w+ed|Found|Made|Wrote|Built|Kept|Set|Split|Ran)\b")
+_SUBJECT = re.compile(
+    r"(?:the|an?|all|both|each|every|no|only|there|our|its|this|that|these|those)\b|[`“\"(]|\S*[_./(]\S*", re.IGNORECASE
+)
+_FINITE = re.compile(
+    r"\b(?:is|are|was|were|has|have|had|does|do|did|can|cannot|could|will|must|now|no longer)\b|n['’]t\b", re.IGNORECASE
+)
+_OTHER_LETTER = re.compile(r"(?![A-Za-z])[^\W\d_]")
+"""Of a language in which the words above say nothing."""
+
+_GLOSSARY = re.compile(r"(?:`[^`]+`|\S+)(?: [\w/]+){0,2}(?: [-–—→=]+>? |: )")
+"""An entry of a list of names, such as "`read_all()` - reads the rest"."""
 
 _RULED = re.compile(r"[─━═│┃█▀-▟]{2,}|[-=_*~]{4,}|^[^\w`]*[★☆✻●■▶]")
 _CODE = re.compile(r"`[^`]*`|\S*[/_(){}=<>]\S*")
@@ -63,6 +78,16 @@ def is_statement(sentence: str) -> bool:
         or not _is_balanced(sentence)
         or not _has_words(sentence)
     )
+
+
+def is_whole(sentence: str) -> bool:
+    """Whether a sentence is a whole one, and no item of a list that only its heading makes one: it ends with a full
+    stop, says what was done, or has a subject and a finite verb."""
+    if "…" in sentence:
+        return False
+    if _FULL_STOP.search(sentence) or _DONE.match(sentence) or _OTHER_LETTER.search(sentence):
+        return True
+    return not _GLOSSARY.match(sentence) and bool(_SUBJECT.match(sentence) and _FINITE.search(_CODE.sub("", sentence)))
 
 
 def takes_back(sentence: str) -> bool:

@@ -53,6 +53,15 @@ def write_summary(sections: Mapping[Section, Sequence[str]]) -> str:
     return "\n\n".join(parts)
 
 
+def with_files(summary: str, texts: str) -> str:
+    """The summary with the texts of files behind its section on files; at its end if it has none."""
+    start = f"\n{summary}".find(f"\n{heading(Section.FILES)}\n")
+    end = summary.find("\n\n## ", start + 1) if start >= 0 else -1
+    if end < 0:
+        return f"{summary}\n\n{texts}"
+    return f"{summary[:end]}\n\n{texts}{summary[end:]}"
+
+
 Sections = Mapping[Section, Sequence[str]]
 
 CURRENT = (Section.ERRORS, Section.OPEN, Section.STATE)

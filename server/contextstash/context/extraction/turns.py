@@ -21,6 +21,12 @@ class Turn:
     handles: Mapping[int, str] = field(default_factory=dict)
     kind: Kind = "message"
 
+    @property
+    def ends_work(self) -> bool:
+        """Whether this is a message of the assistant without a call: it waits for the user. What an earlier one asks,
+        the assistant asks itself."""
+        return self.role == "assistant" and not any(block.type == "tool_call" for block in self.blocks)
+
 
 def without_own_calls(turns: Iterable[Turn]) -> tuple[Turn, ...]:
     """The turns without the calls of our own tools and their results; a turn with nothing else is left out."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from contextstash.context.text.sanitize import spelled, unforged
+from contextstash.context.text.sanitize import spelled, unforged, without_host_tags
 
 _LEAD = r"(?P<lead>[ \t]*(?:(?:[>|*_+•·–—-]|\d{1,3}[.)]|\[.?\]|#{1,6}(?=\s))[ \t]*){0,6})"
 """Bullets, quotation marks, check boxes and emphasis before the first word of a line."""
@@ -32,9 +32,6 @@ _HEADING = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 
-_HOST_TAGS = re.compile(r"<(?=/?[ \t]*system[-_ ]?reminder\b|\|(?:im_|start|end|eot|system|user))", re.IGNORECASE)
-"""Tags with which hosts and chat templates set off text that is not a tool's output."""
-
 _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _DIRECTIONS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -43,7 +40,7 @@ def defused(text: str) -> str:
     """The text with the same lines, in which no line reads as a speaker's, as a heading of a summary or as a marker:
     such a label is put in quotation marks. Idempotent."""
     text = _DIRECTIONS.sub("", _LINE_ENDS.sub("\n", text))
-    text = _HOST_TAGS.sub("‹", unforged(text))
+    text = without_host_tags(unforged(text))
     text = _HEADING.sub(_quoted, text)
     return _SPEAKER.sub(_quoted, text)
 

@@ -11,7 +11,7 @@ from contextstash.context.text.sentences import without_blocks
 Count = Callable[[str], int]
 
 MIN_PASTED_LINES = 4
-"""So many lines in a row that do not read as prose are a pasted text. A guess: a list of paths may be shorter."""
+"""So many lines in a row that do not read as prose are a pasted text; a list of paths may be shorter."""
 
 _PROSE = re.compile(r"^\W*[^\W\d_][\w'’-]*[,;:]?(?: +[(\"'“`]?[\w'’./`-]+[)\"'”`]?[,;:.!?…]*){3,}\W*$")
 """Four words or more in a row and little else. Lines of code, logs and listings have other signs between them."""
@@ -26,7 +26,7 @@ MIN_WORDS, MIN_ITEM_WORDS = 4, 3
 more would make the steps of a plan pasted text."""
 
 WORD_SHARE = 0.75
-"""The share of words among the parts of such a line. A guess: a log has times, numbers and signs for a third."""
+"""The share of words among the parts of such a line. In a log, a third are times, numbers and signs."""
 
 _CODE_END = re.compile(r"[{};\\]\s*$|^\s*(?:[+\-|>$#❯]|\d+[:→|]|at \S+\(|File \"|<\w)")
 

@@ -8,6 +8,9 @@ from functools import cache
 MARKER = "[contextstash"
 """The beginning of everything that contextstash itself writes into the model's context."""
 
+OF_SESSION = "hand-off of session "
+"""What the first line of a hand-off says."""
+
 USER_BLOCK = f"{MARKER} user:"
 """The beginning of our messages that hold the user's words; they stay at the head of the view."""
 
@@ -24,6 +27,7 @@ _INVISIBLE = (
 """Control, direction, zero-width, filler and tag characters and lone surrogates, as a regular expression's class."""
 
 _UNPRINTABLE = re.compile(f"[{_INVISIBLE}]+")
+_HOST_TAGS = re.compile(r"<(?=/?[ \t]*system[-_ ]?reminder\b|\|(?:im_|start|end|eot|system|user))", re.IGNORECASE)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACES = re.compile(r"\s+")
 
@@ -73,7 +77,8 @@ def one_line(text: str, max_chars: int) -> str:
     """The text as one line of at most `max_chars` characters; a longer one ends with an ellipsis.
 
     Each run of white space, control, direction and zero-width characters and lone surrogates becomes one space. The
-    square bracket of a forged marker becomes a round one, so that no text passes for one that contextstash wrote.
+    square bracket of a forged marker becomes a round one, so that no text passes for one that contextstash wrote, and
+    that of a host's tag another one.
     """
     # Eight times the length is enough to fill the line after escape sequences and blanks are removed.
     text = without_ansi(text[: 8 * max_chars + 200])
@@ -81,7 +86,7 @@ def one_line(text: str, max_chars: int) -> str:
         text = _UNPRINTABLE.sub(" ", text)
     if "  " in text or not _is_plain(text):
         text = _SPACES.sub(" ", text)
-    return clip(unforged(text.strip()), max_chars)
+    return clip(without_host_tags(unforged(text.strip())), max_chars)
 
 
 def _is_plain(text: str) -> bool:
@@ -108,6 +113,11 @@ def clip(text: str, max_chars: int) -> str:
 def encodable(text: str) -> str:
     """The text with each lone surrogate replaced, so that it can be written as UTF-8."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def without_host_tags(text: str) -> str:
+    """The text without tags that hosts and chat templates set off text with which is not a tool's output."""
+    return _HOST_TAGS.sub("‹", text) if "<" in text else text
 
 
 def unforged(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Literal, get_args
@@ -132,6 +132,18 @@ NAMES = {field.name: field.name for field in fields(OutputLimits) if field.name 
 def _of_window(window: int, share: float) -> int:
     """The tokens of one output in a window of so many."""
     return max(1, int(window * share), min(int(window * min(1, 2 * share)), READABLE_TOKENS))
+
+
+def shared_limit(sizes: Iterable[int], room: int) -> int:
+    """The limit of each of several outputs with which all of them take `room` together: small ones stay whole, and the
+    others share what these leave."""
+    ordered = sorted(sizes)
+    for place, size in enumerate(ordered):
+        even = room // (len(ordered) - place)
+        if size >= even:
+            return max(1, even)
+        room -= size
+    return max([1, *ordered])
 
 
 def _over(value: int, maximum: int | None) -> bool:

@@ -15,11 +15,13 @@ programs their errors first or last."""
 
 @dataclass(frozen=True, slots=True)
 class TestRun:
-    """The counts that a test runner printed; `passed` is None if it prints none. `first` is the first failure."""
+    """The counts that a test runner printed; `passed` is None if it prints none. `first` is the first failure, `names`
+    are the tests that failed."""
 
     failed: int
     passed: int | None
     first: str = ""
+    names: tuple[str, ...] = ()
 
     def line(self) -> str:
         """The run in words, such as "2 failed, 41 passed"."""
@@ -81,6 +83,16 @@ def _first(pattern: re.Pattern[str], text: str) -> str:
     return one_line(match.group(1), 120) if match else ""
 
 
+MAX_NAMES = 20
+"""Failed tests of a run that are known by name. With more, a later success of some does not resolve the run."""
+
+
+def _names(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
+    """The names of all failed tests; empty if there are too many."""
+    found = tuple(dict.fromkeys(name.split(" ", 1)[0].strip(".:,") for name in pattern.findall(text)))
+    return found if len(found) <= MAX_NAMES else ()
+
+
 def _counted(line: str) -> tuple[int, int]:
     counts = {"failed": 0, "passed": 0, "error": 0}
     for number, word in _COUNT.findall(line):
@@ -94,7 +106,13 @@ def _pytest(text: str) -> TestRun | None:
         return None
     failed, passed = _counted(found[-1])
     first = _first(_PYTEST_FIRST, text).replace(" - ", " ", 1)
-    return TestRun(failed, passed, first if failed else "")
+    return TestRun(failed, passed, first if failed else "", _names(_PYTEST_FIRST, text))
+
+
+_GO_SAID = re.compile(
+    r"^[ \t]+(\w[\w.-]*\.go:\d+: \S[^\n]{0,160})|^(\S{1,160}\.go:\d+:\d+: [^\n]{1,160})", re.MULTILINE
+)
+"""What a failed test of Go logs, or what its compiler says."""
 
 
 def _go(text: str) -> TestRun | None:
@@ -106,7 +124,10 @@ def _go(text: str) -> TestRun | None:
     passed = len(_GO_PASS.findall(text))
     if failures or failed_packages:
         first = failures[0] if failures else failed_packages[0]
-        return TestRun(len(failures) or len(failed_packages), passed or None, one_line(first, 120))
+        said = _GO_SAID.search(text[max(0, text.find("=== RUN   " + first)) :])
+        reason = f": {said.group(1) or said.group(2)}" if said else ""
+        count = len(failures) or len(failed_packages)
+        return TestRun(count, passed or None, one_line(first + reason, 200), _names(_GO_FAIL, text))
     return TestRun(0, passed or None)
 
 
@@ -115,7 +136,12 @@ def _cargo(text: str) -> TestRun | None:
     if not found:
         return None
     failed = sum(int(number) for _, number in found)
-    return TestRun(failed, sum(int(number) for number, _ in found), _first(_CARGO_FIRST, text) if failed else "")
+    return TestRun(
+        failed,
+        sum(int(number) for number, _ in found),
+        _first(_CARGO_FIRST, text) if failed else "",
+        _names(_CARGO_FIRST, text),
+    )
 
 
 def _unittest(text: str) -> TestRun | None:
@@ -125,7 +151,9 @@ def _unittest(text: str) -> TestRun | None:
     total = int(ran.group(1))
     bad = re.findall(r"(?:failures|errors)=(\d+)", end.group(2) or "")
     failed = sum(map(int, bad)) if end.group(1) == "FAILED" else 0
-    return TestRun(failed, max(0, total - failed), _first(_UNITTEST_FIRST, text) if failed else "")
+    return TestRun(
+        failed, max(0, total - failed), _first(_UNITTEST_FIRST, text) if failed else "", _names(_UNITTEST_FIRST, text)
+    )
 
 
 def _jest(text: str) -> TestRun | None:

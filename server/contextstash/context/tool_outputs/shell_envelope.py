@@ -11,10 +11,16 @@ from contextstash.context.text.sanitize import without_ansi
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A command's output; `exit_code` is None if the output does not contain it."""
+    """A command's output; `exit_code` is None if the output does not contain it. `process` is the client's number of
+    the process if the command was still running."""
 
     text: str
     exit_code: int | None = None
+    process: str = ""
+
+    @property
+    def running(self) -> bool:
+        return bool(self.process)
 
 
 _CHUNK_HEADER = re.compile(
@@ -23,6 +29,10 @@ _CHUNK_HEADER = re.compile(
     r"|Process (?:exited with code|running with session ID) [^\n]*\n|\n)+"
 )
 _EXITED = re.compile(r"(?:exited with code|Exit code:?) (-?\d{1,5})")
+_RUNNING = re.compile(r"^Process running with session ID (\d{1,12})$", re.MULTILINE)
+_BACKGROUND = re.compile(r"\ACommand running in background with ID: (\w{1,40})")
+"""How Codex and Claude Code say that a command goes on."""
+
 _TAGGED = re.compile(r"\A\s*<returncode>(-?\d{1,5})</returncode>\s*(?:<warning>.*?</warning>\s*)?", re.DOTALL)
 _TAGS = re.compile(r"</?(?:output|output_head|output_tail|stdout|stderr|elided_chars)>\n?")
 _PLAIN = re.compile(r"\AExit code (\d{1,5})\n?")
@@ -55,8 +65,11 @@ def unwrap(text: str) -> Printed:
     header = _CHUNK_HEADER.match(text[:MAX_HEADER_CHARACTERS])
     if header:
         code = _EXITED.search(header.group())
-        return Printed(text[header.end() :], int(code.group(1)) if code else None)
-    return Printed(text)
+        running = _RUNNING.search(header.group())
+        process = running.group(1) if running else ""
+        return Printed(text[header.end() :], int(code.group(1)) if code else None, process)
+    background = _BACKGROUND.match(text)
+    return Printed(text, process=background.group(1) if background else "")
 
 
 def without_reminders(text: str) -> str:

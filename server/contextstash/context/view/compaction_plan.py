@@ -17,7 +17,7 @@ from contextstash.context.view.view import Entry, total_tokens
 from contextstash_storage.records import Output
 
 MAX_SUMMARY_SHARE = 0.9
-"""A compaction is only done if the summary takes less than this share of what it replaces. A guess: a smaller saving is
+"""A compaction is only done if the summary takes less than this share of what it replaces. A smaller saving is
 not worth the loss of detail."""
 
 WHOLE_SHARE = 0.6
@@ -27,11 +27,16 @@ later; with 0.6 the history that is kept is about half as long again, and each o
 
 WHOLE_REQUEST_SHARE = 1 / 4
 """Of the usable window: a first request up to this size is not summarized alone, which could only shorten the user's
-words. A guess."""
+words."""
 
 WORKING_SHARE = 0.5
 """Of the tokens of whole messages that a reduction keeps, outputs of the working set in older messages take at most
-this share in addition. A guess: more would leave too few messages."""
+this share in addition; more would leave too few messages."""
+
+LEFT_SHARE = 0.47
+"""A reduction to the low-water mark leaves about this share of the usable window at most, with its summary and the
+texts of files: a little less than leaving out the oldest messages down to half does. Measured with bench/fidelity: with
+more the window is reduced sooner again, and each reduction is written to the prompt cache."""
 
 PLACEHOLDER_TOKENS = 60
 """About how many tokens a placeholder takes. Ours take about 50."""
@@ -73,9 +78,10 @@ class CompactPlan:
 class KeepLimits:
     """How many of the newest messages a compaction keeps: about `tokens`, and at least `messages`. With `either`,
     `messages` counts only if `tokens` is 0. With `levels`, earlier summaries stay next to the new one. Only the newest
-    messages with `whole` tokens keep outputs of more than `smallest` tokens, the others keep placeholders; all keep
-    them if `whole` is None. By `importance`, superseded outputs become placeholders in newer messages too, and those of
-    the working set stay in older ones. A first request of at most `request` tokens is not summarized alone."""
+    messages with `whole` tokens, and the newest step, keep outputs of more than `smallest` tokens, the others keep
+    placeholders; all keep them if `whole` is None. By `importance`, superseded outputs become placeholders in newer
+    messages too, and those of the working set stay in older ones. A first request of at most `request` tokens is not
+    summarized alone."""
 
     tokens: int
     messages: int
@@ -208,6 +214,15 @@ def _costs(body: Sequence[Entry], keep: KeepLimits, outputs: Mapping[tuple[int, 
     return [entry.tokens - (saved.get(entry.message.seq, 0) if entry.message else 0) for entry in body]
 
 
+def room_beside(
+    snapshot: SessionSnapshot, plan: CompactPlan, keep: KeepLimits, outputs: Mapping[tuple[int, int], Output]
+) -> int:
+    """The tokens that a plan leaves for its summary and the texts of files if LEFT_SHARE of the usable window is to be
+    used; below 0 if what it keeps takes more, such as a large step that the model has not seen yet."""
+    kept = _fixed_tokens(snapshot, keep.levels) + sum(_costs(plan.kept, keep, outputs))
+    return int(snapshot.budget.usable * LEFT_SHARE) - kept
+
+
 def outputs_to_archive(
     kept: Sequence[Entry], keep: KeepLimits, outputs: Mapping[tuple[int, int], Output]
 ) -> tuple[Candidate, ...]:
@@ -217,10 +232,12 @@ def outputs_to_archive(
         return ()
     found: list[Candidate] = []
     tokens, room = 0, int(keep.whole * WORKING_SHARE)
+    step = _newest_step(kept)
     for position, entry in enumerate(reversed(kept)):
         tokens += entry.tokens
         recent = tokens <= keep.whole
-        for candidate in visible_outputs(entry, outputs) if position >= keep.messages else ():
+        protected = position < step or (position < keep.messages and tokens <= keep.tokens)
+        for candidate in () if protected else visible_outputs(entry, outputs):
             place, cost = _place(candidate), candidate.view_tokens
             if cost <= max(keep.smallest, PLACEHOLDER_TOKENS) or (recent and place not in keep.importance.superseded):
                 continue
@@ -229,6 +246,14 @@ def outputs_to_archive(
             else:
                 found.append(candidate)
     return tuple(reversed(found))
+
+
+def _newest_step(entries: Sequence[Entry]) -> int:
+    """How many of the newest entries the model has not replied to yet, with its calls: it must see their outputs."""
+    replies = (
+        place for place, entry in enumerate(reversed(entries), 1) if entry.message and entry.message.role == "assistant"
+    )
+    return next(replies, len(entries))
 
 
 def enough_to_free(candidates: Sequence[Candidate], tokens: int, importance: Importance) -> tuple[Candidate, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
+from contextstash.context.extraction.summary_format import with_files
 from contextstash.context.text.sanitize import unforged
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.context.tool_outputs.placeholders import filled_placeholder, placeholder
@@ -98,14 +99,17 @@ def summary_edit(
     level: SummaryLevel = "recent",
     merges: tuple[str, ...] = (),
     pinned: str = "",
+    files: str = "",
 ) -> SummaryEdit:
-    """The edit that shows `first_seq` to `last_seq` as this text, and after it the `pinned` outputs among them. The
-    caller adds the change of the counters."""
+    """The edit that shows `first_seq` to `last_seq` as this text, in it the texts of `files`, and after it the `pinned`
+    outputs among them. The caller adds the change of the counters."""
     marker = snapshot.settings.summary_marker
     if marker is None:
         shown = summary_text(text, first_seq, last_seq, last_seq - first_seq + 1)
     else:
         shown = f"{marker}\n{unforged(text)}"
+    if files:
+        shown = with_files(shown, files)
     if pinned:
         shown = f"{shown}\n\n{pinned}"
     return SummaryEdit(

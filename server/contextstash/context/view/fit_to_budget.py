@@ -15,18 +15,18 @@ PLACEHOLDER_TOKENS = 60
 
 MIN_CUT_TOKENS = 200
 """An output that must be cut for the view to fit keeps at least this many tokens; if that is too many, it is archived.
-A guess: a few lines of its head and tail, and the notice between them."""
+Enough for a few lines of its head and tail, and the notice between them."""
 
 KEPT_OUTPUTS = 16
-"""Before messages are left out, the newest outputs are cut, but to no less than this part of the budget. A guess: what
+"""Before messages are left out, the newest outputs are cut, but to no less than this part of the budget. What
 was said is worth more than the middle of an output that can be retrieved."""
 
 MARGIN = 10
 """A view that must be shortened is shortened by this part of the budget more than necessary: otherwise each of the next
-requests would have to be shortened again, and write the prompt cache again. A guess."""
+requests would have to be shortened again, and write the prompt cache again."""
 
 NOTICE_TOKENS = 80
-"""What the notice about messages left out takes at most; a guess, the caller passes the exact number."""
+"""What the notice about messages left out takes at most, if the caller does not pass the exact number."""
 
 Shorten = Callable[[Message, Output, int | None], Replacement]
 """`shorten(message, output, tokens)`: the output as a placeholder if `tokens` is None, else cut to that many tokens."""

@@ -15,7 +15,7 @@ MAX_PARTS = 3
 """How many hooks are installed for one hand-off: room for some 8,000 tokens. Those that are not needed add nothing."""
 
 MIN_FILLED = 0.7
-"""A part ends at the last empty line, if it is at least so full then, or else at the end of a line. A guess."""
+"""A part ends at the last empty line, if it is at least so full then, or else at the end of a line."""
 
 HEAD = MARKER + ": part {} of {} of a hand-off{}]"
 HEAD_CHARACTERS = 100

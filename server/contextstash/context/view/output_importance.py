@@ -13,12 +13,12 @@ from contextstash.context.view.session_snapshot import Place
 from contextstash_storage.records import Output
 
 MIN_REPEATED_SHARE = 0.9
-"""A read is superseded if a later read of the file shows this share of its lines. A guess: a few edited lines may
+"""A read is superseded if a later read of the file shows this share of its lines. A few edited lines may
 differ; of another part of the file nearly all do."""
 
 MAX_COMPARED = 50
 """With how many later reads of the same file a read is compared, the next ones: a bound on the time for a session that
-reads one file all the time. A guess."""
+reads one file all the time."""
 
 _LINE_NUMBER = re.compile(r"^\s*\d+[→\t:|]\s?")
 

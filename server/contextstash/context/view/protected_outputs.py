@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
 
 RECENT_CALLS = 60
-"""A file is under edit if it was changed in so many newest calls. A guess: about one task."""
+"""A file is under edit if it was changed in so many newest calls, about one task; with more, old reads stay in the
+view."""
 
 _READS = re.compile(r"read|view|open|cat|get_file|show|grep|search|glob|find|list|fetch|ls", re.IGNORECASE)
 _WRITING_COMMAND = re.compile(

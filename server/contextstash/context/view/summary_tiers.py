@@ -13,7 +13,7 @@ from contextstash_storage.records import SummaryEdit, SummaryLevel
 LEVELS: tuple[SummaryLevel, ...] = ("recent", "medium", "long")
 
 MERGED_SHARE = 0.6
-"""Maximum length of a merged summary, as a share of the summaries that it is made of. A guess: two merges in a row
+"""Maximum length of a merged summary, as a share of the summaries that it is made of. Two merges in a row
 still keep a third of the first."""
 
 

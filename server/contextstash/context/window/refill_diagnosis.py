@@ -10,14 +10,14 @@ from contextstash.context.text.sanitize import one_line
 from contextstash_storage.records import Event, Output, Part
 
 RAPID_MESSAGES = 10
-"""A compaction within so many messages of the one before is a rapid one: five calls with their results. A guess: the
+"""A compaction within so many messages of the one before is a rapid one: five calls with their results. The
 summary, and reading again what it left out, then cost more than the smaller requests save."""
 
 MIN_RAPID = 2
-"""Rapid compactions after which the window is called too small: one may be due to a single large output. A guess."""
+"""Rapid compactions after which the window is called too small: one may be due to a single large output."""
 
 LARGER = 1.5
-"""Times the window: the next size to try. A guess, about the step between the sizes that `advise` compares."""
+"""Times the window: the next size to try, about the step between the sizes that `advise` compares."""
 
 
 def compactions_of(events: Sequence[Event]) -> list[int]:

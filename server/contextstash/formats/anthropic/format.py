@@ -14,6 +14,7 @@ from contextstash.formats.block_reader import (
     call_piece,
     image_piece,
     kind_of,
+    message_usage,
     need_object,
     need_text,
     opaque,
@@ -24,7 +25,6 @@ from contextstash.formats.block_reader import (
 )
 from contextstash.formats.breakpoints import content_of, count_breakpoints, keep_breakpoints, sent_breakpoints
 from contextstash.formats.large_parts import with_parts_replaced
-from contextstash.formats.usage import message_usage
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 

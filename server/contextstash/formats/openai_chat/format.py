@@ -11,6 +11,7 @@ from contextstash.formats.block_reader import (
     call_piece,
     image_piece,
     kind_of,
+    message_usage,
     need_object,
     need_text,
     opaque,
@@ -22,7 +23,6 @@ from contextstash.formats.block_reader import (
 )
 from contextstash.formats.large_parts import with_parts_replaced
 from contextstash.formats.openai_chat.assembly import assemble, is_empty, legacy_call_id
-from contextstash.formats.usage import message_usage
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 

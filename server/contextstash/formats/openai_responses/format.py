@@ -12,6 +12,7 @@ from contextstash.formats.block_reader import (
     call_piece,
     image_piece,
     kind_of,
+    message_usage,
     need_object,
     need_text,
     opaque,
@@ -32,7 +33,6 @@ from contextstash.formats.openai_responses.assembly import (
     is_input,
     item_type,
 )
-from contextstash.formats.usage import message_usage
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 

@@ -26,8 +26,8 @@ WORKER_MEMORY_BYTES = 2 * 1024 * 1024 * 1024
 """Memory limit of one worker process: twice what 8 MiB of small values take."""
 
 MAX_SECONDS = 30.0
-"""Time limit of one task of a worker process, which is ended at it: a server's schema can make a task endless. A guess:
-ten times what 8 MiB of small values take."""
+"""Time limit of one task of a worker process, which is ended at it: a server's schema can make a task endless.
+Ten times what 8 MiB of small values take."""
 
 NOTHING_VALID: dict[str, Any] = {"not": {}}
 """The schema used for a server whose own could not be checked in time: its structured content is never changed."""

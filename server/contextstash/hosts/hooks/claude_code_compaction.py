@@ -17,10 +17,10 @@ from contextstash.files.regular_files import open_regular
 from contextstash.hosts.readers.transcript import split_lines
 
 MAX_TAIL_BYTES = 4 * 1024 * 1024
-"""The end of a transcript that is read. A guess: it holds the newest turn, with calls that run side by side."""
+"""The end of a transcript that is read. It holds the newest turn, with calls that run side by side."""
 
 MAX_IDLE_SECONDS = 600.0
-"""How long ago a sub-agent that was just compacted can have written its last message: the time of one summary. A guess;
+"""How long ago a sub-agent that was just compacted can have written its last message: the time of one summary;
 a sub-agent that was stopped without a word is not taken for one that runs, once this time has passed."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 BUSY_SECONDS = 2.0
 """How long a hook waits while another process writes to the database, before it gives up: the client waits for the hook
-after every tool call. A guess."""
+after every tool call."""
 
 
 def _is_in_same_folder(transcript: Path, current: Path, folder: str | None) -> bool:
@@ -53,7 +53,7 @@ class HookHost:
     after_compaction: str | None = None
     context_limit: int | None = None
     only_manual_is_sure: bool = False
-    # A guess: about 2,500 tokens at 4 characters each. The rest stays retrievable.
+    # About 2,500 tokens at 4 characters each. The rest stays retrievable.
     default_limit: int = 10_000
     limits: Mapping[str, int] = field(default_factory=dict)
     preview_limit: int | None = None

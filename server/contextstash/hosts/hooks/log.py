@@ -21,6 +21,7 @@ def note(host: str, line: str) -> None:
         from datetime import UTC, datetime
 
         from contextstash.configuration.locations import data_folder
+        from contextstash.context.text.secret_masks import shown as masked
         from contextstash.files.regular_files import open_log
 
         path = data_folder() / LOG_NAME
@@ -32,4 +33,6 @@ def note(host: str, line: str) -> None:
             descriptor = open_log(path)
         shown = "".join(character if character.isprintable() else " " for character in line)
         with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as file:
-            file.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {host}: {' '.join(shown.split())[:MAX_LOG_LINE]}\n")
+            file.write(
+                f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {host}: {masked(' '.join(shown.split()))[:MAX_LOG_LINE]}\n"
+            )

@@ -24,7 +24,8 @@ from contextstash.service.stash import Stash
 from contextstash_storage.databases import open_store
 
 MAX_SESSIONS_SEARCHED = 50
-"""How many of the latest sessions are searched for the one that was cleared: a guess; it was in use just before."""
+"""How many of the latest sessions are searched for the one that was cleared, which was in use just before. If it is
+not among them, the new session starts without a hand-off."""
 
 
 @asynccontextmanager

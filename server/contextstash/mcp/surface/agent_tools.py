@@ -115,7 +115,7 @@ def agent_tools(stash: LazyStash) -> list[StashTool]:
         compact_session_of(stash),
         title="Compact session",
         description="Replace all but the recent messages by a summary, preferably yours. Use at level compact, or at a"
-        " finished step or before a new topic. Reversible.",
+        " finished step or before a new topic; not amid an edit or an open error. Reversible.",
         line=lines.compact,
     )
     retrieving = (get_summary, get_archived_output, search_history, restore_outputs)

@@ -53,7 +53,7 @@ MAX_ERROR_BYTES = 1 << 20
 
 
 BODY_SECONDS = 30.0
-"""How long a body may stop to arrive. A guess: it comes from this machine, without a pause."""
+"""How long a body may stop to arrive: it comes from this machine, without a pause."""
 
 STREAMED_REFUSAL = 400
 """The status that stands for a refusal within a stream whose own status is 200."""

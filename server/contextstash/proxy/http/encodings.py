@@ -12,7 +12,7 @@ from contextstash.proxy.headers import RawHeaders
 
 MAX_DECODED_BYTES = 4 << 20
 """What one chunk, of 64 KB, may hold decoded. Text is compressed to a tenth, zeros to a thousandth: a megabyte of those
-would take a gigabyte of memory. A guess."""
+would take a gigabyte of memory."""
 
 DECODABLE = frozenset({"gzip", "x-gzip", "deflate", "zstd", "identity"})
 """The encodings that are read. Not Brotli: every API that offers it offers gzip too, and it would be a package more."""

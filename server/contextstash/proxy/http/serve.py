@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contextstash.configuration.locations import data_folder
+from contextstash.process.own_interpreter import own_interpreter
 from contextstash.process.plain_logs import configure_logs
 from contextstash.proxy.headers import check_upstream
 from contextstash_storage.errors import BadInputError, ContextstashError
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 RECORD_SECONDS = 0.6
 """How long the last requests may take to be recorded, after a signal and the second that replies have then (see
-web/loopback). A guess: most take milliseconds."""
+web/loopback). Most take milliseconds."""
 
 CLOSE_SECONDS = 0.2
 """How long the database may take to close then. SQLite keeps what was committed if it is not closed."""
@@ -167,9 +168,8 @@ async def _close(upstream: Upstream, stash: Stash | None) -> None:
 async def _process_of(served: ServedProxy) -> ProxyApp:
     """The application in a process of its own."""
     app = await proxy_app(served)
-    # What is loaded so far stays: the garbage collector would look through it again and again.
     gc.collect()
-    gc.freeze()
+    own_interpreter()
     return app
 
 

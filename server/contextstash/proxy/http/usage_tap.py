@@ -14,7 +14,7 @@ REPORT = b'"input_transformations"'
 
 MAX_LINE_BYTES = 1 << 20
 MAX_JSON_BYTES = 16 << 20
-"""Longer events and bodies are not read for their usage; they are passed on all the same. Guesses."""
+"""Longer events and bodies are not read for their usage; they are passed on all the same."""
 
 
 class UsageTap:

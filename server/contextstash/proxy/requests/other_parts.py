@@ -1,4 +1,4 @@
-"""Parts of a request that are no tool outputs and may leave it if the settings say so: inputs of old calls that write,
+"""Parts of a request other than tool outputs that may leave it if the settings say so: inputs of old calls that write,
 and old images."""
 
 from __future__ import annotations

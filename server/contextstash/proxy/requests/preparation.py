@@ -66,7 +66,7 @@ read."""
 
 COLD_KEEP_SHARE = 0.5
 """The share of these tokens that stays if the cache is cold: after a pause the model is done with what it had read
-these outputs for, and what leaves now costs nothing. A guess."""
+these outputs for, and what leaves now costs nothing. Too small a share, and outputs in use are fetched again."""
 
 KNOWN_BLOCKS = frozenset(
     {

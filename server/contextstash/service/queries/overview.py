@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from contextstash.configuration.models import price_of
-from contextstash.service.queries.proxy_report import report_of_all
-from contextstash.service.queries.savings import savings_of
-from contextstash.service.queries.sessions import session_line
 from contextstash.service.recording.output_archive import OUTPUTS_AGENT
 from contextstash.service.requests.call_log import call_use
-from contextstash.service.results import DayUse, Overview, Savings, SessionLine, SessionUse, ToolUse
+from contextstash.service.results import DayUse, Overview, SessionUse, ToolUse
 from contextstash.service.session_access import Access
-from contextstash_storage.records import DaySum, Session, ToolSum, Usage
-
-BUSIEST = 5
-"""Sessions that an overview names."""
+from contextstash_storage.records import DaySum, ToolSum, Usage
 
 LAST_CALLS = 20
 """Calls of one session that are listed; `calls` has them all."""
 
-READ_AT_ONCE = 200
-
-MAX_PROXIED = 10_000
-"""Sessions of the proxy that are summed: more than a person has."""
-
 
 async def overview(access: Access) -> Overview:
-    """The totals, what was saved, the busiest sessions, and the use by tool and day. Reads every session's row: call it
-    once for many pages."""
+    """The totals, and the use by tool and day. Reads every session's row: call it once for many pages."""
     totals = await access.store.totals(without_agent=OUTPUTS_AGENT)
-    proxied = dict(await access.store.recent_proxied(0, MAX_PROXIED))
-    savings: list[Savings] = []
-    busiest: list[Session] = []
-    async for session in _all_sessions(access):
-        # What the proxy saved is in its own report.
-        is_ours = session.source is None and session.counters.own and session.session_id not in proxied
-        if is_ours and (found := await savings_of(access, session)):
-            savings.append(found)
-        busiest = sorted([*busiest, session], key=lambda each: -each.counters.appended)[:BUSIEST]
     days = _days(totals.days)
     costs = [day.cost for day in days if day.cost is not None]
     return Overview(
@@ -52,40 +31,8 @@ async def overview(access: Access) -> Overview:
         prompt_tokens=sum(day.prompt_tokens for day in days),
         cost=sum(costs) if costs else None,
         unpriced_calls=sum(day.calls for day in totals.days if cost_of_calls(day) is None),
-        savings=_together(savings),
-        proxy=report_of_all(proxied.values()) if proxied else None,
         days=days,
         tools=_tools(totals.tools),
-        busiest=[await _line(access, session) for session in busiest],
-    )
-
-
-async def _all_sessions(access: Access) -> AsyncIterator[Session]:
-    before = None
-    while True:
-        page = await access.store.list_sessions(limit=READ_AT_ONCE, before=before, without_agent=OUTPUTS_AGENT)
-        for session in page:
-            yield session
-        if len(page) < READ_AT_ONCE:
-            return
-        before = page[-1].session_id
-
-
-async def _line(access: Access, session: Session) -> SessionLine:
-    """The line of the session, `tokens` being those of its whole history."""
-    line = await session_line(access, session)
-    return line.model_copy(update={"tokens": session.counters.appended})
-
-
-def _together(savings: Sequence[Savings]) -> Savings | None:
-    if not savings:
-        return None
-    costs = [each.cost for each in savings if each.cost is not None]
-    return Savings(
-        tokens_now=sum(each.tokens_now for each in savings),
-        requests=sum(each.requests for each in savings),
-        tokens=sum(each.tokens for each in savings),
-        cost=sum(costs) if costs else None,
     )
 
 

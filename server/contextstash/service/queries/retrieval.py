@@ -8,24 +8,31 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 
+from contextstash.context.text.imitations import defused
 from contextstash.context.text.paging import page
+from contextstash.context.text.sanitize import one_line
 from contextstash.context.text.snippets import snippet
 from contextstash.context.tool_outputs.shell_envelope import without_json_envelopes
 from contextstash.formats import get_format
+from contextstash.service.masks import shown_text
 from contextstash.service.queries.sessions import project_of_session, sessions_of_project
 from contextstash.service.recording.output_archive import outputs_session_id
 from contextstash.service.results import Hit, OutputCall, OutputPage, SearchResult
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Output, SearchHit
+from contextstash_storage.search.query import SearchFilter
 from contextstash_storage.store import Weigh
 
 DEFAULT_PAGE_TOKENS = 4_000
 MAX_PAGE_TOKENS = 8_000
 """Clients warn or cut at about 10,000 tokens of tool result."""
 
-FIELDS_TOKENS = 80
-"""The tokens of a page's other fields: 70 with the longest note and a tool's name of usual length, measured."""
+FIELDS_TOKENS = 90
+"""The tokens of a page's other fields: 80 with the longest note and a tool's name of usual length, measured."""
+
+MAX_TOOL_CHARACTERS = 200
+"""Longest name of a tool in a result; providers allow 64 to 128."""
 
 MIN_PAGE_TOKENS = 100
 """The smallest page: its fields, and a line of text."""
@@ -57,9 +64,11 @@ async def get_archived_output(
     limit: int | None = None,
     pattern: str | None = None,
     max_tokens: int | None = None,
+    masked: bool = False,
 ) -> OutputPage:
-    """One page of an original output. Raises HandleNotFoundError, BadInputError if the pattern is invalid, and
-    OverloadedError if too many pattern searches are running."""
+    """One page of an original output, or if it is `masked`, for a reader's eyes, of one without secrets. Raises
+    HandleNotFoundError, BadInputError if the pattern is invalid, and OverloadedError if too many pattern searches are
+    running."""
     most = DEFAULT_PAGE_TOKENS if max_tokens is None else max_tokens
     if most < MIN_PAGE_TOKENS:
         raise BadInputError(f"max_tokens must be {MIN_PAGE_TOKENS} or more.")
@@ -67,6 +76,7 @@ async def get_archived_output(
     found_in, output = await _find(access, handle.strip(), session_id)
     session = await access.store.get_session(found_in)
     text = await access.output_text(session, output)
+    text = shown_text(access.settings(session), text) if masked else text
     counter = access.counter(access.settings(session), session.model)
     make = partial(
         page,
@@ -81,7 +91,7 @@ async def get_archived_output(
     result = await (asyncio.to_thread(make) if pattern is None else access.searches.run(make))
     return OutputPage(
         handle=output.handle,
-        tool=output.tool,
+        tool=one_line(output.tool, MAX_TOOL_CHARACTERS),
         text=result.text,
         total_lines=result.total_lines,
         total_tokens=result.total_tokens,
@@ -108,8 +118,10 @@ async def read_call(access: Access, handle: str, session_id: str | None = None) 
         return None
     seq, place = places[-1]
     [message] = await access.store.read_messages_at(found_in, [seq])
-    reading = get_format((await access.store.get_session(found_in)).format).read(message.body or {})
-    return OutputCall(session_id=found_in, seq=seq, tool=output.tool, arguments=reading.texts[place])
+    session = await access.store.get_session(found_in)
+    arguments = get_format(session.format).read(message.body or {}).texts[place]
+    shown = shown_text(access.settings(session), arguments)
+    return OutputCall(session_id=found_in, seq=seq, tool=one_line(output.tool, MAX_TOOL_CHARACTERS), arguments=shown)
 
 
 async def _find(access: Access, handle: str, session_id: str | None) -> tuple[str, Output]:
@@ -150,16 +162,15 @@ async def search_history(
         raise BadInputError("limit must be 1 or more.")
     sessions = await _sessions(access, session_id, scope, project)
     own = sessions[0] if unseen_first and sessions and scope in (None, "session", "outputs", "messages") else None
-    hits = await access.store.search(
-        query,
+    where = SearchFilter(
         session_ids=None if sessions is None else _with_outputs(sessions),
         scope=scope if scope in ("outputs", "messages") else "all",
         tool=tool,
         after=_time(since, "since"),
         before=_time(until, "until", included=True),
-        limit=most,
-        weigh=None if own is None else await _unseen_first(access, own),
     )
+    weigh = None if own is None else await _unseen_first(access, own)
+    hits = await access.store.search(query, where, limit=most, weigh=weigh)
     terms = query[:MAX_QUERY_CHARACTERS].split()
     shown = await asyncio.to_thread(lambda: [_hit(hit, terms, line_breaks) for hit in hits])
     return SearchResult(hits=shown, note=await _note(access, shown))
@@ -223,9 +234,9 @@ def _hit(hit: SearchHit, terms: Sequence[str], line_breaks: bool) -> Hit:
         session_id=hit.session_id,
         seq=hit.seq,
         role=hit.role,
-        tool=hit.tool,
+        tool=None if hit.tool is None else one_line(hit.tool, MAX_TOOL_CHARACTERS),
         created_at=hit.created_at,
-        snippet=text,
+        snippet=defused(text),
         score=round(hit.score, 3),
         matched=matched,
     )

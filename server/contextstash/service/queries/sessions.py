@@ -14,6 +14,7 @@ from contextstash.context.view.branches import path_to
 from contextstash.context.view.view import Entry, build_view, edits_in_force
 from contextstash.formats import get_format
 from contextstash.service.estimate import estimate_session
+from contextstash.service.masks import shown_text, shown_texts, shown_value
 from contextstash.service.recording.output_archive import OUTPUTS_AGENT, outputs_session_id
 from contextstash.service.results import DeleteResult, MessageLine, MessagePage, SessionLine, SessionList
 from contextstash.service.session_access import READ_AT_ONCE, Access
@@ -74,10 +75,17 @@ FIRST_MESSAGES = 12
 """Messages among which the first prompt is searched for: clients put context of their own before it. A session
 whose prompt comes later has no title."""
 
+LAST_MESSAGES = 60
+"""Messages among which the last prompt is searched for, to tell sessions of one title apart. With more, a list of
+such sessions takes longer; with fewer, more of them show none."""
+
 MAX_PROMPT_TOKENS = 20_000
 """A longer message is not read for a title: it bounds the time that a list takes."""
 
 TITLE_CHARACTERS = 80
+
+MAX_TITLE_CHARACTERS = 200
+"""Of a title that the client gave, as the readers of transcripts limit it."""
 
 
 async def list_sessions(access: Access, *, limit: int = 50, cursor: str | None = None) -> SessionList:
@@ -118,7 +126,9 @@ async def session_line(access: Access, session: Session) -> SessionLine:
 
 async def title_of(access: Access, session: Session) -> str | None:
     """A session's own title, else the beginning of the first prompt."""
-    return session.title or await _first_prompt(access, session)
+    if session.title:
+        return one_line(shown_text(access.settings(session), session.title), MAX_TITLE_CHARACTERS)
+    return await _first_prompt(access, session)
 
 
 async def _last_message_at(access: Access, session: Session) -> datetime | None:
@@ -129,15 +139,33 @@ async def _last_message_at(access: Access, session: Session) -> datetime | None:
 
 async def _first_prompt(access: Access, session: Session) -> str | None:
     """The beginning of what the user typed first, without what the client added."""
-    fmt = get_format(session.format)
-    messages = await access.store.read_messages(session.session_id, last=FIRST_MESSAGES - 1)
+    found = await _prompts(access, session, 0, FIRST_MESSAGES - 1)
+    return found[0] if found else None
+
+
+async def last_prompt(access: Access, session: Session) -> str | None:
+    """The beginning of what the user typed last, if that was among the last messages."""
+    last = session.counters.messages - 1
+    found = await _prompts(access, session, max(0, last - LAST_MESSAGES + 1), last)
+    return found[-1] if found else None
+
+
+async def _prompts(access: Access, session: Session, first: int, last: int) -> list[str]:
+    fmt, settings = get_format(session.format), access.settings(session)
+    messages = await access.store.read_messages(session.session_id, first=first, last=last)
     turns = [
-        Turn(each.seq, each.role, each.blocks, fmt.read(each.body or {}).texts or ("",), kind=each.kind)
+        Turn(
+            each.seq,
+            each.role,
+            each.blocks,
+            shown_texts(settings, each.role, each.blocks, fmt.read(each.body or {}).texts or ("",)),
+            kind=each.kind,
+        )
         for each in messages
         if each.role == "user" and each.kind == "message" and each.tokens <= MAX_PROMPT_TOKENS
     ]
     requests, _ = requests_of(turns)
-    return one_line(requests[0].text, TITLE_CHARACTERS) if requests else None
+    return [one_line(request.text, TITLE_CHARACTERS) for request in requests]
 
 
 async def delete_session(access: Access, session_id: str) -> DeleteResult:
@@ -156,25 +184,30 @@ async def delete_session(access: Access, session_id: str) -> DeleteResult:
 
 
 async def read_messages(access: Access, session_id: str, *, first: int = 0, limit: int = 50) -> MessagePage:
-    """Messages as they were recorded, from position `first` on, each with whether the model still sees it."""
+    """Messages as they were recorded, but with masks in the place of secrets, from position `first` on, each with
+    whether the model still sees it."""
     session = await access.session(session_id)
     total = session.counters.messages
     last = min(total, first + limit) - 1
     messages = await access.store.read_messages(session_id, first=first, last=last)
     overlay = edits_in_force(await access.store.read_edits(session_id))
+    settings = access.settings(session)
     shown = {entry.first_seq: entry for entry in build_view(messages, overlay) if entry.message}
     handles: dict[int, list[str]] = {}
     for output in await access.store.read_outputs(session_id, first=first, last=last):
         handles.setdefault(output.seq, []).append(output.handle)
     return MessagePage(
         session_id=session_id,
-        messages=[_message_line(each, shown.get(each.seq), handles.get(each.seq)) for each in messages],
+        messages=[
+            _message_line(each, shown_value(settings, each.body or {}), shown.get(each.seq), handles.get(each.seq))
+            for each in messages
+        ],
         total=total,
         next_seq=last + 1 if last + 1 < total else None,
     )
 
 
-def _message_line(message: Message, entry: Entry | None, handles: list[str] | None) -> MessageLine:
+def _message_line(message: Message, body: Native, entry: Entry | None, handles: list[str] | None) -> MessageLine:
     calls = [f"{block.tool} {block.argument or ''}".rstrip() for block in message.blocks if block.type == "tool_call"]
     kind = entry.kind if entry else message.kind
     return MessageLine(
@@ -187,7 +220,7 @@ def _message_line(message: Message, entry: Entry | None, handles: list[str] | No
         created_at=message.created_at,
         calls=calls or None,
         handles=handles,
-        message=message.body or {},
+        message=body,
     )
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from contextstash.context.view.view import Entry, Overlay, build_view, edits_in_force
+from contextstash.context.window.settings import ContextSettings
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
+from contextstash.service.masks import shown_text, shown_texts
 from contextstash.service.proxied_clients import sends_own_history
 from contextstash.service.results import SideBySideBlock, SideBySideMessage, SideBySidePage, SideBySideSummary
 from contextstash.service.session_access import Access
@@ -32,8 +35,13 @@ async def read_side_by_side(access: Access, session_id: str, *, first: int = 0, 
     handles = {(output.seq, output.block): output.handle for output in outputs}
     return SideBySidePage(
         session_id=session_id,
-        messages=[_message(message, entries.get(message.seq), overlay, fmt, handles) for message in messages],
-        summaries=[_summary(edit) for edit in overlay.summaries if _touches(edit, first, last)],
+        messages=[
+            _message(message, entries.get(message.seq), overlay, _Reader(fmt, access.settings(session)), handles)
+            for message in messages
+        ],
+        summaries=[
+            _summary(edit, access.settings(session)) for edit in overlay.summaries if _touches(edit, first, last)
+        ],
         total=total,
         first=first,
         next_seq=last + 1 if last + 1 < total else None,
@@ -41,30 +49,40 @@ async def read_side_by_side(access: Access, session_id: str, *, first: int = 0, 
     )
 
 
+class _Reader(NamedTuple):
+    """How the texts of a message are read."""
+
+    fmt: Format
+    settings: ContextSettings
+
+
 def _message(
-    message: Message, entry: Entry | None, overlay: Overlay, fmt: Format, handles: dict[tuple[int, int], str]
+    message: Message, entry: Entry | None, overlay: Overlay, reader: _Reader, handles: dict[tuple[int, int], str]
 ) -> SideBySideMessage:
     return SideBySideMessage(
         seq=message.seq,
         role=message.role,
         tokens=message.tokens,
         created_at=message.created_at.isoformat(),
-        blocks=[_block(place, entry, handles.get((message.seq, place)), *read) for place, read in _read(message, fmt)],
+        blocks=[
+            _block(place, entry, handles.get((message.seq, place)), *read) for place, read in _read(message, reader)
+        ],
         summary_id=None if entry else _covering(overlay.covers, message.seq),
         visible=entry is not None,
     )
 
 
-def _read(message: Message, fmt: Format) -> list[tuple[int, tuple[Block, str]]]:
+def _read(message: Message, reader: _Reader) -> list[tuple[int, tuple[Block, str]]]:
     """Each block's place, the block with its tokens, and its text; empty if the format can no longer parse the
     message."""
     try:
-        reading = fmt.read(message.body or {})
+        reading = reader.fmt.read(message.body or {})
     except ContextstashError:
         return []
     # The tokens were counted when the message was recorded. A format that reads it otherwise today has other blocks.
     counted = message.blocks if len(message.blocks) == len(reading.blocks) else reading.blocks
-    return list(enumerate(zip(counted, reading.texts, strict=True)))
+    texts = shown_texts(reader.settings, message.role, counted, reading.texts)
+    return list(enumerate(zip(counted, texts, strict=True)))
 
 
 def _block(place: int, entry: Entry | None, handle: str | None, block: Block, text: str) -> SideBySideBlock:
@@ -89,12 +107,12 @@ def _covering(covers: Sequence[Cover], seq: int) -> str | None:
     return hiding.summary_id if isinstance(hiding, SummaryEdit) else None
 
 
-def _summary(edit: SummaryEdit) -> SideBySideSummary:
+def _summary(edit: SummaryEdit, settings: ContextSettings) -> SideBySideSummary:
     return SideBySideSummary(
         summary_id=edit.summary_id,
         first_seq=edit.first_seq,
         last_seq=edit.last_seq,
-        text=edit.text,
+        text=shown_text(settings, edit.text),
         tokens=edit.tokens,
         strategy=edit.strategy,
         level=edit.level,

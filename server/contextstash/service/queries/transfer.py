@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from contextstash import __version__
+from contextstash.context.window.settings import ContextSettings
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.json.json_text import lenient_value
+from contextstash.service.masks import derived, masked_argument, shown_value, stored_body
 from contextstash.service.recording.messages import check_session_id, remember_calls, search_text_of
 from contextstash.service.recording.output_archive import outputs_session_id
+from contextstash.service.requests.get_context import read_context
 from contextstash.service.results import CopyResult
 from contextstash.service.session_access import READ_AT_ONCE, Access
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
@@ -28,6 +32,7 @@ from contextstash_storage.records import (
     EditRecord,
     Event,
     Message,
+    Native,
     NewMessage,
     Output,
     Request,
@@ -127,8 +132,9 @@ LOGGED: Mapping[str, type[Event] | type[Call] | type[DeclaredVersion] | type[Req
 
 async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[str, Any]]:
     """The records of a session, and those of the session that archives outputs for it. Only one page of messages is
-    held in memory at a time. Raises SessionNotFoundError."""
+    held in memory at a time; secrets are masked unless the settings say otherwise. Raises SessionNotFoundError."""
     sessions = [await access.session(session_id)]
+    settings = access.settings(sessions[0])
     with suppress(SessionNotFoundError, BadInputError):
         sessions.append(await access.store.get_session(outputs_session_id(session_id)))
     for left, session in reversed(list(enumerate(reversed(sessions)))):
@@ -136,8 +142,15 @@ async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[
         async for record in _records(access, session):
             for part in PARTS:
                 counts[part] += part.removesuffix("s") in record
-            yield record
+            yield shown_value(settings, record)
         yield {END: {**counts, "sessions_left": left}}
+
+
+async def export_view(access: Access, session_id: str, budget: int) -> list[Native]:
+    """The messages of the view, for a file. Raises SessionNotFoundError."""
+    settings = access.settings(await access.session(session_id))
+    found = (await read_context(access, session_id, budget=budget)).messages
+    return [shown_value(settings, message) for message in found]
 
 
 async def session_records(access: Access, session: Session) -> AsyncIterator[dict[str, Any]]:
@@ -160,7 +173,8 @@ async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, 
         for output in await access.store.read_outputs(name, first=first, last=last):
             outputs.setdefault(output.seq, []).append(output)
         for message in await access.store.read_messages(name, first=first, last=last):
-            yield {"seq": message.seq, "message": _message_record(message, outputs.get(message.seq, []))}
+            record = _message_record(message, outputs.get(message.seq, []))
+            yield {"seq": message.seq, "message": _with_masked_calls(access.settings(session), record)}
     for edit in (await access.store.read_edits(name))[: session.counters.edits]:
         yield {"edit": edit.model_dump(mode="json", exclude_none=True)}
     async for event in _logged(access.store.read_events, name, "event_id"):
@@ -179,6 +193,14 @@ def _message_record(message: Message, outputs: list[Output]) -> dict[str, Any]:
     if outputs:
         fields["outputs"] = [output.model_dump(mode="json", exclude={"seq"}) for output in outputs]
     return {**fields, "body": message.body}
+
+
+def _with_masked_calls(settings: ContextSettings, fields: dict[str, Any]) -> dict[str, Any]:
+    """The record with the calls' arguments as they are stored today: a former version stored them as they were."""
+    for called in (*fields.get("blocks", ()), *fields.get("outputs", ())):
+        if called.get("argument"):
+            called["argument"] = masked_argument(settings, called["argument"])
+    return fields
 
 
 async def _logged(read: Any, session_id: str, number: str) -> AsyncIterator[Any]:
@@ -203,7 +225,7 @@ async def import_session(access: Access, lines: Iterable[str], *, session_id: st
     while (session := reading.next_session()) is not None:
         if session_id is not None:
             session = _renamed(session, session_id, result)
-        stored = await access.store.copy_session(session, reading.items(session))
+        stored = await access.store.copy_session(session, reading.items(session, access.settings(session)))
         known = 0 if stored else await _same(access, session)
         reading.skip_to_next()
         if result is None:
@@ -261,13 +283,13 @@ class _Lines:
         except (ValidationError, KeyError, TypeError) as error:
             raise self._wrong() from error
 
-    def items(self, session: Session) -> Iterator[Copied]:
+    def items(self, session: Session, settings: ContextSettings) -> Iterator[Copied]:
         """The messages, edits, events, calls, declared parts and requests of the session."""
         fmt = get_format(session.format)
         calls: dict[str, tuple[str, str]] = {}
         counts = PartCounts(session)
         while (record := self._next()) is not None and not is_session(record) and END not in record:
-            item = self._item(record, fmt, calls)
+            item = self._item(record, fmt, calls, settings)
             counts.add(item, self._number, self._seq_of(record))
             yield item
         self._end(session, record, counts)
@@ -323,10 +345,12 @@ class _Lines:
                 return record
         return None
 
-    def _item(self, record: Mapping[str, Any], fmt: Format, calls: dict[str, tuple[str, str]]) -> Copied:
+    def _item(
+        self, record: Mapping[str, Any], fmt: Format, calls: dict[str, tuple[str, str]], settings: ContextSettings
+    ) -> Copied:
         try:
             if "message" in record:
-                return _message(record["message"], fmt, calls)
+                return _message(record["message"], fmt, calls, settings)
             [(name, fields)] = record.items()
             if name == "edit":
                 return EDIT.validate_python(narrowed(fields) if self._version == 1 else fields)
@@ -338,14 +362,25 @@ class _Lines:
         return BadInputError(f"Line {self._number} {problem} Nothing of that session was stored.")
 
 
-def _message(fields: Mapping[str, Any], fmt: Format, calls: dict[str, tuple[str, str]]) -> NewMessage:
+def _message(
+    fields: Mapping[str, Any], fmt: Format, calls: dict[str, tuple[str, str]], settings: ContextSettings
+) -> NewMessage:
     outputs = [{**output, "seq": 0} for output in fields.get("outputs", ())]
     message = NewMessage.model_validate({**fields, "outputs": outputs})
-    remember_calls(calls, message.blocks)
-    texts = fmt.read(message.body).texts or ("",)
-    if len(texts) != len(message.blocks):
-        return message
-    return message.model_copy(update={"search_text": search_text_of(texts, message.blocks, calls)})
+    read = fmt.read(message.body)
+    shown = derived(settings, replace(read, blocks=message.blocks, texts=read.texts or ("",)))
+    remember_calls(calls, shown.blocks)
+    kept: dict[str, Any] = {
+        "body": stored_body(settings, message.body),
+        "blocks": shown.blocks,
+        "outputs": tuple(
+            output.model_copy(update={"argument": masked_argument(settings, output.argument)})
+            for output in message.outputs
+        ),
+    }
+    if len(shown.texts) == len(message.blocks):
+        kept["search_text"] = search_text_of(shown.texts, shown.blocks, calls)
+    return message.model_copy(update=kept)
 
 
 _TYPES: tuple[type[EditRecord], ...] = (

@@ -10,6 +10,7 @@ from typing import Any
 from contextstash.context.view.branches import KnownPath, known_path, path_to, rewinding
 from contextstash.formats import get_format
 from contextstash.service.apply_edits import ATTEMPTS
+from contextstash.service.masks import stored_body
 from contextstash.service.recording.client_edits import weighed_together
 from contextstash.service.recording.declared_parts import MAX_HEAD, declare, declared_system
 from contextstash.service.recording.messages import (
@@ -114,7 +115,7 @@ async def _record_at(
     stored: list[bytes] = []
     if first_seq < session.counters.messages:
         stored = (await access.store.read_fingerprints(session.session_id, first=first_seq))[: len(natives)]
-    listed = await _fingerprints(access, natives[: len(stored)])
+    listed = await _fingerprints(access, session, natives[: len(stored)])
     known = len(stored) if listed == stored else 0
     new, at = natives[known:], first_seq + known
     appended = await append(access, session, new, calls, extras=extras[known:], first_seq=at, listed_before=known)
@@ -247,19 +248,21 @@ async def _listed(access: Access, session: Session, natives: Sequence[Native]) -
     """The fingerprint of each message of a whole conversation."""
     digests = await asyncio.to_thread(digests_of, natives) if is_large(natives) else digests_of(natives)
     known = access.lists.fingerprints(session.session_id, digests)
-    fingerprints = [*known, *await _fingerprints(access, natives[len(known) :])]
+    fingerprints = [*known, *await _fingerprints(access, session, natives[len(known) :])]
     access.lists.keep(session.session_id, digests, fingerprints)
     return fingerprints
 
 
-async def _fingerprints(access: Access, natives: Sequence[Native]) -> list[bytes]:
+async def _fingerprints(access: Access, session: Session, natives: Sequence[Native]) -> list[bytes]:
     if is_large(natives):
-        return await asyncio.to_thread(_all_fingerprints, access, natives)
-    return _all_fingerprints(access, natives)
+        return await asyncio.to_thread(fingerprints_of, access, session, natives)
+    return fingerprints_of(access, session, natives)
 
 
-def _all_fingerprints(access: Access, natives: Sequence[Native]) -> list[bytes]:
-    return [access.store.fingerprint(native) for native in natives]
+def fingerprints_of(access: Access, session: Session, natives: Sequence[Native]) -> list[bytes]:
+    """The fingerprints of messages as they are stored, by which a message and its copy without secrets are one."""
+    settings = access.settings(session)
+    return [access.store.fingerprint(stored_body(settings, native)) for native in natives]
 
 
 def leading_system(session: Session, natives: Sequence[Native]) -> int:

@@ -21,6 +21,7 @@ from contextstash.formats.base import Format
 from contextstash.formats.provider_format import shown_format
 from contextstash.formats.usage import read_usage
 from contextstash.service.bounded_cache import BoundedCache
+from contextstash.service.masks import derived, stored_body
 from contextstash.service.recording.reasoning import with_reported_reasoning
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, BadMessageError, SessionNotFoundError
@@ -334,8 +335,10 @@ def _new_message(
         reading = fmt.read(native)
     except BadMessageError as error:
         raise BadMessageError(f"Message {place} cannot be recorded: {error}") from error
-    blocks = measure(reading, counter, settings)
     texts = reading.texts or ("",)
+    blocks = measure(reading, counter, settings)
+    shown = derived(settings, replace(reading, blocks=blocks, texts=texts))
+    blocks = shown.blocks
     remember_calls(calls, blocks)
     blocks = tuple(_named(block, calls) for block in blocks)
     outputs = _outputs(texts, blocks, counter, calls)
@@ -347,11 +350,11 @@ def _new_message(
         **extra,
     }
     return NewMessage(
-        body=native,
+        body=stored_body(settings, native),
         role=reading.role,
         blocks=blocks,
         outputs=outputs,
-        search_text=search_text_of(texts, blocks, calls),
+        search_text=search_text_of(shown.texts, blocks, calls),
         **fields,
     )
 

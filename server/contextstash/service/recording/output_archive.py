@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from contextstash.formats import get_format
+from contextstash.service.masks import derived
 from contextstash.service.recording.messages import append, check_limits, check_session_id, output_handle, sha256_of
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import NotFoundError, SessionNotFoundError
@@ -62,7 +63,7 @@ async def keep_output(
 async def _stored_handle(access: Access, name: str, call: Native, text: str, appended: Appended) -> str:
     """The handle under which an output is stored: the store numbers equal names, and a former version that archived
     the same output gave it a shorter one."""
-    [block] = get_format(FORMAT).read(call).blocks
+    [block] = derived(access.settings(), get_format(FORMAT).read(call)).blocks
     wanted = (block.tool or "tool", block.argument or "", sha256_of(text))
     handle = output_handle(*wanted[:2], text)
     first = appended.messages[0].seq if appended.messages else 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import Any, ParamSpec, TypeVar
 
-from contextstash.context.tool_outputs.limits import OutputLimits, limit
+from contextstash.context.tool_outputs.limits import OutputLimits, limit, shared_limit
 from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
 from contextstash.context.view.edits import limited_edit, replaced, weighed
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
@@ -23,6 +25,10 @@ from contextstash.service.thinking import plan_stripping
 from contextstash.service.view_reader import WITHIN_REACH
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import Appended, Edit, Message, Session, TruncateEdit
+
+STEP_PART = 2
+"""The outputs of one step take at most the free window divided by this, if each keeps half of its own limit. With more,
+a step of parallel calls fills a small window, which is then reduced at every step. Measured with bench/fidelity."""
 
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
@@ -111,7 +117,7 @@ async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str,
     """Truncate the outputs among new messages that are over the session's limits, and return the changed session.
     `limits` override the session's for this call. Raises BadInputError if a limit is invalid."""
     session = appended.session
-    rules = limits_of(access, access.settings(session), session, limits)
+    rules = _rules(access, appended, limits)
     texts = await _over_limits(access, session, appended.messages, rules)
     if not texts:
         return session
@@ -131,11 +137,39 @@ async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str,
     return await retrying(attempt)
 
 
-async def _over_limits(
-    access: Access, session: Session, messages: Sequence[Message], rules: OutputLimits
-) -> dict[Place, str]:
+Rules = Mapping[int, OutputLimits]
+"""The limits of the outputs in each message, by its position."""
+
+
+def _rules(access: Access, appended: Appended, limits: Mapping[str, Any] | None) -> Rules:
+    """The session's limits, or those of this call; outputs of one step, such as of parallel calls, share its room."""
+    session = appended.session
+    settings = access.settings(session)
+    own = limits_of(access, settings, session, limits)
+    rules = dict.fromkeys([message.seq for message in appended.messages], own)
+    if settings.output_share is None or own.tokens is None or "tokens" in (limits or {}):
+        return rules
+    room = access.budget(settings, session.model, session).free // STEP_PART
+    for step in _steps(appended.messages):
+        sizes = [block.tokens for message in step for block in message.blocks if block.type == "tool_result"]
+        if sum(min(size, own.tokens) for size in sizes) > room:
+            shared = replace(own, tokens=max(own.tokens // 2, shared_limit(sizes, room)))
+            rules |= dict.fromkeys([message.seq for message in step], shared)
+    return rules
+
+
+def _steps(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    """The messages with tool outputs that follow each other."""
+    for has_outputs, step in groupby(
+        messages, lambda message: any(block.type == "tool_result" for block in message.blocks)
+    ):
+        if has_outputs:
+            yield list(step)
+
+
+async def _over_limits(access: Access, session: Session, messages: Sequence[Message], rules: Rules) -> dict[Place, str]:
     """The texts of the outputs among these messages that are over a limit, by position and block."""
-    seqs = [message.seq for message in messages if _places(message, rules)]
+    seqs = [message.seq for message in messages if _places(message, rules[message.seq])]
     if not seqs:
         return {}
     counter = access.counter(access.settings(session), session.model)
@@ -147,7 +181,7 @@ async def _over_limits(
             (message.seq, place): text
             for message in stored
             for place, text in enumerate(fmt.read(message.body or {}).texts)
-            if place in _places(message, rules)
+            if place in _places(message, rules[message.seq])
         }
         over |= await in_thread_if_large(texts.values(), _over_limit, texts, rules, counter)
     return over
@@ -162,11 +196,11 @@ def _places(message: Message, rules: OutputLimits) -> list[int]:
     ]
 
 
-def _over_limit(texts: Mapping[Place, str], rules: OutputLimits, counter: Counter) -> dict[Place, str]:
-    return {place: text for place, text in texts.items() if not rules.holds(text, counter.count)}
+def _over_limit(texts: Mapping[Place, str], rules: Rules, counter: Counter) -> dict[Place, str]:
+    return {place: text for place, text in texts.items() if not rules[place[0]].holds(text, counter.count)}
 
 
-def _truncate_edits(snapshot: SessionSnapshot, texts: Mapping[Place, str], rules: OutputLimits) -> list[TruncateEdit]:
+def _truncate_edits(snapshot: SessionSnapshot, texts: Mapping[Place, str], rules: Rules) -> list[TruncateEdit]:
     shown = {entry.first_seq: entry for entry in snapshot.entries if entry.message}
     edits = []
     for (seq, block), text in texts.items():
@@ -176,7 +210,7 @@ def _truncate_edits(snapshot: SessionSnapshot, texts: Mapping[Place, str], rules
             continue
         if is_own_retrieval(output.tool, output.argument):
             continue
-        edit = limited_edit(snapshot, output, text, rules)
+        edit = limited_edit(snapshot, output, text, rules[seq])
         after = shown[seq] = replaced(before, block, edit)
         edits.append(weighed(edit, before, after))
     return edits

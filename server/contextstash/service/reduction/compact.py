@@ -24,6 +24,7 @@ from contextstash.context.view.compaction_plan import (
     plan_compaction,
     plan_same,
     plan_without_thinking,
+    room_beside,
 )
 from contextstash.context.view.edits import summary_edit
 from contextstash.context.view.pinned_outputs import unpinned_outputs
@@ -47,21 +48,21 @@ from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.records import ArchiveEdit, Block, Edit, Part, SummaryEdit
 
 MIN_TOKENS = 100
-"""With less room nothing is shown. A guess: some ten lines of code."""
+"""With less room nothing is shown: it would be fewer than some ten lines of code."""
 
 HEAD_TOKENS = 60
 """About what the line before the texts takes."""
 
+MAX_PART = 4
+"""The texts of files take at most one part in so many of the tokens that a compaction frees, so that it frees most of
+them. A guess."""
 
-MAX_PART = 6
-"""The texts take at most one part in so many of the tokens that the compaction frees, so that it frees most of them."""
 
-
-async def files_in_use(snapshot: SessionSnapshot, turns: Sequence[Turn], shown: Sequence[Turn], replaced: int) -> str:
+async def files_in_use(snapshot: SessionSnapshot, turns: Sequence[Turn], shown: Sequence[Turn], most: int) -> str:
     """The texts of the files that these turns use, as they stand at their end, without what the view shows anyway;
-    empty if there are none. `shown` are the turns that stay in the view, without the texts that leave it; `replaced` is
-    how many tokens the compaction frees."""
-    room = min(snapshot.budget.standing_tokens, replaced // MAX_PART) - HEAD_TOKENS
+    empty if there are none. `shown` are the turns that stay in the view, without the texts that leave it; the texts
+    take at most `most` tokens."""
+    room = min(snapshot.budget.standing_tokens, most) - HEAD_TOKENS
     if room < MIN_TOKENS or not turns:
         return ""
     return await asyncio.to_thread(_written, snapshot, turns, shown, room)
@@ -203,7 +204,7 @@ def summary_request(
         replaces=bool(covered) or snapshot.settings.summaries == "one",
         instructions=instructions,
         prompt=snapshot.settings.summary_prompt,
-        max_tokens=max(MIN_SUMMARY_TOKENS, min(snapshot.budget.summary_tokens, plan.tokens // 3)),
+        max_tokens=_summary_tokens(snapshot, plan),
         words_kept=keeps_words(snapshot.settings),
         history=tuple(history),
         shown=tuple(shown),
@@ -229,7 +230,7 @@ async def _carry_out(
     shown = await shown_turns(access, snapshot, _not_covered(snapshot, plan), archived)
     recent = await recent_history(access, snapshot, snapshot.session.counters.messages - 1)
     history = [turn for turn in recent if turn.seq <= plan.last_seq]
-    in_use = await files_in_use(snapshot, recent, shown, plan.tokens)
+    in_use = await files_in_use(snapshot, recent, shown, _room_of_files(snapshot, plan, keep))
     told = [*shown, *as_turns(in_use)]
     request = summary_request(snapshot, plan, turns, writers.instructions, history=history, shown=told)
     if earlier.summary is None:
@@ -240,10 +241,10 @@ async def _carry_out(
         earlier.first_seq, earlier.last_seq = plan.first_seq, plan.last_seq
     words = await words_with(access, snapshot, plan.last_seq, plan.tokens)
     audit = await audited(snapshot, turns, earlier.summary.text, plan.tokens, request, words.told)
-    behind = "\n\n".join(filter(None, [await pinned_within(access, snapshot, *span), in_use]))
+    behind = await pinned_within(access, snapshot, *span)
     strategy = earlier.summary.strategy
     edit = await asyncio.to_thread(
-        summary_edit, snapshot, audit.text, *span, strategy=strategy, level="recent", pinned=behind
+        summary_edit, snapshot, audit.text, *span, strategy=strategy, level="recent", pinned=behind, files=in_use
     )
     said = words.edits(snapshot, edit.summary_id)
     tokens = edit.tokens + sum(each.tokens for each in said)
@@ -261,6 +262,19 @@ async def _carry_out(
         lease.check()
         await access.store.append_edits(snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
     return _result(snapshot, edit, entries, plan.messages, reason, earlier, audit, stripping, dry_run)
+
+
+def _summary_tokens(snapshot: SessionSnapshot, plan: CompactPlan) -> int:
+    return max(MIN_SUMMARY_TOKENS, min(snapshot.budget.summary_tokens, plan.tokens // 3))
+
+
+def _room_of_files(snapshot: SessionSnapshot, plan: CompactPlan, keep: KeepLimits) -> int:
+    """How many tokens the texts of files may take."""
+    most = plan.tokens // MAX_PART
+    if keep.whole is None:  # asked for although everything fits, or the settings have no low-water mark
+        return most
+    room = room_beside(snapshot, plan, keep, unpinned_outputs(snapshot))
+    return max(0, min(most, room - _summary_tokens(snapshot, plan)))
 
 
 def _not_covered(snapshot: SessionSnapshot, plan: CompactPlan) -> list[Entry]:

@@ -35,14 +35,14 @@ async def digest_edits(
 
     Digests in `written` are reused and new ones are added to it, so that after an edit conflict no model is paid twice.
     """
-    anchor = _anchor(entries)
+    anchor = last_anchor(entries)
     if snapshot.settings.tool_digest == "placeholder" or anchor is None:
         return []
     edits = []
     for output, text in archived:
         if output.handle not in written:
             written[output.handle] = await _text(access, snapshot, output, text)
-        edits.append(_digest_edit(snapshot, anchor, written[output.handle], (output.handle,)))
+        edits.append(digest_edit(snapshot, anchor, written[output.handle], (output.handle,)))
     return edits
 
 
@@ -50,22 +50,23 @@ def compaction_digest_edit(
     snapshot: SessionSnapshot, entries: Sequence[Entry], archived: Sequence[tuple[Output, str]]
 ) -> list[DigestEdit]:
     """One digest message for all the outputs that a compaction archived among the recent messages."""
-    anchor = _anchor(entries)
+    anchor = last_anchor(entries)
     if not archived or anchor is None:
         return []
     lines = [(output, digest_output(output.tool, output.argument, text, output.is_error)) for output, text in archived]
     text = compaction_digest(lines, snapshot.settings.digest_chars)
-    return [_digest_edit(snapshot, anchor, text, tuple(output.handle for output, _ in archived))]
+    return [digest_edit(snapshot, anchor, text, tuple(output.handle for output, _ in archived))]
 
 
-def _anchor(entries: Sequence[Entry]) -> int | None:
+def last_anchor(entries: Sequence[Entry]) -> int | None:
     """The last position after which a digest message keeps the view valid. Not directly after a summary: there the
     digest would be among the covered messages, and be hidden with them."""
     places = [cut for cut in cuts_of(entries) if cut > 0 and entries[cut - 1].summary is None]
     return entries[places[-1] - 1].last_seq if places else None
 
 
-def _digest_edit(snapshot: SessionSnapshot, anchor: int, text: str, handles: tuple[str, ...]) -> DigestEdit:
+def digest_edit(snapshot: SessionSnapshot, anchor: int, text: str, handles: tuple[str, ...]) -> DigestEdit:
+    """The edit that adds this message after the position `anchor`."""
     tokens = snapshot.counter.count(text) + snapshot.settings.message_overhead
     return DigestEdit(
         after_seq=anchor,

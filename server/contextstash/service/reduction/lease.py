@@ -18,7 +18,7 @@ from contextstash_storage.errors import ContextstashError, StoreError
 logger = logging.getLogger(__name__)
 
 LEASE_SECONDS = 60.0
-"""How long a killed compaction blocks others from compacting the session; a running one renews its lease. A guess: a
+"""How long a killed compaction blocks others from compacting the session; a running one renews its lease. A
 minute without compaction is harmless, and a busy database delays a renewal by seconds only."""
 
 RENEW_SECONDS = LEASE_SECONDS / 3

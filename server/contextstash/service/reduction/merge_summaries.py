@@ -11,6 +11,7 @@ from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.summary_tiers import MERGED_SHARE, MergePlan, plan_merge
 from contextstash.context.view.view import difference
 from contextstash.service.apply_edits import entries_after, retrying
+from contextstash.service.masks import shown_text
 from contextstash.service.reduction.lease import Lease, LeaseLostError
 from contextstash.service.reduction.user_words import keeps_words
 from contextstash.service.reduction.write_summary import Writers, written
@@ -24,7 +25,7 @@ async def pinned_within(access: Access, snapshot: SessionSnapshot, first_seq: in
     wanted = [output for output in pinned_outputs(snapshot).values() if first_seq <= output.seq <= last_seq]
     texts: list[tuple[Output, str]] = []
     async for batch in access.output_texts(snapshot, sorted(wanted, key=lambda output: (output.seq, output.block))):
-        texts += batch
+        texts += [(output, shown_text(snapshot.settings, text)) for output, text in batch]
     return pinned_text(snapshot, texts)
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contextstash.context.extraction.user.user_block import RULE_PREFIX
 from contextstash.context.view.pinned_outputs import HANDLE_PREFIX, outputs_of_pins, pinned_outputs
 from contextstash.context.window.settings import session_layer
+from contextstash.service.apply_edits import retrying
 from contextstash.service.recording import session_settings
 from contextstash.service.reduction.restore import restore
+from contextstash.service.reduction.user_words import rules_edit
 from contextstash.service.results import ConfigureResult
 from contextstash.service.session_access import Access
+from contextstash.service.thinking import binds
 from contextstash_storage.errors import HandleNotFoundError, SessionNotFoundError
 from contextstash_storage.handles import resolved
 from contextstash_storage.records import ArchiveEdit
@@ -25,8 +29,9 @@ async def configure_session(
     unpin: Sequence[str] | None = None,
 ) -> ConfigureResult:
     """Change a session's own layer of settings; a value of None removes the setting from it. `pin` and `unpin` add
-    handles of outputs or paths of files to its pins, and remove them. What is pinned and archived is restored; what a
-    summary replaces follows the next summary. Raises HandleNotFoundError if the session has no output with a handle."""
+    handles of outputs, paths of files or rules (`rule: …`) to its pins, and remove them. What is pinned and archived is
+    restored; what a summary replaces follows the next summary; a rule is in the next view. Raises HandleNotFoundError
+    if the session has no output with a handle."""
     settings, pin, unpin = settings or {}, pin or (), unpin or ()
     if not pin and not unpin:
         return await session_settings.configure(access, session_id, settings)
@@ -34,6 +39,7 @@ async def configure_session(
     pin = await _known_pins(access, session_id, pin)
     wanted = [each for each in dict.fromkeys((*own, *pin)) if each not in unpin]
     result = await session_settings.configure(access, session_id, {**settings, "pin": wanted or None})
+    await retrying(lambda: _show_rules(access, result.session_id))
     notes = [result.note, await _bring_back(access, result.session_id, pin) if pin else None]
     return result.model_copy(update={"note": " ".join(note for note in notes if note) or None})
 
@@ -62,6 +68,16 @@ async def _known_pins(access: Access, session_id: str | None, pins: Sequence[str
     return found
 
 
+async def _show_rules(access: Access, session_id: str) -> None:
+    """Show pinned rules in the next view already. A model that binds its reasoning to what was sent gets them with the
+    next compaction if they cannot stand at the end."""
+    snapshot = await access.snapshot(session_id)
+    edit = rules_edit(snapshot)
+    at_end = edit is not None and snapshot.entries[-1].last_seq == edit.after_seq
+    if edit is not None and (at_end or not binds(snapshot.settings, snapshot.session.model)):
+        await access.store.append_edits(session_id, [edit], expected=len(snapshot.edits))
+
+
 async def _bring_back(access: Access, session_id: str, added: Sequence[str]) -> str | None:
     """Restore the pinned outputs that are archived. A note about those that a summary replaces, and about files that
     no output shows."""
@@ -77,7 +93,8 @@ async def _bring_back(access: Access, session_id: str, added: Sequence[str]) -> 
         await restore(access, archived, session_id)
     summarized = [output.handle for place, output in pinned.items() if place[0] not in shown]
     notes = []
-    if unknown := [pin for pin in added if not outputs_of_pins([pin], snapshot.current_outputs)]:
+    outputs = [pin for pin in added if not pin.startswith(RULE_PREFIX)]
+    if unknown := [pin for pin in outputs if not outputs_of_pins([pin], snapshot.current_outputs)]:
         notes.append(f"No output shows {', '.join(unknown)} so far: the next one that does will stay.")
     if summarized:
         notes.append(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from contextstash.context.text.sanitize import one_line
 from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.compaction_plan import enough_to_free, keep_limits, outputs_to_archive
 from contextstash.context.view.edits import archive_edit_of, placeholder_of, replaced, weighed
@@ -27,12 +28,16 @@ from contextstash.context.view.session_snapshot import Place, SessionSnapshot, e
 from contextstash.context.view.view import Entry, total_tokens
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.estimate import own_tokens
+from contextstash.service.masks import shown_text
 from contextstash.service.reduction.digests import Digests, digest_edits
 from contextstash.service.results import ArchivedOutput, CacheCost, PruneResult
 from contextstash.service.session_access import Access
 from contextstash.service.thinking import Stripping, plan_stripping
 from contextstash.service.view_reader import WITHIN_REACH
 from contextstash_storage.records import ArchiveEdit, Edit, Output
+
+MAX_TOOL = 200
+"""Characters of a tool's name in a result; providers allow 64 to 128."""
 
 RECENT_MESSAGES = 400
 """Messages at the end whose outputs are counted as calls, also if they are hidden: several for each of the newest calls
@@ -226,7 +231,9 @@ def _nothing(snapshot: SessionSnapshot, reason: str, dry_run: bool, stripping: S
 
 def _archived(archived: Archived) -> ArchivedOutput:
     output = archived.output
-    return ArchivedOutput(handle=output.handle, tool=output.tool, tokens=output.tokens, digest=archived.digest)
+    return ArchivedOutput(
+        handle=output.handle, tool=one_line(output.tool, MAX_TOOL), tokens=output.tokens, digest=archived.digest
+    )
 
 
 async def archive_outputs(
@@ -277,8 +284,9 @@ class _ArchiveWriter:
         """The digests and placeholders of these outputs."""
         described = []
         for output, text in batch:
-            digest = digest_output(output.tool, output.argument, text, output.is_error)
-            kept = text if self._even_if_larger else ""
+            shown = shown_text(self._snapshot.settings, text)
+            digest = digest_output(output.tool, output.argument, shown, output.is_error)
+            kept = shown if self._even_if_larger else ""
             described.append(_Described(output, kept, digest, placeholder_of(self._snapshot, output, digest)))
         return described
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.summary_tiers import LEVELS
+from contextstash.service.masks import shown_text
 from contextstash.service.results import SummaryResult
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, NotFoundError
@@ -11,8 +12,8 @@ from contextstash_storage.records import SummaryEdit
 
 
 async def get_summary(access: Access, session_id: str | None = None, *, level: str | None = None) -> SummaryResult:
-    """All summaries in the view joined; or, by `level`, the newest one of a level, or any summary ever made by its id
-    (sum_…). Raises NotFoundError if there is none."""
+    """All summaries in the view joined, after the messages with the user's words; or, by `level`, the newest one of a
+    level, or any summary ever made by its id (sum_…). Raises NotFoundError if there is none."""
     if level is not None and level.startswith("sum_"):
         store = access.store
         session_id = await store.find_summary(level, session_id) or await store.find_summary(level) or session_id
@@ -23,15 +24,18 @@ async def get_summary(access: Access, session_id: str | None = None, *, level: s
         kind = f"{level} " if level else ""
         raise NotFoundError(f"Session {session.session_id} has no {kind}summary yet. compact_session writes one.")
     newest = found[-1]
+    words = [entry for entry in snapshot.entries if entry.is_user_block] if level is None else []
+    texts = [entry.digest.text for entry in words if entry.digest]
+    texts += [newest.summary] if len(found) == 1 else map(_chapter, found)
     return SummaryResult(
         session_id=session.session_id,
         summary_id=newest.summary_id,
-        summary=newest.summary if len(found) == 1 else "\n\n".join(_chapter(edit) for edit in found),
+        summary=shown_text(snapshot.settings, "\n\n".join(texts)),
         messages_summarized=sum(edit.messages for edit in found),
         first_seq=found[0].first_seq,
         last_seq=newest.last_seq,
         created_at=newest.created_at.isoformat() if newest.created_at else "",
-        tokens=sum(edit.tokens for edit in found),
+        tokens=sum(edit.tokens for edit in found) + sum(entry.tokens for entry in words),
         strategy=newest.strategy,
         level=newest.level,
         merges=list(newest.merges) or None if len(found) == 1 else [edit.summary_id for edit in found],

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from contextstash.context.extraction.turns import Turn, without_own_calls
-from contextstash.context.extraction.user.user_block import pinned_rules, read_block, user_block
+from contextstash.context.extraction.user.user_block import pinned_rules, read_block, rules_block, user_block
 from contextstash.context.extraction.user.user_requests import is_dialog
 from contextstash.context.text.sanitize import USER_BLOCK_WHOLE
 from contextstash.context.view.compaction_plan import leading_fixed
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.window.settings import ContextSettings
+from contextstash.service.reduction.digests import digest_edit, last_anchor
 from contextstash.service.reduction.write_summary import turn_of
 from contextstash.service.session_access import Access
 from contextstash.service.view_reader import READ_AT_ONCE
@@ -20,7 +21,8 @@ from contextstash_storage.records import DigestEdit, Message, Part, RewindEdit
 
 WORDS_PARTS = 4
 """All messages with the user's words take at most so many times what a compaction adds, beside the first request: then
-they are written again as one, which costs the prompt cache once. A guess: a quarter of the usable window."""
+they are written again as one, which costs the prompt cache once. A larger share would leave less room for the
+conversation."""
 
 BEFORE_ALL = -1
 """The position of an added message that is shown before the first recorded one."""
@@ -34,7 +36,25 @@ def keeps_words(settings: ContextSettings) -> bool:
 
 def word_texts(snapshot: SessionSnapshot) -> list[str]:
     """The messages with the user's words at the head of the view, in order."""
-    return [entry.digest.text for entry in snapshot.entries if entry.is_user_block and entry.digest]
+    head = snapshot.entries[: leading_fixed(snapshot.entries)]
+    return [entry.digest.text for entry in head if entry.is_user_block and entry.digest]
+
+
+def rules_edit(snapshot: SessionSnapshot) -> DigestEdit | None:
+    """The edit that shows pinned rules which the view does not show yet, at its end, so that what was sent before stays
+    as it was; None if there are none. The next compaction moves them to the user's words at the head."""
+    if not keeps_words(snapshot.settings):
+        return None
+    shown = read_block(entry.digest.text for entry in snapshot.entries if entry.is_user_block and entry.digest)
+    text = rules_block(pinned_rules(snapshot.settings.pin), shown.rules)
+    anchor = last_anchor(snapshot.entries)
+    if not text or anchor is None:
+        return None
+    return digest_edit(snapshot, anchor, text, (PINNED,))
+
+
+PINNED = "pinned"
+"""Stands for the handle in an edit that shows pinned rules: it belongs to no output and no summary."""
 
 
 async def words_until(
@@ -63,14 +83,16 @@ async def words_until(
 
 @dataclass(frozen=True)
 class Words:
-    """The user's words beside a new summary: all texts as one, and what the compaction adds to them."""
+    """The user's words beside a new summary: all texts as one, and what a compaction up to message `last_seq` adds to
+    them."""
 
     told: str = ""
     added: str = ""
+    last_seq: int = -1
 
     def edits(self, snapshot: SessionSnapshot, summary_id: str) -> list[DigestEdit]:
         """The edit that shows what is added, if anything is."""
-        return [words_edit(snapshot, self.added, summary_id)] if self.added else []
+        return [words_edit(snapshot, self.added, summary_id, self.last_seq)] if self.added else []
 
 
 async def words_with(access: Access, snapshot: SessionSnapshot, last_seq: int, replaced: int) -> Words:
@@ -79,15 +101,18 @@ async def words_with(access: Access, snapshot: SessionSnapshot, last_seq: int, r
         return Words()
     before = word_texts(snapshot)
     added = await words_until(access, snapshot, last_seq, before, replaced)
-    return Words("\n\n".join([*before, added]), added)
+    return Words("\n\n".join([*before, added]), added, last_seq)
 
 
-def words_edit(snapshot: SessionSnapshot, text: str, summary_id: str) -> DigestEdit:
-    """The edit that shows the user's words after the system messages. It is undone with its summary."""
-    head = [entry for entry in snapshot.entries[: leading_fixed(snapshot.entries)] if entry.message]
+def words_edit(snapshot: SessionSnapshot, text: str, summary_id: str, last_seq: int) -> DigestEdit:
+    """The edit that shows the user's words after the system messages. It is undone with its summary, which covers the
+    messages up to `last_seq`."""
+    fixed = leading_fixed(snapshot.entries)
+    head = [entry for entry in snapshot.entries[:fixed] if entry.message]
     tokens = snapshot.counter.count(text) + snapshot.settings.message_overhead
     renewed = text.startswith(USER_BLOCK_WHOLE)
-    gone = [entry.tokens for entry in snapshot.entries if entry.is_user_block] if renewed else []
+    standing = [entry for place, entry in enumerate(snapshot.entries) if place < fixed or entry.last_seq > last_seq]
+    gone = [entry.tokens for entry in standing if entry.is_user_block] if renewed else []
     return DigestEdit(
         after_seq=head[-1].last_seq if head else BEFORE_ALL,
         handles=(summary_id,),

@@ -12,6 +12,7 @@ from contextstash.context.view.compaction_plan import CompactPlan
 from contextstash.context.view.prune_plan import Candidate
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash.context.view.view import Entry, build_view
+from contextstash.service.masks import shown_text, shown_texts
 from contextstash.service.reduction.writer_calls import log_calls, writer_settings
 from contextstash.service.session_access import Access
 from contextstash.summarizers import choose, content_key, write_summary
@@ -82,6 +83,7 @@ async def written(
         if cached is not None:
             return WrittenSummary(cached.text, cached.strategy, cached.model), 0.0
     summary = await write_summary(request, writers)
+    summary = replace(summary, text=shown_text(snapshot.settings, summary.text))
     cost = await log_calls(access, snapshot, summary.calls, *span)
     if slow and summary.strategy == writers[0].strategy:
         kept = CachedSummary(text=summary.text, strategy=summary.strategy, model=summary.model)
@@ -157,6 +159,8 @@ def turn_of(snapshot: SessionSnapshot, message: Message, handles: Mapping[Place,
         role=message.role,
         kind=message.kind,
         blocks=message.blocks,
-        texts=snapshot.format.read(message.body or {}).texts or ("",),
+        texts=shown_texts(
+            snapshot.settings, message.role, message.blocks, snapshot.format.read(message.body or {}).texts or ("",)
+        ),
         handles={block: handles[message.seq, block] for block in places if (message.seq, block) in handles},
     )

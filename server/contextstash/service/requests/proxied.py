@@ -19,7 +19,7 @@ from contextstash.formats.reasoning_reports import DroppedPiece, dropped_togethe
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.proxied_clients import is_current
 from contextstash.service.recorder import SessionLocks
-from contextstash.service.recording.batches import BatchIdentity, record_batch
+from contextstash.service.recording.batches import BatchIdentity, fingerprints_of, record_batch
 from contextstash.service.recording.messages import RecentCalls, append, ensure_session
 from contextstash.service.recording.output_limits import limit_outputs
 from contextstash.service.recording.reasoning import log_dropped_reasoning
@@ -208,7 +208,8 @@ async def positions_of(access: Access, session_id: str, natives: Sequence[Native
     """The positions of the recorded messages that are equal to the beginning of this list."""
     edits = await access.store.read_edits(session_id)
     stored = await access.store.read_fingerprints(session_id)
-    return known_path(edits, stored, [access.store.fingerprint(native) for native in natives]).seqs
+    session = await access.store.get_session(session_id)
+    return known_path(edits, stored, fingerprints_of(access, session, natives)).seqs
 
 
 class ProxiedSessions:
@@ -479,7 +480,7 @@ async def archive_for_request(
 def _reason(outputs: int, parts: int) -> str:
     counted = ((outputs, "tool output", ""), (parts, "other part", " (inputs of calls, images)"))
     named = [f"{count} {name}{'s' * (count > 1)}{what}" for count, name, what in counted if count]
-    return f"The proxy archived {' and '.join(named)}."
+    return f"Archived by the proxy: {' and '.join(named)}."
 
 
 def _candidates(snapshot: SessionSnapshot, outputs: Sequence[Output]) -> list[Candidate]:

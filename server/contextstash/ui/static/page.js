@@ -2,15 +2,11 @@
 "use strict";
 (() => {
   // Keys: the footer of each page lists them.
-  const items = () => [...document.querySelectorAll("article, tbody a.row")];
-  let current = -1;
-
   function go(step) {
-    const all = items();
-    if (!all.length) return;
-    current = Math.max(0, Math.min(all.length - 1, current + step));
-    all[current].focus({ preventScroll: true });
-    all[current].scrollIntoView({ block: "start" });
+    const all = [...document.querySelectorAll(".line > details > summary, .hit .handle, tbody a.row")];
+    const current = all.indexOf(document.activeElement);
+    const next = all[Math.max(0, Math.min(all.length - 1, current + step))];
+    if (next) next.focus();
   }
 
   function follow(selector) {
@@ -32,12 +28,8 @@
     n: () => follow('a[rel="next"]'),
     p: () => follow('a[rel="prev"]'),
     u: () => follow('a[rel="up"], .crumbs a:last-child'),
-    m: () => follow('a.button[href$="/messages"]'),
+    m: () => follow("a.to-messages"),
     o: unfold,
-    Enter: () => {
-      const link = document.activeElement.matches("article") && document.activeElement.querySelector("a");
-      if (link) link.click();
-    },
   };
 
   document.addEventListener("keydown", (event) => {
@@ -47,7 +39,7 @@
       return;
     }
     const action = keys[event.key];
-    if (action && !(event.key === "Enter" && event.target.matches("a, summary, .canvas"))) {
+    if (action) {
       event.preventDefault();
       action();
     }
@@ -167,7 +159,7 @@
     const answer = await fetch(document.body.dataset.markAt);
     if (!answer.ok) throw new Error(String(answer.status));
     const now = await answer.text();
-    if (now === mark) return;
+    if (now === mark && !document.querySelector("[data-waiting]")) return;
     const page = await fetch(location.href);
     if (!page.ok) throw new Error(String(page.status));
     take(new DOMParser().parseFromString(await page.text(), "text/html"));

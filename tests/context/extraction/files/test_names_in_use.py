@@ -20,16 +20,51 @@ def reads(script: Script, path: str = "/srv/app/fines.py", text: str = SOURCE) -
     return script.call("Read", {"file_path": path}, text)
 
 
-def test_names_are_listed_by_the_file_that_shows_them() -> None:
-    lines = name_lines(reads(Script()).turns, [], [], 200, quarter)
+def changes(script: Script, path: str = "/srv/app/fines.py") -> Script:
+    edit = {"file_path": path, "old_string": "    pass", "new_string": "    ..."}
+    return reads(script, path).call("Edit", edit, "done")
+
+
+def test_names_in_changed_files_are_listed_by_file() -> None:
+    lines = name_lines(changes(Script()).turns, [], [], 200, quarter)
     named = next(line for line in lines if line.startswith("/srv/app/fines.py: "))
     assert {"charge_fine", "loan_days", "dailyRate"} <= set(named.split(": ")[1].split(", "))
+
+
+def test_names_that_the_agent_only_saw_are_not_listed() -> None:
+    script = reads(Script()).call("Bash", {"command": "gh api repos/x"}, '{"requested_reviewers": [], "node_id": 7}')
+    assert "requested_reviewers" not in " ".join(name_lines(script.turns, [], [], 200, quarter))
+    script.call("Write", {"file_path": "/srv/app/holds.py", "content": "place_hold()"}, "done")
+    assert "charge_fine" not in " ".join(name_lines(script.turns, [], [], 200, quarter))
+
+
+def test_colours_hashes_and_lines_of_a_search_are_no_names() -> None:
+    script = Script().assistant("See `ff6b6b`, `deadbe1` and `hooks.go-275`: app/hooks.go-275- in `install_hook`.")
+    assert name_lines(script.turns, [], [], 200, quarter) == ["Files: app/hooks.go", "Elsewhere: install_hook"]
+
+
+def test_literals_and_commands_that_the_agent_uses_again_are_listed() -> None:
+    script = Script()
+    for text in ("a", "b"):
+        written = {"file_path": "/srv/app/fines.py", "content": f'fail("no such loan: %s", 8090, {text})'}
+        script.call("Write", written, "done").call("Bash", {"command": "go test ./... 2>&1 | tail -5"}, "ok  app 0.1s")
+        script.call("Bash", {"command": "git status --short"}, "M x")
+    lines = name_lines(script.turns, [], [], 200, quarter)
+    assert lines[-2:] == ['Literals: "no such loan: %s", 8090', "Commands used more than once: `go test ./...`"]
+    assert name_lines([], [*lines, *lines], [], 200, quarter)[-2:] == lines[-2:]
+
+
+def test_what_the_rest_of_the_summary_names_is_not_repeated() -> None:
+    lines = name_lines(changes(Script()).turns, [], [], 200, quarter, said="`fines.py`: edited (charge_fine)")
+    assert "charge_fine" not in " ".join(lines)
+    assert "dailyRate" in " ".join(lines)
 
 
 def test_the_lines_of_a_search_name_the_file_of_each_match() -> None:
     script = Script().call(
         "Bash", {"command": "rg fine"}, "app/fines.py:3: charge_fine(\napp/loans.py:9: return_loan(\n"
     )
+    script.assistant("charge_fine in app/fines.py and return_loan in app/loans.py are affected.")
     lines = name_lines(script.turns, [], [], 200, quarter)
     assert "app/fines.py: charge_fine" in lines
     assert "app/loans.py: return_loan" in lines
@@ -42,7 +77,7 @@ def test_a_name_that_the_agent_wrote_comes_before_one_that_was_only_shown() -> N
 
 def test_names_that_stay_in_the_view_are_not_repeated() -> None:
     kept = Script().assistant("charge_fine is done.").turns
-    lines = name_lines(reads(Script()).turns, [], kept, 200, quarter)
+    lines = name_lines(changes(Script()).turns, [], kept, 200, quarter)
     assert "charge_fine" not in " ".join(lines)
     assert "dailyRate" in " ".join(lines)
 
@@ -96,7 +131,7 @@ def test_escapes_and_the_sides_of_a_diff_are_no_part_of_names() -> None:
 
 
 def test_variables_of_short_scripts_come_after_names_of_the_code() -> None:
-    script = Script().call("Bash", {"command": "cat it"}, "result2 = name3(chargeFine)")
+    script = Script().call("Bash", {"command": "python -c 'result2 = name3(chargeFine)'"}, "")
     assert name_lines(script.turns, [], [], 4, quarter) == ["Elsewhere: chargeFine"]
 
 

@@ -83,3 +83,36 @@ def test_lines_of_an_earlier_summary_are_read_back() -> None:
 def test_a_deleted_file_is_only_deleted() -> None:
     script = Script().call("Edit", {"file_path": "a.py"}, "ok").call("Bash", {"command": "rm a.py"}, "")
     assert [line for _, line in file_lines(actions_of(script.turns))] == ["`a.py`: deleted"]
+
+
+def lines_of(*commands: str) -> list[str]:
+    script = Script()
+    for command in commands:
+        script.call("Bash", {"command": command}, "")
+    return [line for _, line in file_lines(actions_of(script.turns))]
+
+
+def test_a_backup_is_a_note_on_its_file() -> None:
+    assert lines_of("sed -i s/a/b/ src/a.py", "cp src/a.py src/a.py.bak", "rm src/a.py.bak") == [
+        "`src/a.py`: edited, read (backup in src/a.py.bak)"
+    ]
+
+
+@pytest.mark.parametrize("back", ["cp src/a.py.bak src/a.py", "mv src/a.py.bak src/a.py"])
+def test_a_file_that_was_restored_from_its_backup_says_so(back: str) -> None:
+    (line,) = lines_of("cp src/a.py src/a.py.bak", "sed -i s/a/b/ src/a.py", back)
+    assert line == "`src/a.py`: edited, read (backup in src/a.py.bak, restored from its backup)"
+
+
+def test_a_copy_under_another_name_is_a_file_of_its_own() -> None:
+    assert "`src/b.py`: created (copy of src/a.py)" in lines_of("cp src/a.py src/b.py")
+
+
+SCRIPT = "cat > fix.py <<'EOF'\npath = 'src/a.py'\ntext = open(path).read()\nwith open(path, 'w') as file:\n  ...\nEOF"
+
+
+def test_a_file_that_a_script_changes_is_changed_when_the_script_runs() -> None:
+    assert lines_of(SCRIPT) == ["`fix.py`: created"]
+    assert "`src/a.py`: edited" in lines_of(SCRIPT, "python fix.py")
+    assert "`src/a.py`: edited" in lines_of("python - <<'EOF'\nopen('src/a.py', 'w').write('x')\nEOF")
+    assert "`src/a.py`: edited" in lines_of("python -c \"open('src/a.py', 'w').write('x')\"")

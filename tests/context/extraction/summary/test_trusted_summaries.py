@@ -207,6 +207,8 @@ def test_a_file_of_an_earlier_summary_is_not_listed_a_second_time() -> None:
     script = Script().user("Fix the fines.")
     for name in ("fines", "loans", "holds"):
         script.call("Read", {"file_path": f"/srv/app/{name}.py"}, f"def charge_{name}(day_of_{name}): ...\n" * 30)
+        edit = {"file_path": f"/srv/app/{name}.py", "old_string": "...", "new_string": "pass"}
+        script.call("Edit", edit, "done")
     first = extract_summary(script.turns, max_tokens=2_000, count=quarter)
     later = Script().call("Read", {"file_path": "/srv/app/fines.py"}, "def charge_fines(day_of_fines): ...\n" * 30)
     second = extract_summary(

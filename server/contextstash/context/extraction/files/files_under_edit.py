@@ -21,7 +21,7 @@ from contextstash.context.extraction.files.known_text import KnownText
 from contextstash.context.extraction.files.session_files import base_folder
 
 MAX_NAMES = 6
-"""Names of a changed file in its line, the newest ones. A guess: they fit into one line."""
+"""Names of a changed file in its line, the newest ones: as many as fit one line."""
 
 
 @dataclass(slots=True)

@@ -1,18 +1,19 @@
-"""Names in use: the identifiers and paths that the agent is most likely to write again, listed by file.
+"""Names in use: the names, literals and commands that the agent is most likely to write again, the names by file.
 
-A tool output that leaves the view takes with it the names that the agent learned from it. A short list of those that it
-worked with keeps most of them: measured with bench/fidelity, a list of 5 % of the window holds more of the names that
-are needed later than half a window of recent messages does.
+A tool output that leaves the view takes with it the names that the agent learned from it. The list has those that the
+agent wrote itself, or that stand in the files that it changed; in those that it read, if it changed none: then it still
+looks for what to change.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from contextstash.context.extraction.actions import Action, actions_of
+from contextstash.context.extraction.actions import Action, actions_of, bare_command
+from contextstash.context.extraction.errors import LOOKING
 from contextstash.context.extraction.files.file_actions import file_uses
 from contextstash.context.extraction.files.session_files import changes_by_message
 from contextstash.context.extraction.turns import Turn
@@ -32,9 +33,13 @@ EARLIER_WEIGHT = 6.0
 NUMBERED_SHARE = 0.3
 """The share of its weight that a word with one digit, such as `result2`, counts: a variable of a short script."""
 
-SEEN_SHARE = 0.3
-"""The share of its weight that a name counts which the agent did not write and which stands in no changed file: such
-names only fill the room that is left. A guess."""
+LITERALS_SHARE = 0.2
+"""The share of the room that literals and commands may take together. They are longer than names, and fewer
+are used again."""
+
+MIN_USES = 2
+"""Messages of the agent in which a literal or a command stands that is listed. One that was used once is rarely used
+again."""
 
 NAME_TOKENS = 3
 """What a name costs in addition to its own tokens when names are ranked by their weight per token: separators and its
@@ -51,6 +56,8 @@ MAX_RANKED = 1_500
 
 ELSEWHERE = "Elsewhere"
 FILES = "Files"
+COMMANDS = "Commands used more than once"
+LITERALS = "Literals"
 
 _PATH = re.compile(r"(?<![\w/.-])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,80}/){1,20}[\w.@+-]{0,79}\w")
 _NAME = re.compile(r"(?<![\w$])[A-Za-z_]\w{4,49}(?![\w$])")
@@ -63,8 +70,14 @@ _NUMBERED = re.compile(r"[A-Za-z][a-z]+\d")
 _AT_LINE = re.compile(r"(\.\w{1,10})[:-]\d+(?:[:-]\d*)?$")
 """A line number behind a path, as a search prints it."""
 
-_COLOR = re.compile(r"(?:[0-9a-fA-F]{6}|[0-9a-fA-F]{8})")
-"""A colour looks like a name with digits."""
+_HEXADECIMAL = re.compile(r"[0-9a-f]{6,40}|[0-9A-F]{6,40}", re.ASCII)
+"""A colour or a hash looks like a name with digits."""
+
+_NO_FILE = re.compile(r"/(?:dev|proc)/|\.{0,2}/?[\w-]+$")
+"""A path that names no file of the work: a device, or a lone folder."""
+
+_LITERAL = re.compile(r"\"([^\"\n\\]{8,80})\"|(?<!\w)'([^'\n\\]{8,80})'(?!\w)")
+_NUMBER = re.compile(r"(?<![\w.:/-])\d{4,8}(?![\w:/-])")
 
 _SHAPED = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_[A-Za-z0-9]|[A-Za-z]\d")
 _LOCATED = re.compile(r"^\s*([\w.@+~-]*(?:/[\w.@+-]+)*\.\w{1,10})[:-]\d+[:-]", re.MULTILINE)
@@ -93,14 +106,13 @@ class _Uses:
             self.forms[key] = name
 
     def ranked(self, hidden: Mapping[str, object]) -> list[str]:
-        """The names with the highest weight per token, without those that `hidden` contains."""
-        found = [name for name in self.weights if name not in hidden]
+        """The names of the agent with the highest weight per token, without those that `hidden` contains."""
+        found = [name for name in self.weights if name in self.own and name not in hidden]
         found.sort(key=lambda name: -self._value(name) / (NAME_TOKENS + len(name) / CHARACTERS_PER_TOKEN))
         return found[:MAX_RANKED]
 
     def _value(self, name: str) -> float:
-        own = 1.0 if name in self.own else SEEN_SHARE
-        return own * self.weights[name] * (NUMBERED_SHARE if _NUMBERED.fullmatch(name) else 1.0)
+        return self.weights[name] * (NUMBERED_SHARE if _NUMBERED.fullmatch(name) else 1.0)
 
 
 def path_key(path: str) -> str:
@@ -116,10 +128,14 @@ def names_of(text: str) -> dict[str, None]:
     found: dict[str, None] = {}
     for path in (_AT_LINE.sub(r"\1", each) for each in _PATH.findall(text)):
         # `read/write` and `net/http` look like paths too; a file has an extension or a place.
-        if len(path_key(path)) >= 6 and (path[0] in "/~." or "." in path.rsplit("/", 1)[-1]):
+        if (
+            len(path_key(path)) >= 6
+            and not _NO_FILE.match(path)
+            and (path[0] in "/~." or "." in path.rsplit("/", 1)[-1])
+        ):
             found[path] = None
     for name in _NAME.findall(_PATH.sub(" ", text)):
-        if _SHAPED.search(name) and 3 * sum(map(str.isdigit, name)) <= len(name) and not _COLOR.fullmatch(name):
+        if _SHAPED.search(name) and 3 * sum(map(str.isdigit, name)) <= len(name) and not _HEXADECIMAL.fullmatch(name):
             found[name] = None
     return found
 
@@ -132,16 +148,21 @@ def name_lines(
     count: Count,
     *,
     base: str = "",
+    said: str = "",
 ) -> list[str]:
-    """Lines of at most about `max_tokens` that list the names most in use, by file. `before` are such lines of an
-    earlier summary, with paths relative to `base`; names in the turns that stay in the view (`shown`) are left out."""
+    """Lines of at most about `max_tokens` that list the names most in use by file, and then literals and commands.
+    `before` are such lines of an earlier summary, with paths relative to `base`; what is in the turns that stay in the
+    view (`shown`) or in the rest of the summary (`said`) is left out."""
     homes = [home for home, _ in map(_read_line, before)]
     if not turns and len(set(homes)) == len(homes):
         return list(before)
-    uses = _uses_of(turns, before, base)
+    others = _others(turns, shown, int(max_tokens * LITERALS_SHARE), count) if turns else _newest_others(before)
+    named = [line for line in before if _read_line(line)[0] not in OTHERS]
+    uses = _uses_of(turns, named, base)
     hidden = {path_key(name) if "/" in name else name: None for turn in shown for name in _names_in(turn)}
+    hidden |= {path_key(name) if "/" in name else name: None for name in names_of(said)}
     chosen: list[str] = []
-    spent = 0
+    spent = sum(count(line) for line in others)
     for name in uses.ranked(hidden):
         cost = count(f" {uses.forms[name]},")
         if spent + cost <= max_tokens:
@@ -149,7 +170,84 @@ def name_lines(
             chosen.append(name)
         if spent > max_tokens - NAME_TOKENS:
             break
-    return _written(chosen, uses)
+    return [*_written(chosen, uses), *others]
+
+
+OTHERS = (LITERALS, COMMANDS)
+
+
+def _newest_others(before: Sequence[str]) -> list[str]:
+    """The lines about literals and commands of the newest of several summaries."""
+    newest = {home: line for line in before if (home := _read_line(line)[0]) in OTHERS}
+    return list(newest.values())
+
+
+def _others(turns: Sequence[Turn], shown: Sequence[Turn], max_tokens: int, count: Count) -> list[str]:
+    """The lines about literals and commands, the newest of each first."""
+    visible = "\n".join(text for turn in shown for text in turn.texts)
+    lines = []
+    for title, found in ((LITERALS, _literals(turns)), (COMMANDS, _commands(turns))):
+        chosen: list[str] = []
+        for text in found:
+            cost = count(f" {text},")
+            if cost <= max_tokens and text.strip('`"') not in visible:
+                max_tokens -= cost
+                chosen.append(text)
+        lines += [f"{title}: {', '.join(chosen)}"] if chosen else []
+    return lines
+
+
+def _literals(turns: Sequence[Turn]) -> list[str]:
+    """The quoted texts and the numbers that the agent wrote into files or commands in several messages."""
+    uses: Counter[str] = Counter()
+    newest: dict[str, int] = {}
+    for action in actions_of(turns):
+        found = _literals_in("\n".join(_strings(action.arguments)) if action.arguments else action.text)
+        uses.update(found.keys())
+        newest |= dict.fromkeys(found, action.seq)
+    often = [text for text, number in uses.items() if number >= MIN_USES]
+    return sorted(often, key=lambda text: -newest[text])
+
+
+def _strings(value: object) -> Iterator[str]:
+    """The texts in the arguments of a call. Each alone is no literal: the agent wrote it for the tool."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _strings(each)
+
+
+def _literals_in(call: str) -> dict[str, None]:
+    code = call[:MAX_SCANNED].replace('\\"', '"')
+    quoted = ["".join(pair) for pair in _LITERAL.findall(code)]
+    found = dict.fromkeys(f'"{text}"' for text in quoted if _is_wording(text))
+    return found | dict.fromkeys(_NUMBER.findall(code))
+
+
+def _is_wording(text: str) -> bool:
+    """Whether a quoted text is wording, such as a message of an error, and no code between two quotations."""
+    return text == text.strip() and " " in text and text[:1].isalnum() and not _CODE_SIGNS.search(text)
+
+
+_CODE_SIGNS = re.compile(r"[(){}\[\];=<>]|, |\w\.\w+\(")
+
+
+def _commands(turns: Sequence[Turn]) -> list[str]:
+    """The commands that the agent ran more than once, without those that only look at something."""
+    uses: Counter[str] = Counter()
+    newest: dict[str, int] = {}
+    for action in actions_of(turn for turn in turns if turn.role != "user"):
+        command = bare_command(action.command) if action.command else ""
+        if 0 < len(command) <= MAX_COMMAND and not LOOKING.match(command) and "`" not in command:
+            uses[command] += 1
+            newest[command] = action.seq
+    often = [command for command, number in uses.items() if number >= MIN_USES]
+    return [f"`{command}`" for command in sorted(often, key=lambda command: -newest[command])]
+
+
+MAX_COMMAND = 120
+"""Characters of a command that is listed; a longer one is a script."""
 
 
 def _uses_of(turns: Sequence[Turn], before: Sequence[str], base: str) -> _Uses:
@@ -177,7 +275,7 @@ def _uses_of(turns: Sequence[Turn], before: Sequence[str], base: str) -> _Uses:
         for name, home in _homes(action, printed):
             key = path_key(home)
             uses.homes[name][key] += 1
-            if key in changed:
+            if key in changed or not changed:
                 uses.own.add(name)
     return uses
 

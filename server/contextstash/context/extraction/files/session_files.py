@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from contextstash.context.extraction.actions import Action
@@ -14,10 +14,10 @@ VERBS: tuple[Verb, ...] = ("created", "edited", "renamed", "deleted", "run", "re
 """In the order in which they are written."""
 
 MAX_NAMES = 6
-"""Names of a changed file, the newest ones. A guess: they fit into one line."""
+"""Names of a changed file, the newest ones: as many as fit one line."""
 
 READS_PER_LINE = 6
-"""A guess: a line is the unit that is left out if the summary is too long."""
+"""A line is the unit that is left out if the summary is too long."""
 
 _BASE = re.compile(r"^Below `(/[^`]*)/`:?$")
 _CHANGED = re.compile(r"^`([^`]+)`: ([a-z, ]+?)(?: \((.*)\))?$")
@@ -32,6 +32,7 @@ class _Record:
     last: int = 0
 
     def touch(self, use: FileUse, when: int) -> None:
+        """Count a use of the file."""
         if use.verb == "deleted":
             self.verbs, self.names = [], []
         elif "deleted" in self.verbs:
@@ -48,11 +49,44 @@ class _Record:
 def changes_by_message(actions: Iterable[Action]) -> dict[int, list[str]]:
     """The changed paths by the message with the call's result."""
     changed: dict[int, list[str]] = {}
-    for action in actions:
-        for use in file_uses(action):
-            if use.verb not in ("read", "run"):
-                changed.setdefault(action.seq, []).append(use.path)
+    for seq, use in _uses(actions):
+        if use.verb not in ("read", "run"):
+            changed.setdefault(seq, []).append(use.path)
     return changed
+
+
+_OPENED = re.compile(
+    r"""open\(\s*(?:["']([^"'\n]{1,200})["']|([A-Za-z_]\w{0,60}))\s*,\s*["'][wa]"""
+    r"""|Path\(\s*["']([^"'\n]{1,200})["']\s*\)\.write_text"""
+)
+_ASSIGNED = re.compile(r"""^[ \t]*(\w{1,60})\s*=\s*["']([^"'\n]{1,200})["']\s*$""", re.MULTILINE)
+MAX_SCRIPT = 20_000
+"""Characters of a script that are searched; a longer one is data."""
+
+
+def _uses(actions: Iterable[Action]) -> Iterator[tuple[int, FileUse]]:
+    """The file uses of the calls, each with its message; a script that a call runs changes what it opens to write."""
+    scripts: dict[str, list[str]] = {}
+    for action in actions:
+        uses = file_uses(action)
+        targets = _written_by(action.command) if action.command else []
+        for use in uses:
+            yield action.seq, use
+            if use.verb == "created" and targets:
+                scripts[use.path] = targets
+            for target in scripts.get(use.path, ()) if use.verb == "run" and not action.failed else ():
+                yield action.seq, FileUse(target, "edited")
+        if targets and not action.failed and not any(use.path in scripts for use in uses):
+            yield from ((action.seq, FileUse(target, "edited")) for target in targets)
+
+
+def _written_by(command: str) -> list[str]:
+    """The files that the script in a command opens to write, or that it writes into a file."""
+    script = command[:MAX_SCRIPT]
+    found = [match.groups() for match in _OPENED.finditer(script)]
+    names = dict(_ASSIGNED.findall(script)) if any(name for _, name, _ in found) else {}
+    paths = [path or names.get(name or "", "") or other or "" for path, name, other in found]
+    return [path for path in dict.fromkeys(paths) if path and not path.startswith(("/tmp/", "/dev/"))]
 
 
 def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[float, str]]:
@@ -63,10 +97,10 @@ def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[
     for lines_before in reversed(before):
         oldest = uses[0][0] if uses else 0
         uses[:0] = [(when + oldest, use) for when, use in _uses_of_lines(lines_before)]
-    uses += [(action.seq, use) for action in actions for use in file_uses(action)]
+    uses += _uses(actions)
     base = base_folder([use.path for _, use in uses])
     records: dict[str, _Record] = {}
-    for when, use in uses:
+    for when, use in _without_backups(uses):
         records.setdefault(_below(use.path, base), _Record()).touch(use, when)
     lines = [(1e9, f"Below `{base}/`:")] if base else []
     changed = [(path, record) for path, record in records.items() if set(record.verbs) - {"read"}]
@@ -78,6 +112,31 @@ def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[
         names = ", ".join(f"`{path}`" for path, _ in reads[place : place + READS_PER_LINE])
         lines.append((float(-place), f"Only read: {names}"))
     return lines
+
+
+COPY, MOVED = "copy of ", "was "
+BACKUP, RESTORED = "backup in ", "restored from its backup"
+
+
+def _without_backups(uses: Iterable[tuple[int, FileUse]]) -> Iterator[tuple[int, FileUse]]:
+    """The uses of the files of the work: a copy beside a file, such as `a.py.bak`, is a note on that file, and so is
+    that the file was written again from it."""
+    backups: set[str] = set()
+    for when, use in uses:
+        first = use.names[0] if use.names else ""
+        source = next((first.removeprefix(word) for word in (COPY, MOVED) if first.startswith(word)), "")
+        if source and _is_backup(source, use.path):
+            yield when, FileUse(use.path, "edited", (RESTORED,))
+        elif first.startswith(COPY) and _is_backup(use.path, source):
+            backups.add(use.path)
+            yield when, FileUse(source, "read", (f"{BACKUP}{use.path}",))
+        elif use.path not in backups:
+            yield when, use
+
+
+def _is_backup(copy: str, original: str) -> bool:
+    """Whether a copy is named like the file, with something added, such as `a.py.bak` or `a.py~`."""
+    return copy.rpartition("/")[2].startswith(original.rpartition("/")[2]) and copy != original
 
 
 def _changed_line(path: str, record: _Record) -> str:
@@ -115,7 +174,7 @@ def _absolute(use: FileUse, base: str) -> FileUse:
 
 def base_folder(paths: Iterable[str]) -> str:
     """The deepest folder that contains at least 60 % of the absolute paths; empty if there is none, or fewer than three
-    paths. Both limits are guesses."""
+    paths."""
     absolute = {path for path in paths if path.startswith("/")}
     if len(absolute) < 3:
         return ""

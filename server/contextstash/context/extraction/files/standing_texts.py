@@ -25,7 +25,8 @@ FOCUS_TURNS = 16
 """How many of the newest turns say what the work is about. Measured with bench/fidelity: 6 and 40 find less."""
 
 OUTPUT_WEIGHT = 0.2
-"""What a name in an output says about the work, beside 1 for one that the agent or the user wrote. A guess."""
+"""What a name in an output says about the work, compared with 1 for one that the agent or the user wrote:
+higher, functions that were only listed displace those that are being edited."""
 
 NAMED, DEFINED = 0.3, 0.9
 """What a name of the focus counts if a piece contains it, and in addition if the piece defines it; an edit in the piece
@@ -41,7 +42,7 @@ MAX_PIECE_LINES = 30
 """A longer function is divided, at an empty line if there is one. Measured: 15 and 60 find a little less."""
 
 HEAD_TOKENS = 12
-"""What a piece costs in addition to its text: its part of the head line and the fences. A guess."""
+"""What a piece costs in addition to its text: its part of the head line and the fences."""
 
 
 @dataclass(frozen=True, slots=True)

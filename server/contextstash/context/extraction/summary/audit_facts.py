@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from contextstash.context.extraction.actions import Action, actions_of, bare_command
+from contextstash.context.extraction.actions import Action, actions_of
 from contextstash.context.extraction.errors import failures
 from contextstash.context.extraction.facts import find_facts
 from contextstash.context.extraction.files.file_actions import Verb, file_uses
@@ -160,7 +160,7 @@ def _open_items(
         if not line.startswith("[x]"):
             value = 5.5 - place / 10 - 3.0 * (1.0 - ages.recency(list_seq))
             yield RankedFact(AuditedFact("open item", text, list_seq), value)
-    if not requests or requests[-1].seq < said_seq:
+    if turns and turns[-1].ends_work and (not requests or requests[-1].seq < said_seq):
         for place, text in enumerate(stated_open_items(said)):
             yield RankedFact(AuditedFact("open item", text, said_seq), 5.0 - place / 10)
 
@@ -180,32 +180,12 @@ def _last_words(turns: Sequence[Turn]) -> tuple[str, int]:
 def _errors(actions: Sequence[Action], ages: _Ages) -> Iterator[RankedFact]:
     """Open errors, and errors that were resolved after changes to files; without misuses of an editing tool."""
     handles = {action.seq: action.handle for action in actions if action.failed}
-    succeeded = {program: action.seq for action in actions if _succeeded(action) for program in _programs(action)}
     for failure in failures(actions, changes_by_message(actions)):
-        if failure.is_slip or (failure.resolved and not failure.fix) or _LOOKING.match(failure.label):
+        if failure.is_slip or (failure.resolved and not failure.fix):
             continue
-        stands = not failure.resolved and succeeded.get(_program(failure.label), -1) < failure.seq
         text = one_line(f"`{failure.label}`: {failure.error_message}", MAX_FACT_LENGTH)
-        value = (3.5 + ages.recency(failure.seq) if stands else 1.0) + ages.recency(failure.seq)
+        value = (1.0 if failure.resolved else 3.5 + ages.recency(failure.seq)) + ages.recency(failure.seq)
         yield RankedFact(AuditedFact("error", text, failure.seq, handles.get(failure.seq)), value)
-
-
-_LOOKING = re.compile(r"^(?:rg|e?grep|ls|cat|find|sed|head|tail|wc|which|git (?:log|show|diff|status|grep)|test)\b")
-
-
-def _succeeded(action: Action) -> bool:
-    return action.command is not None and action.output is not None and not action.failed and not action.refused
-
-
-def _programs(action: Action) -> Iterator[str]:
-    for part in re.split(r"&&|;|\n", bare_command(action.command or "")):
-        yield _program(part)
-
-
-def _program(command: str) -> str:
-    """The program and its first argument: a later success of these means that a failure no longer matters."""
-    words = [word for word in command.split() if "=" not in word and word != "env"]
-    return " ".join(words[:2])
 
 
 _IGNORED_PATH = re.compile(r"^(?:/private)?/(?:tmp|var/folders|dev|proc)/|^\$|[*{}<>$]|/\.claude/|^/?\.?$|^\d+$")

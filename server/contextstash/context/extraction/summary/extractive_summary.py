@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.context.extraction.actions import Action, actions_of, bare_command
-from contextstash.context.extraction.attempts import failed_attempts
+from contextstash.context.extraction.attempts import failed_attempts, joined_attempts
 from contextstash.context.extraction.errors import failures
 from contextstash.context.extraction.files.file_actions import file_uses
 from contextstash.context.extraction.files.names_in_use import name_lines
 from contextstash.context.extraction.files.session_files import base_of, changes_by_message, file_lines
-from contextstash.context.extraction.findings import findings
+from contextstash.context.extraction.findings import standing_findings, statements_of
 from contextstash.context.extraction.summary.audit import facts_of, is_of_the_moment
 from contextstash.context.extraction.summary.section_budget import Item, cut_middle, fill
 from contextstash.context.extraction.summary_format import (
@@ -35,10 +35,11 @@ from contextstash.context.extraction.summary_format import (
 from contextstash.context.extraction.todos import is_plan_call, stated_open_items, todo_lines
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user.decisions import weighted_decisions
-from contextstash.context.extraction.user.user_requests import Request, reply_lines, requests_of
+from contextstash.context.extraction.user.user_requests import SKILL, Request, reply_lines, requests_of
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.tool_outputs.digest import digest_output
+from contextstash.context.tool_outputs.shell_envelope import without_heredocs
 
 Count = Callable[[str], int]
 
@@ -49,9 +50,15 @@ TASK_SHARE = 0.22
 """The share of the summary that the task may take at first: what it shows of the constraints is not repeated below. A
 little above the share of its section in `section_budget.SHARES`."""
 
-NAMES_SHARE = 0.4
-"""The share of the summary that the names in use may take. Measured (docs/fidelity.md): 0.3 keeps 3 to 10 points less
-of the needed facts at 8,000 and 16,000 tokens for the same cost; more leaves too little room for what is read."""
+NAMES_SHARE = 0.2
+"""The share of the summary that the names in use may take. More would keep more of the names that are needed next, and
+leave less room for what is read."""
+
+MAX_FINDINGS = 24
+"""Findings that may be shown, the most valuable ones: a page for a reader."""
+
+MAX_COMPARED = 120
+"""Statements of which the later ones are searched for contradictions, the newest. Each is compared with each."""
 
 MAX_SIMILAR_OUTPUTS = 2
 """Outputs of similar calls that are listed by handle, so that one kind does not fill the list."""
@@ -59,7 +66,7 @@ MAX_SIMILAR_OUTPUTS = 2
 CUT = " […] "
 """Stands in a shortened text for what was removed from its middle."""
 
-MAX_INDEXED_OUTPUTS = 12
+MAX_INDEXED_OUTPUTS = 8
 """Outputs that are listed by handle, about a line each; search finds the others."""
 
 MIN_INDEXED_LENGTH = 400
@@ -89,7 +96,7 @@ def extract_summary(
     summary: names that they contain are not repeated. With `words_kept`, the user's words stand next to the summary and
     are left out of it. The names in use take at most `names_share` of it.
     """
-    material = _read(turns, previous, standing, instructions)
+    material = replace(_read(turns, previous, standing, instructions), words_kept=words_kept)
     task = _task(material, history, int(max_tokens * TASK_SHARE), count)
     said = "\n".join(item.text for item in task)
     files = _files(material)
@@ -100,7 +107,6 @@ def extract_summary(
         Section.DECISIONS: _decisions(material, said),
         Section.FILES: files,
         Section.TRIED: _tried(material),
-        Section.NAMES: _names(material, history, shown, int(max_tokens * names_share), count),
         Section.ERRORS: _errors(material),
         Section.FINDINGS: _findings(material),
         Section.OPEN: _open_items(material),
@@ -108,6 +114,8 @@ def extract_summary(
         Section.ARCHIVED: _archived(material, base),
         Section.POINTERS: _pointers(material),
     }
+    told = "\n".join(item.text for section in NAMING for item in sections[section])
+    sections[Section.NAMES] = _names(material, history, shown, told, int(max_tokens * names_share), count)
     if words_kept:
         sections = {section: items for section, items in sections.items() if section not in OF_USER}
     if superseded:
@@ -116,6 +124,9 @@ def extract_summary(
         sections[section] = [replace(item, text=_below(item.text, base)) for item in sections.get(section, ())]
     return fill(sections, max_tokens, count)
 
+
+NAMING = (Section.FILES, Section.TRIED, Section.ERRORS)
+"""The sections whose names are not repeated in the list of names."""
 
 OF_USER = (Section.TASK, Section.DECISIONS)
 """The sections with the user's words."""
@@ -138,6 +149,7 @@ class _Material:
     last_said: str
     last_said_seq: int
     instruction_words: frozenset[str]
+    words_kept: bool = False
 
     def instruction_weight(self, text: str) -> float:
         """The additional weight of a text with words of the instructions. It is more than a finding has
@@ -237,9 +249,13 @@ def _files(material: _Material) -> list[Item]:
     return [Item(line, weight) for weight, line in file_lines(material.actions, *before)]
 
 
-def _names(material: _Material, history: Sequence[Turn], shown: Sequence[Turn], room: int, count: Count) -> list[Item]:
+def _names(
+    material: _Material, history: Sequence[Turn], shown: Sequence[Turn], told: str, room: int, count: Count
+) -> list[Item]:
     before = next(filter(None, map(base_of, material.old(Section.FILES))), "")
-    lines = name_lines(history or material.turns, material.old(Section.NAMES), shown, room, count, base=before)
+    lines = name_lines(
+        history or material.turns, material.old(Section.NAMES), shown, room, count, base=before, said=told
+    )
     return [Item(defused(line), weight=float(-place), listed=True) for place, line in enumerate(lines)]
 
 
@@ -255,39 +271,52 @@ def _errors(material: _Material) -> list[Item]:
 
 def _tried(material: _Material) -> list[Item]:
     new = failed_attempts(material.turns, material.actions, changes_by_message(material.actions))
-    lines = merged(material.old(Section.TRIED), new)
+    lines = joined_attempts(material.old(Section.TRIED), new, material.actions)
     return [Item(line, weight=float(place)) for place, line in enumerate(lines)]
 
 
 def _findings(material: _Material) -> list[Item]:
-    found = findings(material.turns, skip=material.last_said_seq)
-    weights = {finding.text: finding.value for finding in found}
-    lines = merged(material.old(Section.FINDINGS), [defused(finding.text) for finding in found])
-    return material.weights(lines, weights, 1.0)
+    said = {defused(each.text): each for each in statements_of(material.turns, skip=material.last_said_seq)}
+    weights = {text: each.value for text, each in said.items() if each.tells}
+    lines = merged(material.old(Section.FINDINGS), list(said))[-MAX_COMPARED:]
+    standing = standing_findings(lines)
+    shown = [line for line in lines if line in standing and (line in weights or line not in said)]
+    items = material.weights(shown, weights, 1.0)
+    least = sorted((item.weight for item in items), reverse=True)[:MAX_FINDINGS]
+    return [item for item in items if item.weight >= least[-1]]
 
 
 def _open_items(material: _Material) -> list[Item]:
     old = material.old(Section.OPEN)
     before = list(filter(is_plan_line, old))
     plan = todo_lines(material.actions, before)
-    said = [] if material.answered else stated_open_items(material.last_said)
-    if not material.last_said:
+    said: list[str] = []
+    if not material.turns:
         said = [line for line in old if not is_plan_line(line) and not line.startswith(UNDER_WAY)]
+    elif material.turns[-1].ends_work:
+        said = stated_open_items(material.last_said)
     working = _under_way(material)
     lines = [*(before if plan is None else plan), *([working] if working else []), *said]
-    return [Item(defused(line), weight=float(-place)) for place, line in enumerate(lines)]
+    return [Item(defused(line), weight=float(-place), cut="\n" in line) for place, line in enumerate(lines)]
 
 
 UNDER_WAY = "In progress: "
 
 
 def _under_way(material: _Material) -> str:
-    """The newest request, if the turns end before the work on it does."""
-    if not material.turns:
-        return next((line for line in material.old(Section.OPEN) if line.startswith(UNDER_WAY)), "")
+    """The newest request, if the turns end before the work on it does. If the user's words stand next to the summary,
+    only where it is; of a skill that the agent loaded the text, too."""
+    before = next((line for line in material.old(Section.OPEN) if line.startswith(UNDER_WAY)), "")
+    if not material.turns or not material.requests:
+        return before if not material.turns or not material.turns[-1].ends_work else ""
     if material.turns[-1].seq == material.last_said_seq:
         return ""
-    if material.answered and (reply := reply_lines(material.requests[-1])) and material.requests[-1].is_reply:
+    newest = material.requests[-1]
+    if newest.command.startswith(SKILL):
+        return f"{UNDER_WAY}{one_line(newest.command, 80)}:\n{newest.text}"
+    if material.words_kept:
+        return f"{UNDER_WAY}the request in message {newest.seq}, word for word above"
+    if material.answered and newest.is_reply and (reply := reply_lines(newest)):
         return f"{UNDER_WAY}{reply[-1]}"
     wanted = [request.text for request in material.requests if not request.is_reply]
     wanted = wanted or list(material.old(Section.TASK))
@@ -329,7 +358,7 @@ def _state(material: _Material, base: str) -> list[Item]:
 
 
 def _action_line(action: Action, base: str) -> str:
-    command = _below(bare_command(action.command), base) if action.command else ""
+    command = _below(bare_command(_folded(action.command)), base) if action.command else ""
     call = f"ran `{one_line(command, 120)}`" if command else _call(action, base)
     if action.output is None:
         return f"{call}: no result yet"
@@ -341,6 +370,19 @@ def _action_line(action: Action, base: str) -> str:
     digest = digest_output(action.tool, action.argument, printed, action.is_error)
     code = action.output.exit_code
     return f"{call}: {f'exit {code}: ' if code else ''}{digest}"
+
+
+_SCRIPT = re.compile(r"\"(?:[^\"\\]|\\.)*\n(?:[^\"\\]|\\.)*\"|'[^']*\n[^']*'")
+
+
+def _folded(command: str) -> str:
+    """The command without here-documents, with the number of lines for a script in its arguments."""
+    shell = without_heredocs(command[:MAX_FOLDED])[0]
+    return _SCRIPT.sub(lambda script: f"<{len(script.group().strip().splitlines())} lines>", shell)
+
+
+MAX_FOLDED = 20_000
+"""Characters of a command that are searched, as many as of one that is shown in one line."""
 
 
 def _is_plain_change(action: Action) -> bool:

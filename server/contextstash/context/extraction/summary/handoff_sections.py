@@ -20,7 +20,7 @@ from contextstash_storage.records import Block
 Count = Callable[[str], int]
 
 USER_SHARE = 0.2
-"""The share of a hand-off that the user's first request may take, and again that all later ones may. A guess: in most
+"""The share of a hand-off that the user's first request may take, and again that all later ones may. In most
 sessions they are shorter, and what they leave goes to the rest."""
 
 MAX_FIRST_REQUEST = 1_600
@@ -39,7 +39,8 @@ and the texts of files stand beside the summary. Measured likewise: with 0.45 62
 FILES_HEADING = "## Files under edit, as they stand"
 
 MIN_HELD = 20
-"""Letters and digits of a request. A shorter one may be part of the client's summary by chance. A guess."""
+"""Letters and digits of a request. A shorter one may be part of the client's summary by chance, and would then be left
+out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -34,7 +35,7 @@ SHARES: Mapping[Section, float] = {
     Section.DECISIONS: 0.14,
     Section.FILES: 0.17,
     Section.TRIED: 0.12,
-    Section.NAMES: 1.00,
+    Section.NAMES: 0.35,
     Section.ERRORS: 0.09,
     Section.FINDINGS: 0.22,
     Section.ARCHIVED: 0.06,
@@ -199,9 +200,17 @@ def cut_middle(text: str, max_tokens: int, count: Count) -> str:
     return shown if low and count(shown) <= max_tokens else ""
 
 
+_ENDS = re.compile(r"\n|[.!?][\"'”’)*`]*\s|[。！？]")
+"""Where a sentence or a line ends."""
+
+
 def _without_middle(text: str, keep: int) -> str:
+    """About `keep` characters of the text, cut between sentences if one ends near, else between words."""
     tail = keep // 3
     start, end = text[: keep - tail], text[len(text) - tail :] if tail else ""
-    start = start[: max(start.rfind(" "), start.rfind("\n"), len(start) - 40)]
-    ends = [place for mark in " \n" if 0 <= (place := end.find(mark)) < 40]
-    return f"{start.rstrip()} […] {end[min(ends, default=0) :].lstrip()}".rstrip()
+    stops = [match.end() for match in _ENDS.finditer(start, len(start) // 2)]
+    start = start[: stops[-1] if stops else max(start.rfind(" "), len(start) - 40)]
+    begins = [match.end() for match in _ENDS.finditer(end, 0, len(end) // 2)]
+    spaces = [place for mark in " \n" if 0 <= (place := end.find(mark)) < 40]
+    end = end[begins[0] if begins else min(spaces, default=0) :]
+    return f"{start.rstrip()} […] {end.lstrip()}".rstrip()

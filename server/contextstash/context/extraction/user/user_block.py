@@ -22,6 +22,7 @@ from contextstash.context.extraction.user.decisions import (
     takes_back_last,
 )
 from contextstash.context.extraction.user.user_requests import (
+    SKILL,
     Request,
     answered,
     dialog_decisions,
@@ -30,7 +31,7 @@ from contextstash.context.extraction.user.user_requests import (
 )
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.pasted import shortened
-from contextstash.context.text.sanitize import USER_BLOCK_OPENING, one_line, unforged
+from contextstash.context.text.sanitize import USER_BLOCK, USER_BLOCK_OPENING, one_line, unforged
 
 Count = Callable[[str], int]
 
@@ -38,7 +39,7 @@ RULE_PREFIX = "rule:"
 """How a pin begins that is a rule, and neither a handle nor a path."""
 
 MIN_ENTRY_TOKENS = 60
-"""An entry is not shortened to fewer tokens than this. A guess: two sentences."""
+"""An entry is not shortened to fewer tokens than this, about two sentences; it is left out instead."""
 
 _HEADER = re.compile(rf"{re.escape(USER_BLOCK_OPENING)} (\d{{1,12}}) to (\d{{1,12}})")
 _ENTRY = re.compile(r"^- \((\d{1,12})\) ", re.MULTILINE)
@@ -118,13 +119,20 @@ def user_block(
     if renew:
         words, before = joined_words(before.words, words), Block()
         span = (0, span[1])
-    lines = [f"- (pinned rule) {rule}" for rule in rules if rule not in before.rules]
-    lines += [f"- (no longer pinned) {rule}" for rule in before.rules if rule not in rules]
+    lines = rules_block(rules, before.rules).split("\n")[1:]
     lines += _lines(words, not before.words.entries, first_tokens, tokens, count)
     if not lines and not words.answered and not words.withdrawn:
         return ""
     head = f"{USER_BLOCK_OPENING} {span[0]} to {span[1]}; the number is the message.{_SHORT if _cuts(lines) else ''}]"
     return "\n".join([head, *lines, *_marks(words)])
+
+
+def rules_block(rules: Sequence[str], shown: Sequence[str]) -> str:
+    """A text with the pinned rules that are not `shown` yet, and those of them that no longer hold; empty if there is
+    nothing to say."""
+    lines = [f"- (pinned rule) {rule}" for rule in rules if rule not in shown]
+    lines += [f"- (no longer pinned) {rule}" for rule in shown if rule not in rules]
+    return "\n".join([f"{USER_BLOCK} rules that hold until they are unpinned]", *lines]) if lines else ""
 
 
 _SHORT = " search_history finds the whole of what is shortened."
@@ -157,7 +165,7 @@ def pinned_rules(pins: Iterable[str]) -> list[str]:
 
 
 MAX_RULE = 1_000
-"""Characters of a pinned rule. A guess: a longer text is a document, which can be pinned as a file."""
+"""Characters of a pinned rule: a longer text is a document, which can be pinned as a file."""
 
 
 def _without_marks(text: str) -> tuple[str, list[str]]:
@@ -248,10 +256,12 @@ _COMMAND = re.compile(r"\[command (.{1,200}?), for one turn\] ?")
 
 
 def _written(entry: Said, over: bool = False) -> str:
-    """The entry as an item; of a command whose turn is `over`, only its name and arguments."""
+    """The entry as an item; of a command whose turn is `over`, only its name and arguments, and of a skill that the
+    agent loaded only the name: its text is no word of the user."""
     asked = f"\n[the assistant had said: {unforged(entry.asked)}]" if entry.asked else ""
     command = f"[command {one_line(entry.command, 200)}, for one turn] " if entry.command else ""
-    text = "" if over and entry.command else unforged(entry.text.strip())
+    hidden = entry.command and (over or entry.command.startswith(SKILL))
+    text = "" if hidden else unforged(entry.text.strip())
     return write_item(f"({entry.seq}) {command}{text}{asked}".rstrip())
 
 
@@ -289,7 +299,7 @@ def _answered(turns: Sequence[Turn], entries: Sequence[Said], before: Said | Non
         while place + 1 < len(starts) and starts[place + 1] <= turn.seq:
             place += 1
         if turn.role == "assistant" and place >= 0:
-            last[starts[place]] = (turn.seq, not any(block.type == "tool_call" for block in turn.blocks))
+            last[starts[place]] = (turn.seq, turn.ends_work)
     return {seq: at for seq, (at, ended) in last.items() if ended and seq != starts[-1]}
 
 

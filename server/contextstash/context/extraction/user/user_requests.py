@@ -10,8 +10,8 @@ from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.pasted import without_pasted
-from contextstash.context.text.sanitize import clip, one_line
-from contextstash.context.text.sentences import own_sentences, sentences
+from contextstash.context.text.sanitize import MARKER, OF_SESSION, USER_BLOCK_OPENING, clip, one_line
+from contextstash.context.text.sentences import ELLIPSIS, own_sentences, sentences
 from contextstash.context.tool_outputs.shell_envelope import without_reminders
 
 _NOISE_TAGS = (
@@ -44,6 +44,10 @@ _ATTACHED = re.compile(r"^--- Content from referenced files ---$", re.MULTILINE)
 _ADDED_TAGS = ("EXTRA_INFO", "hook_context")
 """OpenHands adds to a prompt skills and knowledge from files, Gemini CLI what hooks print."""
 
+_HAND_OFF = re.compile(rf"\A\s*{re.escape(MARKER)}: {OF_SESSION}")
+_ENTRY = re.compile(r"^- \((?:\d{1,12}|pinned rule)\) ")
+"""How an entry of a user block begins; its further lines are indented (context/extraction/user/user_block.py)."""
+
 _CARRIED_OVER = re.compile(
     r"\A\s*(?:This session is being continued from a previous conversation"
     r"|Another language model started to solve this problem|\[?Previous conversation summary)",
@@ -55,7 +59,8 @@ _COMMAND_OUTPUT = re.compile(r"\A\s*<local-command-", re.IGNORECASE)
 _COMMAND_ARGUMENTS = re.compile(r"<command-args>(.{1,4000}?)</command-args>", re.DOTALL)
 
 MAX_REPLY_WORDS = 5
-"""A user message of at most this many words counts as a reply to the assistant's text before it. A guess."""
+"""A user message of at most this many words counts as a reply to the assistant's text before it, which is quoted
+with it; with more, long replies would be quoted with a text that they do not need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,21 @@ def without_host_text(text: str) -> str:
     return text.strip() or (arguments.group(1).strip() if arguments else "")
 
 
+_ANALYSIS = re.compile(r"\n *Analysis:\n.*?\n *Summary:(?=\n)", re.DOTALL)
+"""What Claude Code's summary has before the summary: the model's notes on how it reads the session."""
+
+
+def words_handed_over(text: str) -> str:
+    """The user's words and pinned rules in a hand-off with which another session begins (`contextstash continue`);
+    empty if the message is none. They are the words of the user of this session too."""
+    start = text.find(USER_BLOCK_OPENING)
+    if start < 0 or not _HAND_OFF.match(text):
+        return ""
+    block = text[start:].split("\n\n## ", 1)[0]
+    lines = [_ENTRY.sub("", line) for line in block.split("\n")[1:] if _ENTRY.match(line) or line.startswith("  ")]
+    return "\n".join(line.removeprefix("  ") for line in lines).strip()
+
+
 def is_carried_over(text: str) -> bool:
     """Whether this is the summary of an earlier window, which a host sent in the user's role."""
     return bool(_CARRIED_OVER.match(text))
@@ -119,13 +139,13 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Request], list[str]]:
         if turn.role != "user" or turn.kind == "host" or any(map(_is_result, texts)):
             continue
         if turn.kind == "summary":
-            carried += [text for text in texts if text.strip()]
+            carried += [_ANALYSIS.sub("", text, count=1) for text in texts if text.strip()]
             continue
         for whole in texts:
-            text = without_host_text(whole)
+            text = words_handed_over(whole) or without_host_text(whole)
             given = command_of(whole)
             if is_carried_over(text):
-                carried.append(text)
+                carried.append(_ANALYSIS.sub("", text, count=1))
             elif text:
                 if command and not given and requests and requests[-1].command == command:
                     requests.pop()
@@ -138,7 +158,11 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Request], list[str]]:
 def _skill_of(turn: Turn) -> str:
     """The skill that an assistant's message calls; its text follows in the user's role."""
     call = next((block for block in turn.blocks if block.type == "tool_call" and block.tool in _SKILL_TOOLS), None)
-    return f"skill {call.argument or ''}".strip() if call else ""
+    return f"{SKILL}{call.argument or ''}".strip() if call else ""
+
+
+SKILL = "skill "
+"""Before the name of a skill that the assistant loads; of a command that the user gives, there is only the name."""
 
 
 _SKILL_TOOLS = frozenset({"Skill", "SlashCommand"})
@@ -190,10 +214,10 @@ _COMMANDS = re.compile(
 describe there more often than they command."""
 
 MAX_RULE_LENGTH = 400
-"""Characters of a sentence; a longer one is not a rule but a description. A guess."""
+"""Characters of a sentence; a longer one is not a rule but a description."""
 
 MAX_TYPED_LENGTH = 2_000
-"""In characters. A longer message contains pasted text, of which only strong rules count. A guess: about 300 words."""
+"""In characters. A longer message contains pasted text, of which only strong rules count. About 300 words."""
 
 
 def user_rules(request: Request) -> list[tuple[str, bool]]:
@@ -233,13 +257,13 @@ def reply_lines(request: Request) -> list[str]:
 
 
 MAX_ANSWER_LENGTH = 200
-"""Characters of a message that may answer the question before it; a longer one says what it is about. A guess."""
+"""Characters of a message that may answer the question before it; a longer one says what it is about."""
 
 MAX_ASKED_LENGTH = 400
-"""Characters of what is quoted of the assistant's text. A guess: a proposal in two or three sentences."""
+"""Characters of what is quoted of the assistant's text: a proposal in two or three sentences."""
 
 MIN_QUESTION_WORDS = 8
-"""A question with fewer words, such as "Should I do that?", says nothing without the sentence before it. A guess."""
+"""A question with fewer words, such as "Should I do that?", says nothing without the sentence before it."""
 
 _CHOICE = re.compile(r"\W*(?:option |variant )?([A-Za-z]|\d{1,2})\b[.,:;)]?(?=\s|\W*\Z)", re.IGNORECASE)
 
@@ -247,15 +271,40 @@ _CHOICE = re.compile(r"\W*(?:option |variant )?([A-Za-z]|\d{1,2})\b[.,:;)]?(?=\s
 def answered(request: Request) -> str:
     """What a request answers, in whole sentences of the assistant: its question with what that is about, of a choice
     the option, else what it said last; empty if the request does not depend on it."""
-    if not request.asked or len(request.text) > MAX_ANSWER_LENGTH or request.command:
+    if not request.asked or request.command or not _depends(request):
         return ""
-    said = own_sentences(request.asked)
+    said = [sentence.replace(ELLIPSIS, "[quotation]") for sentence in own_sentences(request.asked)]
     question = next((place for place in reversed(range(len(said))) if said[place].endswith(("?", "？"))), None)
     chosen = _chosen_option(request)
     if question is None and not request.is_reply:
         return chosen
     about = _ending_with(said, len(said) - 1 if question is None else question)
     return one_line(" ".join(part for part in (about, chosen) if part), 2 * MAX_ASKED_LENGTH)
+
+
+_REPLY = re.compile(
+    r"\W*(?:y(?:es|eah|ep|up)|no(?:pe)?|ok(?:ay)?|sure|please do|go (?:ahead|for it|on)|do (?:it|that|so)|sounds good"
+    r"|good|great|perfect|correct|right|exactly|agreed|fine|absolutely|both|neither|all|none|the (?:first|second"
+    r"|third|last|former|latter)|ja|nein|oui|non|s[ií]|да|нет|gerne|klar)\b|\W*(?:好|是|不|对|可以|はい|いいえ|네|아니)",
+    re.IGNORECASE,
+)
+_POINTS = re.compile(
+    r"\b(?:that|this|it|these|those|them|so|both|either|das|dies\w*|cela|ça|eso|esto)\b", re.IGNORECASE
+)
+MAX_POINTING_LENGTH = 80
+"""Characters of a message that says with a word such as "that" what it is about. A longer one names it."""
+
+
+def _depends(request: Request) -> bool:
+    """Whether a request says what it means only together with what the assistant said before it."""
+    text = request.text
+    if len(text) > MAX_ANSWER_LENGTH:
+        return False
+    if _REPLY.match(text) or _chosen_option(request):
+        return True
+    if text.endswith(("?", "？")):
+        return len(text) <= MAX_POINTING_LENGTH and bool(_POINTS.search(text))
+    return request.is_reply or bool(_POINTS.search(text[:MAX_POINTING_LENGTH]))
 
 
 def _chosen_option(request: Request) -> str:

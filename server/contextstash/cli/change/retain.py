@@ -1,0 +1,64 @@
+"""`contextstash retain`: delete sessions that are older, or take more room, than the user wants to keep."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from contextstash.cli.options import StashOpener, database_options
+from contextstash.cli.output import echo, print_json
+from contextstash.context.text.counts import counted
+
+if TYPE_CHECKING:
+    from contextstash.service.results import RetainResult
+    from contextstash.service.stash import Stash
+
+
+@click.command(epilog="Example: contextstash retain --days 90            (says what would go)")
+@click.option("--days", type=click.IntRange(1), help="Keep what was recorded in these days. [default: keep_days]")
+@click.option(
+    "--gigabytes",
+    type=click.FloatRange(0, min_open=True),
+    help="Keep the newest sessions up to this size of the database. [default: keep_gigabytes]",
+)
+@click.option("--project", metavar="FOLDER", help="Only sessions of clients that ran in this folder.")
+@click.option("--yes", is_flag=True, help="Delete; without it, only say what would be deleted.")
+@database_options
+def retain(
+    opener: StashOpener, as_json: bool, days: int | None, gigabytes: float | None, project: str | None, yes: bool
+) -> None:
+    """Delete old sessions. Nothing is deleted without --yes, and never a session with a pin.
+
+    The limits are those of the options, else of the settings keep_days and keep_gigabytes, which are off by default.
+    """
+
+    async def work(stash: Stash) -> RetainResult:
+        return await stash.retain(
+            datetime.now(UTC), days=days, gigabytes=gigabytes, project=project, size=_size(opener), dry_run=not yes
+        )
+
+    result = opener.run(work)
+    if as_json:
+        print_json(result)
+        return
+    for line in result.sessions:
+        echo(f"{line.last_recorded[:10]}  {line.session_id}  {counted(line.messages, 'message')}  {line.title or '-'}")
+    done = "Deleted" if yes else "Would delete"
+    echo(f"{done} {counted(len(result.sessions), 'session')}; {counted(result.pinned, 'session')} kept for a pin.")
+    if result.sessions and not yes:
+        echo("Nothing was deleted. To delete them: the same command with --yes")
+    if result.note:
+        echo(result.note, err=True)
+
+
+def _size(opener: StashOpener) -> int | None:
+    """The bytes of the database file; None if it is on a server."""
+    from contextstash.configuration.locations import default_database
+
+    location = opener.database or default_database()
+    if not isinstance(location, Path):
+        return None
+    return sum(path.stat().st_size for path in location.parent.glob(f"{location.name}*") if path.is_file())

@@ -1,0 +1,134 @@
+"""A session goes on in another real client: Claude Code's in Codex, and what came of it back in Claude Code.
+
+Both run in a terminal, as `contextstash continue` starts them. Runs if both are on the PATH.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.clients.test_windows import RULE, SECONDS, WORK, program
+from tests.support.coding_provider import Asked, CodingProvider, coding_provider
+from tests.support.command_line import CommandLine
+
+pytestmark = [
+    pytest.mark.timeout(3 * SECONDS),
+    pytest.mark.processes,
+    pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal of Unix"),
+]
+
+KEY = "sk-ant-api03-none-none-none-none"
+
+
+def prepared_home(home: Path, provider: CodingProvider) -> dict[str, str]:
+    """The environment of clients that have been used before: no first questions, the folder trusted."""
+    trusted = {str(home): {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}}
+    known = {"hasCompletedOnboarding": True, "theme": "dark", "numStartups": 9, "projects": trusted}
+    key = {"customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []}}
+    (home / ".claude.json").write_text(json.dumps({**known, **key}))
+    (home / ".codex").mkdir()
+    (home / ".codex" / "config.toml").write_text(
+        f'openai_base_url = "{provider.url}/v1"\napproval_policy = "never"\n'
+        f'sandbox_mode = "danger-full-access"\n[projects."{home}"]\ntrust_level = "trusted"\n'
+    )
+    (home / ".codex" / "auth.json").write_text(json.dumps({"OPENAI_API_KEY": "none"}))
+    ours = ("ANTHROPIC_", "OPENAI_", "CLAUDE", "CONTEXTSTASH_", "CODEX_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    own = {"HOME": str(home), "IS_SANDBOX": "1", "TERM": "xterm-256color", "CODEX_HOME": str(home / ".codex")}
+    own |= {"ANTHROPIC_BASE_URL": provider.url, "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_MODEL": "claude-sonnet-4-5"}
+    own |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "CONTEXTSTASH_DB": str(home / "sessions.db")}
+    return {**kept, **own}
+
+
+@contextmanager
+def in_terminal(command: list[str], folder: Path, environment: dict[str, str]) -> Iterator[Callable[[float], str]]:
+    """A program in a terminal of its own; the function reads what it shows for so many seconds."""
+    ours, its = pty.openpty()
+    termios.tcsetwinsize(its, (40, 120))
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=its, stdout=its, stderr=its, start_new_session=True
+    )
+    os.close(its)
+
+    def read(seconds: float) -> str:
+        found, end = b"", time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and select.select([ours], [], [], left)[0]:
+            try:
+                found += os.read(ours, 65_536)
+            except OSError:
+                break
+            if b"\x1b[6n" in found[-200:]:  # it asks where the cursor is
+                os.write(ours, b"\x1b[1;1R")
+        return found.decode("utf-8", "replace")
+
+    try:
+        yield read
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        os.close(ours)
+
+
+def continued(client: str, home: Path, provider: CodingProvider, environment: dict[str, str]) -> list[Asked]:
+    """The requests of a client with which the newest session is continued, until it has got a reply."""
+    before, shown = len(provider.asked), ""
+    command = [sys.executable, "-m", "contextstash", "continue", client]
+    with in_terminal(command, home, environment) as read:
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end and len(provider.asked) == before:
+            shown += read(1.0)
+        shown += read(10.0)
+    assert len(provider.asked) > before, shown[-3_000:]
+    return provider.asked[before:]
+
+
+def test_a_session_of_claude_code_goes_on_in_codex_and_back(tmp_path: Path) -> None:
+    claude = program("claude")
+    program("codex")
+    ours = CommandLine(tmp_path)
+    with coding_provider("seq 1 300; echo planted-in-claude", 3) as provider:
+        environment = prepared_home(tmp_path, provider)
+        for arguments in (("claude-code", "--hooks"), ("codex",)):  # Codex asks first whether to trust hooks
+            assert ours.run("install", *arguments, "--yes").returncode == 0
+        subprocess.run(
+            [claude, "-p", WORK, "--dangerously-skip-permissions"],
+            env=environment,
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=SECONDS,
+            check=True,
+        )
+        [first] = ours.json("sessions")["sessions"]
+
+        provider.made.clear()
+        asked = continued("codex", tmp_path, provider, environment)[0]
+        assert asked.path.endswith("/responses")
+        assert RULE in asked.text
+        assert f"This continues session {first['session_id']}" in asked.text
+
+        assert ours.run("import", tmp_path / ".codex" / "sessions").returncode == 0
+        newest = ours.json("sessions")["sessions"][0]
+        assert newest["agent"] == "codex"
+        provider.made.clear()
+        asked = continued("claude", tmp_path, provider, environment)[0]
+        assert asked.path.split("?")[0].endswith("/messages")
+        assert RULE in asked.text
+        assert f"This continues session {newest['session_id']}" in asked.text
+    assert ours.json("search", "planted-in-claude")["hits"]

@@ -1,0 +1,72 @@
+"""What counts as a finding of the agent: whole sentences, of contradicting ones the newest."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextstash.context.extraction.findings import findings, standing_findings
+from contextstash.context.extraction.summary.extractive_summary import extract_summary
+from contextstash.context.extraction.summary_format import Section, read_summary
+from tests.support.turns import Script, quarter
+
+
+def found(said: str) -> list[str]:
+    return [finding.text for finding in findings(Script().user("Look.").assistant(said).user("Go on.").turns)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "- `read_metadata()` - helper to read metadata from the git blob",
+        "- `FilesTouched` struct → has the fields that `read_metadata` fills",
+        "- “…” - could simplify `close_here` to a shorter text",
+        "I’m comparing `read_metadata` against `write_metadata` because both changed.",
+        "// read_metadata reads the blob and never returns None",
+        "- On first prompt of `read_metadata`",
+    ],
+)
+def test_a_fragment_a_comment_or_what_the_agent_is_doing_is_no_finding(said: str) -> None:
+    assert found(said) == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The cause is that `read_metadata` returns None for an empty blob.",
+        "- Added `FilesTouched` to `read_metadata` so that both sessions are listed",
+        "- The call of `read_metadata` is skipped if `FilesTouched` is empty",
+    ],
+)
+def test_a_whole_sentence_is_a_finding(said: str) -> None:
+    assert found(said) == [said.removeprefix("- ")]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("Hooks are installed on each stop by `EnsureSetup`.", "`EnsureSetup` is now only in the prompt handlers."),
+        ("`load_fines` returns None for an empty list.", "`load_fines` does not return None for an empty list."),
+        ("All tests of the package pass.", "Two tests fail after the change."),
+        ("`load_fines` installs the hooks if missing.", "`load_fines` installs the 4 hooks if they are missing."),
+    ],
+)
+def test_of_contradicting_or_equal_findings_the_newest_stays(earlier: str, later: str) -> None:
+    assert standing_findings([earlier, later]) == {later}
+    summary = extract_summary(Script().user("Go.").assistant(f"Found: see below. {later}").assistant("Done.").turns,
+                              previous=f"## Findings\n- {earlier}", max_tokens=900, count=quarter)  # fmt: skip
+    assert earlier not in read_summary(summary).get(Section.FINDINGS, [])
+
+
+def test_findings_about_other_things_stay() -> None:
+    both = ["`load_fines` is called twice a day.", "`save_fines` is now called by `close`."]
+    assert standing_findings(both) == set(both)
+
+
+def test_findings_are_told_in_their_order() -> None:
+    script = Script().user("Look.")
+    for number in range(6):
+        script.assistant(f"The cause of case {number} is that `part_{number}` was missing in `all_{number % 2}`.")
+    text = extract_summary(script.assistant("Done.").turns, max_tokens=2_000, count=quarter)
+    lines = read_summary(text)[Section.FINDINGS]
+    assert len(lines) == 6
+    assert lines == sorted(lines)

@@ -1,0 +1,110 @@
+"""Masks: each kind of secret, of unchanged length, and next to nothing else."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contextstash.context.text.secret_masks import masked, masked_value, shown
+from tests.support.effort import examples
+from tests.support.planted_secrets import KINDS, planted, readable
+from tests.support.traces import trace_files, trace_natives
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_secret_of_each_kind_is_masked_wherever_it_stands(seed: int) -> None:
+    for each in planted(Random(seed), 4 * len(KINDS)):
+        numbered = "".join(f"{number:6}→{line}\n" for number, line in enumerate(each.text.splitlines(), start=1))
+        as_arguments = json.dumps({"command": f"echo ok && {each.text}", "timeout": 5}, ensure_ascii=False)
+        far_inside = "\n".join(["x = 1"] * 3_000 + [each.text] + ["y = 2"] * 3_000)
+        for text in (each.text, numbered, as_arguments, far_inside):
+            found = masked(text)
+            assert not readable(each, found), each
+            assert len(found) == len(text)
+            assert found.count("\n") == text.count("\n")
+            assert masked(found) == found
+        assert json.loads(masked(as_arguments))["timeout"] == 5
+
+
+CODE = (
+    "password: getPassword()",
+    "token = tokens.next_token()",
+    "max_tokens: 123456789012345678",
+    "tokenizer: claude-opus-4-5-20251101",
+    "const apiKey = process.env.OPENAI_API_KEY",
+    'parser.add_argument("--password", help="Password of the user")',
+    "https://user:password@host/",
+    "https://${USER}:${PASSWORD}@host/",
+    "SECRET_KEY=changeme",
+    "api_key: your-api-key-here-1234567890",
+    "git checkout 7e112024b3c5d6e7f8091a2b3c4d5e6f70819203",
+    "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "from contextstash.service.recording.messages import append, check_session_id, output_handle",
+    "Basic knowledge of Python is assumed; bearer of the news",
+    "-----BEGIN CERTIFICATE-----",
+    "re_compile_all_the_patterns_of_a_module(secret_rules_module)",
+)
+
+
+@pytest.mark.parametrize("text", CODE)
+def test_code_and_prose_are_left_as_they_are(text: str) -> None:
+    assert masked(text) is text
+
+
+def test_what_a_person_calls_private_is_masked_in_a_prompt_alone() -> None:
+    prompt = "Fix it.\n<private>My sister\nlives in Lima.</private>\nGo on."
+    assert "Lima" not in masked(prompt, private=True)
+    assert "Go on." in masked(prompt, private=True)
+    assert masked(prompt) == prompt
+    assert "Lima" not in masked("<private>in Lima, never closed", private=True)
+
+
+def test_a_mask_is_shown_in_a_few_characters() -> None:
+    assert shown(f"GITHUB_TOKEN=ghp_{'aB3' * 12} # ci") == "GITHUB_TOKEN=‹GitHub token: masked›••• # ci"
+
+
+def test_what_a_provider_checks_is_never_masked() -> None:
+    secret = f"ghp_{'aB3' * 12}"
+    thinking = {"type": "thinking", "thinking": f"the key is {secret}", "signature": secret}
+    item = {"type": "reasoning", "encrypted_content": secret, "id": secret}
+    assert masked_value({"content": [item]}) == {"content": [item]}
+    assert masked_value({"content": [thinking]}, bound=True) == {"content": [thinking]}
+    assert masked_value({"content": [thinking]})["content"][0]["signature"] == secret
+
+
+def test_a_value_is_secret_by_the_name_of_its_field_too() -> None:
+    found = masked_value({"client_secret": "a8Kd02jfLq91mzPw7x3B", "title": "a8Kd02jfLq91mzPw7x3B"})
+    assert found["client_secret"].startswith("‹masked›")
+    assert found["title"] == "a8Kd02jfLq91mzPw7x3B"
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.text(alphabet=st.characters(codec=None), max_size=200), st.integers(0, 2**32))
+def test_any_text_keeps_its_length_and_a_mask_stays_as_it_is(text: str, seed: int) -> None:
+    [each] = planted(Random(seed), 1)
+    whole = f"{text}\n{each.text}\n{text}"
+    found = masked(whole)
+    assert len(found) == len(whole)
+    assert masked(found) == found
+
+
+@pytest.mark.parametrize(("name", "path"), trace_files(), ids=lambda value: getattr(value, "stem", value))
+def test_next_to_no_line_of_a_recorded_session_is_masked(name: str, path: object) -> None:
+    lines = changed = 0
+    for native in trace_natives(name, path):  # type: ignore[arg-type]
+        for text in _strings(native):
+            lines += text.count("\n") + 1
+            pairs = zip(text.splitlines(), masked(text).splitlines(), strict=True)
+            changed += sum(old != new for old, new in pairs)
+    assert changed <= max(10, 0.001 * lines), (changed, lines)
+
+
+def _strings(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for child in children for text in _strings(child)]
