@@ -55,7 +55,7 @@ HEAD_TOKENS = 60
 
 MAX_PART = 4
 """The texts of files take at most one part in so many of the tokens that a compaction frees, so that it frees most of
-them. A guess."""
+them: with more, the window fills again within a few turns."""
 
 
 async def files_in_use(snapshot: SessionSnapshot, turns: Sequence[Turn], shown: Sequence[Turn], most: int) -> str:
