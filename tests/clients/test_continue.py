@@ -82,6 +82,7 @@ def in_terminal(command: list[str], folder: Path, environment: dict[str, str]) -
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        subprocess.run(["pkill", "-f", str(folder)], check=False)  # Codex leaves a server behind, in its own folder
         os.close(ours)
 
 
