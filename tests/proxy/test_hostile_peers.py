@@ -17,8 +17,8 @@ from contextstash.files.zstandard import zstandard
 from contextstash.formats.request.text import MAX_MESSAGES
 from contextstash.hosts.request_identity import MAX_ID, ClientSession, announces, client_session, is_compaction
 from contextstash.proxy.headers import passed_on
+from contextstash.proxy.http.body_limits import HeldBodies
 from contextstash.proxy.http.encodings import MAX_DECODED_BYTES, decoder
-from contextstash.proxy.http.held_bodies import HeldBodies
 from contextstash.proxy.http.usage_tap import UsageTap
 from tests.support.caching_provider import caching_provider
 from tests.support.proxies import Clock, RunningProxy, request_of, running_proxy, session

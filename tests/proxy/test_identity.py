@@ -15,7 +15,7 @@ import pytest
 from contextstash.formats.request.text import read_request
 from contextstash.hosts.request_identity import ClientSession
 from contextstash.proxy.conversations import AskedRequest, Conversations
-from contextstash.proxy.credentials import sender_of
+from contextstash.proxy.senders import sender_of
 from contextstash_storage.records import RewindEdit
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.caching_provider import CachingProvider

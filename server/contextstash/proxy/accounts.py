@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextstash.context.view.estimate import MIN_GROWTH
+from contextstash.context.view.calibration import MIN_GROWTH
 from contextstash.context.view.protected_outputs import fetched_again
 from contextstash.proxy.added_parts import added_by_us
 from contextstash.proxy.bills import Bill, bill_of, on_its_day

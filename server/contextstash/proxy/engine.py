@@ -27,7 +27,6 @@ from contextstash.proxy.conversations import (
     follows_response,
     replied_line,
 )
-from contextstash.proxy.credentials import sender_of
 from contextstash.proxy.headers import RawHeaders
 from contextstash.proxy.hold_out import is_held_out
 from contextstash.proxy.model_facts import KnownModels, ModelFacts
@@ -56,6 +55,7 @@ from contextstash.proxy.requests.preparation import (
 from contextstash.proxy.requests.reasoning import may_show, shown_edits, thinking_choice
 from contextstash.proxy.requests.thinking import span_of
 from contextstash.proxy.run_totals import Totals
+from contextstash.proxy.senders import sender_of
 from contextstash.proxy.side_calls import SideCalls
 from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin, StripSpan
 from contextstash_storage.errors import ContextstashError, EditConflictError
@@ -64,9 +64,6 @@ from contextstash_storage.records import Session, Usage
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-
-MAX_BODY_BYTES = 48 << 20
-"""Larger bodies are passed on unread. Anthropic refuses requests over 32 MB."""
 
 STEP_SECONDS = 1.0
 """By default, how long a request waits for the database before it goes out as it is. Clients wait longer for

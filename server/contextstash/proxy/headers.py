@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
-from hmac import compare_digest
-from typing import Any
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from contextstash.web.hosts import LOOPBACK, OwnHosts
+from contextstash.web.hosts import LOOPBACK
 from contextstash_storage.errors import BadInputError
 
 RawHeaders = list[tuple[bytes, bytes]]
@@ -42,34 +40,6 @@ def check_upstream(url: str) -> str:
     if parts.username or parts.query or parts.fragment:
         raise BadInputError("--upstream takes no user name, query or fragment.")
     return url.rstrip("/")
-
-
-def is_foreign_host(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a request names another host than this machine: a page whose name resolves to this machine, which a
-    browser takes for the same site, sends its own name."""
-    return not OwnHosts().has_host(header(headers, b"host") or "")
-
-
-def behind_secret(scope: MutableMapping[str, Any], secret: str) -> MutableMapping[str, Any] | None:
-    """The ASGI scope without the secret at the beginning of its path; None if the path does not begin with it."""
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    first, _, rest = raw[1:].partition(b"/")
-    if not compare_digest(first, secret.encode()):
-        return None
-    return {**scope, "raw_path": b"/" + rest, "path": scope["path"][len(secret) + 1 :] or "/"}
-
-
-def is_foreign_page(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a browser sends a request for a page that is not from this machine. Such a page could have the user's
-    local model work for it, and put conversations of its own among the recorded ones. Programs send no Origin."""
-    origin = header(headers, b"origin")
-    if origin is None:
-        return False
-    try:
-        parts = urlsplit(origin)
-    except ValueError:
-        return True
-    return origin == "null" or (parts.scheme in ("http", "https") and parts.hostname not in LOOPBACK)
 
 
 def is_web_socket(headers: Iterable[tuple[bytes, bytes]]) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from contextstash.context.view.estimate import request_budget
+from contextstash.context.view.calibration import request_budget
 from contextstash.context.view.reach import MANY_WINDOWS, Beyond, smallest_placeholder, smallest_tokens
 from contextstash.context.view.view import Entry, build_view, parts_of, results_of
 from contextstash.context.window.settings import ContextSettings

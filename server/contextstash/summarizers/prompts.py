@@ -10,7 +10,7 @@ from contextstash.context.extraction.turns import Turn
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import encodable, one_line, unbracketed
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
-from contextstash.context.view.handoff_text import SUMMARY_CONTENTS
+from contextstash.context.view.summary_text import SUMMARY_CONTENTS
 from contextstash.summarizers.base import SummaryRequest
 from contextstash_storage.records import Block
 

@@ -56,9 +56,9 @@ from contextstash_storage.sqlite.append_messages import append_in_pieces, finger
 from contextstash_storage.sqlite.connection import BUSY_SECONDS, Connection, GroupCommit, close, connect
 from contextstash_storage.sqlite.deletion import PAUSE_SECONDS, Deletion
 from contextstash_storage.sqlite.dialect import run, session_row
-from contextstash_storage.sqlite.message_rows import MessageRows, NewsRows, read_news, rows_at, rows_between
 from contextstash_storage.sqlite.migrations import migrate
 from contextstash_storage.sqlite.outputs import output_of, outputs_between
+from contextstash_storage.sqlite.read_messages import MessageRows, NewsRows, read_news, rows_at, rows_between
 from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages, remove_former_index
 from contextstash_storage.store import Count, EditsAfter, EditsBefore, Weigh
 

@@ -9,8 +9,8 @@ from contextstash.context.extraction.summary_format import with_files
 from contextstash.context.text.sanitize import unforged
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.context.tool_outputs.placeholders import filled_placeholder, placeholder
-from contextstash.context.view.handoff_text import summary_text
 from contextstash.context.view.session_snapshot import SessionSnapshot
+from contextstash.context.view.summary_text import summary_text
 from contextstash.context.view.view import Entry, changed_parts
 from contextstash.context.window.settings import DESCRIBED
 from contextstash_storage.handles import handle_of

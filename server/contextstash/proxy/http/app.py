@@ -10,18 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextstash.proxy.conversations import AskedRequest
-from contextstash.proxy.engine import EDIT_REFUSALS, MAX_BODY_BYTES, Engine
-from contextstash.proxy.headers import (
-    RawHeaders,
-    behind_secret,
-    header,
-    is_foreign_host,
-    is_foreign_page,
-    is_web_socket,
-    passed_on,
-)
+from contextstash.proxy.engine import EDIT_REFUSALS, Engine
+from contextstash.proxy.headers import RawHeaders, header, is_web_socket, passed_on
+from contextstash.proxy.http.admission import behind_secret, is_foreign_host, is_foreign_page
+from contextstash.proxy.http.body_limits import MAX_BODY_BYTES, HeldBodies
 from contextstash.proxy.http.encodings import decodable_only, packed, readable_error, unpacked
-from contextstash.proxy.http.held_bodies import HeldBodies
 from contextstash.proxy.http.stream_start import held_start
 from contextstash.proxy.http.upstream import Upstream
 from contextstash.proxy.http.usage_tap import UsageTap

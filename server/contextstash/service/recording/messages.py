@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from contextstash.context.tool_outputs.own_tools import is_own_call
-from contextstash.context.view.estimate import count_message
+from contextstash.context.view.calibration import count_message
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter, measure
 from contextstash.formats import FORMATS, UNDECIDED, detect_format, get_format

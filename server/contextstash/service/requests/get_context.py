@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from contextstash.context.tool_outputs.digest import digest_output
+from contextstash.context.view.calibration import RequestBudget, request_budget
 from contextstash.context.view.edits import archive_edit, replaced, truncate_edit, weighed
-from contextstash.context.view.estimate import RequestBudget, request_budget
 from contextstash.context.view.fit_to_budget import Fitted, fit
 from contextstash.context.view.pinned_outputs import pinned_outputs, pinned_text
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of

@@ -7,8 +7,8 @@ from typing import Any
 
 from contextstash.context.text.counts import before_and_after
 from contextstash.context.tool_outputs.limits import OutputLimits
+from contextstash.context.view.calibration import explains, refused
 from contextstash.context.view.edits import limited_edit, replaced, weighed
-from contextstash.context.view.estimate import explains, refused
 from contextstash.context.view.pinned_outputs import unpinned_outputs
 from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.context.view.view import Entry, total_tokens

@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from contextstash.context.view.branches import known_path, path_to
+from contextstash.context.view.calibration import shrink_ratio
 from contextstash.context.view.edits import replaced, weighed
-from contextstash.context.view.estimate import shrink_ratio
 from contextstash.context.view.prune_plan import Candidate
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import edits_in_force, output_tokens

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextstash.context.view.handoff_text import compaction_prompt, summary_text
+from contextstash.context.view.summary_text import compaction_prompt, summary_text
 
 
 def test_the_prompt_names_everything_that_a_summary_must_contain() -> None:

@@ -1,6 +1,9 @@
-"""How many bytes of requests' bodies the proxy holds at a time."""
+"""The largest body that is read, and how many bytes of bodies the proxy holds at a time."""
 
 from __future__ import annotations
+
+MAX_BODY_BYTES = 48 << 20
+"""Larger bodies are passed on unread. Anthropic refuses requests over 32 MB."""
 
 MAX_HELD_BYTES = 128 << 20
 """A quarter of a gigabyte is in use then, since a body that is read is decoded too. Requests are 1 to 4 MB: more than
