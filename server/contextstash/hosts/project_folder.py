@@ -30,7 +30,7 @@ def project_of(source: str | None) -> str | None:
 def _folder(record: dict[str, Any]) -> str | None:
     payload = record.get("payload")
     found = record.get("cwd") or (payload.get("cwd") if isinstance(payload, dict) else None)
-    return found if isinstance(found, str) else None
+    return found if isinstance(found, str) and found.strip() else None
 
 
 PROJECT_VARIABLES: Mapping[str, str] = {"claude-code": "CLAUDE_PROJECT_DIR"}
