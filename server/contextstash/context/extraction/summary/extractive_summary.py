@@ -123,10 +123,8 @@ def extract_summary(
     }
     told = "\n".join(item.text for section in NAMING for item in sections[section])
     sections[Section.NAMES] = _names(material, history, shown, told, int(max_tokens * names_share), count)
-    if words_kept:
-        sections = {section: items for section, items in sections.items() if section not in OF_USER}
-    if superseded:
-        sections = {section: items for section, items in sections.items() if section not in CURRENT}
+    hidden = {*(OF_USER if words_kept else ()), *(CURRENT if superseded else ())}
+    sections = {section: items for section, items in sections.items() if section not in hidden}
     for section in (Section.NAMES, Section.STATE, Section.ARCHIVED):
         sections[section] = [replace(item, text=_below(item.text, base)) for item in sections.get(section, ())]
     return fill(sections, max_tokens, count)
