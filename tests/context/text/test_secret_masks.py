@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.context.text.secret_masks import masked, masked_value, shown
+from contextstash.context.text.secret_masks import masked, masked_value, may_hold_secrets, secrets_of, shown
 from tests.support.effort import examples
 from tests.support.planted_secrets import KINDS, planted, readable
 from tests.support.traces import trace_files, trace_natives
@@ -30,7 +30,83 @@ def test_a_secret_of_each_kind_is_masked_wherever_it_stands(seed: int) -> None:
         assert json.loads(masked(as_arguments))["timeout"] == 5
 
 
+KEY = f"aB3dE5gH{'7jK9mN1pQ3sT' * 2}"
+GITHUB = f"ghp_{KEY}9cE1"
+PEM = ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----")
+RED, PLAIN = "\x1b[01;31m\x1b[K", "\x1b[m\x1b[K"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{RED}{GITHUB}{PLAIN}",
+        f"config.env:{RED}ghp_{PLAIN}{GITHUB[4:]}",
+        f"{GITHUB[:14]}\x1b[1m{GITHUB[14:]} is old",
+        f"word{RED}{GITHUB}{PLAIN}word",
+        f"\x1b[32mAPI_KEY\x1b[0m=\x1b[33m{GITHUB[4:]}\x1b(B\x1b[m",
+        json.dumps({"stdout": f"a\n{RED}{GITHUB}{PLAIN}"}),
+        json.dumps({"line": json.dumps({"stdout": f"{GITHUB[:9]}{RED}{GITHUB[9:]}"})}),
+        f"printf '\\033[31m{GITHUB}\\033[0m'",
+        f"{GITHUB[:20]}\u200b{GITHUB[20:]}",
+    ],
+)
+def test_a_coloured_secret_is_masked_and_the_text_keeps_its_length(text: str) -> None:
+    padding = "\n".join(["\x1b[2mx = 1\x1b[0m"] * 1_000)
+    for whole in (text, f"{padding}\n{text}\n{padding}"):
+        found = masked(whole)
+        assert may_hold_secrets(whole)
+        assert not any(part in found for part in (GITHUB[4:14], GITHUB[9:20], GITHUB[-12:])), found
+        assert len(found) == len(whole)
+        assert masked(found) == found
+    assert masked(f"{padding}\n{text}").startswith(padding)
+    if text.startswith("{"):
+        assert json.loads(masked(text))
+
+
+def test_a_letter_whose_lower_case_is_longer_hides_no_secret() -> None:
+    for text in (f"API_KEY={KEY}", f"Authorization: Bearer {KEY}", "DB_PASSWORD=hunter2!Xy9z"):
+        found = masked(f"İstanbul\n{text} İ")
+        assert found.endswith(" İ")
+        assert text[-12:] not in found
+        assert len(found) == len(text) + 11
+    assert [chr(each) for each in range(0x110000) if len(chr(each).lower()) != 1] == ["İ"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'- name: API_KEY\n  value: "{KEY}"',
+        f"    12→- name: API_KEY\n    13→  value: {KEY}",
+        json.dumps({"yaml": f'- name: API_KEY\n  value: "{KEY}"'}),
+        json.dumps([{"name": "API_KEY", "value": KEY}], indent=1),
+        f'<add key="ApiKey" value="{KEY}"/>',
+        f"<password>{KEY}</password>",
+        f'<property name="auth_token">{KEY}</property>',
+        f"api_key: >-\n  {KEY}",
+        f"API_KEY=\\\n{KEY}",
+        f"Set-Cookie: session={KEY}; Path=/; HttpOnly",
+        f"curl -H 'Cookie: lang=en; sid={KEY}; theme=dark; csrf2={KEY}x'",
+        json.dumps({"headers": {"cookie": f"sid={KEY}"}}),
+        "\n".join(f"id_rsa:{line}" for line in (PEM[0], *[KEY * 2] * 6, PEM[1])),
+    ],
+)
+def test_a_secret_is_masked_if_its_name_stands_in_another_field_or_line(text: str) -> None:
+    for shift in range(0, 60, 7):
+        whole = f"{'x' * (3_960 + shift)}\n{text}\nlast line"
+        found = masked(whole)
+        assert KEY not in found, text
+        assert len(found) == len(whole)
+        assert found.endswith("\nlast line")
+        assert masked(found) == found
+    assert "Path=/; HttpOnly" in masked(text) or "Path" not in text
+
+
 CODE = (
+    "cookie: the session = whatever was there before",
+    "<token>identifier</token> and Map<Token>somethingElse2</",
+    "name: password\nvalue: placeholder",
+    "token:\n  description_of_the_field: 1",
+    "\x1b[31mFAILED\x1b[0m tests/test_tokens.py::test_token_of_user \\033[0m",
     "password: getPassword()",
     "token = tokens.next_token()",
     "max_tokens: 123456789012345678",
@@ -74,6 +150,30 @@ def test_what_a_provider_checks_is_never_masked() -> None:
     assert masked_value({"content": [item]}) == {"content": [item]}
     assert masked_value({"content": [thinking]}, bound=True) == {"content": [thinking]}
     assert masked_value({"content": [thinking]})["content"][0]["signature"] == secret
+
+
+def test_no_field_of_a_call_s_input_is_opaque_and_data_are_only_if_they_are_bytes() -> None:
+    given = {"data": f"token={GITHUB}", "handle": GITHUB, "id": GITHUB, "deep": [{"signature": GITHUB}], GITHUB: 1}
+    for message in (
+        {"type": "tool_use", "id": "toolu_1", "name": "post", "input": given},
+        {"functionCall": {"name": "post", "args": given}},
+        {"functionResponse": {"name": "post", "response": given}},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": f"a {GITHUB}"}},
+        {"headers": {f"token {GITHUB}": "1", f"token {GITHUB[:-1]}x": "2"}},
+    ):
+        for bound in (False, True):
+            found = masked_value({"content": [message]}, bound=bound)
+            assert GITHUB[4:20] not in json.dumps(found)
+            assert len(json.dumps(found).split('": ')) == len(json.dumps({"content": [message]}).split('": '))
+        assert set(secrets_of(message)) == {"GitHub token"}
+    for data in (
+        {"type": "base64", "media_type": "image/png", "data": GITHUB},
+        {"type": "redacted_thinking", "data": GITHUB},
+        {"inlineData": {"mimeType": "image/png", "data": GITHUB}},
+        {"type": "input_audio", "input_audio": {"format": "wav", "data": GITHUB}},
+    ):
+        assert masked_value(data) is data
+        assert not list(secrets_of(data))
 
 
 def test_a_value_is_secret_by_the_name_of_its_field_too() -> None:

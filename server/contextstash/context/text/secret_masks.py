@@ -10,6 +10,7 @@ characters that no key has: written back into a file or a command it fails, wher
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -31,16 +32,34 @@ a part, and only those parts that may hold one."""
 MAX_PRIVATE = 200_000
 """Characters between `<private>` and its end; a longer part is masked to the end of the text."""
 
+OVERLAP = 200
+"""Characters of the line before a part that are searched with it: a key's name may stand in the line above the key."""
+
 OPAQUE_FIELDS = frozenset(
     {"signature", "encrypted_content", "thoughtSignature", "thought_signature", "id", "call_id", "tool_use_id"}
-    | {"tool_call_id", "uuid", "sha256", "handle", "data"}
+    | {"tool_call_id", "uuid", "sha256", "handle"}
 )
-"""Fields of a message that a provider checks, or that name something: what is in them is never changed."""
+"""Fields of a message that a provider checks, or that name something: what is in them is never changed. `data` is one
+of them in an object whose data are bytes."""
+
+FREE_FIELDS = frozenset({"input", "arguments", "args", "functionResponse", "function_response"})
+"""Fields that hold an object that a model or a tool made: no field in it is opaque, whatever its name."""
+
+MIN_SECRET_NAME = 18
+"""Characters of the shortest secret that could be the name of a variable, `sk_test_` and ten more; shorter names of an
+object's fields are not searched."""
 
 THINKING = frozenset({"thinking", "redacted_thinking", "reasoning"})
 """Types of blocks that a provider's signature is about."""
 
 _PRIVATE = r"(?is)<private>(.*?)(?:</private>|\Z)"
+_CSI = r"[0-9;:?]*[A-Za-z]"
+_INVISIBLE = rf"(?:\x1b\[|\x9b|\\{{1,4}}(?:u001[bB]|x1[bB]|033|e)\[){_CSI}|\x1b\([A-Z0-9]|[\u200b-\u200d\u2060\ufeff]"
+"""Colours of a terminal, also as JSON and shells write their escapes, and characters without a width."""
+
+_ESCAPE_ENDS = ("\x1b", "1b[", "1B[", "33[", "\\e[")
+_MAY_BE_INVISIBLE = r"[\x1b\x{9b}\x{200b}-\x{200d}\x{2060}\x{feff}]|(?:1[bB]|33|\\e)\["
+
 _FILLING = f"{FILL}{{{SHOWN_FILL}}}[{FILL}\n]*{FILL}"
 
 
@@ -58,7 +77,7 @@ def _gate() -> SchemaValidator:
     """Whether a text may hold a secret, by Rust's linear search: 3 ms for a million characters, where Python's own
     search takes 60 to 100 (measured over recorded sessions). pydantic's pattern is the one way to it that is installed
     anyway."""
-    gates = [*(rule.gate for rule in RULES), PRIVATE_KEY.gate, "(?i:<private>)"]
+    gates = [*(rule.gate for rule in RULES), PRIVATE_KEY.gate, "(?i:<private>)", _MAY_BE_INVISIBLE]
     return SchemaValidator(core_schema.str_schema(pattern="|".join(f"(?:{gate})" for gate in gates), strict=True))
 
 
@@ -71,10 +90,45 @@ def secrets_in(text: str) -> list[Found]:
     """The secrets in a text, in order, none within another."""
     if not may_hold_secrets(text):
         return []
+    if (not text.isascii() or any(each in text for each in _ESCAPE_ENDS)) and re.search(_INVISIBLE, text):
+        return _apart(_secrets_in(_blanked(text)) + _beneath_colours(text))
+    return _apart(_secrets_in(text))
+
+
+def _secrets_in(text: str) -> list[Found]:
+    if not may_hold_secrets(text):
+        return []
     found = [each for start, end in _parts(text) for each in _in_part(text, start, end)]
     if PRIVATE_KEY.literals[0] in text:
         found += _matches(PRIVATE_KEY, text, 0, len(text))
-    return _apart(found)
+    return found
+
+
+def _blanked(text: str) -> str:
+    """The text with spaces in the place of what is invisible, which may be all that parts a key from a word."""
+    return re.sub(_INVISIBLE, lambda match: " " * len(match[0]), text)
+
+
+def _bare(text: str) -> tuple[str, list[int], list[int]]:
+    """The text without what is invisible, the places in it from which on something was taken out, and how many
+    characters until there."""
+    pieces, places, taken, place = [], [0], [0], 0
+    for match in re.finditer(_INVISIBLE, text):
+        pieces.append(text[place : match.start()])
+        place = match.end()
+        places.append(match.start() - taken[-1])
+        taken.append(place - places[-1])
+    return "".join([*pieces, text[place:]]), places, taken
+
+
+def _beneath_colours(text: str) -> list[Found]:
+    """The secrets of a coloured text, with the escapes within them."""
+    bare, places, taken = _bare(text)
+
+    def back(place: int) -> int:
+        return place + taken[bisect_right(places, place) - 1]
+
+    return [Found(each.kind, back(each.start), back(each.end - 1) + 1) for each in _secrets_in(bare)]
 
 
 def _parts(text: str) -> Iterator[tuple[int, int]]:
@@ -84,23 +138,28 @@ def _parts(text: str) -> Iterator[tuple[int, int]]:
         end = start + PART_CHARACTERS
         cut = text.find("\n", end, end + PART_CHARACTERS) if end < len(text) else -1
         end = cut + 1 if cut >= 0 else min(len(text), end + PART_CHARACTERS)
-        if (start == 0 and end == len(text)) or may_hold_secrets(text[start:end]):
-            yield start, end
+        line = text.rfind("\n", max(0, start - OVERLAP), max(0, start - 1)) + 1 or start
+        if (start == 0 and end == len(text)) or may_hold_secrets(text[line:end]):
+            yield line, end
         start = end
 
 
 def _in_part(text: str, start: int, end: int) -> Iterator[Found]:
-    lower = text[start:end].lower()
     part = text[start:end]
+    lower = _folded(part)
     for rule in RULES:
-        searched = lower if rule.folds and len(lower) == len(part) else part
+        searched = lower if rule.folds else part
         if any(literal in searched for literal in rule.literals):
             yield from (Found(f.kind, f.start + start, f.end + start) for f in _matches(rule, part, 0, len(part)))
 
 
+def _folded(text: str) -> str:
+    """The text in lower case, of the same length: `İ` is the one letter whose lower case is longer."""
+    return text.replace("İ", "I").lower()
+
+
 def _matches(rule: Rule, text: str, start: int, end: int) -> Iterator[Found]:
-    lower = text.lower() if rule.folds else text
-    searched = lower if len(lower) == len(text) else text
+    searched = _folded(text) if rule.folds else text
     for literal in rule.literals:
         place = searched.find(literal, start, end)
         while place >= 0:
@@ -153,23 +212,41 @@ def shown(text: str, *, private: bool = False) -> str:
 
 
 def masked_value(value: Any, *, bound: bool = False) -> Any:
-    """A JSON value with the secrets in its strings masked; but not in its OPAQUE_FIELDS, nor, with `bound`, in
+    """A JSON value with the secrets in its strings and keys masked; but not in its OPAQUE_FIELDS, nor, with `bound`, in
     thinking, which a signature is about. The value itself if it has none."""
-    return _masked(value, "", bound)
+    return _masked(value, "", bound, False)
 
 
-def _masked(value: Any, name: str, bound: bool) -> Any:
+def _masked(value: Any, name: str, bound: bool, free: bool) -> Any:
     if isinstance(value, str):
         return _masked_string(value, name)
     if isinstance(value, dict):
-        if bound and value.get("type") in THINKING:
-            return value
-        children = {key: each if key in OPAQUE_FIELDS else _masked(each, key, bound) for key, each in value.items()}
-        return value if all(children[key] is value[key] for key in value) else children
+        is_bound = bound and not free and value.get("type") in THINKING
+        return value if is_bound else _masked_object(value, name, bound, free)
     if isinstance(value, list):
-        items = [_masked(each, name, bound) for each in value]
+        items = [_masked(each, name, bound, free) for each in value]
         return value if all(new is old for new, old in zip(items, value, strict=True)) else items
     return value
+
+
+def _masked_object(value: dict[str, Any], name: str, bound: bool, free: bool) -> dict[str, Any]:
+    free = free or name in FREE_FIELDS
+    children: dict[str, Any] = {}
+    for key, each in value.items():
+        shown_key = key if len(key) < MIN_SECRET_NAME and key.isidentifier() else masked(key)
+        while shown_key in children:
+            shown_key += FILL
+        children[shown_key] = each if not free and _is_opaque(value, key) else _masked(each, key, bound, free)
+    return value if all(key in children and children[key] is value[key] for key in value) else children
+
+
+def _is_opaque(owner: dict[str, Any], key: str) -> bool:
+    """Whether a provider made or checks the field. Its `data` are bytes in an image of Anthropic, in hidden thinking,
+    and beside a media type (Gemini, MCP) or the format of a sound (OpenAI)."""
+    if key != "data":
+        return key in OPAQUE_FIELDS
+    is_bytes = owner.get("type") in ("base64", "redacted_thinking")
+    return is_bytes or any(each in owner for each in ("mimeType", "mime_type", "format"))
 
 
 def _masked_string(text: str, name: str) -> str:
@@ -178,11 +255,14 @@ def _masked_string(text: str, name: str) -> str:
     return masked(text) if named == text else named
 
 
-def secrets_of(value: Any) -> Iterator[str]:
-    """The kinds of the secrets in the strings of a JSON value."""
+def secrets_of(value: Any, *, name: str = "", free: bool = False) -> Iterator[str]:
+    """The kinds of the secrets in the strings and keys of a JSON value."""
     if isinstance(value, str):
         yield from (each.kind for each in secrets_in(value))
     elif isinstance(value, dict):
-        yield from (kind for key, each in value.items() if key not in OPAQUE_FIELDS for kind in secrets_of(each))
+        free = free or name in FREE_FIELDS
+        for key, each in value.items():
+            yield from (found.kind for found in secrets_in(key))
+            yield from () if not free and _is_opaque(value, key) else secrets_of(each, name=key, free=free)
     elif isinstance(value, list):
-        yield from (kind for each in value for kind in secrets_of(each))
+        yield from (kind for each in value for kind in secrets_of(each, free=free))

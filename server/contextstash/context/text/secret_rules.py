@@ -78,7 +78,7 @@ class Rule:
 def span_of(found: re.Match[str]) -> tuple[int, int]:
     """Where the secret of a match is."""
     names = found.re.groupindex
-    return next((found.span(name) for name in ("v", "w") if name in names and found[name] is not None), found.span())
+    return next((found.span(each) for each in "vwx" if each in names and found[each] is not None), found.span())
 
 
 def value_of(found: re.Match[str]) -> str:
@@ -151,6 +151,11 @@ def _bearer(found: re.Match[str]) -> bool:
     return not re.search(_DUMMY, value) and any(c.isdigit() for c in value) and _is_mixed(value)
 
 
+def _cookie(found: re.Match[str]) -> bool:
+    values = (pair.partition("=")[2] or pair for pair in found["v"].split(";"))
+    return any(_is_opaque(value) for value in values)
+
+
 def _has_key(found: re.Match[str]) -> bool:
     return re.search(r"[A-Za-z0-9+/]{32}", found[0]) is not None
 
@@ -178,16 +183,34 @@ _NAMES = (
     "_pat", "_auth",
 )  # fmt: skip
 _AFTER_NAME = r"[A-Za-z0-9_-]{0,30}"
-_BETWEEN = r"[\x5c\"'`\]]{0,3}[ \t]{0,8}(?:=>|:=|=|:)[ \t]{0,8}"
+_LINE = r"(?:\\?\r?\n|\\n)(?:[ \t]{0,8}\d{1,6}[\t→:|-])?[ \t]{0,40}"
+"""A line break, also in JSON, and a line's number, as tools that read files write it."""
+
+_BETWEEN = (
+    r"[\x5c\"'`\]]{0,3}(?:[ \t]{0,8}(?:=>|:=|=|:)[ \t]{0,8}(?:(?:[|>][+-]?)?" + _LINE + r")?"
+    rf"|,?[ \t]{{0,8}}(?:{_LINE})?[\x5c\"']{{0,2}}(?i:value)[\x5c\"']{{0,2}}[ \t]{{0,4}}[:=][ \t]{{0,4}})"
+)
+"""What stands between a name and its value: a sign, with which the value may begin in the next line (YAML), or the
+name of the value's field (Kubernetes, .NET)."""
+
 _ASSIGNED = (
-    rf"(?P<n>(?:{'|'.join(_NAMES)}){_AFTER_NAME}){_BETWEEN}"
+    rf"(?P<n>(?:{'|'.join(_NAMES)}){_AFTER_NAME})(?:{_BETWEEN}"
     r"""(?:(?P<q>\\?["'`])(?P<v>[^"'`\\\n‹›•]{6,300})(?P=q)|(?P<w>[^\s"'`\\,;&<>(){}\[\]|‹›•]{6,300}))"""
+    r"""|[\x5c"']{0,2}>(?P<x>[^\s"'`<>‹›•]{6,300})(?=<\x5c?/))"""
 )
 
 _ASSIGNED_GATE = (
-    rf"(?i:{'|'.join(_NAMES)})[A-Za-z0-9_-]*{_BETWEEN}"
+    rf"(?i:{'|'.join(_NAMES)})[A-Za-z0-9_-]*(?:{_BETWEEN}"
     r"""(?:[\x5c]?["'`][^"'`\x5c\n]{6}|[^\s"'`\x5c,;&<>(){}\[\]|]{6})"""
+    r"""|[\x5c"']{0,2}>[^\s"'`<>]{6})"""
 )
+_PAIR = r"""[^\s=;"'\\‹›•]{1,80}=[^\s;"'\\‹›•]"""
+_COOKIE = (
+    rf"cookie\\?[\"']?[ \t]?:[ \t]*\\?[\"']?(?:{_PAIR}{{0,15}}; ?){{0,40}}[^\s=;\"'\\‹›•]{{1,80}}="
+    rf"(?P<v>[^\s;\"'\\‹›•]{{16,4096}}(?:(?:; ?{_PAIR}{{0,4096}}){{0,40}}; ?{_PAIR}{{16,4096}})?)"
+)
+"""From the first value that is long enough for a key to the last one."""
+
 _OTHER_PREFIXES = (
     "gsk_ xai- r8_ pplx- fw_ csk- tgp_v1_ nvapi- sbp_ figd_ lin_api_ ntn_ secret_ pscale_tkn_ pscale_pw_ dp.pt. dp.st."
     " NRAK- PMAK- PMAT- sntrys_ sntryu_ glc_ glsa_ rubygems_ tfp_ ATATT3 ATCTT3 fio-u- phc_ phx_ phs_ re_ vcp_ cfut_"
@@ -293,6 +316,14 @@ RULES: tuple[Rule, ...] = (
         gate=r"machine [^ ]+ login [^ ]+ password ",
     ),
     Rule("access signature", ("sig=",), r"sig=(?P<v>[A-Za-z0-9%+/]{40,}={0,2})", gate=r"sig=[A-Za-z0-9%+/]{40}"),
+    Rule(
+        "cookie",
+        ("cookie",),
+        _COOKIE,
+        gate=r"""(?i:cookie)[\x5c"']{0,2}[ \t]?:[^\n=]{1,100}=[^\s;]""",
+        holds=_cookie,
+        folds=True,
+    ),
     Rule("secret value", _NAMES, _ASSIGNED, gate=_ASSIGNED_GATE, holds=_assigned, folds=True),
 )
 
@@ -300,8 +331,8 @@ PRIVATE_KEY = Rule(
     "private key",
     ("-----BEGIN",),
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    r"(?P<v>[A-Za-z0-9+/=\s:,.→|\\#*>-]{20,12000}?)(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    r"|(?![A-Za-z0-9+/=\s:,.→|\\#*>-]))",
+    r"(?P<v>[A-Za-z0-9+/=\s:,._→|\\#*>-]{20,12000}?)(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    r"|(?![A-Za-z0-9+/=\s:,._→|\\#*>-]))",
     gate="PRIVATE KEY(?: BLOCK)?-----",
     holds=_has_key,
 )
