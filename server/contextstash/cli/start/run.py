@@ -164,10 +164,8 @@ def run(
 ) -> int:
     """Start CLIENT (claude, codex or another program) with its requests through a proxy of its own.
 
-    Old tool outputs then leave the requests if that is cheaper. Example: contextstash run claude --window 100k
-
-    The options below may stand before or after CLIENT; all others, and everything behind --, go to CLIENT.
-    """
+    Old tool outputs then leave the requests if that is cheaper. Example: contextstash run claude --window 100k. These
+    options may stand before or after CLIENT; all others, and everything behind --, go to CLIENT."""
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
     from contextstash.hosts.launch import launched_client
