@@ -39,18 +39,18 @@ def plan(number: int) -> list[dict[str, str]]:
     ]
 
 
-FILES = 24
+FILES = 70
 
 
 def part(number: int) -> list[dict[str, Any]]:
-    """A part of the work: read a file, edit it, see a test run pass; in every third part an attempt fails first."""
+    """A part of the work: read a file, edit it, see a test run pass; in every fourth part an attempt fails first."""
     path, at = f"/srv/shop/billing/module_{number % FILES}.py", number * 10
     natives = call(at, "TodoWrite", {"todos": plan(number)}, "Todos have been modified.")
     natives += call(at + 1, "Read", {"file_path": path}, code(number))
-    if number % 3 == 0:
+    if number % 4 == 0:
         failed = f"ValueError: ledger_{number} is closed\nFAILED test_ledger_{number}\n1 failed in 0.1s"
         natives += call(at + 2, "Bash", {"command": f"pytest -k ledger_{number} --reopen"}, failed)
-        natives += [{"role": "assistant", "content": f"Reopening ledger_{number} does not work, because it is closed."}]
+        natives += [{"role": "assistant", "content": f"Reopening ledger_{number} did not work, because it is closed."}]
     edit = {"file_path": path, "old_string": f"order_{number}_1(order)", "new_string": f"ledger_{number}_1(order)"}
     natives += call(at + 3, "Edit", edit, f"The file {path} has been updated.")
     return natives + call(at + 4, "Bash", {"command": "pytest -q billing"}, f"{number + 3} passed in 0.2s")
@@ -75,8 +75,8 @@ async def test_rules_and_changed_files_stay_and_no_done_item_is_open_after_ten_c
             assert RULE in text
             missing = [each for each in range(min(number, FILES)) if f"module_{each}.py" not in text]
             assert missing == [], f"after {done} compactions, of {number} changed files"
-            failed = range(0, number, 3)
-            told = [each for each in failed if f"ledger_{each}" in text]
+            failed = range(0, number, 4)
+            told = [each for each in failed if f"Reopening ledger_{each} did not work" in text]
             assert len(told) >= 0.95 * len(failed), f"after {done} compactions: {told} of {failed}"
             summary = "\n".join(str(message["content"]) for message in shown if message["role"] == "user")
             stale = [each for each in range(number - 1) if f"- Move billing step {each} to" in summary]
@@ -88,11 +88,11 @@ async def test_a_summary_by_the_host_gets_the_rules_and_changed_files_that_it_la
         await stash.record_messages(
             [{"role": "user", "content": f"Move the billing to the ledger. {RULE}"}], session_id=SESSION
         )
-        for number in range(FILES):
+        for number in range(24):
             await stash.record_messages(part(number), session_id=SESSION)
         result = await stash.compact_session(SESSION, summary="Half of the modules write to the ledger now.")
         assert result.compacted
         shown = json.dumps(await valid_view(stash, "openai-chat"))
         assert "Half of the modules write to the ledger now." in shown
         assert RULE in shown
-        assert [each for each in range(FILES) if f"module_{each}.py" not in shown] == []
+        assert [each for each in range(24) if f"module_{each}.py" not in shown] == []

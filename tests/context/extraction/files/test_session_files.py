@@ -116,3 +116,17 @@ def test_a_file_that_a_script_changes_is_changed_when_the_script_runs() -> None:
     assert "`src/a.py`: edited" in lines_of(SCRIPT, "python fix.py")
     assert "`src/a.py`: edited" in lines_of("python - <<'EOF'\nopen('src/a.py', 'w').write('x')\nEOF")
     assert "`src/a.py`: edited" in lines_of("python -c \"open('src/a.py', 'w').write('x')\"")
+
+
+def test_a_created_file_is_still_created_in_the_next_summary() -> None:
+    line = "`test_a.py`: created, edited, run, read"
+    assert [text for _, text in file_lines([], [line])] == [line]
+
+
+def test_older_changed_files_are_listed_by_path_and_read_back() -> None:
+    lines = [f"`src/part_{number}.py`: edited (name_{number})" for number in range(30)]
+    once = [text for _, text in file_lines([], lines)]
+    again = [text for _, text in file_lines([], once)]
+    assert once[0] == lines[0]
+    assert [number for number in range(30) if f"`src/part_{number}.py`" not in "\n".join(again)] == []
+    assert sum(line.startswith("Also changed: ") for line in again) == 3

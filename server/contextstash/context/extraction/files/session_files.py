@@ -16,12 +16,16 @@ VERBS: tuple[Verb, ...] = ("created", "edited", "renamed", "deleted", "run", "re
 MAX_NAMES = 6
 """Names of a changed file, the newest ones: as many as fit one line."""
 
-READS_PER_LINE = 6
-"""A line is the unit that is left out if the summary is too long."""
+LATELY_CHANGED = 12
+"""Changed files that get a line with what was done; of older ones the path is listed, so that in a summary of 1,000
+tokens a hundred changed files are named."""
+
+PER_LINE = 6
+"""Paths in a line that lists them. A line is the unit that is left out if the summary is too long."""
 
 _BASE = re.compile(r"^Below `(/[^`]*)/`:?$")
 _CHANGED = re.compile(r"^`([^`]+)`: ([a-z, ]+?)(?: \((.*)\))?$")
-_READS = re.compile(r"^Only read: (.+)$")
+_LISTED = re.compile(r"^(Also changed|Only read): (.+)$")
 
 
 @dataclass(slots=True)
@@ -91,8 +95,8 @@ def _written_by(command: str) -> list[str]:
 
 def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[float, str]]:
     """Lines that list the files, each with its weight: the base folder, then a line for each changed file, newest
-    change first, then lines with files that were only read. `before` are such lines of earlier summaries, oldest
-    first."""
+    change first and deleted ones last, then lines with older changed files, and with those that were only read.
+    `before` are such lines of earlier summaries, oldest first."""
     uses: list[tuple[int, FileUse]] = []
     for lines_before in reversed(before):
         oldest = uses[0][0] if uses else 0
@@ -104,14 +108,22 @@ def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[
         records.setdefault(_below(use.path, base), _Record()).touch(use, when)
     lines = [(1e9, f"Below `{base}/`:")] if base else []
     changed = [(path, record) for path, record in records.items() if set(record.verbs) - {"read"}]
-    newest_first = sorted(changed, key=lambda entry: (-entry[1].last, -entry[1].count))
-    lines += [(1e6 - place, _changed_line(path, record)) for place, (path, record) in enumerate(newest_first)]
+    newest_first = sorted(changed, key=lambda entry: ("deleted" in entry[1].verbs, -entry[1].last, -entry[1].count))
+    older = [path for path, record in newest_first[LATELY_CHANGED:] if "deleted" not in record.verbs]
+    told = [entry for entry in newest_first if entry[0] not in set(older)]
+    lines += [(1e6 - place, _changed_line(path, record)) for place, (path, record) in enumerate(told)]
+    lines += _listed("Also changed", older, 1e6 - len(told))
     reads = [(path, record) for path, record in records.items() if record.verbs == ["read"]]
     reads.sort(key=lambda entry: (-min(3, entry[1].count), -entry[1].last))
-    for place in range(0, len(reads), READS_PER_LINE):
-        names = ", ".join(f"`{path}`" for path, _ in reads[place : place + READS_PER_LINE])
-        lines.append((float(-place), f"Only read: {names}"))
-    return lines
+    return lines + _listed("Only read", [path for path, _ in reads], 0.0)
+
+
+def _listed(label: str, paths: Sequence[str], weight: float) -> list[tuple[float, str]]:
+    """Lines of paths, the first ones with the highest weight."""
+    return [
+        (weight - place, f"{label}: {', '.join(f'`{path}`' for path in paths[place : place + PER_LINE])}")
+        for place in range(0, len(paths), PER_LINE)
+    ]
 
 
 COPY, MOVED = "copy of ", "was "
@@ -145,6 +157,12 @@ def _changed_line(path: str, record: _Record) -> str:
     return f"`{path}`: {verbs}{names}"
 
 
+def without_names(line: str) -> str:
+    """A line of `file_lines` without the names that a change affects: so short, more files have room."""
+    match = _CHANGED.match(line)
+    return f"`{match.group(1)}`: {match.group(2)}" if match else line
+
+
 def base_of(line: str) -> str:
     """The base folder that a line of `file_lines` names, empty if it names none."""
     match = _BASE.match(line)
@@ -157,12 +175,13 @@ def _uses_of_lines(lines: Iterable[str]) -> list[tuple[int, FileUse]]:
     base = next(filter(None, map(base_of, known)), "")
     uses: list[FileUse] = []
     for line in known:
-        if match := _READS.match(line):
-            uses += [FileUse(path.strip("` "), "read") for path in match.group(1).split(", ")]
+        if match := _LISTED.match(line):
+            verb: Verb = "read" if match.group(1) == "Only read" else "edited"
+            uses += [FileUse(path.strip("` "), verb) for path in match.group(2).split(", ")]
         elif match := _CHANGED.match(line):
             names = tuple(match.group(3).split(", ")) if match.group(3) else ()
             verbs = match.group(2).split(", ")
-            uses += [FileUse(match.group(1), verb, names) for verb in VERBS if verb in verbs]
+            uses += [FileUse(match.group(1), verb, names) for verb in reversed(VERBS) if verb in verbs]
     return [(-age, _absolute(use, base)) for age, use in reversed(list(enumerate(uses, 1)))]
 
 

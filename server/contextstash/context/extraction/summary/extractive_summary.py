@@ -18,7 +18,7 @@ from contextstash.context.extraction.attempts import failed_attempts, joined_att
 from contextstash.context.extraction.errors import failures
 from contextstash.context.extraction.files.file_actions import file_uses
 from contextstash.context.extraction.files.names_in_use import name_lines
-from contextstash.context.extraction.files.session_files import base_of, changes_by_message, file_lines
+from contextstash.context.extraction.files.session_files import base_of, changes_by_message, file_lines, without_names
 from contextstash.context.extraction.findings import standing_findings, statements_of
 from contextstash.context.extraction.summary.audit import facts_of, is_of_the_moment
 from contextstash.context.extraction.summary.section_budget import Item, cut_middle, fill
@@ -35,7 +35,13 @@ from contextstash.context.extraction.summary_format import (
 from contextstash.context.extraction.todos import is_plan_call, stated_open_items, todo_lines
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user.decisions import weighted_decisions
-from contextstash.context.extraction.user.user_requests import SKILL, Request, reply_lines, requests_of
+from contextstash.context.extraction.user.user_requests import (
+    SKILL,
+    Request,
+    dialog_decisions,
+    reply_lines,
+    requests_of,
+)
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.tool_outputs.digest import digest_output
@@ -101,14 +107,15 @@ def extract_summary(
     said = "\n".join(item.text for item in task)
     files = _files(material)
     base = base_of(files[0].text) if files else ""
+    tried = _tried(material)
     sections = {
         Section.TASK: task,
         Section.EARLIER: _earlier(material),
         Section.DECISIONS: _decisions(material, said),
         Section.FILES: files,
-        Section.TRIED: _tried(material),
+        Section.TRIED: tried,
         Section.ERRORS: _errors(material),
-        Section.FINDINGS: _findings(material),
+        Section.FINDINGS: _findings(material, "\n".join(item.text for item in tried)),
         Section.OPEN: _open_items(material),
         Section.STATE: _state(material, base),
         Section.ARCHIVED: _archived(material, base),
@@ -116,10 +123,8 @@ def extract_summary(
     }
     told = "\n".join(item.text for section in NAMING for item in sections[section])
     sections[Section.NAMES] = _names(material, history, shown, told, int(max_tokens * names_share), count)
-    if words_kept:
-        sections = {section: items for section, items in sections.items() if section not in OF_USER}
-    if superseded:
-        sections = {section: items for section, items in sections.items() if section not in CURRENT}
+    hidden = {*(OF_USER if words_kept else ()), *(CURRENT if superseded else ())}
+    sections = {section: items for section, items in sections.items() if section not in hidden}
     for section in (Section.NAMES, Section.STATE, Section.ARCHIVED):
         sections[section] = [replace(item, text=_below(item.text, base)) for item in sections.get(section, ())]
     return fill(sections, max_tokens, count)
@@ -246,7 +251,8 @@ def _decisions(material: _Material, shown: str) -> list[Item]:
 
 def _files(material: _Material) -> list[Item]:
     before = [summary.get(Section.FILES, ()) for summary in material.summaries]
-    return [Item(line, weight) for weight, line in file_lines(material.actions, *before)]
+    lines = ((weight, one_line(line, len(line))) for weight, line in file_lines(material.actions, *before))
+    return [Item(without_names(line), weight, whole=line) for weight, line in lines]
 
 
 def _names(
@@ -275,12 +281,13 @@ def _tried(material: _Material) -> list[Item]:
     return [Item(line, weight=float(place)) for place, line in enumerate(lines)]
 
 
-def _findings(material: _Material) -> list[Item]:
+def _findings(material: _Material, tried: str) -> list[Item]:
+    """The agent's findings; those that tell a failed attempt stand in `tried`, and not here again."""
     said = {defused(each.text): each for each in statements_of(material.turns, skip=material.last_said_seq)}
     weights = {text: each.value for text, each in said.items() if each.tells}
     lines = merged(material.old(Section.FINDINGS), list(said))[-MAX_COMPARED:]
     standing = standing_findings(lines)
-    shown = [line for line in lines if line in standing and (line in weights or line not in said)]
+    shown = [line for line in lines if line in standing and (line in weights or line not in said) and line not in tried]
     items = material.weights(shown, weights, 1.0)
     least = sorted((item.weight for item in items), reverse=True)[:MAX_FINDINGS]
     return [item for item in items if item.weight >= least[-1]]
@@ -312,6 +319,11 @@ def _under_way(material: _Material) -> str:
     if material.turns[-1].seq == material.last_said_seq:
         return ""
     newest = material.requests[-1]
+    decided = [(seq, line) for seq, line in dialog_decisions(material.actions) if seq > newest.seq]
+    if decided:
+        seq, line = decided[-1]
+        told = f"the decision in message {seq}, above" if material.words_kept else one_line(line, 160)
+        return f"{UNDER_WAY}{told}"
     if newest.command.startswith(SKILL):
         return f"{UNDER_WAY}{one_line(newest.command, 80)}:\n{newest.text}"
     if material.words_kept:

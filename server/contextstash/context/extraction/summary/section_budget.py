@@ -84,7 +84,10 @@ def fill(sections: Mapping[Section, Sequence[Item]], max_tokens: int, count: Cou
     for section in REFILL:
         if section in present:
             chosen.take(section, chosen.spent[section] + budget - sum(chosen.spent.values()))
-            chosen.uncut(section, budget - sum(chosen.spent.values()))
+            if section is not Section.FILES:
+                chosen.uncut(section, budget - sum(chosen.spent.values()))
+    if Section.FILES in present:  # the names in changed files can be found out again, what follows in REFILL cannot
+        chosen.uncut(Section.FILES, budget - sum(chosen.spent.values()))
     return chosen.text_within(max_tokens)
 
 
