@@ -85,3 +85,15 @@ def test_a_hold_out_of_more_than_a_half_is_refused(tmp_path: Path, share: str) -
     done = CommandLine(tmp_path).run("run", "--hold-out", share, "true")
     assert done.returncode == 2
     assert "Example: 10%" in done.stderr
+
+
+def test_a_bill_of_cents_is_not_printed_as_nothing(tmp_path: Path) -> None:
+    last = proxied(tmp_path, one=state(0.0031, 0.0042)).run("receipt", "one").stdout.splitlines()[-1]
+    assert last == "Billed 0.0031 US dollars; without contextstash about 0.0042: 0.0011 saved (26.2 %)."
+
+
+def test_without_new_requests_a_receipt_names_the_older_ones(tmp_path: Path) -> None:
+    line = proxied(tmp_path, one=state(3.0, 4.0, last_at=1_700_000_000.0))
+    said = line.run("receipt").stdout
+    assert "but 2 older requests in 1 session: contextstash receipt --since 9999d" in said
+    assert "1.00 saved" in line.run("receipt", "--since", "9999d").stdout

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import pytest
+
 from contextstash import open_stash_sync
 from contextstash.cli.look.search import around_match
 from tests.support.command_line import CommandLine, failure_of
@@ -33,6 +38,8 @@ def test_a_search_in_a_project_takes_the_sessions_that_ran_in_its_folder(orchard
     found = orchard.json("search", "tree 733", "--scope", "project", "--session", orchard.session)
     assert found["hits"]
     assert orchard.json("search", "tree 733", "--scope", "project")["hits"] == []
+    said = orchard.run("search", "tree 733", "--scope", "project").stderr
+    assert said == "Nothing found in this project, but in 1 session: leave --scope out.\n"
 
 
 def test_each_hit_ends_with_the_command_that_shows_it_whole(orchard: Orchard) -> None:
@@ -47,6 +54,26 @@ def test_a_hit_in_a_call_is_shown_by_the_command_that_prints_the_call(orchard: O
     last = orchard.run("search", "row_07.txt", "--limit", "1").stdout.splitlines()[-1]
     assert last.endswith(" --call")
     assert "orchard/row_07.txt" in orchard.run(*last.strip().removeprefix("contextstash ").split()).stdout
+
+
+@pytest.mark.parametrize("words", ["medlar", "grafted", "grafting medlars", "twig"])
+def test_a_hit_in_a_write_or_an_edit_is_shown_by_its_command(contextstash: CommandLine, words: str) -> None:
+    edits = [{"old_string": "def pear():\n    pass\n", "new_string": "def twig():\n    return 'twigs'\n"}]
+    calls = [
+        ("Write", {"file_path": "/a/b.py", "content": 'class Medlar:\n\tname = "grafted medlar"\n'}, "File created."),
+        ("MultiEdit", {"file_path": "/a/c.py", "edits": edits}, "Applied 1 edit."),
+    ]
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Go on."}]
+    for name, arguments, output in calls:
+        block = {"type": "tool_use", "id": name, "name": name, "input": arguments}
+        answer = {"type": "tool_result", "tool_use_id": name, "content": output}
+        messages += [{"role": "assistant", "content": [block]}, {"role": "user", "content": [answer]}]
+    (contextstash.folder / "calls.json").write_text(json.dumps(messages))
+    contextstash.run("import", contextstash.folder / "calls.json")
+    command = contextstash.run("search", words, "--limit", "1").stdout.splitlines()[-1].strip()
+    shown = contextstash.run(*command.removeprefix("contextstash ").split()).stdout
+    assert command.endswith(" --call")
+    assert words.split()[0][:5] in shown.lower()
 
 
 def test_snippets_keep_the_lines_of_the_text(orchard: Orchard) -> None:

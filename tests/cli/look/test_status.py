@@ -50,6 +50,13 @@ def test_the_clients_window_and_our_own_view_are_one_count_each_and_a_change_of_
     assert f"{pruned['tokens_before']:,} → {after:,})" in own
 
 
+def test_a_clients_own_window_is_not_called_by_a_step_that_would_not_change_it(orchard: Orchard) -> None:
+    options = (*WINDOW, "--set", "prune_at=0.01")
+    assert orchard.json("status", *options)["estimate"]["level"] == "prune"
+    [line] = [each for each in orchard.run("status", *options).stdout.splitlines() if each.startswith("The client")]
+    assert line.endswith("%  filling up")
+
+
 def test_a_session_without_a_title_is_named_by_its_first_prompt(tmp_path: Path) -> None:
     command_line = CommandLine(tmp_path)
     with open_stash_sync(command_line.database) as stash:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import CommandLine, write_transcript
+from tests.support.command_line import CommandLine, failure_of, write_transcript
 
 pytestmark = [
     pytest.mark.processes,
@@ -91,6 +91,17 @@ def test_a_session_whose_transcript_the_client_deleted_goes_on_here(
     assert found["transcripts"]["says"].startswith(
         f"1 session deleted by the client by {today}, kept here whole; the newest: 5b1f"
     )
+
+
+def test_a_session_whose_folder_is_gone_starts_elsewhere_only_if_the_user_says_so(
+    contextstash: CommandLine, environment: dict[str, str]
+) -> None:
+    recorded(contextstash)
+    (contextstash.folder / "orchard").rmdir()
+    said = failure_of(contextstash.run("continue", "codex", "5b1f", environment=environment))
+    assert f"is not there any more: {contextstash.folder / 'orchard'}. Name one with --folder, or pass --yes" in said
+    assert not (contextstash.folder / "noted.json").exists()
+    assert contextstash.run("continue", "codex", "5b1f", "--yes", environment=environment).returncode == 7
 
 
 def test_a_client_that_is_not_there_is_named(contextstash: CommandLine) -> None:

@@ -15,6 +15,7 @@ from contextstash.hosts.clients import Machine
 from contextstash.hosts.launch import is_configured, launched_client
 from contextstash_storage.errors import BadInputError
 from tests.support.caching_provider import caching_provider
+from tests.support.command_line import CommandLine
 from tests.support.proxies import request_of, session
 
 pytestmark = pytest.mark.processes
@@ -140,3 +141,39 @@ def test_the_log_is_its_owners_alone_and_neither_a_link_nor_a_fifo(tmp_path: Pat
 
 def test_how_many_tokens_stay_is_passed_on_to_the_proxy() -> None:
     assert _flags(no_record=False, no_prune=True, keep_tokens=8_000) == ["--no-prune", "--keep-tokens", "8000"]
+
+
+PRINTS = """
+import os, sys
+assert sys.argv[1] == "--settings"  # the hooks of this run
+print([os.environ.get("CLAUDE_CODE_AUTO_COMPACT_WINDOW"), *sys.argv[3:]])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "passed_on"),
+    [
+        (["--window", "100k"], []),
+        (["--window=100k", "-p", "hello"], ["-p", "hello"]),
+        (
+            ["-p", "hello", "--model", "opus", "--window", "100k", "--help"],
+            ["-p", "hello", "--model", "opus", "--help"],
+        ),
+        (["--window", "100k", "--", "--window", "5"], ["--window", "5"]),
+        (["mcp", "--window", "100k", "--", "--quiet"], ["mcp", "--", "--quiet"]),
+    ],
+)
+def test_its_own_options_may_stand_after_the_client_too(tmp_path: Path, given: list[str], passed_on: list[str]) -> None:
+    client = tmp_path / "claude"
+    client.write_text(f"#!{sys.executable}\n{PRINTS}", "utf-8")
+    client.chmod(0o700)
+    done = CommandLine(tmp_path).run("run", "--upstream", "http://127.0.0.1:9", str(client), "--quiet", *given)
+    assert done.stdout == f"{['133000', *passed_on]}\n", done.stderr
+
+
+def test_an_option_of_its_own_after_the_client_needs_its_value(tmp_path: Path) -> None:
+    for given in (["--window"], ["--window", "--", "5"]):
+        done = CommandLine(tmp_path).run("run", "true", *given)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "'--window' requires an argument" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from random import Random
 
@@ -33,6 +34,10 @@ def test_what_was_stored_without_masks_is_found_and_masked(tmp_path: Path) -> No
     assert looked.returncode == 1
     assert "private key" in looked.stdout
     assert "--secrets --mask" in looked.stdout
+    assert f"in plain text in the database file {database}" in looked.stdout
+    [total] = [int(row.split()[1]) for row in looked.stdout.splitlines() if re.match(rf"{SESSION} +\d", row)]
+    assert f"{total} secrets in 1 session:" in looked.stdout
+    assert " private keys" in looked.stdout
     assert sum(readable(each, indexed_texts(database)) for each in secrets) > len(secrets) / 2
 
     masked = line.run("doctor", "--secrets", "--mask", "--db", database)
@@ -40,8 +45,11 @@ def test_what_was_stored_without_masks_is_found_and_masked(tmp_path: Path) -> No
     shown = indexed_texts(database)
     assert not [each for each in secrets if readable(each, shown)]
     assert asyncio.run(kept())
+    assert "Masked what the search index showed of " in masked.stdout
+    assert "of them: nothing needed to be masked." in line.run("doctor", "--secrets", "--mask", "--db", database).stdout
     again = json.loads(line.run("doctor", "--secrets", "--json", "--db", database).stdout)
     assert again["readable_messages"] == 0
+    assert [(each["session_id"], each["secrets"]) for each in again["found_in"]] == [(SESSION, total)]
 
 
 def test_it_says_so_if_there_are_none(tmp_path: Path) -> None:
@@ -53,4 +61,4 @@ def test_it_says_so_if_there_are_none(tmp_path: Path) -> None:
 
     asyncio.run(record())
     done = CommandLine(tmp_path).run("doctor", "--secrets", "--db", database)
-    assert (done.returncode, done.stdout) == (0, "No secrets found.\n")
+    assert (done.returncode, done.stdout) == (0, "No secrets found.\nThe search index shows none.\n")

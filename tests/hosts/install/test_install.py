@@ -147,7 +147,10 @@ def test_hooks_are_added_beside_the_users_own_and_taken_out_again(contextstash: 
     assert hooks["PostToolUse"][0] == own["hooks"]["PostToolUse"][0]
     assert "hook claude-code" in hooks["PostToolUse"][1]["hooks"][0]["command"]
     path.write_text(path.read_text().replace("fmt", "fmt2"))
-    run(contextstash, "uninstall", "claude-code", "--yes")
+    said = run(contextstash, "uninstall", "claude-code", "--yes")
+    assert "without its hooks" in said
+    assert "status line" not in said
+    assert said.splitlines()[-1].endswith(f": {contextstash.database.parent}")
     assert json.loads(path.read_text()) == json.loads(json.dumps(own).replace("fmt", "fmt2"))
 
 

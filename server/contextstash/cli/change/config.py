@@ -171,7 +171,16 @@ class Effective:
     layer: str
 
 
-@click.group()
+class _SettingsGroup(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] == "get":
+            ctx.fail("There is no command 'get'. Did you mean 'show'? It prints all settings that differ.")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_SettingsGroup)
 def config() -> None:
     """Show and change settings: the effective ones, the layer that set each, and the presets."""
 
@@ -325,6 +334,8 @@ def set_(pairs: tuple[str, ...], unset: tuple[str, ...], agent: str | None) -> N
     if not pairs and not unset:
         raise BadInputError("Nothing to set. Example: contextstash config set window=200000")
     check_names(dict.fromkeys(unset), "--unset")
+    if len(pairs) == 2 and not any("=" in each for each in pairs):
+        pairs = ("=".join(pairs),)
     given = read_pairs(pairs, "config set")
     resolved = resolve_settings(given)
     values = {name: getattr(resolved, name) for name in given if given[name] is not None}

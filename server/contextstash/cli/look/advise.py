@@ -56,13 +56,33 @@ def _print(result: WindowAdvice) -> None:
     left_out = f" ({result.left_out:,} left out: short, or of unknown price)" if result.left_out else ""
     say(
         f"{counted(result.conversations, 'session')}{left_out}, {counted(result.requests, 'request')}:"
-        f" {amount(result.tokens_sent)} prompt tokens, {result.dollars:,.2f} US dollars as recorded."
+        f" {amount(result.tokens_sent)} prompt tokens, {result.dollars:,.2f} US dollars"
+        " for input (without the replies) as recorded."
     )
     print_table(
-        ["compacts at", "cost", "of recorded", "tokens sent", "more compactions"],
+        ["compacts at", "input cost", "of recorded", "tokens sent", "more compactions"],
         [_row(each) for each in result.windows],
     )
     say(METHOD)
+    say(recommendation(result))
+
+
+WORTH_PERCENT = 90.0
+"""Of the recorded cost. A window that saves less than a tenth is not recommended: the estimate is hardly better."""
+
+
+def recommendation(result: WindowAdvice) -> str:
+    """The window to set, and the command that sets it: the largest of those that cost at most 5 % more of the recorded
+    cost than the cheapest, as each compaction loses something."""
+    priced = [(each.cost_percent, each.compaction_point) for each in result.windows if each.cost_percent is not None]
+    least = min((cost for cost, _ in priced), default=100.0)
+    if least > WORTH_PERCENT:
+        return "Recommended: leave the window as it is; none of these saves a tenth."
+    cost, point = max((each for each in priced if each[0] <= least + 5), key=lambda each: each[1])
+    return (
+        f"Recommended: {amount(point)}, for about {cost:.0f} % of the recorded cost. For one run: contextstash run"
+        f" claude --window {point // 1_000}k; for all runs: contextstash install CLIENT --window {point // 1_000}k."
+    )
 
 
 def _row(window: AdvisedWindow) -> tuple[object, ...]:

@@ -50,17 +50,30 @@ def receipt(opener: StashOpener, as_json: bool, session: str | None, since: date
     if session is None and since is None:
         since = datetime.now(UTC).date() - timedelta(days=DEFAULT_DAYS)
 
-    async def read(stash: Stash) -> Receipt:
-        return await stash.receipt(None if session is None else await find_session(stash, session), since)
+    async def read(stash: Stash) -> tuple[Receipt, Receipt | None]:
+        session_id = None if session is None else await find_session(stash, session)
+        found = await stash.receipt(session_id, since)
+        with_older = since is not None and not found.requests and not as_json
+        return found, await stash.receipt(session_id) if with_older else None
 
-    result = opener.run(read)
+    result, older = opener.run(read)
     if as_json:
         print_json(result)
     elif not result.requests:
-        when = f" since {result.since}" if result.since else ""
-        click.echo(f"No request whose usage was reported{when}. contextstash run CLIENT records them as they are made.")
+        say(_nothing(result, older))
     else:
         _print(result)
+
+
+def _nothing(result: Receipt, older: Receipt | None) -> str:
+    """Why there is no receipt, and how to get one."""
+    when = f" since {result.since}" if result.since else ""
+    if older is None or not older.requests:
+        return f"No request whose usage was reported{when}. contextstash run CLIENT records them as they are made."
+    return (
+        f"No request whose usage was reported{when}, but {counted(older.requests, 'older request')} in"
+        f" {counted(older.sessions, 'session')}: contextstash receipt --since 9999d, or a date such as 2026-05-31."
+    )
 
 
 def _print(result: Receipt) -> None:

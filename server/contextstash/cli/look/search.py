@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,11 +121,16 @@ async def _find(stash: Stash, wanted: Search, as_json: bool) -> Found:
     session_id = await find_session(stash, wanted.session) if wanted.session else None
 
     async def search(**without: Any) -> SearchResult:
-        filters = {"tool": wanted.tool, "since": wanted.since, "until": wanted.until, "limit": wanted.limit}
+        filters = {
+            "scope": wanted.scope,
+            "tool": wanted.tool,
+            "since": wanted.since,
+            "until": wanted.until,
+            "limit": wanted.limit,
+        }
         return await stash.search_history(
             " ".join(wanted.words),
             session_id=session_id,
-            scope=wanted.scope,
             project=None if wanted.session else str(Path.cwd()),
             unseen_first=False,
             line_breaks=not as_json,
@@ -145,11 +152,28 @@ async def _find(stash: Stash, wanted: Search, as_json: bool) -> Found:
 
 async def _is_from_call(stash: Stash, hit: Hit, words: Sequence[str]) -> bool:
     """Whether the piece that matches is from the call that an output answers: `show` prints that only with --call."""
-    shown = next((line for line in hit.snippet.splitlines() if _pattern(words).search(line)), None)
-    if hit.handle is None or shown is None:
+    from contextstash.context.text.snippets import snippet
+
+    matching = [(len(snippet(line, words)[1]), line) for line in hit.snippet.splitlines()]
+    most, shown = max(matching, key=lambda each: each[0], default=(0, ""))
+    if hit.handle is None or not most:
         return False
     call = await stash.read_call(hit.handle)
-    return call is not None and _without_spaces(shown) in _without_spaces(readable_arguments(call.arguments))
+    return call is not None and any(_without_spaces(shown) in _without_spaces(text) for text in _texts(call.arguments))
+
+
+def _texts(arguments: str) -> Iterator[str]:
+    """The arguments of a call as they are printed, and each text in them, however deep: in a list a text is printed
+    with its line breaks escaped."""
+    yield readable_arguments(arguments)
+    with suppress(ValueError, RecursionError):
+        waiting = [json.loads(arguments)]
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, str):
+                yield value
+            elif isinstance(value, dict | list):
+                waiting += value.values() if isinstance(value, dict) else value
 
 
 def _without_spaces(text: str) -> str:
@@ -178,7 +202,20 @@ async def _hint(stash: Stash, wanted: Search, found: Callable[..., Awaitable[Sea
     if (wanted.since or wanted.until) and (others := (await found(since=None, until=None, limit=MAX_HITS)).hits):
         days = sorted(hit.created_at.astimezone() for hit in others)
         return f"Nothing found in that time. These words are found from {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}."
+    narrower = None if wanted.scope == "everywhere" else wanted.scope or wanted.session
+    if narrower and (others := (await found(scope="everywhere", limit=MAX_HITS)).hits):
+        return _elsewhere(wanted, others)
     return None
+
+
+def _elsewhere(wanted: Search, others: Sequence[Hit]) -> str:
+    """In how many sessions the words are that were not found where they were searched for, and how to find them."""
+    number = len({_conversation(hit.session_id) for hit in others if hit.session_id})
+    sessions = f"{'at least ' * (len(others) == MAX_HITS)}{counted(number, 'session')}"
+    given = [name for name, value in (("--session", wanted.session), ("--scope", wanted.scope)) if value]
+    places = {"project": "this project", "outputs": "the session's outputs", "messages": "the session's messages"}
+    where = places.get(wanted.scope or "", "this session")
+    return f"Nothing found in {where}, but in {sessions}: leave {' and '.join(given)} out."
 
 
 def _show_handle(opener: StashOpener, as_json: bool, handle: str) -> None:
@@ -231,7 +268,7 @@ async def _named(stash: Stash, session_id: str) -> Named:
 
 def _origin(line: SessionLine | None, short: str) -> str:
     """The session of a hit, as a person knows it: its title, and the id for the next command."""
-    title = f"“{line.title[:MAX_TITLE_CHARACTERS]}”  " if line is not None and line.title else ""
+    title = f"“{shortened(line.title, MAX_TITLE_CHARACTERS)}”  " if line is not None and line.title else ""
     return f"{title}{short}"
 
 

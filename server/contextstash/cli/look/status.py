@@ -46,6 +46,9 @@ PART_STYLES = {
 
 PART_NAMES = {"unrecorded": "unlogged text", "archived": "placeholders"}
 
+LEVELS_OF_CLIENTS = {"prune": "filling up", "compact": "nearly full"}
+"""Levels of sessions whose clients send their own history: a prune here would change nothing of it."""
+
 UNLOGGED = (
     "Unlogged text: what the provider counted beyond the recorded messages, such as the system prompt, tool definitions"
     " and what the client adds unseen."
@@ -132,10 +135,11 @@ def _estimate_lines(estimate: Estimate, out: Console) -> Iterator[RenderableType
     from rich.text import Text
 
     sent = "" if estimate.view_tokens is None else "The client sends "
+    level = estimate.level if estimate.view_tokens is None else LEVELS_OF_CLIENTS.get(estimate.level, estimate.level)
     usable = "tokens" if out.width < NARROW else "usable tokens"
     yield Text.assemble(
         f"{sent}{estimate.tokens:,} of {estimate.usable:,} {usable}, {estimate.percent:.1f} %  ",
-        (estimate.level, level_style(estimate.level)),
+        (level, level_style(estimate.level)),
     )
     yield _triggers(estimate, out)
     yield _parts(estimate, out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import click
 
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, find_session, settings_from
+from contextstash.cli.output import for_reader
 from contextstash.hosts.continuation import CONTINUING, MAX_ARGUMENT_BYTES, first_message
 from contextstash_storage.errors import BadInputError, ContextstashError
 
@@ -41,8 +43,9 @@ class Start:
 @click.option(
     "--tokens",
     type=click.IntRange(500, 20_000),
-    help="Of the hand-off. [default: as after a compaction, by the setting handoff_tokens]",
+    help="Of the hand-off. [default: handoff_tokens, else 5,000 in a window of 200,000; fewer for a short session]",
 )
+@click.option("--yes", is_flag=True, help="Start in the current folder without asking if the session's is gone.")
 @click.option("--print", "only_print", is_flag=True, help="Only print the first message.")
 @DATABASE
 @PRESET
@@ -52,6 +55,7 @@ def continue_(
     session: str | None,
     folder: Path | None,
     tokens: int | None,
+    yes: bool,
     only_print: bool,
     db: Location | None,
     preset: str | None,
@@ -69,7 +73,7 @@ def continue_(
     if only_print or program is None:
         click.echo(start.message)
         return 0
-    place = folder or _folder_of(start)
+    place = folder or _folder_of(start, yes)
     _note_if_not_installed(client)
     command = CONTINUING[client].command(program, start.message)
     from contextstash.proxy.supervisor import run_client
@@ -105,12 +109,20 @@ async def _read_on(stash: Stash, source: str) -> None:
         click.echo(f"The newest messages may be missing: {source} cannot be read: {error}", err=True)
 
 
-def _folder_of(start: Start) -> Path:
-    """The session's folder, else this one."""
+def _folder_of(start: Start, yes: bool) -> Path:
+    """The session's folder, else this one: if the session's is gone, only with the user's consent, as a client may
+    change files where it starts. Raises BadInputError if there is no consent."""
     if start.folder is not None and Path(start.folder).is_dir():
         return Path(start.folder)
-    why = "is not there any more" if start.folder else "is not known"
-    click.echo(f"The folder of session {start.session_id} {why}: starting here. --folder names another.", err=True)
+    what = f"The folder of session {start.session_id}"
+    if start.folder is None or yes:
+        click.echo(f"{what} is not {'there any more' if start.folder else 'known'}: starting here.", err=True)
+        click.echo("--folder names another.", err=True)
+        return Path.cwd()
+    gone = f"{what} is not there any more: {start.folder}."
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise BadInputError(f"{gone} Name one with --folder, or pass --yes to start in {Path.cwd()}.")
+    click.confirm(f"{for_reader(gone)} Start in {Path.cwd()}?", err=True, abort=True)
     return Path.cwd()
 
 

@@ -164,15 +164,15 @@ def _version(version: int, newest: int) -> Finding:
         return Finding("version", "wrong", f"newer than this program: {version} > {newest}", "Upgrade contextstash.")
     if version < newest:
         return Finding("version", "note", f"will be migrated from {version} to {newest} at the next use")
-    return Finding("version", "ok", f"up to date ({version})")
+    return Finding("version", "ok", f"the database has this program's format, number {version}")
 
 
 def _vocabulary() -> Iterator[Finding]:
     from contextstash.tokenizer import count_with
 
     for name in ("o200k_base", "cl100k_base"):
-        tokens = count_with(name)("contextstash counts tokens")
-        yield Finding(f"vocabulary {name}", "ok", f"loaded, checksum verified, counts {tokens} tokens in three words")
+        count_with(name)("contextstash counts tokens")
+        yield Finding(f"vocabulary {name}", "ok", "loaded, and its checksum is right")
 
 
 def _settings() -> Iterator[Finding]:
@@ -190,7 +190,8 @@ def _settings() -> Iterator[Finding]:
     for agent in agents:
         resolve_settings(found.settings_layer(agent))
     places = [layer.name for layer in found.layers()]
-    yield Finding("settings", "ok", f"from {', '.join(places) or 'defaults only'}; {counted(len(files), 'agent file')}")
+    own = f"; {counted(len(files), 'file')} with settings of one agent" if files else ""
+    yield Finding("settings", "ok", f"from {', '.join(places) or 'defaults only'}{own}")
     for remark in remarks:
         yield Finding("project's settings", "wrong" if remark.broken else "note", remark.text)
     yield from _network(found, agents)

@@ -101,7 +101,37 @@ MAX_REPORTED = 100
 """Sessions that the line at the end sums up; further ones are left out of its sums."""
 
 
-@click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+class OwnOptionsAnywhere(click.Command):
+    """A command that starts another program. Its own long options count before and after the program's name, up to
+    `--`; everything else behind the name is for the program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        takes_value = {
+            name: not param.is_flag
+            for param in self.params
+            if isinstance(param, click.Option)
+            for name in param.opts
+            if name.startswith("--")
+        }
+        end = args.index("--") if "--" in args else len(args)
+        own: list[str] = []
+        others: list[str] = []
+        before = iter(args[:end])
+        for each in before:
+            name, equals, _ = each.partition("=")
+            (own if name in takes_value else others).append(each)
+            if takes_value.get(name) and not equals:
+                if (value := next(before, None)) is None:
+                    raise click.BadOptionUsage(name, f"Option '{name}' requires an argument.", ctx)
+                own.append(value)
+        return super().parse_args(ctx, [*own, *others, *args[end:]])
+
+
+@click.command(
+    "run", cls=OwnOptionsAnywhere, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
 @click.option("--upstream", metavar="URL", help="The model API. [default: the one that the client would use]")
 @click.option(
     "--no-record", is_flag=True, help="Store nothing: then only outputs that the model can read again are pruned."
@@ -111,7 +141,7 @@ MAX_REPORTED = 100
 @click.option("--window", type=TokensType(), metavar="TOKENS", help="Where the client compacts, such as 100k.")
 @click.option("--hold-out", type=ShareType(), metavar="SHARE", help="Leave so many sessions unedited, such as 10%.")
 @click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
-@click.option("--yes", is_flag=True, help="Do not ask whether to install contextstash in the client.")
+@click.option("--yes", is_flag=True, help="Start at once: neither ask about nor install contextstash in the client.")
 @DATABASE
 @PRESET
 @SET
@@ -134,8 +164,8 @@ def run(
 ) -> int:
     """Start CLIENT (claude, codex or another program) with its requests through a proxy of its own.
 
-    Old tool outputs then leave the requests if that is cheaper. Example: contextstash run claude -- --resume
-    """
+    Old tool outputs then leave the requests if that is cheaper. Example: contextstash run claude --window 100k. These
+    options may stand before or after CLIENT; all others, and everything behind --, go to CLIENT."""
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
     from contextstash.hosts.launch import launched_client

@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from contextstash.cli.output import echo_json, print_table, say
 from contextstash.context.text.counts import counted
 from contextstash.context.text.secret_masks import masked, secrets_of
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash_storage.databases import Location
+    from contextstash_storage.records import Session
     from contextstash_storage.sqlite.store import SqliteStore
 
 READ_AT_ONCE = 500
 """Messages whose bodies are in memory at a time."""
 
+MAX_NAMED = 20
+"""Sessions that are named in a terminal: a screen of them. --json names all."""
+
 KEPT = (
-    "The originals are kept, for the model alone. To store none from now on: contextstash config set secrets drop. To"
-    " remove those that are stored: contextstash delete SESSION."
+    "The originals are kept for the model alone, but in plain text in the database file {}: whoever reads that file"
+    " reads them. To store none from now on: contextstash config set secrets=drop. To remove those that are stored:"
+    " contextstash delete SESSION."
 )
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A session with secrets in its messages; its title is masked."""
+
+    session_id: str
+    title: str | None
+    secrets: int
 
 
 def report(path: Location, *, mask: bool, as_json: bool) -> int:
@@ -36,44 +51,67 @@ def report(path: Location, *, mask: bool, as_json: bool) -> int:
         )
     if not path.exists():
         raise BadInputError(f"There is no database {path}.")
-    kinds, sessions, readable = asyncio.run(_looked_at(path, mask))
+    kinds, holders, readable = asyncio.run(_looked_at(path, mask))
     shown = 0 if mask else readable
     if as_json:
-        click.echo(json.dumps({"kinds": kinds, "sessions": sessions, "readable_messages": shown, "masked": mask}))
-        return 1 if shown else 0
-    for kind, count in kinds.most_common():
-        click.echo(f"{count:7,} {kind}")
-    total = counted(kinds.total(), "secret")
-    click.echo(f"{total} in {counted(sessions, 'session')}." if kinds else "No secrets found.")
-    if readable and mask:
-        click.echo(f"Masked what the search index showed of {counted(readable, 'message')}.")
-    elif readable:
-        which = counted(readable, "message")
-        click.echo(f"The search index shows some of them, in {which}: contextstash doctor --secrets --mask")
-    if kinds:
-        click.echo(KEPT)
+        found = {"kinds": kinds, "sessions": len(holders), "found_in": [asdict(each) for each in holders]}
+        echo_json({**found, "readable_messages": shown, "masked_messages": readable if mask else 0, "masked": mask})
+    else:
+        _print(kinds, holders)
+        say(_of_index(readable, mask, bool(kinds)))
+        if kinds:
+            say(KEPT.format(path))
     return 1 if shown else 0
 
 
-async def _looked_at(path: Path, mask: bool) -> tuple[Counter[str], int, int]:
-    """The kinds of secrets in the messages of all owners, in how many sessions they are, and how many messages the
-    search index shows with some."""
+def _print(kinds: Counter[str], holders: list[Holder]) -> None:
+    """The kinds, and the sessions that hold them, those with the most first."""
+    if not kinds:
+        click.echo("No secrets found.")
+        return
+    for kind, count in kinds.most_common():
+        noun, in_, where = kind.partition(" in ")
+        click.echo(f"{count:7,} {noun}{'s' * (count != 1)}{in_}{where}")
+    click.echo(f"{counted(kinds.total(), 'secret')} in {counted(len(holders), 'session')}:")
+    rows = [(each.session_id, each.secrets, each.title or "") for each in holders[:MAX_NAMED]]
+    print_table(["session", "secrets", "title"], rows)
+    if len(holders) > MAX_NAMED:
+        click.echo(f"and {counted(len(holders) - MAX_NAMED, 'more session')}: contextstash doctor --secrets --json")
+
+
+def _of_index(readable: int, mask: bool, is_stored: bool) -> str:
+    """What the search index shows of them, or showed until now."""
+    which = counted(readable, "message")
+    if readable:
+        advice = f"The search index shows some of them, in {which}: contextstash doctor --secrets --mask"
+        return f"Masked what the search index showed of {which}." if mask else advice
+    return (
+        "The search index shows none" + (" of them" * is_stored) + (": nothing needed to be masked." if mask else ".")
+    )
+
+
+async def _looked_at(path: Path, mask: bool) -> tuple[Counter[str], list[Holder], int]:
+    """The kinds of secrets in the messages of all owners, the sessions that hold them, and how many messages the search
+    index shows with some."""
     from contextstash_storage.sqlite.store import open_sqlite
 
     store = await open_sqlite(path)
     try:
         kinds: Counter[str] = Counter()
-        sessions = 0
+        holders: list[Holder] = []
         for owner in await store.owners():
-            for found in await _by_session(store.for_owner(owner)):
+            for session, found in await _by_session(store.for_owner(owner)):
                 kinds += found
-                sessions += bool(found)
-        return kinds, sessions, await store.change_texts(masked, dry_run=not mask)
+                if found:
+                    title = None if session.title is None else masked(session.title)
+                    holders.append(Holder(session.session_id, title, found.total()))
+        holders.sort(key=lambda each: -each.secrets)
+        return kinds, holders, await store.change_texts(masked, dry_run=not mask)
     finally:
         await store.close()
 
 
-async def _by_session(store: SqliteStore) -> list[Counter[str]]:
+async def _by_session(store: SqliteStore) -> list[tuple[Session, Counter[str]]]:
     found = []
     before: str | None = None
     while page := await store.list_sessions(limit=READ_AT_ONCE, before=before):
@@ -83,6 +121,6 @@ async def _by_session(store: SqliteStore) -> list[Counter[str]]:
                 last = first + READ_AT_ONCE - 1
                 read: list[Any] = await store.read_messages(session.session_id, first=first, last=last)
                 kinds.update(kind for message in read for kind in secrets_of(message.body))
-            found.append(kinds)
+            found.append((session, kinds))
         before = page[-1].session_id
     return found

@@ -23,6 +23,7 @@ def uninstall(client: str, scope: Scope, yes: bool, dry_run: bool, diff: bool) -
 
     CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode.
     """
+    from contextstash.configuration.locations import data_folder
     from contextstash.hosts.clients import CLIENTS, Machine
     from contextstash.hosts.install.changes import apply_uninstall, plan_uninstall
 
@@ -33,3 +34,4 @@ def uninstall(client: str, scope: Scope, yes: bool, dry_run: bool, diff: bool) -
     if confirm_changes(changes, yes, dry_run, diff):
         apply_all(changes, apply_uninstall)
         click.echo("Uninstalled. The recorded sessions are kept: contextstash sessions")
+        click.echo(f"The folder with the database is kept too: {data_folder()}")

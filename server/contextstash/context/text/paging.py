@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from contextstash.context.text.counts import counted
 from contextstash.context.text.regex_search import matching_lines
 from contextstash.context.text.sanitize import one_line
 from contextstash.context.text.truncate import line_list
@@ -195,7 +196,7 @@ class _Row:
 def _matches(lines: list[str], first: int, limit: int | None, pattern: str, fit: _Fit, total: int) -> Page:
     found = matching_lines(lines, first, pattern)
     if not found:
-        where = f"from line {first + 1:,} on" if first else f"in {len(lines):,} lines"
+        where = f"from line {first + 1:,} on" if first else f"in {counted(len(lines), 'line')}"
         note = (
             f"Nothing {where} matches {one_line(pattern, 80)}."
             " Matching is case-sensitive: begin with (?i) if case may differ."

@@ -197,7 +197,14 @@ def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Chang
         if written := _records().get(str(place), {}).get("window"):
             does = f"with the former {'.'.join(setting.keys)}"
             edits.append(FileEdit(place, setting.kind, lambda data: setting.take_back(data, written), (does,)))
-    return [_undone(edit) for edit in _together(_in_project(edits, scope, machine))]
+    effective = [_with_what_it_does(edit) for edit in _in_project(edits, scope, machine)]
+    return [_undone(edit) for edit in _together(effective)]
+
+
+def _with_what_it_does(edit: FileEdit) -> FileEdit:
+    """The edit; without its words if it changes nothing of the file, such as a status line that was never installed."""
+    current = _read(edit.path)
+    return replace(edit, does=()) if current is None or _edited(edit, current)[1] else edit
 
 
 def _in_project(edits: list[FileEdit], scope: Scope, machine: Machine) -> list[FileEdit]:

@@ -96,12 +96,17 @@ def report_lines(report: ProxyReport) -> list[str]:
     return lines
 
 
+FINE_BELOW = 0.1
+"""US dollars. Smaller bills are printed with four digits: with two they would read as nothing, or as 10 % too much."""
+
+
 def bill_line(billed: float, saved: float) -> str:
     """What was billed, and what contextstash has saved or cost: the last line of a receipt, and of `run`."""
     without = billed + saved
     share = f" ({100 * abs(saved) / without:.1f} %)" if without > 0 else ""
     word = "saved" if saved >= 0 else "lost"
+    places = 2 if max(billed, without) >= FINE_BELOW else 4
     return (
-        f"Billed {billed:.2f} US dollars; without contextstash about {max(0.0, without):.2f}:"
-        f" {abs(saved):.2f} {word}{share}."
+        f"Billed {billed:.{places}f} US dollars; without contextstash about {max(0.0, without):.{places}f}:"
+        f" {abs(saved):.{places}f} {word}{share}."
     )
