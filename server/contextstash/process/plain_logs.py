@@ -9,8 +9,6 @@ import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 
-from contextstash.context.text.secret_masks import shown
-
 SERVER = Path(__file__).parent.parent
 MAX_FRAMES = 6
 """How many of our frames are named, the innermost first: enough to see which use case ran the line."""
@@ -75,6 +73,8 @@ class _JsonLine(logging.Formatter):
 def printable(text: str) -> str:
     """The text with a space for each line break and control character, and without secrets: a provider's error can
     quote the key that it refused."""
+    from contextstash.context.text.secret_masks import shown  # loads pydantic-core, which a command line need not
+
     return shown("".join(each if each.isprintable() else " " for each in text))
 
 

@@ -15,7 +15,6 @@ from contextstash.files.atomic_file import PRIVATE, replace_file
 from contextstash.process.background_tasks import BackgroundTasks
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import LOCAL_OWNER
 from contextstash_storage.tokens import Token, TokenStore
 
 SCOPES = ("read", "write", "admin")
@@ -88,6 +87,8 @@ async def local_token(store: TokenStore, file: Path) -> bool:
         return True
     if await store.read_all():
         return False
+    from contextstash_storage.records import LOCAL_OWNER  # loads pydantic, which the command line need not for scopes
+
     secret = await create_token(store, LOCAL_TOKEN, LOCAL_OWNER, SCOPES)
     try:
         await asyncio.to_thread(replace_file, file, f"{secret}\n".encode(), PRIVATE, follow_links=False)

@@ -43,3 +43,22 @@ async def test_a_placeholder_says_that_its_file_was_changed_since(
     assert "The file was changed since, at message 6. As it was at message 2: get_archived_output" in first
     assert "changed since" not in second
     assert not any("Unchanged" in text or "don't repeat" in text for text in shown)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        "cd /srv && cat > out.py <<'EOF'\nimport orders\nqs.only('id')\nEOF",
+        "cd /srv && sed -i s/one/two/ other.py",
+        "cd /srv && python a.py > /tmp/log.txt",
+    ],
+)
+async def test_a_change_of_another_file_in_the_same_folder_is_no_change_of_the_file(tmp_path: Path, later: str) -> None:
+    natives = [{"role": "user", "content": "Fix it."}, *call(0, "bash", {"command": "cd /srv && cat a.py"}, CODE)]
+    natives += [*call(1, "bash", {"command": later}, "ok"), *call(2, "bash", {"command": "pytest"}, "3 passed")]
+    async with stash_at(tmp_path / "s.db", window=100_000) as stash:
+        await stash.record_messages(natives, session_id=SESSION)
+        await stash.prune_tool_outputs(SESSION, keep_last=0, minimum_tokens=0)
+        shown = [str(message["content"]) for message in await view(stash)]
+    assert any("archived output" in text for text in shown)
+    assert not any("changed since" in text for text in shown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -149,3 +150,27 @@ async def test_the_summary_that_a_tool_returns_has_the_users_words(tmp_path: Pat
         assert plain(TASK) in plain(summary)
         assert "Never rename table_3." in summary
         assert summary.index("Fix the importer.") < summary.index("## ")
+
+
+async def test_a_rejected_plan_and_the_users_words_are_in_the_view_without_a_flag_for_errors(
+    tmp_path: Path,
+) -> None:
+    """Chat messages mark no result as an error."""
+    function = {"name": "ExitPlanMode", "arguments": json.dumps({"plan": "# Split the importer"})}
+    refusal = (
+        "The user doesn't want to proceed with this tool use. The tool use was rejected. To tell you how to proceed,"
+        " the user said:\nis this really the best way to do it?\n\nNote: The user's next message may contain a note."
+    )
+    natives: list[dict[str, Any]] = [{"role": "user", "content": TASK}]
+    natives.append(
+        {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "id": "p", "function": function}]}
+    )
+    natives.append({"role": "tool", "tool_call_id": "p", "content": refusal})
+    for number in range(8):
+        natives += step(number)
+    async with stash_at(tmp_path / "s.db", window=8_000, output_reserve=0) as stash:
+        await stash.record_messages(natives, session_id=SESSION)
+        await stash.compact_session(SESSION)
+        [text] = await words(stash)
+    assert "The user refused ExitPlanMode: “is this really the best way to do it?”" in text
+    assert "approved" not in text

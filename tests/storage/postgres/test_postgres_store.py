@@ -48,8 +48,9 @@ async def test_every_primary_key_begins_with_the_owner_and_the_session() -> None
 
 
 def test_every_table_can_be_divided() -> None:
-    [(_, sql), (_, tokens)] = migrations()
-    assert with_partitions(tokens, 4).strip() == tokens.strip()
+    (_, sql), *later = migrations()
+    for _, undivided in later:
+        assert with_partitions(undivided, 4).strip() == undivided.strip()
     assert sql.count("CREATE TABLE") == sql.count(") PARTITIONED;") == 16
     divided = with_partitions(sql, 4)
     assert divided.count("PARTITION BY HASH (owner, session_id)") - 1 == 16

@@ -13,6 +13,7 @@ import pytest
 
 from contextstash_storage.records import Block, NewMessage, Output
 from contextstash_storage.search.documents import INLINE_BLOCKS, INLINE_CHARACTERS
+from contextstash_storage.search.query import SearchFilter
 from contextstash_storage.sqlite import search_index
 from contextstash_storage.sqlite.search_index import RecordedCalls
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
@@ -57,7 +58,7 @@ def ran(call_id: str, tool: str, argument: str, text: str) -> list[NewMessage]:
 
 
 async def handles(store: SessionStore, query: str, **rest: object) -> list[str]:
-    return [(*hit.handles, f"message {hit.seq}")[0] for hit in await store.search(query, **rest)]  # type: ignore[arg-type]
+    return [(*hit.handles, f"message {hit.seq}")[0] for hit in await store.search(query, SearchFilter(**rest))]  # type: ignore[arg-type]
 
 
 async def test_a_call_is_found_as_its_output(store: SessionStore) -> None:

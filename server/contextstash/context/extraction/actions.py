@@ -20,10 +20,22 @@ _HARMLESS_FAILURE = re.compile(
 )
 _REFUSAL = re.compile(
     r"\A\s*(?:Error:\s*)?(?:(?:the )?user (?:doesn['’]t want|does not want|rejected|denied|declined)"
-    r"|(?:[\w-]{1,20} ){0,4}rejected by (?:the )?user)",
+    r"|(?:[\w-]{1,20} ){0,4}rejected by (?:the )?user|plan (?:was )?rejected\b)",
     re.IGNORECASE,
 )
 """How a host's text begins if it stands for an output. Anywhere else, the same words belong to the output itself."""
+
+ASKING_TOOLS = frozenset({"AskUserQuestion", "question"})
+"""The tools of Claude Code and of OpenCode that ask the user. An MCP server's tool is recorded with the server's name,
+and the gateway offers none under such a name."""
+
+PLAN_TOOLS = frozenset({"exitplanmode", "exit_plan_mode"})
+
+
+def is_dialog(tool: str) -> bool:
+    """Whether a tool asks the user, so that its output holds the user's words."""
+    return tool in ASKING_TOOLS or tool.lower() in PLAN_TOOLS
+
 
 _MCP_TOOL = re.compile(r"mcp[_:.]", re.IGNORECASE)
 _TOOL_ERROR = re.compile(r"\A\s*(?:Error:|error:|ERROR:|Error executing)")
@@ -58,8 +70,9 @@ class Action:
     @property
     def refused(self) -> bool:
         """Whether the user refused the call. Only the host's own text counts, not the output of a program or MCP
-        server."""
-        if not self.is_error or self.output is None or self.output.exit_code is not None:
+        server. All that a dialog returns is the host's; some formats have no flag for an error."""
+        own = self.is_error or is_dialog(self.tool)
+        if not own or self.output is None or self.output.exit_code is not None:
             return False
         return not _MCP_TOOL.match(self.tool) and bool(_REFUSAL.match(self.output.text[:500]))
 

@@ -56,6 +56,18 @@ def shortened(text: str, max_tokens: int, count: Count, rules: Collection[str], 
     return shown if count(shown) <= max_tokens else _cut_paragraph(shown, max_tokens, count, where)
 
 
+def first_lines(text: str, most: int, where: str) -> str:
+    """The first whole lines of a text, at most `most` characters but at least one line, and a line that says how much
+    of `where` is left out."""
+    lines = text.strip().split("\n")
+    kept, size = 1, len(lines[0])
+    while kept < len(lines) and size + 1 + len(lines[kept]) <= most:
+        size += 1 + len(lines[kept])
+        kept += 1
+    left = len(lines) - kept
+    return "\n".join([*lines[:kept], *([_notice(left, where)] if left else [])])
+
+
 def without_pasted(text: str) -> str:
     """The text with an empty line for each line that its author pasted: code, a log, a listing."""
     lines = text.split("\n")

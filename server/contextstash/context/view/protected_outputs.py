@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
+from contextstash.context.extraction.actions import Action
+from contextstash.context.extraction.files.file_actions import file_uses
 from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
 
 RECENT_CALLS = 60
@@ -22,7 +26,11 @@ _WRITES = re.compile(r"edit|write|replace|insert|patch|update|create|append", re
 _READING_COMMAND = re.compile(r"\s*(?:cat|head|tail|sed -n|less|bat|grep|rg|ls|find)\b")
 _SHOWS = re.compile(r"read|view|open|cat|get_file|show|fetch", re.IGNORECASE)
 _SHOWING_COMMAND = re.compile(r"\s*(?:cd [^;&|]+&&\s*)?(?:cat|head|tail|sed -n|less|bat|nl)\b(?! *>)")
-_PATHS = re.compile(r"[\w./~\\-]*[\w-]\.\w+|[\w~.-]*/[\w./-]+")
+_GO_TO = re.compile(r"\s*cd +[\"']?([^\s;&|\"']+)[\"']? *(?:&&|;)\s*")
+_HEREDOC = re.compile(r"<<-?\s*['\"]?\w+['\"]?(\s*>{1,2} *[\w./~-]+)?.*", re.DOTALL)
+"""A here-document in a call's main argument, which is one line: its end is not told from its text."""
+
+_PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: (\S+)")
 
 UNKNOWN_TIME = float("inf")
 """When a call was made that is not recorded yet: after everything that is."""
@@ -56,7 +64,7 @@ class MadeCall:
     @property
     def writes(self) -> bool:
         """Whether it changes a file, by the tool's name or by the command."""
-        return bool(_WRITES.search(self.tool) or _WRITING_COMMAND.match(self.argument))
+        return bool(_WRITES.search(self.tool) or _WRITING_COMMAND.match(_HEREDOC.sub(r"\1", self.argument)))
 
     @property
     def rewrites(self) -> str:
@@ -64,11 +72,38 @@ class MadeCall:
         if _REWRITES.match(self.tool):
             return self.argument
         command = _REWRITING_COMMAND.match(self.argument)
-        return command.group(1) if command else ""
+        folder = _GO_TO.match(self.argument)
+        return posixpath.join(folder.group(1) if folder else "", command.group(1)) if command else ""
 
     @property
     def paths(self) -> set[str]:
-        return {self.argument, *_PATHS.findall(self.argument)} - {""}
+        """The files whose text it shows."""
+        return self._files(changed=False)
+
+    @property
+    def changes(self) -> set[str]:
+        """The files that it changes."""
+        return self._files(changed=True) if self.writes else set()
+
+    def _files(self, *, changed: bool) -> set[str]:
+        writes = bool(_WRITES.search(self.tool))
+        if writes or _READS.search(self.tool):
+            return {self.argument} - {""} if writes == changed else set()
+        return {path for path, changes in _files_of_command(self.argument) if changes == changed}
+
+
+@lru_cache(maxsize=4_096)
+def _files_of_command(command: str) -> tuple[tuple[str, bool], ...]:
+    """The files that a command reads or changes, each with whether it changes it. A path is relative to the folder that
+    the command goes to."""
+    if patched := _PATCHED.findall(command):
+        return tuple((path, True) for path in patched)
+    shell = _HEREDOC.sub(r"\1", command)
+    folder = _GO_TO.match(shell)
+    rest = shell[folder.end() :] if folder else shell
+    uses = file_uses(Action(0, "", command, "", {"command": rest}))
+    base = folder.group(1) if folder else ""
+    return tuple((posixpath.join(base, use.path), use.verb != "read") for use in uses if use.verb != "run")
 
 
 def fetched_again(calls: Sequence[MadeCall], pruned: Mapping[str, float]) -> set[str]:
@@ -88,10 +123,10 @@ def fetched_again(calls: Sequence[MadeCall], pruned: Mapping[str, float]) -> set
 def protected_calls(calls: Sequence[MadeCall], pruned: Mapping[str, float]) -> set[str]:
     """The ids of the calls whose outputs stay: the newest read of each file under edit, outputs of our own retrievals,
     and of what was fetched again after a prune the newest output: the model needs it, but not each earlier copy."""
-    edited = {path for call in calls[-RECENT_CALLS:] if call.writes for path in call.paths}
+    edited = {path for call in calls[-RECENT_CALLS:] for path in call.changes}
     newest: dict[str, str] = {}
     for call in calls:
-        if call.reads:
+        if not call.changes:
             newest.update(dict.fromkeys(call.paths & edited, call.call_id))
     own = {call.call_id for call in calls if is_own_retrieval(call.tool, call.argument)}
     again = fetched_again(calls, pruned)

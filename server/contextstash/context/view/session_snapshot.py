@@ -86,7 +86,7 @@ class SessionSnapshot:
         newest: dict[str, int] = {}
         for output in self.outputs.values():
             call = MadeCall(output.handle, output.tool, output.argument)
-            for path in call.paths if call.writes and not output.is_error else ():
+            for path in () if output.is_error else call.changes:
                 newest[path] = max(output.seq, newest.get(path, -1))
         return newest
 

@@ -72,7 +72,7 @@ async def get_archived_output(
     handle: Annotated[str, Field(description="Handle (out_...) from a placeholder or search hit")],
     session_id: Annotated[str | None, Field(description="Default: any")] = None,
     offset: Annotated[int | None, Field(description="First line, from 1")] = None,
-    limit: Annotated[int | None, Field(description="Number of lines")] = None,
+    limit: Annotated[int | None, Field(description="Lines")] = None,
     pattern: Annotated[str | None, Field(description="Regular expression: only lines that match")] = None,
     max_tokens: Annotated[int | None, Field(description="Default 4000, at most 8000")] = None,
 ) -> OutputPage:
@@ -86,9 +86,9 @@ async def search_history(
     limit: Annotated[int | None, Field(description="Default 10, at most 50")] = None,
     scope: Annotated[
         Literal["session", "outputs", "messages", "project", "everywhere"],
-        Field(description="Sessions; or only outputs or messages of this one"),
+        Field(description="Sessions; or outputs or messages of this one"),
     ] = "session",
-    tool: Annotated[str | None, Field(description="Only its calls")] = None,
+    tool: Annotated[str | None, Field(description="Its calls")] = None,
     since: Annotated[str | None, Field(description="ISO time")] = None,
     until: Annotated[str | None, Field(description="ISO time")] = None,
 ) -> SearchResult:
@@ -114,8 +114,8 @@ def agent_tools(stash: LazyStash) -> list[StashTool]:
     compact_session = StashTool.of(
         compact_session_of(stash),
         title="Compact session",
-        description="Replace all but the recent messages by a summary, preferably yours. Use at level compact, or at a"
-        " finished step or before a new topic; not amid an edit or an open error. Reversible.",
+        description="Replace all but the recent messages by a summary, preferably yours. Use at level compact, at a"
+        " finished step, or before a new topic; not amid an edit. Reversible.",
         line=lines.compact,
     )
     retrieving = (get_summary, get_archived_output, search_history, restore_outputs)

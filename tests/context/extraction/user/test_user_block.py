@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contextstash.context.extraction.summary.extractive_summary import extract_summary
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user.decisions import Revisable, revisable_words, revising_words
 from contextstash.context.extraction.user.user_block import Block, pinned_rules, read_block, user_block, words_of
@@ -232,3 +235,34 @@ def test_thousands_of_requests_that_change_something_take_no_minutes() -> None:
     started = time.perf_counter()
     words_of(script.turns)
     assert time.perf_counter() - started < 10  # seconds; a third of one on a laptop, 150 if each is compared with each
+
+
+def test_a_withdrawn_request_gets_only_the_room_that_is_left() -> None:
+    old = "\n\n".join(f"Store part {part} of the sessions in redis, under its own key." for part in range(40))
+    new = "\n\n".join(f"Keep row {row} of the orders in its own table." for row in range(40))
+    script = Script().user("Look at it.").assistant("Done.").user(old).assistant("Done.")
+    script.user(f"Ignore the last message.\n\n{new}")
+    taken_back, valid = block_of(script.turns, tokens=560).split("- (2) ")[1].split("- (4) ")
+    assert quarter(taken_back) <= 90
+    assert "[left out" not in valid
+
+
+def test_what_replaces_a_withdrawn_first_request_gets_the_room_of_the_first() -> None:
+    text = "\n\n".join(f"Keep row {row} of the orders in its own table." for row in range(40))
+    script = Script().user(text).assistant("Done.").user(f"Ignore the last message.\n\n{text.replace('row', 'cell')}")
+    block = block_of(script.turns, first=900, tokens=100)
+    assert "row 20" not in block
+    assert "cell 20" in block
+
+
+@pytest.mark.parametrize("kind", ["", "host"])
+def test_a_command_without_arguments_is_a_request_by_its_name(kind: Any) -> None:
+    script = Script().user("Fix the dates.").assistant("Fixed.")
+    script.user("<command-message>x</command-message>\n<command-name>/github-pr-review</command-name>")
+    script.user("Base directory for this skill: /srv/skills/review\n\n# Review\nNever push.")
+    script.turns[-1] = replace(script.turns[-1], kind=kind)
+    block = block_of(script.turns)
+    assert "- (3) [command /github-pr-review, for one turn]" in block
+    assert "Never push" not in block
+    script.call("bash", {"command": "gh pr view"}, "open")
+    assert "In progress: /github-pr-review" in extract_summary(script.turns, max_tokens=1_000, count=quarter)

@@ -35,7 +35,13 @@ from contextstash.context.extraction.summary_format import (
 from contextstash.context.extraction.todos import is_plan_call, stated_open_items, todo_lines
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user.decisions import weighted_decisions
-from contextstash.context.extraction.user.user_requests import SKILL, Request, reply_lines, requests_of
+from contextstash.context.extraction.user.user_requests import (
+    SKILL,
+    Request,
+    dialog_decisions,
+    reply_lines,
+    requests_of,
+)
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.tool_outputs.digest import digest_output
@@ -117,10 +123,8 @@ def extract_summary(
     }
     told = "\n".join(item.text for section in NAMING for item in sections[section])
     sections[Section.NAMES] = _names(material, history, shown, told, int(max_tokens * names_share), count)
-    if words_kept:
-        sections = {section: items for section, items in sections.items() if section not in OF_USER}
-    if superseded:
-        sections = {section: items for section, items in sections.items() if section not in CURRENT}
+    hidden = {*(OF_USER if words_kept else ()), *(CURRENT if superseded else ())}
+    sections = {section: items for section, items in sections.items() if section not in hidden}
     for section in (Section.NAMES, Section.STATE, Section.ARCHIVED):
         sections[section] = [replace(item, text=_below(item.text, base)) for item in sections.get(section, ())]
     return fill(sections, max_tokens, count)
@@ -315,6 +319,11 @@ def _under_way(material: _Material) -> str:
     if material.turns[-1].seq == material.last_said_seq:
         return ""
     newest = material.requests[-1]
+    decided = [(seq, line) for seq, line in dialog_decisions(material.actions) if seq > newest.seq]
+    if decided:
+        seq, line = decided[-1]
+        told = f"the decision in message {seq}, above" if material.words_kept else one_line(line, 160)
+        return f"{UNDER_WAY}{told}"
     if newest.command.startswith(SKILL):
         return f"{UNDER_WAY}{one_line(newest.command, 80)}:\n{newest.text}"
     if material.words_kept:

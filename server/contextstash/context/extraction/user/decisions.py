@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.summary_format import merged
 from contextstash.context.extraction.user.user_requests import (
+    APPROVED,
     Request,
     dialog_decisions,
     is_strong_rule,
@@ -73,7 +74,6 @@ def valid(decisions: Sequence[str]) -> list[str]:
 _QUESTION = re.compile(r"Asked “(.+?)” the user answered ", re.DOTALL)
 _ANSWER = re.compile(r"The user answered: (.+)", re.DOTALL)
 _ANSWERED = re.compile(r'"([^"]+)"="')
-_PLAN = "The user approved the plan: "
 
 
 def _subject(decision: str) -> str:
@@ -83,7 +83,7 @@ def _subject(decision: str) -> str:
         return asked.group(1).casefold()
     if answer := _ANSWER.match(decision):
         return "\n".join(_ANSWERED.findall(answer.group(1))).casefold()
-    return _PLAN if decision.startswith(_PLAN) else ""
+    return APPROVED if decision.startswith(APPROVED) else ""
 
 
 _CHANGE = re.compile(

@@ -22,6 +22,7 @@ from contextstash.context.extraction.user.decisions import (
     takes_back_last,
 )
 from contextstash.context.extraction.user.user_requests import (
+    APPROVED,
     SKILL,
     Request,
     answered,
@@ -29,7 +30,6 @@ from contextstash.context.extraction.user.user_requests import (
     requests_of,
     user_rules,
 )
-from contextstash.context.text.imitations import defused
 from contextstash.context.text.pasted import shortened
 from contextstash.context.text.sanitize import USER_BLOCK, USER_BLOCK_OPENING, one_line, unforged
 
@@ -194,21 +194,46 @@ def joined_words(before: UserWords, after: UserWords) -> UserWords:
 
 def _lines(words: UserWords, first: bool, first_tokens: int, tokens: int, count: Count) -> list[str]:
     """The entries as they are written. If they do not all fit, the longest are shortened to one length."""
-    words, left_out = _bounded(words, first, tokens, count)
+    words, left_out = _bounded(_newest_plan(words), first, tokens, count)
     newest = words.open
     whole = [_written(entry, entry is not newest) for entry in words.entries]
     costs = [count(text) + 1 for text in whole]
-    rest = costs[1:] if first else costs
-    level = max(MIN_ENTRY_TOKENS, _level(rest, tokens))
+    main = _main(words) if first else None
+    standing = [c for entry, c in zip(words.entries, costs, strict=True) if _stands(words, entry) and entry is not main]
+    gone = [c for entry, c in zip(words.entries, costs, strict=True) if not _stands(words, entry)]
+    level = max(MIN_ENTRY_TOKENS, _level(standing, tokens - sum(min(MIN_ENTRY_TOKENS, cost) for cost in gone)))
+    rest = max(MIN_ENTRY_TOKENS, _level(gone, tokens - sum(min(level, cost) for cost in standing)))
     lines = []
-    for place, (entry, text, cost) in enumerate(zip(words.entries, whole, costs, strict=True)):
-        most = first_tokens if first and place == 0 else level
+    for entry, text, cost in zip(words.entries, whole, costs, strict=True):
+        most = first_tokens if entry is main else level if _stands(words, entry) else rest
         if cost > most:
             note = f"message {entry.seq}"
             kept = {rule for rule, _ in user_rules(Request(entry.seq, entry.text))}
             text = _written(replace(entry, text=shortened(entry.text, most, count, kept, note)))
         lines.append(text)
     return [*lines[:first], *left_out, *lines[first:]]
+
+
+def _stands(words: UserWords, entry: Said) -> bool:
+    return entry.seq not in words.withdrawn
+
+
+def _main(words: UserWords) -> Said | None:
+    """The first request, or what the user put in its place."""
+    return next((entry for entry in words.entries if _stands(words, entry)), None)
+
+
+def _newest_plan(words: UserWords) -> UserWords:
+    """The words in which of all approved plans but the newest only the first line is left."""
+    plans = [entry for entry in words.entries if entry.text.startswith(APPROVED)]
+    old = plans[:-1]
+    note = f"[left out: the rest of it; the plan in ({plans[-1].seq}) replaces it]" if old else ""
+    folded = {id(entry): replace(entry, text=f"{_first_line(entry.text)} {note}") for entry in old}
+    return replace(words, entries=tuple(folded.get(id(entry), entry) for entry in words.entries))
+
+
+def _first_line(text: str) -> str:
+    return text.split("\n", 1)[0].split(" [left out: ", 1)[0]
 
 
 def _bounded(words: UserWords, first: bool, tokens: int, count: Count) -> tuple[UserWords, list[str]]:
@@ -260,7 +285,7 @@ def _written(entry: Said, over: bool = False) -> str:
     agent loaded only the name: its text is no word of the user."""
     asked = f"\n[the assistant had said: {unforged(entry.asked)}]" if entry.asked else ""
     command = f"[command {one_line(entry.command, 200)}, for one turn] " if entry.command else ""
-    hidden = entry.command and (over or entry.command.startswith(SKILL))
+    hidden = entry.command and (over or entry.command.startswith(SKILL) or entry.text == entry.command)
     text = "" if hidden else unforged(entry.text.strip())
     return write_item(f"({entry.seq}) {command}{text}{asked}".rstrip())
 
@@ -279,7 +304,7 @@ def _entries(turns: Sequence[Turn]) -> list[Said]:
     requests, _ = requests_of(turns)
     found = [_said(request) for request in requests]
     dialogs = dialog_decisions(actions_of(turns))
-    found += [Said(seq, defused(line)) for seq, line in dialogs]
+    found += [Said(seq, line) for seq, line in dialogs]
     found.sort(key=lambda entry: entry.seq)
     return [entry for entry in found if entry.text]
 

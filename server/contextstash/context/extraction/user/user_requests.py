@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from contextstash.context.extraction.actions import Action
+from contextstash.context.extraction.actions import ASKING_TOOLS, PLAN_TOOLS, Action, is_dialog
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.text.imitations import defused
-from contextstash.context.text.pasted import without_pasted
-from contextstash.context.text.sanitize import MARKER, OF_SESSION, USER_BLOCK_OPENING, clip, one_line
+from contextstash.context.text.pasted import first_lines, without_pasted
+from contextstash.context.text.sanitize import MARKER, OF_SESSION, USER_BLOCK_OPENING, one_line
 from contextstash.context.text.sentences import ELLIPSIS, own_sentences, sentences
 from contextstash.context.tool_outputs.shell_envelope import without_reminders
 
@@ -136,6 +136,10 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Request], list[str]]:
             said = next((text for text in reversed(texts) if text.strip()), said)
             command = _skill_of(turn)
             continue
+        if _is_bare_command(turn, texts, command):
+            requests.append(Request(turn.seq, command, command=command))
+            said = command = ""
+            continue
         if turn.role != "user" or turn.kind == "host" or any(map(_is_result, texts)):
             continue
         if turn.kind == "summary":
@@ -153,6 +157,15 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Request], list[str]]:
                 said = ""
             command = given if given or text or _COMMAND_OUTPUT.match(whole) else command
     return requests, carried
+
+
+_SKILL_TEXT = re.compile(r"\A\s*Base directory for this skill:")
+
+
+def _is_bare_command(turn: Turn, texts: Sequence[str], command: str) -> bool:
+    """Whether the user typed the command and nothing else, so that only a skill's text follows. Arguments of a command,
+    and the names of skills that the agent loads, stand after a space."""
+    return turn.role == "user" and command != "" and " " not in command and any(map(_SKILL_TEXT.match, texts))
 
 
 def _skill_of(turn: Turn) -> str:
@@ -332,39 +345,66 @@ def _ending_with(said: Sequence[str], last: int) -> str:
 
 
 _ANSWERED = re.compile(
-    r"\A\s*User has answered your questions?:\s*(.{1,1500}?)(?:\. You can now continue|\Z)", re.DOTALL
+    r"\A\s*User has answered your questions?:\s*(.{1,20000}?)(?:\. You can now continue|\Z)", re.DOTALL
 )
-_ASKING_TOOLS = frozenset({"AskUserQuestion", "question"})
-"""The tools of Claude Code and of OpenCode whose outputs begin so. An MCP server's tool is recorded with the server's
-name, and the gateway offers none under such a name."""
-
 _SAID = re.compile(
-    r"(?:the user (?:said|provided the following)|feedback|reason)[^:\n]{0,60}:\s*(.{1,800})",
+    r"(?:the user (?:said|provided the following)|feedback|reason)[^:\n]{0,60}:\s*(.+)",
     re.DOTALL | re.IGNORECASE,
 )
-_PLAN_TOOLS = frozenset({"exitplanmode", "exit_plan_mode"})
+_CLIENT_NOTE = re.compile(r"(?:\A|\n)\s*Note: The user['’]s next message may contain .*\Z", re.DOTALL)
+_CLARIFIES = re.compile(r"\s*The user wants to clarify these questions\b")
+_PARTLY = re.compile(r"^- (\"[^\n]+\")\n\s*Answer: ([^\n]+)", re.MULTILINE)
+"""Claude Code's own text if the user leaves its questions open, and in it the answers that were given."""
 
+_APPROVED = re.compile(r"\A(?:(?!\bnot\b|n['’]t\b|reject|denied|declin)[^\n]){0,120}?\bapproved\b", re.IGNORECASE)
+_PLAN_BELOW = re.compile(r"^## Approved Plan[^\n]*:\n", re.MULTILINE)
+"""Where Claude Code repeats the plan, with the user's changes."""
 
-def is_dialog(tool: str) -> bool:
-    """Whether a tool asks the user, so that its output holds the user's words."""
-    return tool in _ASKING_TOOLS or tool.lower() in _PLAN_TOOLS
+APPROVED = "The user approved the agent's plan: "
+
+MAX_PLAN_LENGTH = 1_200
+"""Characters of an approved plan that are shown, about 300 tokens: its aim and first steps. A plan is the agent's text;
+with more, it takes the room of the user's words."""
+
+MAX_DIALOG = 20_000
+"""Characters of a dialog's output that are searched for the user's words; a person types less."""
 
 
 def dialog_decisions(actions: Sequence[Action]) -> list[tuple[int, str]]:
-    """The user's decisions in dialogs of tools, each with its message: answers, refusals, approved plans."""
-    found = []
+    """The user's decisions in dialogs of tools, each with its message: answers, refusals, approved plans. The user's
+    own words are whole; of a plan, the first lines are shown."""
+    found: list[tuple[int, str]] = []
     for action in actions:
         if action.output is None:
             continue
-        text = action.output.text
+        text = action.output.text[:MAX_DIALOG]
         if action.refused:
-            said = _SAID.search(text)
-            what = one_line(action.argument, 100)
-            why = f": “{one_line(said.group(1), 300)}”" if said else ""
-            found.append((action.seq, f"The user refused {one_line(action.tool, 40)} {what}{why}"))
-        elif action.tool in _ASKING_TOOLS and (answered := _ANSWERED.search(text[:4_000])):
-            found.append((action.seq, f"The user answered: {one_line(answered.group(1), 500)}"))
-        elif action.tool.lower() in _PLAN_TOOLS and not action.is_error:
-            plan = action.arguments.get("plan")
-            found.append((action.seq, f"The user approved the plan: {clip(defused(str(plan)), 1_200)}" if plan else ""))
-    return [(seq, line) for seq, line in found if line]
+            found.append((action.seq, _refusal(action, text)))
+        elif action.tool in ASKING_TOOLS and (answered := _ANSWERED.search(text)):
+            found.append((action.seq, f"The user answered: {defused(answered.group(1).strip())}"))
+        elif action.tool.lower() in PLAN_TOOLS and not action.is_error and _APPROVED.match(text):
+            found += [(action.seq, line) for line in _approval(action, action.output.text)]
+    return found
+
+
+def _refusal(action: Action, text: str) -> str:
+    call = action.tool if is_dialog(action.tool) else f"{action.tool} {one_line(action.argument, 100)}"
+    words = _own_words(text)
+    if _CLARIFIES.match(words):
+        words = ", ".join(f"{question}={answer}" for question, answer in _PARTLY.findall(words))
+    return f"The user refused {one_line(call, 140)}" + (f": “{words}”" if words else "")
+
+
+def _approval(action: Action, text: str) -> Iterator[str]:
+    below = _PLAN_BELOW.search(text)
+    if words := _own_words(text[: below.start() if below else MAX_DIALOG]):
+        yield f"The user said when approving the plan: “{words}”"
+    plan = text[below.end() :] if below else str(action.arguments.get("plan") or "")
+    if plan.strip():
+        yield APPROVED + first_lines(defused(plan), MAX_PLAN_LENGTH, f"the plan approved in message {action.seq}")
+
+
+def _own_words(text: str) -> str:
+    """What the user typed in a dialog, without the client's text around it."""
+    said = _SAID.search(text)
+    return defused(_CLIENT_NOTE.sub("", said.group(1)).strip()) if said else ""
