@@ -16,7 +16,8 @@ that accepts it."""
 
 
 def note(host: str, line: str, *, once: bool = False) -> None:
-    """Write a line into the log; with `once` only if the log does not hold it yet. A failure is ignored: there is no other place to report it."""
+    """Write a line into the log; with `once` only if the log does not hold it yet. A failure is ignored: there is no
+    other place to report it."""
     with suppress(Exception):
         from datetime import UTC, datetime
 
