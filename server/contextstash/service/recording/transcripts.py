@@ -49,12 +49,11 @@ async def record_transcript(
     if await _is_proxied(access, transcript, messages):
         return await _passed_over(access, transcript.session_id, messages, cursor)
     messages = _within_limits(messages)
-    known = await _known(access, transcript, wanted=wanted)
     session = await ensure_session(
         access,
         transcript.session_id,
         [message.body for message in messages],
-        known=known,
+        known=await _known(access, transcript, wanted=wanted),
         format=transcript.format,
         agent=transcript.agent,
         model=transcript.model or next((m.model for m in reversed(messages) if m.model), None),
@@ -71,10 +70,9 @@ async def record_transcript(
         return await _record_whole(access, session, messages, calls, cursor)
     total = Appended(messages=(), duplicates=0, session=session)
     runs = _runs(messages)
-    for place, run in enumerate(runs):
+    for left, run in zip(reversed(range(len(runs))), runs, strict=True):
         await _before(access, total.session, run[0] if run else None)
-        at_end = cursor if place == len(runs) - 1 else None
-        part = await retrying(partial(_append_run, access, total.session, run, calls, at_end))
+        part = await retrying(partial(_append_run, access, total.session, run, calls, None if left else cursor))
         if run and run[-1].covers_before and part.messages:
             await log_compaction(access, total.session, part)
         total = Appended(
