@@ -34,9 +34,9 @@ class DeletedSession(Record):
         return 0 < self.length <= len(marks) and self.mark == _hash(self.key, marks[self.length - 1])
 
 
-def deleted_session(session_id: str, proxied: ProxiedSession) -> DeletedSession:
-    """What stays of a session whose client sent its requests through the proxy."""
-    key = secrets.token_hex(16)
+def deleted_session(session_id: str, proxied: ProxiedSession | None) -> DeletedSession:
+    """What stays of a session; `proxied` is what the proxy knew of it."""
+    key, proxied = secrets.token_hex(16), proxied or ProxiedSession()
     mark, response = (_hash(key, each) if each else "" for each in (proxied.mark, proxied.response))
     return DeletedSession(
         key=key, session=_hash(key, session_id), length=proxied.length if mark else 0, mark=mark, response=response

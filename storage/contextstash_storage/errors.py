@@ -6,6 +6,7 @@ ContextstashError
 ├── NotFoundError
 │   ├── SessionNotFoundError
 │   └── HandleNotFoundError
+├── SessionDeletedError      the session was deleted here, and is not recorded again automatically
 ├── OverloadedError          too much of one kind is asked for at once; later it can be done
 ├── SummarizerError          a writer could not write a summary; another may
 └── StoreError               the store itself could not do its work
@@ -40,6 +41,10 @@ class SessionNotFoundError(NotFoundError):
 
 class HandleNotFoundError(NotFoundError):
     """No tool output has that handle."""
+
+
+class SessionDeletedError(ContextstashError):
+    """The session was deleted here; only what its user asks for records it again."""
 
 
 class OverloadedError(ContextstashError):

@@ -341,5 +341,5 @@ class SessionStore(Protocol):
         ...
 
     async def deleted_sessions(self) -> list[DeletedSession]:
-        """How the sessions are recognized that went through the proxy and were deleted lately."""
+        """How the sessions are recognized that were deleted lately."""
         ...

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from contextstash.hosts.following.ingest import ingest
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import ID, Clock, RunningProxy, play, request_of, running_proxy
+from tests.support.stashes import stash_at
 
 TEXT = "".join(f"line {number} of the file\n" for number in range(500))
 
@@ -96,3 +99,42 @@ def test_placeholders_stay_if_the_client_changes_an_early_message_also_after_a_r
     with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
         proxy.send(request_of([*changed, *turn(21, "more")]))
         assert placeholders(provider.bodies[-1]) == OLD
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+def test_a_fresh_read_with_a_used_id_is_shown_also_if_the_session_is_followed(
+    provider: CachingProvider, clock: Clock, tmp_path: Path, compacted: bool
+) -> None:
+    """The client writes its transcript after the request. After its own compaction the old result is gone."""
+    first = [{"role": "user", "content": "Read it."}, *read(TEXT * 4)]
+    end = [{"role": "assistant", "content": "Read."}, {"role": "user", "content": "Go on."}]
+    database, transcript = tmp_path / "stash.db", tmp_path / f"{ID}.jsonl"
+    follow(database, transcript, first[:1])
+    with running_proxy(provider.url, database, clock, keep_tokens=1_000) as proxy:
+        for messages in (first[:1], first, [*first, *end], [*first, *end, *end]):
+            write_transcript(transcript, messages)
+            clock.now += 400
+            proxy.send(request_of(messages))
+        assert hidden(provider.bodies[-1]) == [2]
+        begin = [messages[0], *end] if compacted else messages
+        proxy.send(request_of([*begin, *read(TEXT * 4)]))
+        assert hidden(provider.bodies[-1]) == ([] if compacted else [2])
+
+
+def write_transcript(path: Path, messages: list[dict[str, Any]]) -> None:
+    ids = ["", *(f"00000000-0000-4000-8000-{number:012}" for number in range(len(messages)))]
+    lines = [
+        {"type": each["role"], "uuid": own, "parentUuid": before or None, "sessionId": ID, "message": each}
+        | {"timestamp": f"2026-11-20T10:00:{place:02}.000Z"}
+        for place, (before, own, each) in enumerate(zip(ids, ids[1:], messages, strict=False))
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def follow(database: Path, transcript: Path, messages: list[dict[str, Any]]) -> None:
+    async def run() -> None:
+        async with stash_at(database) as stash:
+            await ingest(stash, transcript)
+
+    write_transcript(transcript, messages)
+    asyncio.run(run())

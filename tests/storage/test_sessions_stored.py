@@ -108,12 +108,14 @@ async def test_the_index_is_sound_after_deletions(store: SqliteStore) -> None:
     assert terms == (0,)
 
 
-async def test_a_deleted_session_that_went_through_the_proxy_is_recognized_by_hashes(store: SessionStore) -> None:
+async def test_a_deleted_session_is_recognized_by_hashes(store: SessionStore) -> None:
     await store.put_proxied(SESSION, ProxiedSession(mark="ab", length=2, response="resp_1"))
     await new_session(store, "two")
     await store.delete_session("two")
     await store.delete_session(SESSION)
-    [deleted] = await store.deleted_sessions()
+    other, deleted = await store.deleted_sessions()
+    assert other.is_continued_by("two", [], None)
+    assert not other.is_continued_by(SESSION, ["x", "ab"], "resp_1")
     assert deleted.is_continued_by(SESSION, [], None)
     assert deleted.is_continued_by("other", ["x", "ab", "cd"], None)
     assert deleted.is_continued_by("other", [], "resp_1")

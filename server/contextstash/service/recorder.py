@@ -137,12 +137,19 @@ class Recorder:
         return await ensure_session(self._access, session_id, messages, known=known, **facts)
 
     async def record_transcript(
-        self, session: TranscriptSession, messages: Sequence[TranscriptMessage], cursor: Cursor, *, reduce: bool = True
+        self,
+        session: TranscriptSession,
+        messages: Sequence[TranscriptMessage],
+        cursor: Cursor,
+        *,
+        reduce: bool = True,
+        wanted: bool = True,
     ) -> RecordResult:
         """Store the messages read from a client's transcript, and the position up to which it was read. Without
-        `reduce` nothing is pruned or compacted automatically."""
+        `reduce` nothing is pruned or compacted automatically. Raises SessionDeletedError for a session that was
+        deleted, unless it is `wanted` by the user."""
         async with self.locks.of(session.session_id):
-            appended = await record_transcript(self._access, self.recent, session, messages, cursor)
+            appended = await record_transcript(self._access, self.recent, session, messages, cursor, wanted=wanted)
         return await self._recorded(appended, reduce=reduce)
 
     async def check_next_request(

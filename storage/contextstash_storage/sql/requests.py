@@ -162,17 +162,15 @@ def recent_proxied(owner: str, since: float, limit: int) -> Steps[list[tuple[str
 
 
 def note_deleted(owner: str, session_id: str, key: Key) -> Steps[None]:
-    """Store how a session is recognized that is being deleted, if its requests went through the proxy."""
+    """Store how a session is recognized that is being deleted."""
     proxied = yield from read_proxied(key)
-    if proxied is not None:
-        yield Statement("DELETE FROM deleted_sessions WHERE deleted_at < ?", (_oldest_deletion(),))
-        record = to_json(deleted_session(session_id, proxied))
-        values = (owner, now().isoformat(), record)
-        yield Statement("INSERT INTO deleted_sessions (owner, deleted_at, record) VALUES (?, ?, ?)", values)
+    yield Statement("DELETE FROM deleted_sessions WHERE deleted_at < ?", (_oldest_deletion(),))
+    values = (owner, now().isoformat(), to_json(deleted_session(session_id, proxied)))
+    yield Statement("INSERT INTO deleted_sessions (owner, deleted_at, record) VALUES (?, ?, ?)", values)
 
 
 def deleted_sessions(owner: str) -> Steps[list[DeletedSession]]:
-    """The sessions whose clients went through the proxy and that were deleted in the last KEPT_DAYS."""
+    """The sessions that were deleted in the last KEPT_DAYS."""
     text = "SELECT record FROM deleted_sessions WHERE owner = ? AND deleted_at >= ?"
     rows = yield Statement(text, (owner, _oldest_deletion()))
     return [from_json(DeletedSession, record) for (record,) in rows]

@@ -13,6 +13,7 @@ import pytest
 
 from contextstash.cli.scripts.serve import FOLLOWED
 from contextstash.hosts.following.follower import AUTO, HOSTS, Follower, find_transcripts
+from contextstash.hosts.following.ingest import ingest
 from tests.support.host_files import write_json, write_lines
 from tests.support.stashes import history, stash_at
 
@@ -123,3 +124,23 @@ def test_a_project_folder_that_leads_out_of_the_hosts_is_not_followed(
     (projects / "-srv-app").symlink_to(elsewhere)
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(projects.parent))
     assert find_transcripts("claude-code", project=Path("/srv/app"))() == []
+
+
+async def test_a_session_that_was_deleted_is_not_followed_until_it_is_imported(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with stash_at(home.parent / "stash.db") as stash:
+        follower = Follower(stash, find_transcripts("codex"))
+        codex(home, str(Path.cwd()), ["One"])
+        assert await follower.catch_up() == SESSION
+        await stash.delete_session(SESSION)
+        for count in (2, 3):
+            codex(home, str(Path.cwd()), ["One", "Two", "Three"][:count])
+            assert await follower.catch_up() is None
+            assert not (await stash.list_sessions()).sessions
+        assert caplog.text.count("not recorded again; `contextstash import") == 1
+        [transcript] = find_transcripts("codex")()
+        await ingest(stash, transcript, wanted=True)
+        codex(home, str(Path.cwd()), ["One", "Two", "Three", "Four"])
+        assert await follower.catch_up() == SESSION
+        assert len(await history(stash, SESSION)) == 4

@@ -380,3 +380,27 @@ def test_a_cut_imports_neither_other_formats_nor_a_vocabulary(hooked: Hooked) ->
         "click",
     }
     assert not imported & heavy
+
+
+@pytest.mark.parametrize("event", ["Stop", "SessionEnd"])
+def test_a_session_that_was_deleted_is_recorded_again_only_by_an_import(hooked: Hooked, event: str) -> None:
+    run = hooked.command_line.run
+    hooked.write("user", "The private matter 4711.")
+    hooked.write("assistant", "Noted.")
+    hooked.fire("Stop")
+    assert "4711" in run("search", "4711").stdout
+    run("delete", SESSION, "--yes")
+    for _ in range(2):
+        hooked.write("user", "Go on.")
+        hooked.call(1, "done", agent="a1")
+        hooked.fire(event)
+        hooked.fire("SessionStart", source="resume")
+        assert "No sessions" in run("sessions").stdout
+    log = next(hooked.command_line.folder.rglob("hooks.log")).read_text().splitlines()
+    assert len(log) == 1
+    assert f"not recorded again; `contextstash import {hooked.transcript}` brings it back" in log[0]
+    run("import", str(hooked.transcript))
+    hooked.write("user", "Once more: 4712.")
+    hooked.fire(event)
+    assert "message 0" in run("search", "4711").stdout
+    assert "Once more" in run("search", "4712").stdout

@@ -102,7 +102,7 @@ async def _read_on(stash: Stash, source: str) -> None:
     from contextstash.hosts.following.ingest import ingest
 
     try:
-        await ingest(stash, Path(source), reduce=False)
+        await ingest(stash, Path(source), reduce=False, wanted=True)
     except FileNotFoundError:
         click.echo("The client has deleted its transcript; the session is kept here.", err=True)
     except (OSError, ContextstashError) as error:

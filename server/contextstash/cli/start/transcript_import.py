@@ -82,7 +82,7 @@ async def import_one(stash: Stash, item: Found, session: str | None, advance: Ad
     except OSError as error:
         return Imported(str(item.path), error=f"cannot be read: {error.strerror or error}")
     try:
-        report = await ingest(stash, item.path, reader=reader, on_progress=read, reduce=False)
+        report = await ingest(stash, item.path, reader=reader, on_progress=read, reduce=False, wanted=True)
     except ContextstashError as error:
         return Imported(str(item.path), error=str(error))
     except OSError as error:

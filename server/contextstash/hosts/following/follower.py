@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contextstash.files.regular_files import is_below
-from contextstash.hosts.following.ingest import ingest
+from contextstash.hosts.following.ingest import NOT_RECORDED, ingest
 from contextstash.hosts.project_folder import project_folder_of
 from contextstash.hosts.readers import claude_code, codex, gemini, opencode, pi
 from contextstash.hosts.readers.kinds import recognize
@@ -208,6 +208,7 @@ class Follower:
         self._lock = asyncio.Lock()
         self._seen: dict[Path, Stamp] = {}
         self._sessions: dict[Path, str | None] = {}
+        self._deleted: set[Path] = set()
 
     async def catch_up(self) -> str | None:
         """Record what is new in the current transcript and its sub-agents' files; the id of its session,
@@ -236,6 +237,9 @@ class Follower:
         else:
             self._seen[path] = seen
             self._sessions[path] = report.session_id
+            if report.deleted and path not in self._deleted:
+                _log.warning(NOT_RECORDED, path.name, path)
+                self._deleted.add(path)
 
     def _reader_of(self, path: Path) -> Reader:
         if self._reader is not None:

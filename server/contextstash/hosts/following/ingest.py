@@ -18,6 +18,7 @@ from contextstash.hosts.readers.kinds import Reader, recognize
 from contextstash.hosts.readers.plain import PlainReader
 from contextstash.hosts.readers.transcript import Batch, DocumentReader, Line, State, TranscriptReader, split_lines
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash_storage.errors import SessionDeletedError
 from contextstash_storage.records import Cursor
 
 if TYPE_CHECKING:
@@ -31,16 +32,21 @@ of the same size."""
 _HEAD = 1024
 """Bytes at the start of a file by which it is recognized as the one that was read before."""
 
+NOT_RECORDED = "%s: its session was deleted here and is not recorded again; `contextstash import %s` brings it back."
+"""What is logged once of a transcript whose session was deleted; both gaps are the file."""
+
 Part = tuple[TranscriptSession, Sequence[TranscriptMessage]]
 
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """The result for one file. `session_id` is the session in it, None if it holds no message yet."""
+    """The result for one file. `session_id` is the session in it, None if it holds no message yet or was deleted here:
+    then it is not recorded again, and `deleted` is true."""
 
     session_id: str | None
     recorded: int = 0
     duplicates: int = 0
+    deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +71,14 @@ async def ingest(
     reader: Reader | None = None,
     on_progress: Callable[[int], None] | None = None,
     reduce: bool = True,
+    wanted: bool = False,
 ) -> IngestReport:
     """Record what is new in this transcript since it was read last. Safe to repeat, and to interrupt at any point.
 
     `on_progress` is called with the bytes read, with 0 for a transcript that is read whole. Without `reduce` no prune
-    or compaction of the session starts automatically. Raises BadInputError if
-    no reader recognizes the transcript, OSError if it cannot be read, and what the stash raises.
+    or compaction of the session starts automatically. If the user asked for it, it is `wanted`: also a session that was
+    deleted is recorded. Raises BadInputError if no reader recognizes the transcript, OSError if it cannot be read, and
+    what the stash raises.
     """
     path = await asyncio.to_thread(path.resolve)
     if reader is None:
@@ -79,7 +87,9 @@ async def ingest(
     report = IngestReport(session_id=None)
     async with aclosing(_chunks(path, reader, cursor)) as chunks:
         async for chunk in chunks:
-            report = await _record(stash, chunk, report, reduce)
+            report = await _record(stash, chunk, report, reduce=reduce, wanted=wanted)
+            if report.deleted:
+                break
             if on_progress is not None:
                 on_progress(chunk.cursor.offset)
     return report
@@ -97,16 +107,21 @@ async def _chunks(path: Path, reader: Reader, cursor: Cursor) -> AsyncGenerator[
         reading.cancel()
 
 
-async def _record(stash: Stash, chunk: _Chunk, report: IngestReport, reduce: bool) -> IngestReport:
+async def _record(stash: Stash, chunk: _Chunk, report: IngestReport, **asked: bool) -> IngestReport:
     """The cursor moves only with the last part: if the process ends before that, all parts are read again."""
     for place, (session, messages) in enumerate(chunk.parts):
         last = place == len(chunk.parts) - 1
         cursor = chunk.cursor if last else chunk.before
-        result = await stash.record_transcript(session, messages, cursor, reduce=reduce)
+        try:
+            result = await stash.record_transcript(session, messages, cursor, **asked)
+        except SessionDeletedError:
+            report = replace(report, deleted=True)
+            continue
         report = replace(
             report, recorded=report.recorded + result.recorded, duplicates=report.duplicates + result.duplicates
         )
-    return replace(report, session_id=chunk.session_id or report.session_id)
+    found = None if report.deleted else chunk.session_id or report.session_id
+    return replace(report, session_id=found)
 
 
 def _read(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:

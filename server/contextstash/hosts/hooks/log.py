@@ -15,8 +15,9 @@ MAX_LOG_LINE = 1_000
 that accepts it."""
 
 
-def note(host: str, line: str) -> None:
-    """Write a line into the log. A failure is ignored: there is no other place to report it."""
+def note(host: str, line: str, *, once: bool = False) -> None:
+    """Write a line into the log; with `once` only if the log does not hold it yet. A failure is ignored: there is no
+    other place to report it."""
     with suppress(Exception):
         from datetime import UTC, datetime
 
@@ -26,13 +27,14 @@ def note(host: str, line: str) -> None:
 
         path = data_folder() / LOG_NAME
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shown = "".join(character if character.isprintable() else " " for character in line)
+        shown = masked(" ".join(shown.split()))[:MAX_LOG_LINE]
+        if once and path.is_file() and shown in path.read_text("utf-8", "replace"):
+            return
         descriptor = open_log(path)
         if os.fstat(descriptor).st_size > MAX_LOG_BYTES:
             os.close(descriptor)
             path.replace(path.with_suffix(".log.1"))
             descriptor = open_log(path)
-        shown = "".join(character if character.isprintable() else " " for character in line)
         with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as file:
-            file.write(
-                f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {host}: {masked(' '.join(shown.split()))[:MAX_LOG_LINE]}\n"
-            )
+            file.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {host}: {shown}\n")

@@ -14,8 +14,9 @@ from contextstash.configuration.locations import default_database
 from contextstash.configuration.settings import RemarkHandler, configuration
 from contextstash.context.view.handoff_parts import Part
 from contextstash.context.window.settings import resolve_settings
-from contextstash.hosts.following.ingest import ingest
+from contextstash.hosts.following.ingest import NOT_RECORDED, ingest
 from contextstash.hosts.hooks.host import BUSY_SECONDS, HookHost
+from contextstash.hosts.hooks.log import note
 from contextstash.hosts.own_files import own_file
 from contextstash.hosts.project_folder import project_folder, project_of
 from contextstash.hosts.readers.kinds import recognize
@@ -58,7 +59,10 @@ async def read_transcripts(host: HookHost, stash: Stash, event: Mapping[str, Any
         return {}
     reader = recognize(path)
     files = [path, *host.sub_agents(path)]
-    return {file: (await ingest(stash, file, reader=reader)).session_id for file in files}
+    reports = {file: await ingest(stash, file, reader=reader) for file in files}
+    if reports[path].deleted:
+        note(host.name, NOT_RECORDED % (path.name, path), once=True)
+    return {file: report.session_id for file, report in reports.items()}
 
 
 async def hand_off(host: HookHost, stash: Stash, event: Mapping[str, Any], given: tuple[int, int]) -> str | None:

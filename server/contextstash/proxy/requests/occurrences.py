@@ -34,14 +34,33 @@ def _naming(conversation: Conversation, request: RequestText, *, calls: bool) ->
     recorded = min(conversation.same_messages(request), len(positions))
     again = catalog.calls_again if calls else catalog.results_again
     followed = conversation.followed is not None
+    pins = conversation.edits.inputs if calls else conversation.edits.pins
+    first, unread = _first_results(request) if followed else {}, _last_reply(request) + 1
 
     def name(place: int, call_id: str) -> str:
         if place < recorded:
             return again.get((positions[place], call_id), call_id)
-        # A client that records its session itself writes other messages than it sends, with the same ids.
-        return call_id if followed and call_id not in catalog.reused else f"{call_id}@new {place}"
+        # A client that records its session itself writes other messages than it sends, with the same ids. An id is
+        # used again if a result with it stands before, and if what the model has not read yet was pruned before.
+        used = call_id in catalog.reused or place > first.get(call_id, place)
+        used = used or (place >= unread and call_id in pins and not conversation.first_cut)
+        return call_id if followed and not used else f"{call_id}@new {place}"
 
     return name
+
+
+def _first_results(request: RequestText) -> dict[str, int]:
+    """The first message with a result of each call id."""
+    found: dict[str, int] = {}
+    for place in request.places(has_results):
+        for result in request.messages[place].results:
+            found.setdefault(result.call_id, place)
+    return found
+
+
+def _last_reply(request: RequestText) -> int:
+    """The place of the model's last message; -1 if there is none."""
+    return next((at for at in range(len(request.messages) - 1, -1, -1) if request.messages[at].is_models), -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +75,10 @@ class Inherited:
 def inherited(conversation: Conversation, request: RequestText, edits: ProxiedEdits) -> list[Inherited]:
     """The results that are not recorded where they stand now, but were shown as placeholders before. The newest results
     of a request are never among them: they are read for the first time."""
-    messages = request.messages
+    messages, last = request.messages, _last_reply(request)
     if not edits.pins or conversation.followed is not None:
         return []
     first = min(conversation.same_messages(request), len(conversation.positions))
-    last = next((place for place in range(len(messages) - 1, -1, -1) if messages[place].is_models), -1)
     if first > last:
         return []
     found = [

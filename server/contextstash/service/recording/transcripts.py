@@ -21,7 +21,7 @@ from contextstash.service.recording.client_edits import (
 from contextstash.service.recording.messages import Calls, RecentCalls, append, ensure_session, limit_problem
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.service.session_access import Access
-from contextstash_storage.errors import BadMessageError, SessionNotFoundError
+from contextstash_storage.errors import BadMessageError, SessionDeletedError, SessionNotFoundError
 from contextstash_storage.records import Appended, Cursor, Session
 from contextstash_storage.store import EditsAfter
 
@@ -38,10 +38,13 @@ async def record_transcript(
     transcript: TranscriptSession,
     messages: Sequence[TranscriptMessage],
     cursor: Cursor,
+    *,
+    wanted: bool = True,
 ) -> Appended:
     """Append the messages read from a transcript. The last ones and the new cursor are stored in one transaction.
 
     Safe to repeat after a crash at any point: messages are recognized by their keys, edits by what they cover.
+    Unless it is `wanted` by the user, a deleted session is not made again: raises SessionDeletedError.
     """
     if await _is_proxied(access, transcript, messages):
         return await _passed_over(access, transcript.session_id, messages, cursor)
@@ -50,6 +53,7 @@ async def record_transcript(
         access,
         transcript.session_id,
         [message.body for message in messages],
+        known=await _known(access, transcript, wanted=wanted),
         format=transcript.format,
         agent=transcript.agent,
         model=transcript.model or next((m.model for m in reversed(messages) if m.model), None),
@@ -66,10 +70,9 @@ async def record_transcript(
         return await _record_whole(access, session, messages, calls, cursor)
     total = Appended(messages=(), duplicates=0, session=session)
     runs = _runs(messages)
-    for place, run in enumerate(runs):
+    for left, run in zip(reversed(range(len(runs))), runs, strict=True):
         await _before(access, total.session, run[0] if run else None)
-        at_end = cursor if place == len(runs) - 1 else None
-        part = await retrying(partial(_append_run, access, total.session, run, calls, at_end))
+        part = await retrying(partial(_append_run, access, total.session, run, calls, None if left else cursor))
         if run and run[-1].covers_before and part.messages:
             await log_compaction(access, total.session, part)
         total = Appended(
@@ -79,6 +82,25 @@ async def record_transcript(
         )
     recent.keep(total.session, calls)
     return total
+
+
+async def _known(access: Access, transcript: TranscriptSession, *, wanted: bool) -> Session | None:
+    """The session if it exists. One that exists was never deleted, or its user brought it back."""
+    names = [name for name in (transcript.session_id, transcript.parent_session_id) if name is not None]
+    found = [await _session(access, name) for name in names]
+    if found[0] is None and not wanted:
+        lost = [name for name, session in zip(names, found, strict=True) if session is None]
+        deleted = await access.store.deleted_sessions()
+        if any(each.is_continued_by(name, (), None) for each in deleted for name in lost):
+            raise SessionDeletedError("The session was deleted here.")
+    return found[0]
+
+
+async def _session(access: Access, session_id: str) -> Session | None:
+    try:
+        return await access.store.get_session(session_id)
+    except SessionNotFoundError:
+        return None
 
 
 async def _with_window(access: Access, session: Session, window: int | None) -> Session:
@@ -112,9 +134,8 @@ async def _passed_over(
 ) -> Appended:
     """Move the cursor past messages that the proxy records. The session of a sub-agent of a proxied one may not exist:
     then the cursor stays, and the same messages are passed over again."""
-    try:
-        session = await access.store.get_session(session_id)
-    except SessionNotFoundError:
+    session = await _session(access, session_id)
+    if session is None:
         now = datetime.now(UTC)
         session = Session(session_id=session_id, format="anthropic", created_at=now, updated_at=now)
     else:
