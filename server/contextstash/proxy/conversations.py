@@ -69,6 +69,14 @@ class AskedRequest:
     def client_id(self) -> str | None:
         return self.client.session_id if self.client else None
 
+    def leaves_room_for(self, other: AskedRequest) -> bool:
+        """Whether the other one may go on where this one is on its way: as if the client tries again, or if this one
+        follows no response."""
+        one, two = self.request, other.request
+        if one.value("previous_response_id") != two.value("previous_response_id"):
+            return not follows_response(one)
+        return len(one.messages) == len(two.messages) == common_start(one.messages, two.messages)
+
     @cached_property
     def surroundings(self) -> str:
         return surroundings_of(self.request)
@@ -117,7 +125,8 @@ class Conversation:
 
     `line` are the messages of the last request that got a reply, `flights` the requests that wait for theirs; `sender`
     is the hash of their credentials. While the client has the model summarize, it is `compacting`. `responses` are the
-    lines that the provider keeps, by the ids of their responses. `stored_since` is when the session was created; it is
+    lines that the provider keeps, by the ids of their responses, empty until they are recorded; `origin` has the one
+    with which this conversation begins, until that is recorded here. `stored_since` is when the session was created; it is
     `deleted` if that one is gone.
     """
 
@@ -155,6 +164,7 @@ class Conversation:
     sender: bytes | None = None
     compacting: bool = False
     responses: OrderedDict[str, Line] = field(default_factory=OrderedDict)
+    origin: Conversation | None = None
     stored_since: datetime | None = None
     deleted: bool = False
     recording: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -227,10 +237,16 @@ class Conversation:
         """Whether the request begins with a summary of the client's main conversation."""
         return self.session_id == asked.client_id and continues_summary(asked.request.messages[0].native)
 
-    def answered(self, request: RequestText) -> bool:
-        """Whether the response that the request follows was given here."""
-        previous = request.value("previous_response_id")
-        return previous in self.responses or previous == self.state.response
+    def is_followed_by(self, asked: AskedRequest) -> bool:
+        """Whether a request goes on from the newest response, and no other request does. Users who begin with the same
+        words share a session until one of them has gone on; the others leave it then."""
+        flights = [flight for flight in self.flights if not flight.ended]
+        alone = asked.client is not None or all(flight.leaves_room_for(asked) for flight in flights)
+        return alone and asked.request.value("previous_response_id") == self.state.response
+
+    def answered(self, asked: AskedRequest) -> bool:
+        """Whether the response that the request follows was given here, the newest or an earlier one."""
+        return asked.request.value("previous_response_id") in (*self.responses, self.state.response)
 
     def extended_by(self, messages: Line) -> RecordedList | None:
         """Where the messages are that a list begins with, if it continues the recorded ones."""
@@ -242,12 +258,14 @@ class Conversation:
         self.compacting = is_compaction(request.latest.native)
         state = with_head(self.state, head_of(request))
         if not self.compacting:
-            self.line = request.messages
+            # What only follows a response is no beginning by which another user's request may be known.
+            self.line = () if follows_response(request) and not state.client_session else request.messages
             mark = "" if follows_response(request) else line_mark(self.format, self.line)
             changes = {"surroundings": surroundings_of(request), "mark": mark, "length": len(self.line)}
             state = state.model_copy(update=changes)
         if response is not None and isinstance(response.get("id"), str):
             state = state.model_copy(update={"response": response["id"]})
+            self.keep_response(response, ())
         self.state = state
 
     def keep_response(self, response: Mapping[str, Any] | None, line: Line) -> None:
@@ -260,7 +278,8 @@ class Conversation:
     def forget(self) -> None:
         """Drop all that is known of a session that was deleted."""
         self.deleted, self.recorded, self.stored = True, (), RecordedList()
-        self.catalog, self.kept, self.responses = Catalog(), (), OrderedDict()
+        self.catalog, self.kept, self.origin = Catalog(), (), None
+        self.responses = OrderedDict.fromkeys(self.responses, ())
         self.edits = self.shown = ProxiedEdits()
 
     def same_messages(self, request: RequestText) -> int:
@@ -377,8 +396,10 @@ class Conversations:
     def _in_memory(self, asked: AskedRequest) -> Conversation | None:
         group = self._group(asked)
         if follows_response(asked.request):
-            answered = (each for each in group if each.answered(asked.request))
-            return next(answered, None) or next((each for each in group if each.session_id == asked.client_id), None)
+            newest = next((each for each in group if each.is_followed_by(asked)), None)
+            if newest is not None or asked.client is None:
+                return newest
+            return next((each for each in group if each.answered(asked)), None)
         whole = [each for each in group if each.is_continued_by(asked)]
         if whole:
             return max(whole, key=lambda each: len(each.line))
@@ -410,12 +431,26 @@ class Conversations:
             return Conversation(continued[0][0], asked.request.format, continued[0][1].state)
         if asked.client is None:
             found = _new(f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", asked, None)
+            await self._branch(found, asked)
         else:
             found = await self._of_client(asked, asked.client, dict(states))
         previous = asked.request.value("previous_response_id")
         if self._sessions is not None and await self._sessions.was_deleted(found.session_id, asked.marks, previous):
             found.forget()
         return found
+
+    async def _branch(self, found: Conversation, asked: AskedRequest) -> None:
+        """Begin a new conversation with what the response that it follows has ended. It is not recorded if that was
+        deleted."""
+        if not follows_response(asked.request):
+            return
+        found.origin = next((each for each in self._group(asked) if each.answered(asked)), None)
+        origin = found.origin
+        if self._sessions is None or origin is None:
+            return
+        gone = origin.stored_since is not None and await self._sessions.find(origin.session_id) is None
+        if origin.deleted or gone:
+            found.forget()
 
     async def _stored(self, asked: AskedRequest) -> list[tuple[str, StoredLine]]:
         """The stored sessions that this sender could continue, and that are not in memory."""

@@ -569,8 +569,13 @@ class Engine:
         if not follows_response(request):
             return request.messages
         assert self._sessions is not None
-        before = conversation.responses.get(request.value("previous_response_id"))
-        if before is None:
+        previous, origin = request.value("previous_response_id"), conversation.origin
+        if origin is not None:
+            async with origin.recording:  # the response may not be recorded there yet
+                conversation.responses[previous] = origin.responses.get(previous, ())
+            conversation.origin = None
+        before = conversation.responses.get(previous)
+        if not before:
             natives = await self._sessions.natives(conversation.session_id)
             before = tuple(message_of(native, request.format) for native in natives)
         return (*before, *request.messages)
