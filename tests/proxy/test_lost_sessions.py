@@ -226,3 +226,26 @@ def test_users_who_begin_with_the_same_words_part_if_each_follows_their_own_resp
     found = texts(proxy.database)
     assert found[ann[0]] == ["Hello.", "Reply 1.", "I am Ann.", "Reply 3.", "I am Ann.", "Reply 4."]
     assert found[bob[0]] == ["Hello.", "Reply 2.", "I am Bob.", "Reply 5.", "I am Bob.", "Reply 6."]
+
+
+def test_a_conversation_that_began_before_the_proxy_is_recorded_from_then_on(
+    provider: CachingProvider, proxy: RunningProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = KeptByProvider(provider)
+    sent = [("resp_before", "One."), ("resp_1", "Two."), ("resp_2", "Three.")]
+    [name] = {kept.send(proxy, follow_up(previous, said(text))) for previous, text in sent}
+    assert texts(proxy.database) == {name: ["One.", "Reply 1.", "Two.", "Reply 2.", "Three.", "Reply 3."]}
+    assert "not recorded" not in caplog.text
+
+
+@pytest.mark.parametrize("followed", [1, 2])
+def test_what_follows_a_response_of_a_deleted_session_is_not_recorded(
+    provider: CachingProvider, proxy: RunningProxy, followed: int
+) -> None:
+    """Neither the newest nor an earlier one, with which a session of its own would begin."""
+    kept = KeptByProvider(provider)
+    [name] = {kept.send(proxy, follow_up(None, said("Hello."))) for _ in range(2)}
+    delete(proxy.database, name)
+    for previous in (followed, 3):
+        kept.send(proxy, follow_up(f"resp_{previous}", said("Go on.")))
+        assert texts(proxy.database) == {}

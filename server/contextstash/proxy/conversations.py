@@ -126,8 +126,8 @@ class Conversation:
     `line` are the messages of the last request that got a reply, `flights` the requests that wait for theirs; `sender`
     is the hash of their credentials. While the client has the model summarize, it is `compacting`. `responses` are the
     lines that the provider keeps, by the ids of their responses, empty until they are recorded; `origin` has the one
-    with which this conversation begins, until that is recorded here. `stored_since` is when the session was created; it is
-    `deleted` if that one is gone.
+    with which this conversation begins, until that is recorded here. `stored_since` is when the session was created; it
+    is `deleted` if that one is gone.
     """
 
     session_id: str

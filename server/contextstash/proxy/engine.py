@@ -518,12 +518,13 @@ class Engine:
     ) -> None:
         assert self._sessions is not None
         session_id = conversation.session_id
-        if await self._present(conversation) is None and conversation.deleted:
+        stored = await self._present(conversation) is not None
+        if conversation.deleted:
             return
         if conversation.followed and self._ingest is not None:
             await self._ingest(Path(conversation.followed))
         else:
-            messages = await self._whole(conversation, request)
+            messages = await self._whole(conversation, request, stored=stored)
             replied = replied_line(request, messages, response)
             conversation.keep_response(response, replied)
             again = inherited(conversation, request, conversation.edits)
@@ -564,8 +565,9 @@ class Engine:
         pins = {name: pin for name, pin in names.items() if name is not None}
         conversation.shown = replace(conversation.shown, pins={**conversation.shown.pins, **pins})
 
-    async def _whole(self, conversation: Conversation, request: RequestText) -> Line:
-        """All messages of the conversation, also if the provider keeps the former ones."""
+    async def _whole(self, conversation: Conversation, request: RequestText, *, stored: bool) -> Line:
+        """All messages of the conversation, also if the provider keeps the former ones. Those from before the proxy ran
+        are not known: then nothing is `stored`."""
         if not follows_response(request):
             return request.messages
         assert self._sessions is not None
@@ -576,7 +578,7 @@ class Engine:
             conversation.origin = None
         before = conversation.responses.get(previous)
         if not before:
-            natives = await self._sessions.natives(conversation.session_id)
+            natives = await self._sessions.natives(conversation.session_id) if stored else []
             before = tuple(message_of(native, request.format) for native in natives)
         return (*before, *request.messages)
 
