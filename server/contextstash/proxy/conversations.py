@@ -57,17 +57,25 @@ one that is not found gets a new session."""
 @dataclass(eq=False)
 class AskedRequest:
     """A request with what tells whose it is: the client's own id of the conversation, a hash of the credentials, and
-    when it came, in seconds since 1970. It is on its way until it has `ended`."""
+    when it came, in seconds since 1970. It is on its way until it has `ended`; it is `left_behind` if another request
+    has gone on from the same messages meanwhile, so that its own reply is continued in another session."""
 
     request: RequestText
     client: ClientSession | None
     sender: bytes
     at: float
     ended: bool = False
+    left_behind: bool = False
 
     @property
     def client_id(self) -> str | None:
         return self.client.session_id if self.client else None
+
+    def is_behind(self, other: AskedRequest) -> bool:
+        """Whether the other one, of the same conversation, goes further."""
+        if follows_response(self.request) or follows_response(other.request):
+            return not follows_response(self.request)
+        return len(self.request.messages) < len(other.request.messages)
 
     def leaves_room_for(self, other: AskedRequest) -> bool:
         """Whether the other one may go on where this one is on its way: as if the client tries again, or if this one
@@ -206,7 +214,10 @@ class Conversation:
     def is_continued_by(self, asked: AskedRequest) -> bool:
         """Whether a request begins with all messages of the last one, and with those that are on their way."""
         messages = asked.request.messages
-        flights = [flight.request.messages for flight in self.flights if not flight.ended]
+        waiting = self.waiting()
+        if asked.client is None and any(asked.is_behind(flight) for flight in waiting):
+            return False
+        flights = [flight.request.messages for flight in waiting]
         if any(common_start(flight, messages) < min(len(flight), len(messages)) for flight in flights):
             return False
         if not self.line:
@@ -217,6 +228,10 @@ class Conversation:
             return False
         return has_reply(self.line) or (self._is_like(asked) and self._is_recent(asked))
 
+    def waiting(self) -> list[AskedRequest]:
+        """The requests that wait for their replies, except for those that were left behind."""
+        return [flight for flight in self.flights if not flight.ended and not flight.left_behind]
+
     def _is_like(self, asked: AskedRequest) -> bool:
         return self.state.surroundings == asked.surroundings
 
@@ -225,7 +240,7 @@ class Conversation:
 
     def goes_back_to(self, request: RequestText) -> bool:
         """Whether a request of the same client goes on from an earlier message of this conversation."""
-        flights = [flight.request.messages for flight in self.flights if not flight.ended]
+        flights = [flight.request.messages for flight in self.waiting()]
         lines = [line for line in (self.line, *flights) if line]
         return bool(lines) and all(goes_back(line, request) for line in lines)
 
@@ -240,8 +255,7 @@ class Conversation:
     def is_followed_by(self, asked: AskedRequest) -> bool:
         """Whether a request goes on from the newest response, and no other request does. Users who begin with the same
         words share a session until one of them has gone on; the others leave it then."""
-        flights = [flight for flight in self.flights if not flight.ended]
-        alone = asked.client is not None or all(flight.leaves_room_for(asked) for flight in flights)
+        alone = asked.client is not None or all(flight.leaves_room_for(asked) for flight in self.waiting())
         return alone and asked.request.value("previous_response_id") == self.state.response
 
     def answered(self, asked: AskedRequest) -> bool:
@@ -380,6 +394,8 @@ class Conversations:
         self._senders.set(found.session_id, asked.sender)
         found.flights = [flight for flight in found.flights if not flight.ended]
         if not is_compaction(asked.request.latest.native):
+            for flight in found.flights:
+                flight.left_behind |= asked.client is None and flight.is_behind(asked)
             found.flights.append(asked)
         self._known.set(found.session_id, found)
 
