@@ -300,3 +300,21 @@ async def test_users_part_if_one_goes_on_while_the_reply_to_the_same_greeting_of
         await stash.close()
     found = [marks(messages) for messages in (await read_all(tmp_path / "stash.db")).values()]
     assert sorted(map(sorted, found)) == [["chat-1-of-ann"], ["chat-2-of-bob"]]
+
+
+@pytest.mark.parametrize("role", ["system", "user"])
+def test_parallel_agents_with_one_id_stay_apart_if_a_reminder_stands_behind_the_results(
+    provider: CachingProvider, proxy: RunningProxy, role: str
+) -> None:
+    reminder: Message = {"role": role, "content": "<system-reminder>Keep your list of tasks.</system-reminder>"}
+    agents: dict[int, list[Message]] = {agent: [{"role": "user", "content": "Find the bug."}] for agent in range(3)}
+    found: dict[int, str] = {}
+    for number in range(4):
+        for agent, messages in agents.items():
+            found[agent] = say(proxy, messages, **NAMED)
+            messages += [*turn(100 * agent + number, f"agent {agent} step {number}"), reminder]
+    sessions = recorded(proxy.database)
+    assert len(set(found.values())) == len(sessions) == 3
+    for agent, name in found.items():
+        assert sessions[name] == agents[agent][:-3]
+        assert rewinds(proxy.database, name) == 0
