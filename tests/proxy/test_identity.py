@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import re
@@ -15,7 +16,10 @@ import pytest
 from contextstash.formats.request.text import read_request
 from contextstash.hosts.request_identity import ClientSession
 from contextstash.proxy.conversations import AskedRequest, Conversations
+from contextstash.proxy.engine import Engine, ProxyOptions
+from contextstash.proxy.requests.preparation import Prepared
 from contextstash.proxy.senders import sender_of
+from contextstash.service.stash import Stash
 from contextstash_storage.records import RewindEdit
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.caching_provider import CachingProvider
@@ -39,21 +43,21 @@ def say(proxy: RunningProxy, messages: list[Message], key: str = "a", **fields: 
     return str(response.headers["x-contextstash-session"])
 
 
+async def read_all(database: Path) -> dict[str, list[Message]]:
+    store = await open_sqlite(database)
+    try:
+        found = {}
+        for each in await store.list_sessions(limit=1_000):
+            messages = await store.read_messages(each.session_id)
+            found[each.session_id] = [message.body for message in messages if message.body is not None]
+        return found
+    finally:
+        await store.close()
+
+
 def recorded(database: Path) -> dict[str, list[Message]]:
     """All messages of each session, of left branches too."""
-
-    async def read() -> dict[str, list[Message]]:
-        store = await open_sqlite(database)
-        try:
-            found = {}
-            for each in await store.list_sessions(limit=1_000):
-                messages = await store.read_messages(each.session_id)
-                found[each.session_id] = [message.body for message in messages if message.body is not None]
-            return found
-        finally:
-            await store.close()
-
-    return asyncio.run(read())
+    return asyncio.run(read_all(database))
 
 
 def rewinds(database: Path, session_id: str) -> int:
@@ -251,3 +255,66 @@ def test_a_person_who_goes_back_stays_in_the_session_and_without_an_id_gets_a_ne
     back = [*messages[:4], {"role": "user", "content": "Try another way."}]
     assert {say(proxy, messages, **NAMED), say(proxy, back, **NAMED)} == {ID}
     assert say(proxy, messages) != say(proxy, back)
+
+
+@pytest.mark.parametrize("api", ["anthropic", "openai-responses", "previous_response_id"])
+async def test_users_part_if_one_goes_on_while_the_reply_to_the_same_greeting_of_the_other_is_slow(
+    tmp_path: Path, api: str
+) -> None:
+    """Ann's second request ends before the reply to Bob's first one does."""
+    numbers = itertools.count(1)
+    format_name = "anthropic" if api == "anthropic" else "openai-responses"
+    tools = [{"type": "function", "name": "Read", "parameters": {"type": "object"}}]
+
+    async def asked(messages: list[Message], previous: str | None = None) -> Prepared:
+        body = request_of(messages, metadata={})
+        if format_name == "openai-responses":
+            body = {"model": "gpt-5.4", "input": messages, "tools": tools}
+            body |= {"previous_response_id": previous} if previous else {}
+        prepared = await engine.prepare(format_name, [(b"x-api-key", b"k")], json.dumps(body).encode())
+        assert isinstance(prepared, Prepared)
+        return prepared
+
+    async def ended(prepared: Prepared) -> str:
+        response = {"id": f"resp_{next(numbers)}", "output": [REPLY]}
+        engine.finish(prepared, None, response=None if api == "anthropic" else response)
+        await engine.idle()
+        return str(response["id"])
+
+    async def next_asked(name: str, former: str) -> Prepared:
+        says: Message = {"role": "user", "content": f"{name} says something."}
+        kept = api == "previous_response_id"
+        return await (asked([says], former) if kept else asked([GREETING, {**REPLY, "content": f"Hi, {name}."}, says]))
+
+    stash = Stash(await open_sqlite(tmp_path / "stash.db"))
+    engine = Engine(stash.proxied, ProxyOptions(), lambda: 1_000.0)
+    try:
+        ann = await ended(await asked([GREETING]))
+        slow = await asked([GREETING])
+        anns = await next_asked("chat-1-of-ann", ann)
+        await ended(anns)
+        bobs = await next_asked("chat-2-of-bob", await ended(slow))
+        assert bobs.conversation is not anns.conversation
+        await ended(bobs)
+    finally:
+        await stash.close()
+    found = [marks(messages) for messages in (await read_all(tmp_path / "stash.db")).values()]
+    assert sorted(map(sorted, found)) == [["chat-1-of-ann"], ["chat-2-of-bob"]]
+
+
+@pytest.mark.parametrize("role", ["system", "user"])
+def test_parallel_agents_with_one_id_stay_apart_if_a_reminder_stands_behind_the_results(
+    provider: CachingProvider, proxy: RunningProxy, role: str
+) -> None:
+    reminder: Message = {"role": role, "content": "<system-reminder>Keep your list of tasks.</system-reminder>"}
+    agents: dict[int, list[Message]] = {agent: [{"role": "user", "content": "Find the bug."}] for agent in range(3)}
+    found: dict[int, str] = {}
+    for number in range(4):
+        for agent, messages in agents.items():
+            found[agent] = say(proxy, messages, **NAMED)
+            messages += [*turn(100 * agent + number, f"agent {agent} step {number}"), reminder]
+    sessions = recorded(proxy.database)
+    assert len(set(found.values())) == len(sessions) == 3
+    for agent, name in found.items():
+        assert sessions[name] == agents[agent][:-3]
+        assert rewinds(proxy.database, name) == 0

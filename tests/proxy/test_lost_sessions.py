@@ -207,3 +207,45 @@ def test_what_follows_a_response_that_the_provider_keeps_is_appended_with_its_re
         assert kept.send(proxy, follow_up("resp_unknown", said("?"))) not in (first, other)
     whole = [said("One."), answered("Reply 1."), said("Two."), answered("Reply 2."), said("Three.")]
     assert recorded(tmp_path / "stash.db")[first] == [*whole, answered("Reply 4.")]
+
+
+def texts(database: Path) -> dict[str, list[str]]:
+    """What was said in each session, branches that were left included."""
+    return {name: [each["content"][0]["text"] for each in found] for name, found in recorded(database).items()}
+
+
+def test_users_who_begin_with_the_same_words_part_if_each_follows_their_own_response(
+    provider: CachingProvider, proxy: RunningProxy
+) -> None:
+    kept = KeptByProvider(provider)
+    shared = {kept.send(proxy, follow_up(None, said("Hello."))) for _ in ("ann", "bob")}
+    ann = [kept.send(proxy, follow_up(f"resp_{previous}", said("I am Ann."))) for previous in (1, 3)]
+    bob = [kept.send(proxy, follow_up(f"resp_{previous}", said("I am Bob."))) for previous in (2, 5)]
+    assert len(shared) == len(set(ann)) == len(set(bob)) == 1
+    assert set(ann).isdisjoint(bob)
+    found = texts(proxy.database)
+    assert found[ann[0]] == ["Hello.", "Reply 1.", "I am Ann.", "Reply 3.", "I am Ann.", "Reply 4."]
+    assert found[bob[0]] == ["Hello.", "Reply 2.", "I am Bob.", "Reply 5.", "I am Bob.", "Reply 6."]
+
+
+def test_a_conversation_that_began_before_the_proxy_is_recorded_from_then_on(
+    provider: CachingProvider, proxy: RunningProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = KeptByProvider(provider)
+    sent = [("resp_before", "One."), ("resp_1", "Two."), ("resp_2", "Three.")]
+    [name] = {kept.send(proxy, follow_up(previous, said(text))) for previous, text in sent}
+    assert texts(proxy.database) == {name: ["One.", "Reply 1.", "Two.", "Reply 2.", "Three.", "Reply 3."]}
+    assert "not recorded" not in caplog.text
+
+
+@pytest.mark.parametrize("followed", [1, 2])
+def test_what_follows_a_response_of_a_deleted_session_is_not_recorded(
+    provider: CachingProvider, proxy: RunningProxy, followed: int
+) -> None:
+    """Neither the newest nor an earlier one, with which a session of its own would begin."""
+    kept = KeptByProvider(provider)
+    [name] = {kept.send(proxy, follow_up(None, said("Hello."))) for _ in range(2)}
+    delete(proxy.database, name)
+    for previous in (followed, 3):
+        kept.send(proxy, follow_up(f"resp_{previous}", said("Go on.")))
+        assert texts(proxy.database) == {}

@@ -57,17 +57,33 @@ one that is not found gets a new session."""
 @dataclass(eq=False)
 class AskedRequest:
     """A request with what tells whose it is: the client's own id of the conversation, a hash of the credentials, and
-    when it came, in seconds since 1970. It is on its way until it has `ended`."""
+    when it came, in seconds since 1970. It is on its way until it has `ended`; it is `left_behind` if another request
+    has gone on from the same messages meanwhile, so that its own reply is continued in another session."""
 
     request: RequestText
     client: ClientSession | None
     sender: bytes
     at: float
     ended: bool = False
+    left_behind: bool = False
 
     @property
     def client_id(self) -> str | None:
         return self.client.session_id if self.client else None
+
+    def is_behind(self, other: AskedRequest) -> bool:
+        """Whether the other one, of the same conversation, goes further."""
+        if follows_response(self.request) or follows_response(other.request):
+            return not follows_response(self.request)
+        return len(self.request.messages) < len(other.request.messages)
+
+    def leaves_room_for(self, other: AskedRequest) -> bool:
+        """Whether the other one may go on where this one is on its way: as if the client tries again, or if this one
+        follows no response."""
+        one, two = self.request, other.request
+        if one.value("previous_response_id") != two.value("previous_response_id"):
+            return not follows_response(one)
+        return len(one.messages) == len(two.messages) == common_start(one.messages, two.messages)
 
     @cached_property
     def surroundings(self) -> str:
@@ -117,8 +133,9 @@ class Conversation:
 
     `line` are the messages of the last request that got a reply, `flights` the requests that wait for theirs; `sender`
     is the hash of their credentials. While the client has the model summarize, it is `compacting`. `responses` are the
-    lines that the provider keeps, by the ids of their responses. `stored_since` is when the session was created; it is
-    `deleted` if that one is gone.
+    lines that the provider keeps, by the ids of their responses, empty until they are recorded; `origin` has the one
+    with which this conversation begins, until that is recorded here. `stored_since` is when the session was created; it
+    is `deleted` if that one is gone.
     """
 
     session_id: str
@@ -155,6 +172,7 @@ class Conversation:
     sender: bytes | None = None
     compacting: bool = False
     responses: OrderedDict[str, Line] = field(default_factory=OrderedDict)
+    origin: Conversation | None = None
     stored_since: datetime | None = None
     deleted: bool = False
     recording: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -196,7 +214,10 @@ class Conversation:
     def is_continued_by(self, asked: AskedRequest) -> bool:
         """Whether a request begins with all messages of the last one, and with those that are on their way."""
         messages = asked.request.messages
-        flights = [flight.request.messages for flight in self.flights if not flight.ended]
+        waiting = self.waiting()
+        if asked.client is None and any(asked.is_behind(flight) for flight in waiting):
+            return False
+        flights = [flight.request.messages for flight in waiting]
         if any(common_start(flight, messages) < min(len(flight), len(messages)) for flight in flights):
             return False
         if not self.line:
@@ -207,6 +228,10 @@ class Conversation:
             return False
         return has_reply(self.line) or (self._is_like(asked) and self._is_recent(asked))
 
+    def waiting(self) -> list[AskedRequest]:
+        """The requests that wait for their replies, except for those that were left behind."""
+        return [flight for flight in self.flights if not flight.ended and not flight.left_behind]
+
     def _is_like(self, asked: AskedRequest) -> bool:
         return self.state.surroundings == asked.surroundings
 
@@ -215,7 +240,7 @@ class Conversation:
 
     def goes_back_to(self, request: RequestText) -> bool:
         """Whether a request of the same client goes on from an earlier message of this conversation."""
-        flights = [flight.request.messages for flight in self.flights if not flight.ended]
+        flights = [flight.request.messages for flight in self.waiting()]
         lines = [line for line in (self.line, *flights) if line]
         return bool(lines) and all(goes_back(line, request) for line in lines)
 
@@ -227,10 +252,15 @@ class Conversation:
         """Whether the request begins with a summary of the client's main conversation."""
         return self.session_id == asked.client_id and continues_summary(asked.request.messages[0].native)
 
-    def answered(self, request: RequestText) -> bool:
-        """Whether the response that the request follows was given here."""
-        previous = request.value("previous_response_id")
-        return previous in self.responses or previous == self.state.response
+    def is_followed_by(self, asked: AskedRequest) -> bool:
+        """Whether a request goes on from the newest response, and no other request does. Users who begin with the same
+        words share a session until one of them has gone on; the others leave it then."""
+        alone = asked.client is not None or all(flight.leaves_room_for(asked) for flight in self.waiting())
+        return alone and asked.request.value("previous_response_id") == self.state.response
+
+    def answered(self, asked: AskedRequest) -> bool:
+        """Whether the response that the request follows was given here, the newest or an earlier one."""
+        return asked.request.value("previous_response_id") in (*self.responses, self.state.response)
 
     def extended_by(self, messages: Line) -> RecordedList | None:
         """Where the messages are that a list begins with, if it continues the recorded ones."""
@@ -242,12 +272,14 @@ class Conversation:
         self.compacting = is_compaction(request.latest.native)
         state = with_head(self.state, head_of(request))
         if not self.compacting:
-            self.line = request.messages
+            # What only follows a response is no beginning by which another user's request may be known.
+            self.line = () if follows_response(request) and not state.client_session else request.messages
             mark = "" if follows_response(request) else line_mark(self.format, self.line)
             changes = {"surroundings": surroundings_of(request), "mark": mark, "length": len(self.line)}
             state = state.model_copy(update=changes)
         if response is not None and isinstance(response.get("id"), str):
             state = state.model_copy(update={"response": response["id"]})
+            self.keep_response(response, ())
         self.state = state
 
     def keep_response(self, response: Mapping[str, Any] | None, line: Line) -> None:
@@ -260,7 +292,8 @@ class Conversation:
     def forget(self) -> None:
         """Drop all that is known of a session that was deleted."""
         self.deleted, self.recorded, self.stored = True, (), RecordedList()
-        self.catalog, self.kept, self.responses = Catalog(), (), OrderedDict()
+        self.catalog, self.kept, self.origin = Catalog(), (), None
+        self.responses = OrderedDict.fromkeys(self.responses, ())
         self.edits = self.shown = ProxiedEdits()
 
     def same_messages(self, request: RequestText) -> int:
@@ -361,6 +394,8 @@ class Conversations:
         self._senders.set(found.session_id, asked.sender)
         found.flights = [flight for flight in found.flights if not flight.ended]
         if not is_compaction(asked.request.latest.native):
+            for flight in found.flights:
+                flight.left_behind |= asked.client is None and flight.is_behind(asked)
             found.flights.append(asked)
         self._known.set(found.session_id, found)
 
@@ -377,8 +412,10 @@ class Conversations:
     def _in_memory(self, asked: AskedRequest) -> Conversation | None:
         group = self._group(asked)
         if follows_response(asked.request):
-            answered = (each for each in group if each.answered(asked.request))
-            return next(answered, None) or next((each for each in group if each.session_id == asked.client_id), None)
+            newest = next((each for each in group if each.is_followed_by(asked)), None)
+            if newest is not None or asked.client is None:
+                return newest
+            return next((each for each in group if each.answered(asked)), None)
         whole = [each for each in group if each.is_continued_by(asked)]
         if whole:
             return max(whole, key=lambda each: len(each.line))
@@ -410,12 +447,26 @@ class Conversations:
             return Conversation(continued[0][0], asked.request.format, continued[0][1].state)
         if asked.client is None:
             found = _new(f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", asked, None)
+            await self._branch(found, asked)
         else:
             found = await self._of_client(asked, asked.client, dict(states))
         previous = asked.request.value("previous_response_id")
         if self._sessions is not None and await self._sessions.was_deleted(found.session_id, asked.marks, previous):
             found.forget()
         return found
+
+    async def _branch(self, found: Conversation, asked: AskedRequest) -> None:
+        """Begin a new conversation with what the response that it follows has ended. It is not recorded if that was
+        deleted."""
+        if not follows_response(asked.request):
+            return
+        found.origin = next((each for each in self._group(asked) if each.answered(asked)), None)
+        origin = found.origin
+        if self._sessions is None or origin is None:
+            return
+        gone = origin.stored_since is not None and await self._sessions.find(origin.session_id) is None
+        if origin.deleted or gone:
+            found.forget()
 
     async def _stored(self, asked: AskedRequest) -> list[tuple[str, StoredLine]]:
         """The stored sessions that this sender could continue, and that are not in memory."""

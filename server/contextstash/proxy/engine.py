@@ -434,20 +434,28 @@ class Engine:
                 bill, carried = accounts.billed(prepared, usage, unedited, self._options.window, window)
                 state = accounts.booked(prepared, bill, unedited, ended, window)
                 state = state.model_copy(update={"carried": carried})
-                conversation.keep_end(prepared.request)
             new = conversation.newly_dropped(dropped)
             counts = {"healed": state.healed + healed, "reasoning_dropped": state.reasoning_dropped + len(new)}
             conversation.state = state.model_copy(update=counts)
-            conversation.advance(prepared.request, response)
-            former, conversation.usage = conversation.usage, usage
-            extends = conversation.request is not None and len(prepared.request.messages) > len(
-                conversation.request.messages
-            )
-            conversation.request = prepared.request
-            conversation.sent_bytes = accounts.sent_bytes(prepared)
-            self._tasks.start(self._keep(prepared, former if extends else None, response, bill, new))
+            former = None if prepared.left_behind else self._advance(prepared, usage, response)
+            if prepared.left_behind:
+                conversation.keep_response(
+                    response, replied_line(prepared.request, prepared.request.messages, response)
+                )
+            self._tasks.start(self._keep(prepared, former, response, bill, new))
         except Exception as error:
             self._fault(conversation, error)
+
+    def _advance(self, prepared: Prepared, usage: Usage | None, response: Mapping[str, Any] | None) -> Usage | None:
+        """Go on from a request that got its reply. Returns the usage of the former reply if the request extends it."""
+        conversation, request = prepared.conversation, prepared.request
+        if usage is not None:
+            conversation.keep_end(request)
+        conversation.advance(request, response)
+        former, conversation.usage = conversation.usage, usage
+        known, conversation.request = conversation.request, request
+        conversation.sent_bytes = accounts.sent_bytes(prepared)
+        return former if known is not None and len(request.messages) > len(known.messages) else None
 
     async def _keep(
         self,
@@ -461,7 +469,7 @@ class Engine:
         if self._sessions is None or conversation.deleted:
             return
         try:
-            if not is_side_call(request):
+            if not is_side_call(request) and not prepared.left_behind:
                 await self._record(conversation, request, usage, response)
         except Exception as error:
             # Each request holds the whole conversation: the next one records what is missing.
@@ -518,12 +526,13 @@ class Engine:
     ) -> None:
         assert self._sessions is not None
         session_id = conversation.session_id
-        if await self._present(conversation) is None and conversation.deleted:
+        stored = await self._present(conversation) is not None
+        if conversation.deleted:
             return
         if conversation.followed and self._ingest is not None:
             await self._ingest(Path(conversation.followed))
         else:
-            messages = await self._whole(conversation, request)
+            messages = await self._whole(conversation, request, stored=stored)
             replied = replied_line(request, messages, response)
             conversation.keep_response(response, replied)
             again = inherited(conversation, request, conversation.edits)
@@ -564,14 +573,20 @@ class Engine:
         pins = {name: pin for name, pin in names.items() if name is not None}
         conversation.shown = replace(conversation.shown, pins={**conversation.shown.pins, **pins})
 
-    async def _whole(self, conversation: Conversation, request: RequestText) -> Line:
-        """All messages of the conversation, also if the provider keeps the former ones."""
+    async def _whole(self, conversation: Conversation, request: RequestText, *, stored: bool) -> Line:
+        """All messages of the conversation, also if the provider keeps the former ones. Those from before the proxy ran
+        are not known: then nothing is `stored`."""
         if not follows_response(request):
             return request.messages
         assert self._sessions is not None
-        before = conversation.responses.get(request.value("previous_response_id"))
-        if before is None:
-            natives = await self._sessions.natives(conversation.session_id)
+        previous, origin = request.value("previous_response_id"), conversation.origin
+        if origin is not None:
+            async with origin.recording:  # the response may not be recorded there yet
+                conversation.responses[previous] = origin.responses.get(previous, ())
+            conversation.origin = None
+        before = conversation.responses.get(previous)
+        if not before:
+            natives = await self._sessions.natives(conversation.session_id) if stored else []
             before = tuple(message_of(native, request.format) for native in natives)
         return (*before, *request.messages)
 

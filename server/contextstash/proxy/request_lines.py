@@ -42,7 +42,13 @@ def goes_back(line: Line, request: RequestText) -> bool:
         return False
     new, old = request.messages[common], line[common]
     is_parallel = (new.is_models and old.is_models) or bool(new.results and old.results)
-    return not (is_parallel and request.latest.results)
+    return not (is_parallel and any(message.results for message in behind_reply(request.messages)))
+
+
+def behind_reply(messages: Line) -> Line:
+    """The messages behind the last reply of the model: results of its calls, and perhaps a reminder by the client."""
+    last = max((place for place, message in enumerate(messages) if message.is_models), default=-1)
+    return messages[last + 1 :]
 
 
 def is_edited(line: Line, messages: Sequence[TextMessage], common: int) -> bool:

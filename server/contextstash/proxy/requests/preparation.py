@@ -118,6 +118,11 @@ class Prepared:
         return self.body is not self.request.body
 
     @property
+    def left_behind(self) -> bool:
+        """Whether another request went on from the same messages, and the conversation with it."""
+        return self.asked is not None and self.asked.left_behind
+
+    @property
     def saved(self) -> int:
         """The tokens that the edits take out."""
         return max(0, sum(self.removed.values()))
