@@ -142,9 +142,15 @@ def sent_bytes(prepared: Prepared) -> int:
 
 
 def booked_without_usage(prepared: Prepared, ended: float) -> ProxiedSession:
-    """The state after a reply without usage: nothing is known of its cost."""
-    state = on_its_day(prepared.conversation.state, ended)
-    changes = {"requests": state.requests + 1, "edited": state.edited + prepared.edited, "last_at": ended}
+    """The state after a reply without usage: nothing is known of its cost. The size of the prompt is estimated, so that
+    what the next reply reports is compared with this request and not with one before it."""
+    conversation = prepared.conversation
+    state = on_its_day(conversation.state, ended)
+    changes: dict[str, float] = {"requests": state.requests + 1, "edited": state.edited + prepared.edited, "last_at": ended}
+    if state.prompt and conversation.sent_bytes:
+        grown = sent_bytes(prepared) - conversation.sent_bytes
+        prompt = max(0, state.prompt + round(grown * conversation.tokens_per_byte))
+        changes |= {"prompt": prompt, "direct_prompt": prompt + prepared.saved}
     return state.model_copy(update={**changes, "cache_seconds": prepared.prices.seconds})
 
 
