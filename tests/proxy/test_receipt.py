@@ -238,3 +238,16 @@ def test_replies_without_usage_do_not_make_the_others_claim_more(
     assert state.priced == reported
     assert state.tokens_per_byte == pytest.approx(1 / CHARACTERS_PER_TOKEN, rel=0.1)
     assert report_of(state).dollars_saved == pytest.approx(direct - paid, rel=0.1)
+
+
+def test_a_provider_that_does_not_count_the_prompt_saves_nothing(bill: Bill, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported = {"input_tokens": 1, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0, "output_tokens": 5}
+    monkeypatch.setattr(bill.provider, "count", lambda body, hidden: reported)
+    messages = session(20)
+    bill.play(messages[:31])
+    bill.clock.now += 400
+    bill.play(messages, first=33)
+    state = bill.state
+    assert state.edited
+    assert state.dollars_direct <= state.dollars_paid
+    assert not (report_of(state).dollars_saved or 0.0) > 0
