@@ -42,3 +42,42 @@ def test_a_name_too_long_for_a_model_is_no_model_and_is_not_kept_by_the_price_li
     assert not model_facts(name).known
     assert price_of(name, Usage(prompt_tokens=1_000)) is None
     assert name not in str(vars(get_snapshot()))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "claude-sonnet-4-5:free",
+        "deepseek/deepseek-r1:free",
+        "local/gpt-4o",
+        "ollama/openai/gpt-4o",
+        "claude-sonnet-4-5-mock",
+        "my-gpt-4o",
+    ],
+)
+def test_a_name_that_is_not_in_the_price_table_as_a_whole_has_no_price(name: str) -> None:
+    assert price_of(name, Usage(prompt_tokens=1_000)) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "claude-sonnet-4-5-20250929",
+        "anthropic/claude-sonnet-4.5",
+        "openrouter/anthropic/claude-sonnet-4.5",
+        "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "vertex_ai/claude-sonnet-4-5@20250929",
+        "claude-sonnet-4-5-latest",
+        "claude-sonnet-4-5[1m]",
+    ],
+)
+def test_dates_versions_and_names_of_providers_do_not_change_the_price(name: str) -> None:
+    usage = Usage(prompt_tokens=1_000)
+    assert price_of(name, usage) == price_of("claude-sonnet-4-5", usage) is not None
+
+
+@pytest.mark.parametrize(
+    "name", ["openai/gpt-4o-2024-08-06", "gpt-5.4", "google/gemini-2.5-pro", "deepseek/deepseek-r1"]
+)
+def test_models_of_other_providers_keep_their_price(name: str) -> None:
+    assert price_of(name, Usage(prompt_tokens=1_000))

@@ -12,8 +12,9 @@ from contextstash.configuration.models import price_of
 from contextstash.formats.usage import read_usage
 from contextstash.service.queries.proxy_report import report_of, state_since
 from contextstash.service.stash import Stash
-from contextstash_storage.records import Event, ProxiedSession
+from contextstash_storage.records import Event, ProxiedSession, Usage
 from contextstash_storage.sqlite.store import open_sqlite
+from tests.support import caching_provider
 from tests.support.caching_provider import CHARACTERS_PER_TOKEN, CachingProvider
 from tests.support.proxies import ID, Clock, RunningProxy, play, prune_cold, request_of, running_proxy, session, turn
 
@@ -207,3 +208,46 @@ def test_what_left_is_counted_as_texts_are_and_not_as_tools_and_images(
     play(proxy, clock, session(12))
     rate = proxy.state(ID).tokens_per_byte
     assert rate == pytest.approx(1 / CHARACTERS_PER_TOKEN, rel=0.1)
+
+
+@pytest.mark.parametrize("every", [2, 3])
+def test_replies_without_usage_do_not_make_the_others_claim_more(
+    bill: Bill, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    """Every second or third reply is cut before its usage."""
+    events, replies = caching_provider.stream_events, iter(range(1_000))
+
+    def cut(text: str, usage: dict[str, int]) -> list[dict[str, Any]]:
+        found = events(text, usage)
+        if next(replies) % every == 1:
+            found[0]["message"].pop("usage")
+            found[4].pop("usage")
+        return found
+
+    monkeypatch.setattr(caching_provider, "stream_events", cut)
+    messages, direct, paid, reported = session(40), 0.0, 0.0, 0
+    for count in range(1, len(messages) + 1, 2):
+        before = bill.dollars
+        bill.play(messages[:count], first=count, seconds=400 if count % 10 == 9 else 10)
+        if (count // 2) % every != 1:
+            reported += 1
+            direct += bill.dollars - before
+            paid += price_of(MODEL, read_usage(bill.provider.usage[-1]) or Usage(prompt_tokens=0)) or 0.0
+    state = bill.state
+    assert state.edited
+    assert state.priced == reported
+    assert state.tokens_per_byte == pytest.approx(1 / CHARACTERS_PER_TOKEN, rel=0.1)
+    assert report_of(state).dollars_saved == pytest.approx(direct - paid, rel=0.1)
+
+
+def test_a_provider_that_does_not_count_the_prompt_saves_nothing(bill: Bill, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported = {"input_tokens": 1, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0, "output_tokens": 5}
+    monkeypatch.setattr(bill.provider, "count", lambda body, hidden: reported)
+    messages = session(20)
+    bill.play(messages[:31])
+    bill.clock.now += 400
+    bill.play(messages, first=33)
+    state = bill.state
+    assert state.edited
+    assert state.dollars_direct <= state.dollars_paid
+    assert not (report_of(state).dollars_saved or 0.0) > 0

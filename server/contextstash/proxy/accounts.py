@@ -6,6 +6,7 @@ from contextstash.context.view.calibration import MIN_GROWTH
 from contextstash.context.view.protected_outputs import fetched_again
 from contextstash.proxy.added_parts import added_by_us
 from contextstash.proxy.bills import Bill, bill_of, on_its_day
+from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE
 from contextstash.proxy.requests.preparation import Prepared, is_side_call, made_calls, pruned_at
 from contextstash.proxy.requests.shown_sizes import shown_sizes, size_of
 from contextstash_storage.records import ProxiedSession, Usage
@@ -41,6 +42,13 @@ guess: what is in front of a place is estimated."""
 UNSURE_TOKENS = 1_024
 """So few tokens more or less are not looked at: no provider caches a shorter prompt."""
 
+LEAST_SHARE = 0.25
+"""A provider that reports less than this share of what the sent texts are estimated at does not count the prompt. Texts
+differ by a factor of two in tokens of a byte; if the share is too high, savings of unusual texts are not claimed."""
+
+FILE_KEYS = (b'"data"', b'"file_data"', b'"encrypted_content"')
+"""Keys of contents that are no text."""
+
 
 def booked(prepared: Prepared, bill: Bill, unedited: Usage, ended: float, window: int | None) -> ProxiedSession:
     """The conversation's state after a reply, but for the prices of its `bill`; `unedited` is what `unedited_usage`
@@ -70,6 +78,21 @@ def booked(prepared: Prepared, bill: Bill, unedited: Usage, ended: float, window
             "tokens_per_byte": _tokens_per_byte(prepared, prompt),
         }
     )
+
+
+def is_credible(prepared: Prepared, usage: Usage) -> bool:
+    """Whether the reported prompt may hold the texts that were sent. What the model wrote is left out, since providers
+    drop its reasoning, and so are images and files, of which the bytes are no tokens."""
+    rate = min(prepared.conversation.tokens_per_byte, DEFAULT_TOKENS_PER_BYTE)
+    if usage.prompt_tokens >= LEAST_SHARE * rate * sent_bytes(prepared):
+        return True
+    size = sum(
+        len(message.raw)
+        for message in prepared.request.messages
+        if not message.is_models and not message.images and not any(key in message.raw for key in FILE_KEYS)
+    )
+    least = rate * (size - _bytes_saved(prepared))
+    return least < UNSURE_TOKENS or usage.prompt_tokens >= LEAST_SHARE * least
 
 
 def unedited_usage(prepared: Prepared, usage: Usage, window: int | None) -> Usage:
@@ -142,9 +165,19 @@ def sent_bytes(prepared: Prepared) -> int:
 
 
 def booked_without_usage(prepared: Prepared, ended: float) -> ProxiedSession:
-    """The state after a reply without usage: nothing is known of its cost."""
-    state = on_its_day(prepared.conversation.state, ended)
-    changes = {"requests": state.requests + 1, "edited": state.edited + prepared.edited, "last_at": ended}
+    """The state after a reply without usage: nothing is known of its cost. The size of the prompt is estimated, so that
+    what the next reply reports is compared with this request and not with one before it."""
+    conversation = prepared.conversation
+    state = on_its_day(conversation.state, ended)
+    changes: dict[str, float] = {
+        "requests": state.requests + 1,
+        "edited": state.edited + prepared.edited,
+        "last_at": ended,
+    }
+    if state.prompt and conversation.sent_bytes:
+        grown = sent_bytes(prepared) - conversation.sent_bytes
+        prompt = max(0, state.prompt + round(grown * conversation.tokens_per_byte))
+        changes |= {"prompt": prompt, "direct_prompt": prompt + prepared.saved}
     return state.model_copy(update={**changes, "cache_seconds": prepared.prices.seconds})
 
 

@@ -426,6 +426,8 @@ class Engine:
         try:
             ended = self._clock()
             bill = None
+            if usage is not None and not accounts.is_credible(prepared, usage):
+                usage = None
             if usage is None:
                 state = accounts.booked_without_usage(prepared, ended)
             else:
