@@ -16,7 +16,8 @@ import pytest
 from contextstash.formats.request.text import read_request
 from contextstash.hosts.request_identity import ClientSession
 from contextstash.proxy.conversations import AskedRequest, Conversations
-from contextstash.proxy.engine import Engine, ProxyOptions
+from contextstash.proxy.engine import Engine
+from contextstash.proxy.options import ProxyOptions
 from contextstash.proxy.requests.preparation import Prepared
 from contextstash.proxy.senders import sender_of
 from contextstash.service.stash import Stash

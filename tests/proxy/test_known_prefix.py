@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextstash.proxy.conversations import Conversations
-from contextstash.proxy.engine import Engine, ProxyOptions
+from contextstash.proxy.engine import Engine
+from contextstash.proxy.options import ProxyOptions
 from contextstash.proxy.requests.preparation import Prepared
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Usage

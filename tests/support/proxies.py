@@ -15,9 +15,10 @@ from typing import Any
 import httpx2
 import uvicorn
 
-from contextstash.proxy.engine import Engine, ProxyOptions
+from contextstash.proxy.engine import Engine
 from contextstash.proxy.http.app import ProxyApp
 from contextstash.proxy.http.serve import ServedProxy, proxy_app
+from contextstash.proxy.options import ProxyOptions
 from contextstash.service.stash import Stash
 from contextstash.web.loopback import PROXY_SETTINGS
 from contextstash_storage.records import ProxiedSession

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -30,12 +30,12 @@ from contextstash.proxy.conversations import (
 from contextstash.proxy.headers import RawHeaders
 from contextstash.proxy.hold_out import is_held_out
 from contextstash.proxy.model_facts import KnownModels, ModelFacts
+from contextstash.proxy.options import ProxyOptions
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.request_lines import Line
 from contextstash.proxy.requests.first_cut import cut_unsent
 from contextstash.proxy.requests.occurrences import Inherited, inherited
 from contextstash.proxy.requests.preparation import (
-    DEFAULT_KEEP_TOKENS,
     RESTORE_TOOL,
     RETRIEVAL_TOOL,
     Prepared,
@@ -65,10 +65,6 @@ logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-STEP_SECONDS = 1.0
-"""By default, how long a request waits for the database before it goes out as it is. Clients wait longer for
-the first byte anyway; another process's transaction takes some 10 ms."""
-
 LOAD_FACTOR = 5
 """How many times longer a request waits if its session's outputs must be read first, or if it is pruned: that is rare,
 and an original in between would cost the cache."""
@@ -88,22 +84,6 @@ transaction takes some 10 ms."""
 
 EDIT_REFUSALS = (400, 413, 422)
 """The statuses with which a provider says that the request itself is wrong. 401, 403 and 429 are about the sender."""
-
-
-@dataclass(frozen=True)
-class ProxyOptions:
-    """How the proxy edits. `record` is False if nothing may be stored: then sessions live in memory, and only outputs
-    of calls that read are pruned, which the model can make again. `step_seconds` is how long a request waits for the
-    database. `configured` says that the client is known to have our server, `project` is the folder in which it was
-    started, `window` the size at which it was told to compact."""
-
-    keep_tokens: int = DEFAULT_KEEP_TOKENS
-    record: bool = True
-    prune: bool = True
-    step_seconds: float = STEP_SECONDS
-    configured: bool = False
-    project: str | None = None
-    window: int | None = None
 
 
 class Ingest(Protocol):

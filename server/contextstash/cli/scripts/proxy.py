@@ -56,9 +56,9 @@ def proxy(
     Set the client's base URL to the printed address, or let `contextstash run` do it.
     """
     from contextstash.mcp.serve import opener
-    from contextstash.proxy.engine import ProxyOptions
     from contextstash.proxy.headers import SECRET_VARIABLE
     from contextstash.proxy.http.serve import ServedProxy, serve_proxy
+    from contextstash.proxy.options import ProxyOptions
     from contextstash.proxy.requests.preparation import DEFAULT_KEEP_TOKENS
 
     host, port = address(listen)

@@ -23,10 +23,10 @@ from contextstash.proxy.headers import check_upstream
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
-    from contextstash.proxy.engine import ProxyOptions
     from contextstash.proxy.http.app import ProxyApp
     from contextstash.proxy.http.upstream import Upstream
     from contextstash.proxy.model_facts import ModelFacts
+    from contextstash.proxy.options import ProxyOptions
     from contextstash.service.stash import Stash
 
 logger = logging.getLogger(__name__)
