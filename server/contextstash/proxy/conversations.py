@@ -283,6 +283,8 @@ class Conversation:
         if response is not None and isinstance(response.get("id"), str):
             state = state.model_copy(update={"response": response["id"]})
             self.keep_response(response, ())
+        elif not follows_response(request):
+            state = state.model_copy(update={"response": None})  # the former one has not ended this line
         self.state = state
 
     def keep_response(self, response: Mapping[str, Any] | None, line: Line) -> None:
