@@ -319,3 +319,23 @@ def test_parallel_agents_with_one_id_stay_apart_if_a_reminder_stands_behind_the_
     for agent, name in found.items():
         assert sessions[name] == agents[agent][:-3]
         assert rewinds(proxy.database, name) == 0
+
+
+@pytest.mark.parametrize("replied", [True, False])
+def test_another_user_with_the_same_id_after_a_restart_gets_a_session_of_their_own(
+    provider: CachingProvider, clock: Clock, tmp_path: Path, replied: bool
+) -> None:
+    """Who the stored one belongs to is told by its messages alone."""
+    begun = [GREETING, REPLY] if replied else []
+    chats = {
+        name: [*begun, {"role": "user", "content": f"{name} begins."}] for name in ("chat-1-of-ann", "chat-2-of-bob")
+    }
+    found: dict[str, set[str]] = {name: set() for name in chats}
+    for _ in range(2):
+        for name, messages in chats.items():
+            with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+                found[name].add(say(proxy, messages, name[-3:], **NAMED))
+            messages += [REPLY, {"role": "user", "content": "Go on."}]
+    assert found["chat-1-of-ann"] == {ID}
+    assert found["chat-1-of-ann"].isdisjoint(found["chat-2-of-bob"])
+    assert all(len(marks(messages)) == 1 for messages in recorded(tmp_path / "stash.db").values())

@@ -187,8 +187,8 @@ class KeptByProvider:
         return [{"type": "response.created", "response": {}}, {"type": "response.completed", "response": response}]
 
     @staticmethod
-    def send(proxy: RunningProxy, body: dict[str, Any]) -> str:
-        response = proxy.http.post(f"{proxy.url}/v1/responses", content=json.dumps(body).encode())
+    def send(proxy: RunningProxy, body: dict[str, Any], **headers: str) -> str:
+        response = proxy.http.post(f"{proxy.url}/v1/responses", content=json.dumps(body).encode(), headers=headers)
         proxy.settle()
         return str(response.headers["x-contextstash-session"])
 
@@ -249,3 +249,18 @@ def test_what_follows_a_response_of_a_deleted_session_is_not_recorded(
     for previous in (followed, 3):
         kept.send(proxy, follow_up(f"resp_{previous}", said("Go on.")))
         assert texts(proxy.database) == {}
+
+
+def test_a_branch_that_was_left_gets_a_session_of_its_own_after_a_restart(
+    provider: CachingProvider, clock: Clock, tmp_path: Path
+) -> None:
+    """What it began with is not stored as such: only the newest response tells where a conversation is."""
+    kept = KeptByProvider(provider)
+    sent = [(None, "Hello."), ("resp_1", "Branch X."), ("resp_1", "Branch Y.")]
+    named = {"session_id": ID}
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+        [first] = {kept.send(proxy, follow_up(previous, said(text)), **named) for previous, text in sent}
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+        other = kept.send(proxy, follow_up("resp_2", said("On with X.")), **named)
+        assert kept.send(proxy, follow_up("resp_3", said("On with Y.")), **named) == first
+    assert texts(tmp_path / "stash.db")[other] == ["On with X.", "Reply 4."]

@@ -77,13 +77,11 @@ class AskedRequest:
             return not follows_response(self.request)
         return len(self.request.messages) < len(other.request.messages)
 
-    def leaves_room_for(self, other: AskedRequest) -> bool:
-        """Whether the other one may go on where this one is on its way: as if the client tries again, or if this one
-        follows no response."""
+    def repeats(self, other: AskedRequest) -> bool:
+        """Whether both follow the same response with the same messages, as if the client tries again."""
         one, two = self.request, other.request
-        if one.value("previous_response_id") != two.value("previous_response_id"):
-            return not follows_response(one)
-        return len(one.messages) == len(two.messages) == common_start(one.messages, two.messages)
+        same = one.value("previous_response_id") == two.value("previous_response_id")
+        return same and len(one.messages) == len(two.messages) == common_start(one.messages, two.messages)
 
     @cached_property
     def surroundings(self) -> str:
@@ -255,7 +253,12 @@ class Conversation:
     def is_followed_by(self, asked: AskedRequest) -> bool:
         """Whether a request goes on from the newest response, and no other request does. Users who begin with the same
         words share a session until one of them has gone on; the others leave it then."""
-        alone = asked.client is not None or all(flight.leaves_room_for(asked) for flight in self.waiting())
+        ahead = [
+            flight
+            for flight in self.waiting()
+            if follows_response(flight.request) or len(flight.request.messages) > len(self.line)
+        ]
+        alone = asked.client is not None or all(flight.repeats(asked) for flight in ahead)
         return alone and asked.request.value("previous_response_id") == self.state.response
 
     def answered(self, asked: AskedRequest) -> bool:
@@ -280,6 +283,8 @@ class Conversation:
         if response is not None and isinstance(response.get("id"), str):
             state = state.model_copy(update={"response": response["id"]})
             self.keep_response(response, ())
+        elif not follows_response(request):
+            state = state.model_copy(update={"response": None})  # the former one has not ended this line
         self.state = state
 
     def keep_response(self, response: Mapping[str, Any] | None, line: Line) -> None:
@@ -503,19 +508,24 @@ class Conversations:
     async def _is_main(self, name: str, state: ProxiedSession, asked: AskedRequest) -> bool:
         """Whether a request that is no continuation of a stored session belongs to it all the same. In a loop of calls
         nobody goes back: what differs there is of another agent, unless the client records the session itself, with
-        other messages than it sends."""
+        other messages than it sends. After a restart the sender is not known: then other messages are of another user
+        with the same id. A response that is not the newest one has ended a line that is not stored."""
         request = asked.request
         if follows_response(request):
-            return True
+            return False
         if state.surroundings != asked.surroundings and head_of(request) not in state.heads:
             return False
-        if not request.latest.results or not state.mark or continues_summary(request.messages[0].native):
+        known_sender = self._senders.get(name) is not None
+        may_go_back = not request.latest.results or not state.mark or continues_summary(request.messages[0].native)
+        if known_sender and may_go_back:
             return True
         assert self._sessions is not None
         session = await self._sessions.find(name)
         if session is None or session.source is not None:
             return True
         common = len(await self._sessions.positions(name, [message.plain for message in request.messages]))
+        if not known_sender:
+            return not state.mark and common >= state.length
         return common < len(request.messages) and not request.messages[common].is_models and common > 0
 
     async def _is_taken(self, session_id: str) -> bool:
