@@ -343,3 +343,8 @@ class SessionStore(Protocol):
     async def deleted_sessions(self) -> list[DeletedSession]:
         """How the sessions are recognized that were deleted lately."""
         ...
+
+    async def note_responses(self, session_id: str, marks: Sequence[str], responses: Sequence[str]) -> None:
+        """Recognize a deleted session by these responses too, which its client got later: the one of this id, that with
+        which a request of these marks goes on, or that of one of the responses. Without effect if there is none."""
+        ...

@@ -251,6 +251,42 @@ def test_what_follows_a_response_of_a_deleted_session_is_not_recorded(
         assert texts(proxy.database) == {}
 
 
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("followed", [1, 2])
+def test_what_follows_a_later_response_to_the_client_of_a_deleted_session_is_not_recorded_after_a_restart(
+    provider: CachingProvider, clock: Clock, tmp_path: Path, named: bool, followed: int
+) -> None:
+    """Neither in the session's own line nor in one that went on from an earlier response."""
+    kept, database = KeptByProvider(provider), tmp_path / "stash.db"
+    headers = {"session_id": ID} if named else {}
+    with running_proxy(provider.url, database, clock) as proxy:
+        [name] = {kept.send(proxy, follow_up(None, said("Hello.")), **headers) for _ in range(2)}
+        delete(database, name)
+        kept.send(proxy, follow_up(f"resp_{followed}", said("Go on.")), **headers)
+    for newest in (3, 4):
+        with running_proxy(provider.url, database, clock) as proxy:
+            kept.send(proxy, follow_up(f"resp_{newest}", said("Go on again.")))
+            assert texts(database) == {}
+    with running_proxy(provider.url, database, clock) as proxy:
+        kept.send(proxy, follow_up("resp_other", said("Another conversation.")))
+    assert len(texts(database)) == 1
+    assert b"resp_3" not in b"".join(path.read_bytes() for path in tmp_path.glob("stash.db*"))
+
+
+def test_what_follows_a_whole_request_that_goes_on_with_a_deleted_session_is_not_recorded(
+    provider: CachingProvider, clock: Clock, tmp_path: Path
+) -> None:
+    kept, database = KeptByProvider(provider), tmp_path / "stash.db"
+    line = [said("Hello."), answered("Hi."), said("One.")]
+    with running_proxy(provider.url, database, clock) as proxy:
+        name = kept.send(proxy, follow_up(None, *line))
+    delete(database, name)
+    for previous, items in ((None, [*line, answered("Reply 1."), said("Two.")]), ("resp_2", [said("Three.")])):
+        with running_proxy(provider.url, database, clock) as proxy:
+            kept.send(proxy, follow_up(previous, *items))
+            assert texts(database) == {}
+
+
 def test_a_branch_that_was_left_gets_a_session_of_its_own_after_a_restart(
     provider: CachingProvider, clock: Clock, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from contextstash_storage.deleted_sessions import MAX_LATER
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, SessionNotFoundError
 from contextstash_storage.postgres.store import PostgresStore
 from contextstash_storage.records import Call, Cursor, Event, ProxiedSession
@@ -120,7 +121,21 @@ async def test_a_deleted_session_is_recognized_by_hashes(store: SessionStore) ->
     assert deleted.is_continued_by("other", ["x", "ab", "cd"], None)
     assert deleted.is_continued_by("other", [], "resp_1")
     assert not deleted.is_continued_by("other", ["ab", "cd"], "resp_2")
-    assert not {SESSION, "ab", "resp_1"} & set(deleted.model_dump().values())
+    assert not {SESSION, "ab", "resp_1"} & set(deleted.model_dump(exclude={"later"}).values())
+
+
+async def test_a_deleted_session_is_recognized_by_the_newest_of_later_responses(store: SessionStore) -> None:
+    await store.put_proxied(SESSION, ProxiedSession(response="resp_1"))
+    await new_session(store, "two")
+    await store.delete_session("two")
+    await store.delete_session(SESSION)
+    for number in range(1, MAX_LATER + 3):
+        await store.note_responses("other", [], [f"resp_{number}", f"resp_{number + 1}"])
+    other, deleted = await store.deleted_sessions()
+    assert (other.later, len(deleted.later)) == ((), MAX_LATER)
+    found = [number for number in range(MAX_LATER + 5) if deleted.is_continued_by("other", [], f"resp_{number}")]
+    assert found == [1, *range(4, MAX_LATER + 4)]
+    assert not any("resp" in each for each in deleted.later)
 
 
 async def test_the_children_of_a_deleted_session_live_on_without_a_parent(store: SessionStore) -> None:

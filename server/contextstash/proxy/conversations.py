@@ -472,6 +472,16 @@ class Conversations:
         gone = origin.stored_since is not None and await self._sessions.find(origin.session_id) is None
         if origin.deleted or gone:
             found.forget()
+            await self._sessions.note_unrecorded(origin.session_id, (), tuple(origin.responses))
+
+    async def note_unrecorded(self, conversation: Conversation, request: RequestText) -> None:
+        """Note the responses to the client of a deleted session, so that it is recognized by them after a restart."""
+        if self._sessions is None or not conversation.responses:
+            return
+        follows = follows_response(request)
+        marks = [] if follows else prefix_marks(request.format, request.messages)
+        responses = [*([request.value("previous_response_id")] if follows else []), *conversation.responses]
+        await self._sessions.note_unrecorded(conversation.session_id, marks, responses)
 
     async def _stored(self, asked: AskedRequest) -> list[tuple[str, StoredLine]]:
         """The stored sessions that this sender could continue, and that are not in memory."""

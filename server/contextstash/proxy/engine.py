@@ -448,7 +448,10 @@ class Engine:
         new: list[DroppedPiece],
     ) -> None:
         conversation, request = prepared.conversation, prepared.request
-        if self._sessions is None or conversation.deleted:
+        if self._sessions is None:
+            return
+        if conversation.deleted:
+            await self._conversations.note_unrecorded(conversation, request)
             return
         try:
             if not is_side_call(request) and not prepared.left_behind:
@@ -510,6 +513,7 @@ class Engine:
         session_id = conversation.session_id
         stored = await self._present(conversation) is not None
         if conversation.deleted:
+            await self._conversations.note_unrecorded(conversation, request)
             return
         if conversation.followed and self._ingest is not None:
             await self._ingest(Path(conversation.followed))

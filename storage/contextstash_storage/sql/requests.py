@@ -176,5 +176,15 @@ def deleted_sessions(owner: str) -> Steps[list[DeletedSession]]:
     return [from_json(DeletedSession, record) for (record,) in rows]
 
 
+def note_responses(owner: str, session_id: str, beginnings: Sequence[str], responses: Sequence[str]) -> Steps[None]:
+    """Add the responses that the client of a deleted session got to what is stored of it."""
+    text = "SELECT record FROM deleted_sessions WHERE owner = ? AND deleted_at >= ?"
+    for (record,) in (yield Statement(text, (owner, _oldest_deletion()))):
+        known = from_json(DeletedSession, record)
+        if any(known.is_continued_by(session_id, beginnings, each) for each in (None, *responses)):
+            values = (to_json(known.with_responses(responses)), owner, record)
+            yield Statement("UPDATE deleted_sessions SET record = ? WHERE owner = ? AND record = ?", values)
+
+
 def _oldest_deletion() -> str:
     return (now() - timedelta(days=KEPT_DAYS)).isoformat()

@@ -57,6 +57,10 @@ class RowStore(ABC):
         who follow the changes of sessions are told of this one. Raises SessionNotFoundError."""
 
     @abstractmethod
+    async def _write_steps(self, steps: Callable[[], Steps[Result]]) -> Result:
+        """What steps that write return, as one transaction."""
+
+    @abstractmethod
     def _store_counters(self, key: Key, session: Session, counters: Counters) -> Steps[Session]:
         """Store a session's counters and that it was changed now; returns the changed session."""
 
@@ -224,3 +228,6 @@ class RowStore(ABC):
 
     async def deleted_sessions(self) -> list[DeletedSession]:
         return await self._of_owner(lambda: requests.deleted_sessions(self.owner))
+
+    async def note_responses(self, session_id: str, marks: Sequence[str], responses: Sequence[str]) -> None:
+        await self._write_steps(lambda: requests.note_responses(self.owner, session_id, marks, responses))

@@ -286,6 +286,10 @@ class ProxiedSessions:
         deleted = await self._access.store.deleted_sessions()
         return any(each.is_continued_by(session_id, marks, response) for each in deleted)
 
+    async def note_unrecorded(self, session_id: str, marks: Sequence[str], responses: Sequence[str]) -> None:
+        """Note the responses to a client that goes on with a deleted session: after a restart it follows them."""
+        await self._access.store.note_responses(session_id, marks, responses)
+
     async def record(
         self,
         session_id: str,
