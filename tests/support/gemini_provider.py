@@ -14,9 +14,13 @@ from typing import Any
 from contextstash.tokenizer import count_with
 from tests.support.gemini_rules import RefusedError, checked, signature_of
 from tests.support.loopback_server import served
+from tests.support.model_replies import ReplyingHandler
 
 IMAGE_TOKENS = 1_120
 """Of an image at the default resolution of Gemini 3: https://ai.google.dev/gemini-api/docs/media-resolution"""
+
+IMAGE_FIELDS = {"inlineData", "fileData", "inline_data", "file_data"}
+"""Google accepts the second spelling too; its SDK sends it inside a function response."""
 
 CONTENT_TOKENS = 4
 """Of a content's role and bounds; Google does not document it."""
@@ -95,7 +99,7 @@ def _part_tokens(part: dict[str, Any]) -> int:
     """Thoughts are not counted: Google leaves them out of the prompt."""
     if part.get("thought"):
         return 0
-    if "inlineData" in part or "fileData" in part:
+    if part.keys() & IMAGE_FIELDS:
         return IMAGE_TOKENS
     call, answer = part.get("functionCall"), part.get("functionResponse")
     if call:
@@ -114,35 +118,24 @@ def gemini_provider(window: int, plan: Callable[[int], Planned], **about: Any) -
         yield provider
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(ReplyingHandler, BaseHTTPRequestHandler):
     provider: GeminiProvider
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = json.loads(self.asked_bytes())
         try:
             answer = self.provider.answer(body)
         except RefusedError as refused:
             self.provider.refusals.append(str(refused))
             error = {"code": 400, "message": str(refused), "status": "INVALID_ARGUMENT"}
-            self._send(400, "application/json", json.dumps({"error": error}))
+            self.send_json({"error": error}, 400)
             return
         if ":streamGenerateContent" in self.path:
             chunks = "".join(f"data: {json.dumps(chunk)}\r\n\r\n" for chunk in _chunks(answer))
-            self._send(200, "text/event-stream", chunks)
+            self.send_bytes(chunks.encode(), "text/event-stream")
         else:
-            self._send(200, "application/json", json.dumps(answer))
-
-    def _send(self, status: int, kind: str, text: str) -> None:
-        body = text.encode()
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+            self.send_json(answer)
 
 
 def _chunks(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:

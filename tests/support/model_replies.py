@@ -11,20 +11,20 @@ Json = dict[str, Any]
 
 
 class ReplyingHandler(BaseHTTPRequestHandler):
-    """Sends JSON or events, and logs nothing."""
+    """Sends JSON, events or bytes, and logs nothing."""
 
     def asked_bytes(self) -> bytes:
         """The body of the request."""
         return self.rfile.read(int(self.headers.get("content-length") or 0))
 
     def send_json(self, value: Json, status: int = 200) -> None:
-        self._send(json.dumps(value).encode(), "application/json", status)
+        self.send_bytes(json.dumps(value).encode(), "application/json", status)
 
     def send_events(self, events: Iterable[Json]) -> None:
         text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
-        self._send(text.encode(), "text/event-stream")
+        self.send_bytes(text.encode(), "text/event-stream")
 
-    def _send(self, body: bytes, kind: str, status: int = 200) -> None:
+    def send_bytes(self, body: bytes, kind: str, status: int = 200) -> None:
         self.send_response(status)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(body)))

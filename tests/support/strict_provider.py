@@ -18,6 +18,7 @@ from contextstash.context.pairing.rules import violations
 from contextstash.tokenizer import count_with
 from tests.support.bound_reasoning import calls_without_reasoning, mismatched, reasoning_after
 from tests.support.loopback_server import served
+from tests.support.model_replies import ReplyingHandler
 
 Body = dict[str, Any]
 
@@ -92,29 +93,19 @@ def strict_provider(*, window: int = 32_000, turns: int = 20, binds: bool = Fals
         yield provider
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(ReplyingHandler, BaseHTTPRequestHandler):
     provider: StrictProvider
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = json.loads(self.asked_bytes())
         path = self.path.split("?")[0]
         answer = next(answer for end, answer in ANSWERS.items() if path.endswith(end))
         status, reply = answer(self.provider, body)
         if status == 200 and body.get("stream"):
-            self._send(200, "text/event-stream", _chat_events(reply))
+            self.send_bytes(_chat_events(reply), "text/event-stream")
         else:
-            self._send(status, "application/json", json.dumps(reply).encode())
-
-    def _send(self, status: int, kind: str, content: bytes) -> None:
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+            self.send_json(reply, status)
 
 
 def _anthropic(provider: StrictProvider, body: Body) -> tuple[int, Body]:

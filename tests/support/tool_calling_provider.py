@@ -66,7 +66,7 @@ class _Handler(ReplyingHandler, BaseHTTPRequestHandler):
             self.send_json(_whole(path, events))
         elif path == "/v1/chat/completions":
             text = "".join(f"data: {data}\n\n" for data in [*map(json.dumps, events), "[DONE]"])
-            self._send(text.encode(), "text/event-stream")
+            self.send_bytes(text.encode(), "text/event-stream")
         else:
             self.send_events(events)
 
