@@ -5,7 +5,7 @@
 Each session's requests are replayed by their recorded growth and cache luck (`context.window.window_costs`). When one
 would exceed the size, the client compacts: the call that writes its summary is charged, and the window that the cache
 has not seen. The new window holds the hand-off that the service makes of the session up to there, and what came since;
-the client's summary takes its room, and is counted as empty, since nobody wrote one there. A reply lacks something if
+the client's summary takes its room, and is counted as empty, since none was written there. A reply lacks something if
 the recorded agent wrote a fact that its request showed and that this window does not. It then searches once with its
 own words: the call and what it brings are charged and stay in the window.
 """

@@ -77,7 +77,7 @@ def written(view: Sequence[Shown], messages: Sequence[Said]) -> str:
 
 
 def _said(key: object, messages: dict[int, Said]) -> str:
-    if isinstance(key, str):  # a message of ours, as JSON
+    if isinstance(key, str):  # a message that this bench wrote, as JSON
         native = json.loads(key)
         return f"{native['role']}: {prose_of(native)}"
     if isinstance(key, tuple):  # a masked output

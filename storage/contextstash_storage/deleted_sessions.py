@@ -11,7 +11,7 @@ from contextstash_storage.records import ProxiedSession, Record
 
 KEPT_DAYS = 30
 """After so many days a client that goes on with a deleted session is recorded again. By default Claude Code
-deletes its own transcripts after 30 days, so that nobody goes on with them."""
+deletes its own transcripts after 30 days, so that they cannot be continued."""
 
 
 MAX_LATER = 64
@@ -20,7 +20,7 @@ MAX_LATER = 64
 
 class DeletedSession(Record):
     """Hashes of a session's id, of the `length` messages that its last request began with, and of the provider's id of
-    its last response, with a `key` of its own: nobody can compare them with those of another database. `later` are the
+    its last response, with a `key` of its own: they cannot be compared with those of another database. `later` are the
     hashes of further responses that its client got, the newest last."""
 
     key: str

@@ -76,7 +76,7 @@ def plain(text: str) -> str:
 
 
 def forgeries(text: str) -> list[str]:
-    """The lines of an attacker that read as a frame of ours, as a speaker or as a tag of the host."""
+    """The lines of an attacker that read as a frame of contextstash, as a speaker or as a tag of the host."""
     found = []
     for line in re.split(r"[\n\r\u2028\u2029]", text):
         seen = plain(line)

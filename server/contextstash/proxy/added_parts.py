@@ -17,7 +17,7 @@ from contextstash.proxy.bills import Added
 from contextstash.proxy.conversations import Conversation, lists_tools
 
 OWN_NAMES = (b"contextstash", b"get_archived_output")
-"""One of these is in each call of ours, whatever the client calls our server."""
+"""One of these is in each call of the retrieval tools, whatever the client calls our server."""
 
 HAND_OFF = OF_SESSION.encode()
 """What each part of a hand-off says in its first line."""

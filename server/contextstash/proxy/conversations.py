@@ -126,7 +126,7 @@ class Conversation:
     `other_kinds` may leave its requests beside tool outputs; outputs of more than `first_cut` tokens are cut before
     they are first sent. `counted` are the repeated calls that are booked already,
     `retrievals` those of our own tools among the first `looked_at` outputs; `added` are the tokens that the last
-    request held because of us, `lost` the size of the window that a compaction of ours ended;
+    request held because of contextstash, `lost` the size of the window that its compaction ended;
     `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds since 1970.
 
     `line` are the messages of the last request that got a reply, `flights` the requests that wait for theirs; `sender`
@@ -275,7 +275,7 @@ class Conversation:
         self.compacting = is_compaction(request.latest.native)
         state = with_head(self.state, head_of(request))
         if not self.compacting:
-            # What only follows a response is no beginning by which another user's request may be known.
+            # What only follows a response does not begin a conversation, so no other request is known by it.
             self.line = () if follows_response(request) and not state.client_session else request.messages
             mark = "" if follows_response(request) else line_mark(self.format, self.line)
             changes = {"surroundings": surroundings_of(request), "mark": mark, "length": len(self.line)}

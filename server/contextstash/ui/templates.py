@@ -72,7 +72,7 @@ def _shown(text: str, kind: str, max_chars: int) -> Shown:
 @dataclass(frozen=True, slots=True)
 class Gist:
     """A message in a line: the beginning of what it says, and the calls that it makes. `look` is `prompt` if a person
-    wrote it, `aside` if nobody said anything in it, and empty otherwise."""
+    wrote it, `aside` if neither side said anything in it, and empty otherwise."""
 
     text: str
     look: str

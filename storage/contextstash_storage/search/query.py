@@ -60,7 +60,7 @@ _KINDS = {"all": (), "outputs": (Kind.CALL, Kind.OUTPUT), "messages": (Kind.TEXT
 class SearchFilter:
     """Where to search: only in `session_ids`, and in messages from `after` on and before `before`. The scope is `all`,
     `outputs` (tool outputs with their calls) or `messages` (all others); `tool`: only calls of this tool. Raises
-    BadInputError if there is no such scope."""
+    BadInputError if the scope is unknown."""
 
     session_ids: Sequence[str] | None = None
     scope: str = "all"

@@ -66,7 +66,7 @@ def receipt(opener: StashOpener, as_json: bool, session: str | None, since: date
 
 
 def _nothing(result: Receipt, older: Receipt | None) -> str:
-    """Why there is no receipt, and how to get one."""
+    """Why a receipt cannot be written, and how to get one."""
     when = f" since {result.since}" if result.since else ""
     if older is None or not older.requests:
         return f"No request whose usage was reported{when}. contextstash run CLIENT records them as they are made."

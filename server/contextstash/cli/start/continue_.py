@@ -111,7 +111,7 @@ async def _read_on(stash: Stash, source: str) -> None:
 
 def _folder_of(start: Start, yes: bool) -> Path:
     """The session's folder, else this one: if the session's is gone, only with the user's consent, as a client may
-    change files where it starts. Raises BadInputError if there is no consent."""
+    change files where it starts. Raises BadInputError if the user does not agree."""
     if start.folder is not None and Path(start.folder).is_dir():
         return Path(start.folder)
     what = f"The folder of session {start.session_id}"

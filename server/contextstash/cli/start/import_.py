@@ -108,7 +108,7 @@ class ImportQueue:
         return result
 
     async def _next(self, process: str) -> Found | None:
-        """The next transcript for a process, None if there is no more for it."""
+        """The next transcript for a process, None if all are taken."""
         async with self._turn:
             if self._left_to[process]:
                 return self._left_to[process].popleft()

@@ -17,7 +17,7 @@ _EDITING_TOOLS = frozenset({"Edit", "Write", "Read", "MultiEdit", "Glob", "Grep"
 _ENTRY = re.compile(r"^(unresolved|resolved): `([^`]{1,300})` — (.*)$", re.DOTALL)
 
 MAX_LATER_CALLS = 12
-"""Calls after which a failed command that is no test or build is no error any more: others have replaced it. Read on
+"""Calls after which a failed command, except a test or build, stops being an error: others have replaced it. Read on
 recorded sessions: of those that stood longer, none was still an error. A larger number keeps stale errors."""
 
 
@@ -56,7 +56,7 @@ def failures(
     """The failures in order, each label once with its newest state.
 
     A failure is resolved by a later success of the same command, of the same runner on at least the same targets, of
-    the same program with the same first argument if it is no test or build, or of a run that shows that its tests
+    the same program with the same first argument unless it is a test or build, or of a run that shows that its tests
     pass. A later run of at least the same tests that fails takes its place. `changed` maps messages to the files that
     they changed. `before` are entries of an earlier summary. If there are newer actions, only its failed tests and
     builds are still errors, until they succeed: what was resolved before leaves, and any other command that failed was
@@ -136,7 +136,7 @@ def label_of(action: Action) -> str:
 LOOKING = re.compile(
     r"^(?:rg|e?grep|ls|cat|find|sed -n|head|tail|wc|which|git (?:log|show|diff|status|grep|check-ignore)|test)\b"
 )
-"""Commands that only look at something: that it is not there is no error of the work."""
+"""Commands that only look at something: that it is missing does not stop the work."""
 
 _ONE_FAILED = re.compile(r"(?:^|\D)1 (?:failed|error)\b[^;]*; first: (\S+)")
 _TEST_PARTS = re.compile(r"::|/| > ")
@@ -186,7 +186,7 @@ _RUNNERS = (
 """Programs that test or build what their arguments name, or everything if there are none."""
 
 _FILTERS = frozenset({"-run", "--run", "-k", "-m", "-t", "-g", "--grep", "--filter", "--testNamePattern", "--tests"})
-"""Options of these programs that select tests; the word after them is no target."""
+"""Options of these programs that select tests; the word after them does not name a target."""
 
 _VARIANT = re.compile(r"--?(?:tags|features|tests-dir|project|workspace|package|p)(?:=|$)")
 """Options with which other tests run."""

@@ -35,7 +35,7 @@ async def retain(
 ) -> RetainResult:
     """Delete the sessions last recorded more than `days` ago, and of the others the oldest until the rest of the
     database, which now has `size` bytes, is within `gigabytes`; by default those of the settings. A session with a pin
-    stays. Raises BadInputError if there is no limit."""
+    stays. Raises BadInputError if neither limit is set."""
     settings = access.settings()
     if days is None and gigabytes is None:
         days, gigabytes = settings.keep_days, settings.keep_gigabytes

@@ -19,7 +19,8 @@ MAX_CALLS = 100_000
 
 
 PAUSE = timedelta(minutes=5)
-"""How long providers keep a prompt in their cache: what a call after a longer pause writes again is nobody's fault."""
+"""How long providers keep a prompt in their cache: what a call after a longer pause writes
+again was not caused by an edit."""
 
 
 async def savings_of(access: Access, session: Session) -> Savings | None:

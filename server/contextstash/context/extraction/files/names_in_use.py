@@ -210,7 +210,7 @@ def _literals(turns: Sequence[Turn]) -> list[str]:
 
 
 def _strings(value: object) -> Iterator[str]:
-    """The texts in the arguments of a call. Each alone is no literal: the agent wrote it for the tool."""
+    """The texts in the arguments of a call. None of them alone counts as a literal: the agent wrote it for the tool."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list):

@@ -282,7 +282,7 @@ _COMMAND = re.compile(r"\[command (.{1,200}?), for one turn\] ?")
 
 def _written(entry: Said, over: bool = False) -> str:
     """The entry as an item; of a command whose turn is `over`, only its name and arguments, and of a skill that the
-    agent loaded only the name: its text is no word of the user."""
+    agent loaded only the name: the user did not write its text."""
     asked = f"\n[the assistant had said: {unforged(entry.asked)}]" if entry.asked else ""
     command = f"[command {one_line(entry.command, 200)}, for one turn] " if entry.command else ""
     hidden = entry.command and (over or entry.command.startswith(SKILL) or entry.text == entry.command)
