@@ -52,8 +52,15 @@ from contextstash_storage.sqlite import (
     view_edits,
 )
 from contextstash_storage.sqlite.append_messages import append_in_pieces, fingerprints
-from contextstash_storage.sqlite.connection import BUSY_SECONDS, Connection, GroupCommit, close, connect
-from contextstash_storage.sqlite.deletion import PAUSE_SECONDS, Deletion
+from contextstash_storage.sqlite.connection import (
+    BUSY_SECONDS,
+    PAUSE_SECONDS,
+    Connection,
+    GroupCommit,
+    close,
+    connect,
+)
+from contextstash_storage.sqlite.deletion import Deletion
 from contextstash_storage.sqlite.dialect import run, session_row
 from contextstash_storage.sqlite.migrations import migrate
 from contextstash_storage.sqlite.outputs import output_of, outputs_between
