@@ -15,7 +15,7 @@ from contextstash.hosts.readers.transcript import moment, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage
 
 MAX_QUEUED = 50
-"""Prompts that are remembered, far more than a user types ahead. It bounds the reader's state, in which they are kept."""
+"""Prompts that are remembered, far more than a user types ahead. It bounds the reader's state."""
 
 NOTIFICATION = "<task-notification>"
 """How the client's own entries in the queue begin."""

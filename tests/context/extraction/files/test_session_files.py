@@ -130,3 +130,14 @@ def test_older_changed_files_are_listed_by_path_and_read_back() -> None:
     assert once[0] == lines[0]
     assert [number for number in range(30) if f"`src/part_{number}.py`" not in "\n".join(again)] == []
     assert sum(line.startswith("Also changed: ") for line in again) == 3
+
+
+def test_a_relative_path_is_the_file_below_the_common_folder_if_there_is_one() -> None:
+    reads = [FileUse(f"/srv/app/{name}", "read") for name in ("a.py", "b.py", "tests/test_a.py")]
+    script = Script()
+    for use in reads:
+        script.call("Read", {"file_path": use.path}, "1\tx")
+    script.call("bash", {"command": "sed -i s/x/y/ tests/test_a.py && sed -i s/x/y/ other.py"}, "")
+    lines = [line for _, line in file_lines(actions_of(script.turns))]
+    assert "`tests/test_a.py`: edited, read" in lines
+    assert "`./other.py`: edited" in lines

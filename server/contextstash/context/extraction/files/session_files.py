@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from contextstash.context.extraction.actions import Action
@@ -103,9 +103,10 @@ def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[
         uses[:0] = [(when + oldest, use) for when, use in _uses_of_lines(lines_before)]
     uses += _uses(actions)
     base = base_folder([use.path for _, use in uses])
+    inside = {use.path for _, use in uses if use.path.startswith(f"{base}/")}
     records: dict[str, _Record] = {}
     for when, use in _without_backups(uses):
-        records.setdefault(_below(use.path, base), _Record()).touch(use, when)
+        records.setdefault(_below(use.path, base, inside), _Record()).touch(use, when)
     lines = [(1e9, f"Below `{base}/`:")] if base else []
     changed = [(path, record) for path, record in records.items() if set(record.verbs) - {"read"}]
     newest_first = sorted(changed, key=lambda entry: ("deleted" in entry[1].verbs, -entry[1].last, -entry[1].count))
@@ -205,10 +206,11 @@ def base_folder(paths: Iterable[str]) -> str:
     return max(common, key=len, default="")
 
 
-def _below(path: str, base: str) -> str:
-    """The path as it is shown. Beside a base folder, a path relative to the working folder, which may be another one,
-    begins with `./`."""
+def _below(path: str, base: str, inside: Container[str]) -> str:
+    """The path as it is shown. Next to a base folder, a path relative to the working folder, which may be another one,
+    begins with `./`, unless the files `inside` the base folder have one at this path."""
     if base and path.startswith(f"{base}/"):
         return path[len(base) + 1 :]
     path = path.removeprefix("./")
-    return f"./{path}" if base and not path.startswith(("/", "~")) else path
+    relative = base and not path.startswith(("/", "~")) and f"{base}/{path}" not in inside
+    return f"./{path}" if relative else path
