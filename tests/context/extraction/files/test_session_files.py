@@ -141,3 +141,16 @@ def test_a_relative_path_is_the_file_below_the_common_folder_if_there_is_one() -
     lines = [line for _, line in file_lines(actions_of(script.turns))]
     assert "`tests/test_a.py`: edited, read" in lines
     assert "`./other.py`: edited" in lines
+
+
+def test_the_agents_own_scripts_are_one_line_behind_the_files_of_the_work() -> None:
+    script = Script().call("Edit", {"file_path": "/srv/dates.py", "old_string": "a", "new_string": "b"}, "updated")
+    for name in ("one.py", "two.py", "three.py"):
+        script.call("bash", {"command": f"cat > {name} <<'EOF'\nprint()\nEOF\npython {name}"}, "")
+    lines = [line for _, line in file_lines(actions_of(script.turns))]
+    assert lines == ["`/srv/dates.py`: edited", "Created and run: `three.py`, `two.py`, `one.py`"]
+    script = Script().call("bash", {"command": "sed -i s/a/b/ two.py"}, "")
+    assert [line for _, line in file_lines(actions_of(script.turns), lines)] == [
+        "`/srv/dates.py`: edited",
+        "Created and run: `two.py`, `three.py`, `one.py`",
+    ]

@@ -25,7 +25,15 @@ PER_LINE = 6
 
 _BASE = re.compile(r"^Below `(/[^`]*)/`:?$")
 _CHANGED = re.compile(r"^`([^`]+)`: ([a-z, ]+?)(?: \((.*)\))?$")
-_LISTED = re.compile(r"^(Also changed|Only read): (.+)$")
+_LISTED = re.compile(r"^(Also changed|Created and run|Only read): (.+)$")
+_VERBS_OF_LIST: dict[str, tuple[Verb, ...]] = {
+    "Also changed": ("edited",),
+    "Created and run": ("created", "run"),
+    "Only read": ("read",),
+}
+MIN_SCRIPTS = 3
+"""Files that were created and run, such as the agent's own scripts, are listed in one line if there are so many: a
+line each would hide the files of the work between them."""
 
 
 @dataclass(slots=True)
@@ -110,10 +118,14 @@ def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[
     lines = [(1e9, f"Below `{base}/`:")] if base else []
     changed = [(path, record) for path, record in records.items() if set(record.verbs) - {"read"}]
     newest_first = sorted(changed, key=lambda entry: ("deleted" in entry[1].verbs, -entry[1].last, -entry[1].count))
-    older = [path for path, record in newest_first[LATELY_CHANGED:] if "deleted" not in record.verbs]
-    told = [entry for entry in newest_first if entry[0] not in set(older)]
+    scripts = [path for path, record in newest_first if {"created", "run"} <= set(record.verbs)]
+    scripts = scripts if len(scripts) >= MIN_SCRIPTS else []
+    others = [entry for entry in newest_first if entry[0] not in scripts]
+    older = [path for path, record in others[LATELY_CHANGED:] if "deleted" not in record.verbs]
+    told = [entry for entry in others if entry[0] not in set(older)]
     lines += [(1e6 - place, _changed_line(path, record)) for place, (path, record) in enumerate(told)]
     lines += _listed("Also changed", older, 1e6 - len(told))
+    lines += _listed("Created and run", scripts, 1e5)
     reads = [(path, record) for path, record in records.items() if record.verbs == ["read"]]
     reads.sort(key=lambda entry: (-min(3, entry[1].count), -entry[1].last))
     return lines + _listed("Only read", [path for path, _ in reads], 0.0)
@@ -177,8 +189,8 @@ def _uses_of_lines(lines: Iterable[str]) -> list[tuple[int, FileUse]]:
     uses: list[FileUse] = []
     for line in known:
         if match := _LISTED.match(line):
-            verb: Verb = "read" if match.group(1) == "Only read" else "edited"
-            uses += [FileUse(path.strip("` "), verb) for path in match.group(2).split(", ")]
+            paths = [path.strip("` ") for path in match.group(2).split(", ")]
+            uses += [FileUse(path, verb) for path in paths for verb in reversed(_VERBS_OF_LIST[match.group(1)])]
         elif match := _CHANGED.match(line):
             names = tuple(match.group(3).split(", ")) if match.group(3) else ()
             verbs = match.group(2).split(", ")
