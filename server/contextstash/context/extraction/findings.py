@@ -64,7 +64,7 @@ _HAPPENS = re.compile(
     r"|n['’]t\b",
     re.IGNORECASE,
 )
-"""What a sentence such as "Now the tests for it." lacks: it announces, and states nothing."""
+"""What a sentence such as "Now the tests for it." or "Good, the newest one only." lacks: it states nothing."""
 
 _SUPPOSES = re.compile(
     r"\b(?:either|could|might|may|maybe|perhaps|possib\w+|likely|options?|hypothes\w+|candidates?|suspects?|wonder|whether"
@@ -173,9 +173,9 @@ def _value(sentence: str, closing: bool) -> float:
         return 0.0
     if not is_statement(sentence) or not is_whole(sentence) or _OF_USER.search(sentence):
         return 0.0
-    if _ANNOUNCES.match(sentence) and not _HAPPENS.search(sentence):
-        return 0.0
     said = _LEAD.sub("", sentence)
+    if (_ANNOUNCES.match(sentence) or said[:1].islower()) and not _HAPPENS.search(said):
+        return 0.0
     if _INSTRUCTS.match(said) or _POINTS_BACK.match(said):
         return 0.0
     names = len(find_facts(sentence, 8).names())

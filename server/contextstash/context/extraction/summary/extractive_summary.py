@@ -316,6 +316,9 @@ def _open_items(material: _Material) -> list[Item]:
 
 UNDER_WAY = "In progress: "
 
+MAX_REPEATED = 120
+"""Characters of a request that is repeated where it says what is under way: a line."""
+
 MAX_COMMAND_TEXT = 2_400
 """Characters of a command's or skill's text that is being carried out, in whole lines: about 600 tokens, half of a
 summary in a window of 10,000. A longer text has the steps at its beginning."""
@@ -340,7 +343,8 @@ def _under_way(material: _Material) -> str:
         text = first_lines(newest.text, MAX_COMMAND_TEXT, f"the text of the command in message {newest.seq}")
         return f"{UNDER_WAY}{one_line(newest.command, 80)}, message {newest.seq}:\n{text}"
     if material.words_kept:
-        return f"{UNDER_WAY}the request in message {newest.seq}, word for word above"
+        said = f": {newest.text}" if len(newest.text) <= MAX_REPEATED and "\n" not in newest.text else ""
+        return f"{UNDER_WAY}the request in message {newest.seq}, word for word above{said}"
     if material.answered and newest.is_reply and (reply := reply_lines(newest)):
         return f"{UNDER_WAY}{reply[-1]}"
     wanted = [request.text for request in material.requests if not request.is_reply]
