@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -41,16 +41,13 @@ DEFAULT_UPSTREAM = "https://api.anthropic.com"
 def proxy(
     opener: StashOpener,
     listen: tuple[str, int],
-    upstream: str,
     no_record: bool,
     no_prune: bool,
     keep_tokens: int | None,
-    http2: bool,
     configured: bool,
     project: str | None,
     window: int | None,
-    descriptor: int | None,
-    verbose: bool,
+    **served: Any,
 ) -> None:
     """Stand between a client and the model API, and send old tool outputs as placeholders if that is cheaper.
 
@@ -66,7 +63,6 @@ def proxy(
     host, port = listen
     serve_proxy(
         ServedProxy(
-            upstream=upstream,
             options=ProxyOptions(
                 keep_tokens=DEFAULT_KEEP_TOKENS if keep_tokens is None else keep_tokens,
                 record=not no_record,
@@ -78,12 +74,10 @@ def proxy(
             open_stash=stash_opener(opener.serving(api_key=api_key_from(os.environ))),
             host=host,
             port=port,
-            descriptor=descriptor,
             database=_database_file(opener.database),
-            http2=http2,
-            verbose=verbose,
             at_once=True,
             secret=os.environ.pop(SECRET_VARIABLE, None),
+            **served,
         )
     )
 
