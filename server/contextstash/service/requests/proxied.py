@@ -430,7 +430,7 @@ NEXT_REQUEST = (
 AFTER_COMPACTION = (
     "This session goes through the contextstash proxy, and its model binds its reasoning to what was sent before it:"
     " requests show the change as soon as no such reasoning follows it, at the latest after the client's next"
-    " compaction."
+    " compaction. get_archived_output returns an output now."
 )
 """The same for a model whose provider would refuse or drop that reasoning."""
 
