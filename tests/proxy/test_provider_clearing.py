@@ -94,7 +94,7 @@ def notes(body: dict[str, Any]) -> list[tuple[int, str]]:
 
 def without_notes(body: dict[str, Any]) -> list[Any]:
     """The messages as the client sent them, breakpoints aside."""
-    found = copy.deepcopy(body["messages"])
+    found: list[Any] = copy.deepcopy(body["messages"])
     for message in found:
         message["content"] = [b for b in message["content"] if "cleared tool results" not in str(b.get("text"))]
         for block in message["content"]:

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from contextstash.context.tool_outputs.placeholders import MARKER, output_line
+from contextstash.context.text.sanitize import MARKER
+from contextstash.context.tool_outputs.placeholders import output_line
 from contextstash.context.view.cached_prune import MIN_TOKENS, Prunable
 from contextstash.formats.breakpoints import content_of
 from contextstash.formats.request.text import RequestText, TextMessage
