@@ -12,22 +12,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
-from contextstash_storage.codec import bodies
 from contextstash_storage.codec.record_json import to_json
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError, StoreError
 from contextstash_storage.preparation.compact_form import COMPACT_FORM
-from contextstash_storage.preparation.messages import Batch, read_rows, stored_fingerprint
+from contextstash_storage.preparation.messages import Batch, read_rows
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,
     Call,
     Copied,
+    Count,
     Counters,
     Edit,
     Event,
     KnownPart,
     Message,
-    Native,
     NewMessage,
     Output,
     SearchHit,
@@ -50,7 +49,7 @@ from contextstash_storage.sqlite import (
     session_copy,
     view_edits,
 )
-from contextstash_storage.sqlite.append_messages import append_in_pieces, fingerprints
+from contextstash_storage.sqlite.append_messages import append_in_pieces
 from contextstash_storage.sqlite.connection import (
     BUSY_SECONDS,
     PAUSE_SECONDS,
@@ -65,7 +64,7 @@ from contextstash_storage.sqlite.migrations import migrate
 from contextstash_storage.sqlite.outputs import output_of, outputs_between
 from contextstash_storage.sqlite.read_messages import MessageRows, NewsRows, read_news, rows_at, rows_between
 from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages, remove_former_index
-from contextstash_storage.store import Change, Count, Placement, Read, SessionStore, Weigh
+from contextstash_storage.store import MAX_INTEGER, Change, Placement, Read, SessionStore, Weigh
 
 Result = TypeVar("Result")
 
@@ -136,8 +135,6 @@ def _close_to_others(path: Path) -> None:
             if file.stat().st_mode & 0o077:
                 file.chmod(0o600)
 
-
-MAX_INTEGER = 2**63 - 1
 
 LOOKED_AT_ONCE = 200
 """Messages whose texts are in memory at a time while they are searched for secrets: some 200 kB, at most 200 MB."""
@@ -257,12 +254,6 @@ class SqliteStore(SessionStore):
         if any(is_indexed_later(message) for message in messages):
             await self._index_work.wait()
         return appended
-
-    async def read_fingerprints(self, session_id: str, *, first: int = 0) -> list[bytes]:
-        return await self._of_row(session_id, lambda db, row: fingerprints(db, row, first, MAX_INTEGER - first))
-
-    def fingerprint(self, body: Native) -> bytes:
-        return stored_fingerprint(bodies.fingerprint(body))
 
     async def read_messages(
         self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
