@@ -28,6 +28,7 @@ from contextstash.context.view.cached_prune import (
 )
 from contextstash.context.view.pinned_outputs import outputs_of_pins
 from contextstash.context.view.protected_outputs import MadeCall, protected_calls
+from contextstash.context.view.rereads import Key
 from contextstash.formats.request.edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request.text import Fact, RequestText, TextMessage, has_long_breakpoint
 from contextstash.formats.request.whole import SERVER_STATE_KEYS
@@ -46,6 +47,8 @@ from contextstash.proxy.requests.pinned_edits import (
 from contextstash.proxy.requests.reasoning import ShownEdits
 from contextstash.proxy.requests.shown_sizes import PLACEHOLDER_TOKENS, ShownSizes, shown_sizes
 from contextstash.proxy.requests.thinking import old_thoughts, turn_start
+from contextstash.proxy.rereads import keys_of
+from contextstash.service.requests.proxied import ProxiedEdits
 from contextstash.service.requests.proxied_parts import MessagePart
 from contextstash_storage.records import Output
 
@@ -99,7 +102,8 @@ class PruneLimits:
 class Prepared:
     """A request ready to be sent. `removed` are the tokens that the edits take out, by lever; `pruned` says how many
     outputs were pruned for this request; `cold` whether the provider's cache had expired; `still_cached` how many
-    tokens the cache holds in spite of edits that the former request did not show, None if there are none."""
+    tokens the cache holds in spite of edits that the former request did not show, None if there are none; `former` are
+    the edits that one did show."""
 
     conversation: Conversation
     request: RequestText
@@ -112,6 +116,7 @@ class Prepared:
     still_cached: int | None = None
     texts: Mapping[int, MessageEdit] = field(default_factory=dict)
     asked: AskedRequest | None = None
+    former: ProxiedEdits = field(default_factory=ProxiedEdits)
 
     @property
     def edited(self) -> bool:
@@ -208,7 +213,9 @@ def rendered(original: Prepared, shown: ShownEdits, pruned: int = 0) -> Prepared
     summaries = pinned_summaries(conversation, request)
     body, _ = edited(request, edits, summaries)
     removed = _removed_tokens(conversation, request, summaries)
-    return replace(original, body=body, removed=removed, pruned=pruned, still_cached=still, texts=edits)
+    return replace(
+        original, body=body, removed=removed, pruned=pruned, still_cached=still, texts=edits, former=conversation.shown
+    )
 
 
 def _still_cached(conversation: Conversation, request: RequestText, prices: CachePrices, first: int) -> int:
@@ -327,9 +334,15 @@ def made_calls(conversation: Conversation, request: RequestText) -> list[MadeCal
     ]
 
 
-def pruned_at(conversation: Conversation) -> dict[str, float]:
-    """When the outputs of calls were pruned, in seconds since 1970."""
-    return {call_id: pin.pinned_at for call_id, pin in conversation.edits.pins.items()}
+def _read_again(conversation: Conversation, request: RequestText) -> dict[str, Key]:
+    """The outputs that the model has read again after a prune, by name, and which output each has shown again."""
+    rereads, name = conversation.rereads, result_names(conversation, request)
+    return {
+        name(place, key[0]): source
+        for place in (request.places(has_results) if rereads.found else ())
+        for key in keys_of(request.messages[place])
+        if (source := rereads.source(key)) is not None
+    }
 
 
 def plan(
@@ -387,7 +400,7 @@ def _unprotected(
     conversation: Conversation, request: RequestText, candidates: Sequence[Prunable], limits: PruneLimits
 ) -> list[Prunable]:
     calls = made_calls(conversation, request)
-    kept = protected_calls(calls, pruned_at(conversation)) | _kept_calls(conversation)
+    kept = protected_calls(calls, _read_again(conversation, request)) | _kept_calls(conversation)
     if limits.others.inputs:
         kept |= newest_inputs(calls)
     if limits.only_reads:
