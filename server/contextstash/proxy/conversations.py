@@ -19,6 +19,7 @@ from contextstash.formats.request.text import RequestText, TextMessage, message_
 from contextstash.hosts.request_identity import ClientSession, continues_summary, is_compaction
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.request_lines import Line, common_start, goes_back, has_reply, line_mark, prefix_marks
+from contextstash.proxy.rereads import Rereads
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.requests.proxied import Catalog, ProxiedEdits, ProxiedSessions, RecordedList
 from contextstash_storage.records import ProxiedSession, Usage
@@ -124,8 +125,7 @@ class Conversation:
     which the session is recorded, if it is; `usage` is that of the last reply; `edits` are those in force, `shown`
     those of the last request; `kept` are the pins of the user or the model: handles and files that stay; parts of
     `other_kinds` may leave its requests beside tool outputs; outputs of more than `first_cut` tokens are cut before
-    they are first sent. `counted` are the repeated calls that are booked already,
-    `retrievals` those of our own tools among the first `looked_at` outputs; `added` are the tokens that the last
+    they are first sent. `rereads` are outputs that were fetched again; `added` are the tokens that the last
     request held because of contextstash, `lost` the size of the window that its compaction ended;
     `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds since 1970.
 
@@ -160,11 +160,9 @@ class Conversation:
     cold_end: int = 0
     dropped: set[str] = field(default_factory=set)
     usage: Usage | None = None
-    counted: frozenset[str] = frozenset()
+    rereads: Rereads = field(default_factory=Rereads)
     added: int = 0
     lost: int = 0
-    looked_at: int = 0
-    retrievals: set[str] = field(default_factory=set)
     unoffered_since: float | None = None
     line: Line = ()
     flights: list[AskedRequest] = field(default_factory=list)

@@ -411,8 +411,7 @@ class Engine:
                 state = accounts.booked_without_usage(prepared, ended)
             else:
                 window = self._models.now(conversation.state.model).window
-                unedited = accounts.unedited_usage(prepared, usage, window)
-                bill, carried = accounts.billed(prepared, usage, unedited, self._options.window, window)
+                bill, unedited, carried = accounts.billed(prepared, usage, self._options.window, window)
                 state = accounts.booked(prepared, bill, unedited, ended, window)
                 state = state.model_copy(update={"carried": carried})
             new = conversation.newly_dropped(dropped)

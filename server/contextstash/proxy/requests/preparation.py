@@ -28,6 +28,7 @@ from contextstash.context.view.cached_prune import (
 )
 from contextstash.context.view.pinned_outputs import outputs_of_pins
 from contextstash.context.view.protected_outputs import MadeCall, protected_calls
+from contextstash.context.view.rereads import Key
 from contextstash.formats.request.edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request.text import Fact, RequestText, TextMessage, has_long_breakpoint
 from contextstash.formats.request.whole import SERVER_STATE_KEYS
@@ -48,6 +49,8 @@ from contextstash.proxy.requests.provider_clearing import asked_edits, clear_mor
 from contextstash.proxy.requests.reasoning import ShownEdits
 from contextstash.proxy.requests.shown_sizes import PLACEHOLDER_TOKENS, ShownSizes, shown_sizes
 from contextstash.proxy.requests.thinking import old_thoughts, turn_start
+from contextstash.proxy.rereads import keys_of
+from contextstash.service.requests.proxied import ProxiedEdits
 from contextstash.service.requests.proxied_parts import MessagePart
 from contextstash_storage.records import Output
 
@@ -101,8 +104,8 @@ class PruneLimits:
 class Prepared:
     """A request ready to be sent. `removed` are the tokens that the edits take out, by lever; `pruned` says how many
     outputs were pruned for this request; `cold` whether the provider's cache had expired; `still_cached` how many
-    tokens the cache holds in spite of edits that the former request did not show, None if there are none. `clears` says
-    that the body asks the provider to clear old results."""
+    tokens the cache holds in spite of edits that the former request did not show, None if there are none; `former` are
+    the edits that one did show. `clears` says that the body asks the provider to clear old results."""
 
     conversation: Conversation
     request: RequestText
@@ -115,6 +118,7 @@ class Prepared:
     still_cached: int | None = None
     texts: Mapping[int, MessageEdit] = field(default_factory=dict)
     asked: AskedRequest | None = None
+    former: ProxiedEdits = field(default_factory=ProxiedEdits)
     clears: bool = False
 
     @property
@@ -214,8 +218,16 @@ def rendered(original: Prepared, shown: ShownEdits, pruned: int = 0) -> Prepared
     noted = {each.place: replace(edits.get(each.place, NO_EDIT), note=each.note) for each in clearings}
     body, _ = edited(request, {**edits, **noted}, summaries, asked_edits(request, clearings))
     removed = _removed_tokens(conversation, request, summaries)
-    clears = bool(clearings)
-    return replace(original, body=body, removed=removed, pruned=pruned, still_cached=still, texts=edits, clears=clears)
+    return replace(
+        original,
+        body=body,
+        removed=removed,
+        pruned=pruned,
+        still_cached=still,
+        texts=edits,
+        former=conversation.shown,
+        clears=bool(clearings),
+    )
 
 
 def _still_cached(conversation: Conversation, request: RequestText, prices: CachePrices, first: int) -> int:
@@ -334,9 +346,15 @@ def made_calls(conversation: Conversation, request: RequestText) -> list[MadeCal
     ]
 
 
-def pruned_at(conversation: Conversation) -> dict[str, float]:
-    """When the outputs of calls were pruned, in seconds since 1970."""
-    return {call_id: pin.pinned_at for call_id, pin in conversation.edits.pins.items()}
+def _read_again(conversation: Conversation, request: RequestText) -> dict[str, Key]:
+    """The outputs that the model has read again after a prune, by name, and which output each has shown again."""
+    rereads, name = conversation.rereads, result_names(conversation, request)
+    return {
+        name(place, key[0]): source
+        for place in (request.places(has_results) if rereads.found else ())
+        for key in keys_of(request.messages[place])
+        if (source := rereads.source(key)) is not None
+    }
 
 
 def plan(
@@ -402,7 +420,7 @@ def _unprotected(
     conversation: Conversation, request: RequestText, candidates: Sequence[Prunable], limits: PruneLimits
 ) -> list[Prunable]:
     calls = made_calls(conversation, request)
-    kept = protected_calls(calls, pruned_at(conversation)) | _kept_calls(conversation)
+    kept = protected_calls(calls, _read_again(conversation, request)) | _kept_calls(conversation)
     if limits.others.inputs:
         kept |= newest_inputs(calls)
     if limits.only_reads:

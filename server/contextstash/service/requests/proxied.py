@@ -287,8 +287,7 @@ class ProxiedSessions:
         """Whether a request that would begin this session goes on with one that was deleted: see DeletedSession."""
         if await self.find(session_id) is not None:
             return False
-        deleted = await self._access.store.deleted_sessions()
-        return any(each.is_continued_by(session_id, marks, response) for each in deleted)
+        return await self._access.was_deleted(session_id, marks, response)
 
     async def note_unrecorded(self, session_id: str, marks: Sequence[str], responses: Sequence[str]) -> None:
         """Note the responses to a client that goes on with a deleted session: after a restart it follows them."""
