@@ -13,6 +13,7 @@ from contextstash import __version__
 from contextstash.cli.change.compact import compact
 from contextstash.cli.change.config import config
 from contextstash.cli.change.delete import delete
+from contextstash.cli.change.encrypt import decrypt, encrypt
 from contextstash.cli.change.pin import pin
 from contextstash.cli.change.prune import prune
 from contextstash.cli.change.restore import restore
@@ -120,6 +121,8 @@ COMMANDS = (
     pin,
     delete,
     retain,
+    encrypt,
+    decrypt,
     clip,
     validate,
     config,
