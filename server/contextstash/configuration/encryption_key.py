@@ -1,4 +1,4 @@
-"""The key of encrypted databases: from the system's keyring, a file or a command, whichever the user's setting names."""
+"""The key of encrypted databases, from where the user's setting says: the system's keyring, a file or a command."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from contextstash.configuration.locations import SETTINGS_FILE, user_config_folder
 from contextstash_storage.errors import StoreError
@@ -125,15 +126,16 @@ def _in_file(path: Path) -> str | None:
 def _in_keyring() -> str | None:
     keyring = _keyring()
     try:
-        return keyring.get_password(*KEYRING_ENTRY)
+        found: str | None = keyring.get_password(*KEYRING_ENTRY)
     except keyring.errors.KeyringError as error:
         raise StoreError(
             f"The keyring cannot be read ({type(error).__name__}). Unlock it; without one, as on a server, set"
             f" {SETTING} to file:PATH or command:COMMAND."
         ) from error
+    return found
 
 
-def _keyring():  # type: ignore[no-untyped-def]
+def _keyring() -> Any:
     """The package, which takes 0.1 s to import."""
     try:
         import keyring

@@ -28,8 +28,8 @@ OVERWRITTEN_BYTES = 1 << 20
 PLAIN_BEGIN = b"SQLite format 3\0"
 
 IN_USE = (
-    "The database is open in another process, and nothing was changed. End the clients, servers and proxies that use it,"
-    " and try again."
+    "The database is open in another process, and nothing was changed. End the clients, servers and proxies that use"
+    " it, and try again."
 )
 
 

@@ -46,7 +46,7 @@ def open_file(
         number = _number(path)
         try:
             db = _opened(path, key, prepare, read_only=read_only, **options)
-        except (*driver_errors(), StoreError):
+        except driver_errors(StoreError):
             if _number(path) == number:
                 raise
             continue
@@ -87,7 +87,7 @@ def connection(path: Path, key: bytes | None, *, read_only: bool = False, **opti
     """
     place = f"file:{quote(str(path.absolute()))}?mode=ro" if read_only else path
     if key is None:
-        return sqlite3.connect(place, uri=read_only, **options)
+        return sqlite3.connect(place, uri=read_only, **options)  # type: ignore[no-any-return]
     db = cast(sqlite3.Connection, _sqlcipher().connect(place, uri=read_only, **options))
     db.execute("PRAGMA cipher_log_level = NONE")  # it would write to standard error
     if key:
@@ -116,10 +116,10 @@ def key_literal(key: bytes) -> str:
     return f"x'{key.hex()}{MARK.hex()}'"
 
 
-def driver_errors() -> tuple[type[sqlite3.Error], ...]:
-    """What the drivers raise: sqlcipher3 has exceptions of its own, of the same names and fields."""
-    other = sys.modules.get("sqlcipher3.dbapi2")
-    return (sqlite3.Error,) if other is None else (sqlite3.Error, other.Error)
+def driver_errors(*others: type[Exception]) -> tuple[type[Any], ...]:
+    """What the drivers raise, and `others`: sqlcipher3 has exceptions of its own, of the same names and fields."""
+    driver = sys.modules.get("sqlcipher3.dbapi2")
+    return (sqlite3.Error, *others) if driver is None else (sqlite3.Error, driver.Error, *others)
 
 
 def primary_code(error: sqlite3.Error) -> int:

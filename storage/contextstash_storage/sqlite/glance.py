@@ -29,7 +29,7 @@ def glance(path: Path, session_id: str, outputs_session: str, find_key: FindKey 
     try:
         with closing(open_file(path, find_key, read_only=True, timeout=BUSY_SECONDS)) as db:
             return _read(db, session_id, outputs_session)
-    except (*driver_errors(), ContextstashError, ValueError):
+    except driver_errors(ContextstashError, ValueError):
         return None
 
 
