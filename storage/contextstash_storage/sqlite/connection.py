@@ -20,7 +20,7 @@ from contextstash_storage.errors import (
     StoreError,
     StoreFullError,
 )
-from contextstash_storage.sqlite.database_file import FindKey, driver_errors, no_key, open_file, primary_code
+from contextstash_storage.sqlite.database_file import FindKey, driver_errors, no_key, open_file, primary_code, read_head
 
 BUSY_SECONDS = 10.0
 """How long to wait for another process's transaction."""
@@ -145,6 +145,7 @@ async def connect(
         db.execute("PRAGMA secure_delete = ON")
         if read_only:
             db.execute("PRAGMA query_only = ON")
+        read_head(db)
 
     def open_it() -> sqlite3.Connection:
         return open_file(

@@ -27,14 +27,15 @@ def no_key() -> None:
     """For files that are never encrypted."""
 
 
-def _read_head(db: sqlite3.Connection) -> None:
-    db.execute("PRAGMA schema_version")
+def read_head(db: sqlite3.Connection) -> None:
+    """Read the file, after which a connection with a write-ahead log keeps others from having it alone."""
+    db.execute("PRAGMA schema_version").fetchone()
 
 
 def open_file(
     path: Path,
     find_key: FindKey = no_key,
-    prepare: Callable[[sqlite3.Connection], None] = _read_head,
+    prepare: Callable[[sqlite3.Connection], None] = read_head,
     *,
     read_only: bool = False,
     **options: Any,
@@ -43,24 +44,26 @@ def open_file(
     key. With `read_only` the file must exist. Raises what the drivers raise, and StoreError if the key does not fit."""
     key = find_key()
     while True:
-        number = _number(path)
+        number, changed = _state(path)
         try:
             db = _opened(path, key, prepare, read_only=read_only, **options)
         except driver_errors(StoreError):
-            if _number(path) == number:
+            if _state(path) == (number, changed):
                 raise
             continue
-        if _number(path) == number:
+        if _state(path)[0] == number:
             return db
         # While this waited for the lock, `encrypt` or `decrypt` put another file there: what is written to this one
         # would be lost.
         db.close()
 
 
-def _number(path: Path) -> int | None:
+def _state(path: Path) -> tuple[int, int]:
+    """The number of a file, and when it was changed: a number is given again after a file is deleted."""
     with suppress(OSError):
-        return path.stat().st_ino
-    return None
+        found = path.stat()
+        return found.st_ino, found.st_ctime_ns
+    return 0, 0
 
 
 def _opened(
