@@ -35,6 +35,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "pin": "Keep outputs in the view, whatever their age.",
         "delete": "Delete a session for good.",
         "retain": "Delete sessions older or larger than you want to keep.",
+        "encrypt": "Encrypt the database file.",
+        "decrypt": "Make the database file readable without a key again.",
         "config": "Show and change settings.",
     },
     "Share and check": {
