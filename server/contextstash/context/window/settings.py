@@ -29,7 +29,7 @@ MAX_PIN_CHARACTERS = 500
 DESTINATION = "summarizer_base_url"
 """The setting that says where sessions are sent. A session cannot set it, since a model may change session settings."""
 
-USERS_ALONE = frozenset({DESTINATION, "secrets", "keep_days", "keep_gigabytes"})
+USERS_ALONE = frozenset({DESTINATION, "secrets", "keep_days", "keep_gigabytes", "encryption_key"})
 """The settings that no session has of its own."""
 
 Estimator = Literal["tokenizer", "tiktoken", "chars", "chars_plus_one", "chars_rounded_up", "bytes"]
@@ -428,6 +428,11 @@ class ContextSettings(BaseModel):
         description="Size of the database in gigabytes above which `contextstash retain` deletes the oldest sessions;"
         " if not set, all are kept. A session cannot set it.",
     )
+    encryption_key: str | None = Field(
+        default=None,
+        description="Where the key of an encrypted database is: `keyring`, `file:PATH` or `command:COMMAND`. Read from"
+        " the environment or the user's own file alone. `contextstash encrypt` encrypts a database that exists.",
+    )
 
     @field_validator("pin")
     @classmethod
@@ -436,6 +441,13 @@ class ContextSettings(BaseModel):
             if not pin.strip() or len(pin) > MAX_PIN_CHARACTERS:
                 raise ValueError(f"must hold handles or paths of 1 to {MAX_PIN_CHARACTERS} characters")
         return tuple(dict.fromkeys(pins))
+
+    @field_validator("encryption_key")
+    @classmethod
+    def _key_is_a_place(cls, place: str | None) -> str | None:
+        if place is not None and place != "keyring" and not place.startswith(("file:", "command:")):
+            raise ValueError("must be keyring, file:PATH or command:COMMAND")  # not shown, since it may be a key
+        return place
 
     @field_validator("placeholder")
     @classmethod
@@ -492,7 +504,7 @@ def _problem(place: Sequence[int | str], message: str, value: object) -> str:
     name = ".".join(str(part) for number, part in enumerate(place) if not number or isinstance(part, int))
     rule = message.partition(", unable to ")[0].replace("a valid integer", "a whole number").replace("a valid ", "a ")
     if not rule.startswith("Input should be "):
-        return f"{name}: {message}"
+        return f"{name}: {message.removeprefix('Value error, ')}"
     return f"{name} must be {rule.removeprefix('Input should be ')}, not {value!r}"
 
 
