@@ -275,6 +275,11 @@ class SessionStore(Protocol):
         upgrade, or after very long messages."""
         ...
 
+    async def size(self) -> int | None:
+        """The bytes that the database uses, without those that deletions left free in its file; None if the database is
+        on a server."""
+        ...
+
     async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None: ...
 
     async def read_events(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:

@@ -323,11 +323,16 @@ def _merged_piece(db: sqlite3.Connection) -> bool:
 def _rewrite_small_file(db: sqlite3.Connection) -> None:
     """Rewrite a small file, which removes every copy that SQLite may have left in the unused part of a page, in indexes
     and in files of former versions too."""
+    if used_bytes(db) <= SMALL_FILE_BYTES:
+        db.execute("VACUUM")
+
+
+def used_bytes(db: sqlite3.Connection) -> int:
+    """The bytes of the file without its free pages, which later messages fill."""
     [pages], [free], [size] = (
         db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "freelist_count", "page_size")
     )
-    if (pages - free) * size <= SMALL_FILE_BYTES:
-        db.execute("VACUUM")
+    return int((pages - free) * size)
 
 
 def _marks(db: sqlite3.Connection) -> list[tuple[str, bool]]:

@@ -54,7 +54,7 @@ from contextstash_storage.sqlite import (
 )
 from contextstash_storage.sqlite.append_messages import append_in_pieces, fingerprints
 from contextstash_storage.sqlite.connection import BUSY_SECONDS, Connection, GroupCommit, close, connect
-from contextstash_storage.sqlite.deletion import PAUSE_SECONDS, Deletion
+from contextstash_storage.sqlite.deletion import PAUSE_SECONDS, Deletion, used_bytes
 from contextstash_storage.sqlite.dialect import run, session_row
 from contextstash_storage.sqlite.migrations import migrate
 from contextstash_storage.sqlite.outputs import output_of, outputs_between
@@ -346,6 +346,9 @@ class SqliteStore(RowStore):
 
     async def unindexed_messages(self) -> int:
         return await self._reader.read(queued_messages)
+
+    async def size(self) -> int | None:
+        return await self._reader.read(used_bytes)
 
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
         return await self._of_row(session_id, lambda db, row: logs.token_sums(db, row, width))

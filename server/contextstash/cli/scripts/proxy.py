@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextstash.cli.automatic_retention import automatic_retention
 from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
 from contextstash_storage.errors import BadInputError
 
@@ -101,7 +102,11 @@ def _options(db: Location | None, preset: str | None, given: tuple[str, ...]) ->
 
     settings = settings_from(preset, given)
     return ServeOptions(
-        db=db, settings=settings.settings_layer, api_key=api_key_from(os.environ), consent=settings.may_call_model
+        db=db,
+        settings=settings.settings_layer,
+        api_key=api_key_from(os.environ),
+        consent=settings.may_call_model,
+        on_open=automatic_retention(db, settings),
     )
 
 

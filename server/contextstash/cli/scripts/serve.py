@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from contextstash.cli.automatic_retention import automatic_retention
 from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
 from contextstash.configuration.api_key import CLIENT_SECRET
 from contextstash_storage.errors import BadInputError
@@ -100,6 +101,7 @@ def serve(
         consent=settings.may_call_model,
         verbose=verbose,
         json_logs=json_logs,
+        on_open=automatic_retention(db, settings),
     )
     if serving is None:
         serve_stdio(options)
