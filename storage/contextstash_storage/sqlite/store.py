@@ -56,7 +56,7 @@ from contextstash_storage.sqlite.append_messages import append_in_pieces, finger
 from contextstash_storage.sqlite.connection import BUSY_SECONDS, Connection, GroupCommit, close, connect
 from contextstash_storage.sqlite.deletion import PAUSE_SECONDS, Deletion, used_bytes
 from contextstash_storage.sqlite.dialect import run, session_row
-from contextstash_storage.sqlite.migrations import migrate
+from contextstash_storage.sqlite.migrations import migrate, migrations, note_version
 from contextstash_storage.sqlite.outputs import output_of, outputs_between
 from contextstash_storage.sqlite.read_messages import MessageRows, NewsRows, read_news, rows_at, rows_between
 from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages, remove_former_index
@@ -101,6 +101,7 @@ async def _open(path: Path, owner: str, busy_seconds: float) -> SqliteStore:
         unindexed = await writer.read(has_work)
         hidden = await writer.read(hidden_sessions.any_hidden)
         reader = await connect(path, read_only=True, busy_seconds=busy_seconds)
+        await reader.run(lambda db: note_version(db, migrations()[-1][0]))
     except BaseException:
         await close(writer)
         raise
