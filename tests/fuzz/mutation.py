@@ -37,13 +37,13 @@ def _changed_json(data: bytes, rng: random.Random) -> bytes:
     lines = data.split(b"\n")
     whole = _value(data)
     if whole is not _NONE:
-        return _bytes(_changed(whole, rng))
+        return _bytes(_changed(whole, rng), rng)
     place = rng.randrange(len(lines))
     prefix = b"data: " if lines[place].startswith(b"data: ") else b""
     value = _value(lines[place].removeprefix(prefix))
     if value is _NONE:
         return _changed_bytes(data, rng)
-    lines[place] = prefix + _bytes(_changed(value, rng))
+    lines[place] = prefix + _bytes(_changed(value, rng), rng)
     return b"\n".join(lines)
 
 
@@ -57,9 +57,9 @@ def _value(data: bytes) -> Any:
         return _NONE
 
 
-def _bytes(value: Any) -> bytes:
+def _bytes(value: Any, rng: random.Random) -> bytes:
     try:
-        return json.dumps(value, ensure_ascii=random.random() < 0.5).encode("utf-8", "surrogatepass")
+        return json.dumps(value, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
     except RecursionError:
         return b"[]"
 

@@ -10,19 +10,19 @@ import gzip
 import json
 import tempfile
 import zlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from contextstash.context.text.regex_search import matching_lines
 from contextstash.context.text.secret_masks import masked, masked_value, secrets_in, shown
-from contextstash.formats import FORMATS, detect_format, get_format
+from contextstash.formats import FORMATS, detect_format
 from contextstash.formats.json_positions import JsonPositionError
 from contextstash.formats.request.edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request.text import LIST_KEYS, read_request
 from contextstash.hosts.readers.kinds import DOCUMENT_READERS, LINE_READERS, recognize
-from contextstash.hosts.readers.transcript import DocumentReader, Line, TranscriptReader, split_lines
+from contextstash.hosts.readers.transcript import Batch, DocumentReader, Line, TranscriptReader, split_lines
 from contextstash.proxy.http.stream_start import held_start
 from contextstash.proxy.http.usage_tap import UsageTap
 from contextstash.service.stash import Stash
@@ -112,7 +112,9 @@ def _check_message(name: str, native: Native) -> None:
     assert subject.replace(native, {}) == native
     outputs = {place: "[output]" for place, block in enumerate(reading.blocks) if block.type == "tool_result"}
     again = subject.read(subject.replace(native, outputs))
-    assert [block.call_id for block in again.blocks] == [block.call_id for block in reading.blocks]
+    assert [each.call_id for each in again.blocks if each.type == "tool_result"] == [
+        reading.blocks[place].call_id for place in outputs
+    ]
     without = subject.without_thinking(native)
     if without is not None:
         subject.read(without)
@@ -131,8 +133,7 @@ def transcript_reader(number: int) -> Target:
             reader.knows(lines)
         state: dict[str, Any] = {}
         for part in (lines[: len(lines) // 2], lines) if isinstance(reader, DocumentReader) else _halves(lines):
-            for batch in reader.read(part, state, "/srv/session.jsonl"):
-                _check_found(batch.session.format, [message.body for message in batch.messages])
+            _check_found(lambda part=part: reader.read(part, state, "/srv/session.jsonl"))  # type: ignore[misc]
             assert json.loads(json.dumps(state)) == state, "the state cannot be stored"
 
     return check
@@ -142,9 +143,12 @@ def _halves(lines: Sequence[Line]) -> tuple[Sequence[Line], Sequence[Line]]:
     return lines[: len(lines) // 2], lines[len(lines) // 2 :]
 
 
-def _check_found(name: str, bodies: Iterable[Native]) -> None:
-    for body in bodies:
-        get_format(name).read(body)
+def _check_found(read: Callable[[], list[Batch]]) -> None:
+    """What a reader finds is read by its format, or refused: such a message is skipped when it is recorded."""
+    for batch in _accepted(read) or ():
+        for message in batch.messages:
+            _is_readable(batch.session.format, message.body)
+            assert message.key is None or isinstance(message.key, str)
 
 
 def transcript_file(data: bytes) -> None:
@@ -156,8 +160,7 @@ def transcript_file(data: bytes) -> None:
         if reader is None:
             return
         lines = reader.load(path) if isinstance(reader, DocumentReader) else split_lines(data, at_end=True)[0]
-        for batch in reader.read(lines, {}, str(path)):
-            _check_found(batch.session.format, [message.body for message in batch.messages])
+        _check_found(lambda: reader.read(lines, {}, str(path)))
 
 
 class _Recorded:
@@ -246,7 +249,9 @@ def proxy_request(name: str) -> Target:
             request = read_request(name, data)
         except (JsonPositionError, ValueError, RecursionError):
             return
-        whole = json.loads(data)
+        whole = parsed(data)
+        if whole is None:  # what is not looked at need not be JSON: it goes out as it came
+            return
         messages = whole[LIST_KEYS[name]]
         assert len(request.messages) == len(messages) == len(request.spans)
         for message, span, plain in zip(request.messages, request.spans, messages, strict=True):
@@ -265,13 +270,16 @@ def _check_edits(name: str, data: bytes, whole: dict[str, Any]) -> None:
         for place, message in enumerate(request.messages)
         if message.results
     }
-    body, first = edited(request, edits)
+    try:
+        body, first = edited(request, edits)
+    except JsonPositionError:  # a message that the provider refuses: the request goes out as it came
+        return
     assert body[:first] == data[:first]
     changed = json.loads(body)
     assert {**changed, LIST_KEYS[name]: 0} == {**whole, LIST_KEYS[name]: 0}
     for place, (old, new) in enumerate(zip(whole[LIST_KEYS[name]], changed[LIST_KEYS[name]], strict=True)):
         assert place in edits or old == new
-    if len(request.messages) > 2:
+    if len(request.messages) > 2 and whole[LIST_KEYS[name]][-1].get("content"):
         json.loads(edited(request, {}, [SummaryOf(0, len(request.messages) - 2, "Summary.")])[0])
 
 
