@@ -1,9 +1,13 @@
-"""The session store as a protocol: what every back end offers, as whole transactions."""
+"""The session store: what every back end offers, as whole transactions.
+
+What is steps on rows is the same for all of them and is here; the rest is abstract.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from contextstash_storage.deleted_sessions import DeletedSession
 from contextstash_storage.records import (
@@ -37,6 +41,9 @@ from contextstash_storage.records import (
     Usage,
 )
 from contextstash_storage.search.query import EVERYWHERE, SearchFilter
+from contextstash_storage.sql import edits, logs, outputs, requests, sessions
+from contextstash_storage.sql.rows import check_changes, read_session
+from contextstash_storage.sql.steps import Key, Result, Steps
 from contextstash_storage.tokens import TokenStore
 
 Count = Callable[[Counters, NewMessage, int], Counters]
@@ -55,8 +62,14 @@ are not those that the edits were planned for. Pure."""
 Weigh = Callable[[str, int], float]
 """`weigh(session_id, seq)`: by what the score of a search's hit is multiplied, at most 1. Pure."""
 
+Read = Callable[[Key], Steps[Result]]
+"""Steps on the rows of a session."""
 
-class SessionStore(Protocol):
+Change = Callable[[Key, Session], Steps[Result]]
+"""Steps that change a session, given it as it is."""
+
+
+class SessionStore(ABC):
     """What one owner has stored. Sessions of other owners do not exist for it.
 
     To a reader, every method but `append_messages` is one transaction: it happens whole or not at all, also if it is
@@ -65,42 +78,40 @@ class SessionStore(Protocol):
     """
 
     owner: str
+    tokens: TokenStore
+    """The tokens of a server's clients, of all owners."""
 
-    @property
-    def tokens(self) -> TokenStore:
-        """The tokens of a server's clients, of all owners."""
-        ...
-
+    @abstractmethod
     def for_owner(self, owner: str) -> SessionStore:
         """The same open database, bound to another owner. Closing either closes both."""
-        ...
 
+    @abstractmethod
     async def close(self) -> None:
         """Close the database; closing again does nothing."""
-        ...
 
     async def owners(self) -> list[str]:
         """All owners that have sessions, in order: for those who move a whole database."""
-        ...
+        return await self._of_owner(sessions.owners)
 
+    @abstractmethod
     async def create_session(self, session: Session) -> Session:
         """Store a new session; one that is already there is returned as it is."""
-        ...
 
+    @abstractmethod
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
         """Store a whole session as it was elsewhere: its messages in order, then its edits, events and calls, all
         unchanged; None, and nothing is done, if its owner has one of that id. It is stored in pieces, the last of which
         makes it visible. `items` is read in another thread while no transaction is open."""
-        ...
 
     async def read_extras(self, session_id: str) -> SessionExtras:
         """What a session has beside its history."""
-        ...
+        return await self._of_session(session_id, sessions.read_extras, together=True)
 
     async def put_extras(self, session_id: str, extras: SessionExtras) -> None:
         """Store what a copied session has beside its history."""
-        ...
+        await self._change(session_id, lambda key, _: sessions.put_extras(self.owner, key, extras))
 
+    @abstractmethod
     async def get_session(self, session_id: str) -> Session: ...
 
     async def list_sessions(
@@ -114,40 +125,49 @@ class SessionStore(Protocol):
     ) -> list[Session]:
         """Sessions by last change, or with `by_message` by the time of their last message, newest first. `before` is
         the last session_id of the previous page; those of `without_agent` are left out."""
-        ...
+        return await self._of_owner(
+            lambda: sessions.sessions_of(self.owner, limit, before, parent, without_agent, by_message), together=True
+        )
 
     async def totals(self, *, without_agent: str = "") -> Totals:
         """Sums over all sessions but those of `without_agent`."""
-        ...
+        return await self._of_owner(lambda: sessions.totals(self.owner, without_agent), together=True)
 
     async def mark(self) -> StoreMark:
         """What is different after any change of the sessions, quickly read."""
-        ...
+        return await self._of_owner(lambda: sessions.mark(self.owner))
 
     async def session_tools(self, session_id: str) -> list[ToolSum]:
         """The tool outputs of a session by tool, the most tokens first."""
-        ...
+        return await self._of_session(session_id, sessions.session_tools)
 
     async def session_days(self, session_id: str) -> list[DaySum]:
         """The agent's model calls of a session by day."""
-        ...
+        return await self._of_session(session_id, sessions.session_days)
 
     async def find_session_ids(self, prefix: str, limit: int, *, without_agent: str | None = None) -> list[str]:
         """The ids of sessions that begin with `prefix`; those of `without_agent` are left out."""
-        ...
+        return await self._of_owner(lambda: sessions.find_ids(self.owner, prefix, limit, without_agent or ""))
 
     async def update_session(self, session_id: str, **changes: Any) -> Session:
         """Change `agent`, `model`, `format`, `title`, `source` or `settings`."""
-        ...
+        check_changes(changes)
 
+        def change(key: Key, _: Session) -> Steps[Session]:
+            yield from sessions.update_fields(key, changes, self._stored_name)
+            return (yield from read_session(self.owner, session_id))[1]
+
+        return await self._change(session_id, change)
+
+    @abstractmethod
     async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:
         """Delete a session with everything that belongs to it, including blobs that no other session uses, and the
         existing ones of the sessions `along`. One transaction makes them invisible; then their rows, their words in the
         search index and their pages in the write-ahead log are removed in pieces. False if some of that is still to be
         done, because another process reads an older state, the database is locked or the disk is full. It is then tried
         again."""
-        ...
 
+    @abstractmethod
     async def append_messages(
         self,
         session_id: str,
@@ -171,41 +191,42 @@ class SessionStore(Protocol):
 
         Raises BadInputError if another message stands at a position, or `batch_id` was used for other messages.
         """
-        ...
 
+    @abstractmethod
     async def read_fingerprints(self, session_id: str, *, first: int = 0) -> list[bytes]:
         """The fingerprint of each message from this position on."""
-        ...
 
+    @abstractmethod
     def fingerprint(self, body: Native) -> bytes:
         """What two messages have in common if they are equal, by which a repeated delivery is recognized. Pure."""
-        ...
 
-    async def get_cursor(self, source: str) -> Cursor | None: ...
+    async def get_cursor(self, source: str) -> Cursor | None:
+        return await self._of_owner(lambda: sessions.read_cursor(self.owner, source))
 
+    @abstractmethod
     async def read_messages(
         self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
     ) -> list[Message]:
         """Messages `first..last`, both included, in order."""
-        ...
 
+    @abstractmethod
     async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
         """The messages at these positions, with their bodies, in order of position."""
-        ...
 
+    @abstractmethod
     async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
         """The session, its newest request, and beyond what the reader knows of it its edits and its messages with their
         outputs: what each turn of an agent loop needs, as of one moment."""
-        ...
 
+    @abstractmethod
     async def find_key(self, session_id: str, key: str) -> int | None:
         """The position of the message that has this key, None if there is none."""
-        ...
 
+    @abstractmethod
     async def read_edits(self, session_id: str, *, after: int = 0) -> list[Edit]:
         """The edits behind number `after`, in order."""
-        ...
 
+    @abstractmethod
     async def append_edits(
         self,
         session_id: str,
@@ -219,48 +240,53 @@ class SessionStore(Protocol):
 
         What our `own` edits remove from the view is also counted separately: a client that sends its own history has
         not seen them. Other edits mirror the client's own."""
-        ...
 
     async def change_counters(
         self, session_id: str, change: Callable[[Counters], Counters], *, event: Event | None = None
     ) -> Session:
         """Replace the counters with the result of `change` (pure), which reads them in the same transaction."""
-        ...
+        return await self._change(
+            session_id, lambda key, session: self.stored_change(key, session, change(session.counters), event)
+        )
 
+    @abstractmethod
     async def acquire_lease(self, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
         """Acquire or renew the lease for `purpose` on a session, exclusive across processes; False if another holder
         has it. It expires after `seconds`, so that it ends if its holder dies."""
-        ...
 
+    @abstractmethod
     async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:
         """Release the lease; releasing one that is not held is not an error."""
-        ...
 
     async def get_cached_summary(self, session_id: str, key: str) -> CachedSummary | None:
         """A summary written before for the same content (`key` is a hash of it)."""
-        ...
+        return await self._of_session(session_id, lambda session: logs.read_cached_summary(session, key))
 
     async def put_cached_summary(self, session_id: str, key: str, summary: CachedSummary) -> None:
         """Store a summary for as long as its session exists."""
-        ...
+        await self._change(session_id, lambda session, _: logs.keep_summary(session, key, summary), told=False)
 
+    @abstractmethod
     async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
         """The tool outputs of messages `first..last` of a session, both included, in order."""
-        ...
 
     async def find_output(self, handle: str, session_id: str | None = None) -> tuple[str, Output]:
         """The session and output of a handle, the newest session's if several hold the same text. A handle of a former
         version finds what is stored under today's handle of the same text. Raises HandleNotFoundError, and
         BadInputError if several texts have this handle."""
-        ...
+        return await self._of_owner(
+            lambda: outputs.find_output(self.owner, handle, session_id, self._output_of), together=True
+        )
 
     async def find_summary(self, summary_id: str, session_id: str | None = None) -> str | None:
         """The session that has a summary with this id, in force or not: the named one, or the one changed last. None if
         there is none."""
-        ...
+        return await self._of_owner(lambda: edits.find_summary(self.owner, summary_id, session_id))
 
-    async def find_handles(self, prefix: str, limit: int) -> list[str]: ...
+    async def find_handles(self, prefix: str, limit: int) -> list[str]:
+        return await self._of_owner(lambda: outputs.find_handles(self.owner, prefix, limit))
 
+    @abstractmethod
     async def search(
         self, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
     ) -> list[SearchHit]:
@@ -268,88 +294,153 @@ class SessionStore(Protocol):
         `search_ranking`. A call and its output are one hit, of the output; one that repeats the lines of a better hit
         is left out. With `weigh`, the order is that of the weighed scores among the first RANKED_HITS times `limit`
         hits."""
-        ...
 
+    @abstractmethod
     async def unindexed_messages(self) -> int:
         """How many messages a search cannot find yet, because the index is being filled in the background: after an
         upgrade, or after very long messages."""
-        ...
 
+    @abstractmethod
     async def size(self) -> int | None:
         """The bytes that the database uses, without those that deletions left free in its file; None if the database is
         on a server."""
-        ...
 
-    async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None: ...
+    async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None:
+        def change(key: Key, session: Session) -> Steps[None]:
+            yield from logs.insert_event(key, event)
+            if level is not None:
+                yield from sessions.put_level(key, session.counters, level)
+
+        await self._change(session_id, change)
 
     async def read_events(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
         """Events after the one numbered `after`, oldest first."""
-        ...
+        return await self._of_session(session_id, lambda key: logs.read_events(key, after, limit))
 
     async def last_events(self, session_id: str, kinds: Sequence[EventKind], limit: int) -> list[Event]:
         """The newest events of these kinds, newest first."""
-        ...
+        return await self._of_session(session_id, lambda key: logs.last_events(key, kinds, limit))
 
+    @abstractmethod
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
         """The tokens that the model saw of the history, summed over runs of `width` messages."""
-        ...
 
-    async def append_call(self, session_id: str, call: Call) -> None: ...
+    async def append_call(self, session_id: str, call: Call) -> None:
+        await self._change(session_id, lambda key, _: self._insert_call(key, call))
 
     async def last_calls(self, session_id: str, limit: int) -> list[Call]:
         """The newest calls, newest first."""
-        ...
+        return await self._of_session(session_id, lambda key: logs.last_calls(key, limit))
 
-    async def read_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]: ...
+    async def read_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]:
+        return await self._of_session(session_id, lambda key: logs.read_calls(key, after, limit))
 
     async def declare(
         self, session_id: str, parts: Sequence[DeclaredVersion], change: Callable[[Declared, Sequence[int]], Declared]
     ) -> Session:
         """Store versions of declared parts, each content once, and put `change(declared, versions)` into the counters:
         `versions` are the numbers of `parts`. Pure."""
-        ...
+
+        def steps(key: Key, session: Session) -> Steps[Session]:
+            counters = yield from requests.declare(key, session.counters, parts, change)
+            return (yield from self.stored_change(key, session, counters, None))
+
+        return await self._change(session_id, steps)
 
     async def read_declared(self, session_id: str, versions: Sequence[int] | None = None) -> list[DeclaredVersion]:
         """These versions of the declared parts, or all, in order."""
-        ...
+        return await self._of_session(session_id, lambda key: requests.read_declared(key, versions))
 
     async def append_request(self, session_id: str, request: Request) -> Request:
         """Store a request under the next number, and make it the one that the next reported usage belongs to. Of older
         ones only figures are kept."""
-        ...
+
+        def change(key: Key, session: Session) -> Steps[Request]:
+            placed, counters = yield from requests.insert_request(key, session.counters, request)
+            yield from self.stored_change(key, session, counters, None)
+            return placed
+
+        return await self._change(session_id, change)
 
     async def read_requests(self, session_id: str, *, last: int = 1) -> list[Request]:
         """The newest requests, newest first."""
-        ...
+        return await self._of_session(session_id, lambda key: requests.read_requests(key, last))
 
     async def list_requests(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Request]:
         """The requests behind number `after`, oldest first."""
+        return await self._of_session(session_id, lambda key: requests.list_requests(key, after, limit))
 
-    async def get_request(self, session_id: str, number: int) -> Request | None: ...
+    async def get_request(self, session_id: str, number: int) -> Request | None:
+        return await self._of_session(session_id, lambda key: requests.read_request(key, number))
 
     async def book_usage(
         self, session_id: str, number: int, usage: Usage, change: Callable[[Counters], Counters], call: Call
     ) -> Session:
         """Add usage that was reported late to a request, and store its call and the changed counters."""
-        ...
+
+        def steps(key: Key, session: Session) -> Steps[Session]:
+            yield from requests.book_usage(key, number, usage)
+            yield from self._insert_call(key, call)
+            return (yield from self.stored_change(key, session, change(session.counters), None))
+
+        return await self._change(session_id, steps)
 
     async def get_proxied(self, session_id: str) -> ProxiedSession | None:
         """What the proxy knows of a session; None if none of its requests went through the proxy."""
-        ...
+        return await self._of_session(session_id, requests.read_proxied)
 
     async def put_proxied(self, session_id: str, proxied: ProxiedSession) -> None:
         """Store what the proxy knows of a session, in place of what was stored before."""
-        ...
+        await self._change(session_id, lambda key, _: requests.keep_proxied(key, proxied), told=False)
 
     async def recent_proxied(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
         """The sessions with requests through the proxy since this time, by their ids, the newest first."""
-        ...
+        return await self._of_owner(lambda: requests.recent_proxied(self.owner, since, limit))
 
     async def deleted_sessions(self) -> list[DeletedSession]:
         """How the sessions are recognized that were deleted lately."""
-        ...
+        return await self._of_owner(lambda: requests.deleted_sessions(self.owner))
 
     async def note_responses(self, session_id: str, marks: Sequence[str], responses: Sequence[str]) -> None:
         """Recognize a deleted session by these responses too, which its client got later: the one of this id, that with
         which a request of these marks goes on, or that of one of the responses. Without effect if there is none."""
-        ...
+        await self._write_steps(lambda: requests.note_responses(self.owner, session_id, marks, responses))
+
+    @abstractmethod
+    async def _of_owner(self, read: Callable[[], Steps[Result]], *, together: bool = False) -> Result:
+        """What steps that only read return: those of one statement, or several that see the same state."""
+
+    @abstractmethod
+    async def _of_session(self, session_id: str, read: Read[Result], *, together: bool = False) -> Result:
+        """The same for a session. Raises SessionNotFoundError."""
+
+    @abstractmethod
+    async def _change(self, session_id: str, change: Change[Result], *, told: bool = True) -> Result:
+        """What steps that change a session return; no other transaction changes it meanwhile. `told` is whether those
+        who follow the changes of sessions are told of this one. Raises SessionNotFoundError."""
+
+    @abstractmethod
+    async def _write_steps(self, steps: Callable[[], Steps[Result]]) -> Result:
+        """What steps that write return, as one transaction."""
+
+    @abstractmethod
+    def _store_counters(self, key: Key, session: Session, counters: Counters) -> Steps[Session]:
+        """Store a session's counters and that it was changed now; returns the changed session."""
+
+    @abstractmethod
+    def _insert_call(self, key: Key, call: Call) -> Steps[None]:
+        """Store a model call, with the current time if it has none."""
+
+    @abstractmethod
+    def _output_of(self, row: Sequence[Any]) -> Output:
+        """The output of a row of the dialect's `output` columns."""
+
+    @abstractmethod
+    def _stored_name(self, name: Any) -> Any:
+        """A name or title as the store can hold it."""
+
+    def stored_change(self, key: Key, session: Session, counters: Counters, event: Event | None) -> Steps[Session]:
+        """Store a session's counters, and an event with them; returns the changed session."""
+        if event is not None:
+            yield from logs.insert_event(key, event)
+        return (yield from self._store_counters(key, session, counters))

@@ -119,6 +119,34 @@ async def test_the_laws_hold_if_the_view_exceeds_the_window_also_after_a_compact
     await hold_laws(tmp_path / "laws.db", natives, "gemini", 300, window=300)
 
 
+async def test_the_laws_hold_if_only_the_whole_view_shows_that_a_loop_must_begin_with_thinking(tmp_path: Path) -> None:
+    """Once the first loop is left out, the evidence is gone; the next request must leave out no more for that."""
+    text = "fix the failing test in src/app/models.py"
+    thinking = {"type": "thinking", "thinking": text, "signature": "c2lnbmF0dXJl"}
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+
+    def calls(*ids: int) -> list[Native]:
+        about = {"file_path": text, "limit": 50}
+        return [{"type": "tool_use", "id": f"call_{number}", "name": "Read", "input": about} for number in ids]
+
+    def results(*ids: int) -> list[Native]:
+        return [{"type": "tool_result", "tool_use_id": f"call_{number}", "content": text} for number in ids]
+
+    searching = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+    found = {"type": "web_search_result", "url": "https://example.org", "encrypted_content": "ZW5j"}
+    search = [searching, {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [found]}]
+    natives: list[Native] = [
+        {"role": "user", "content": text},
+        {"role": "assistant", "content": [thinking, *search, {"type": "text", "text": text}]},
+        {"role": "user", "content": text},
+        {"role": "assistant", "content": [{**thinking, "thinking": ""}, *calls(1, 2)]},
+        {"role": "user", "content": results(1, 2)},
+        {"role": "assistant", "content": calls(3, 4)},
+        {"role": "user", "content": [*results(3, 4), image]},
+    ]
+    await hold_laws(tmp_path / "laws.db", natives, "anthropic", 60)
+
+
 @pytest.mark.parametrize(("format_name", "path"), trace_files(), ids=lambda value: Path(str(value)).stem[:40])
 async def test_the_laws_hold_over_real_sessions(format_name: str, path: Path, tmp_path: Path) -> None:
     await hold_laws(tmp_path / "laws.db", trace_natives(format_name, path), format_name, 20_000)

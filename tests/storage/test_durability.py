@@ -173,7 +173,7 @@ async def test_a_full_disk_is_an_error_with_words_and_loses_nothing(store: Sqlit
     assert len((await record(store, says("after"))).messages) == 1
 
 
-async def test_a_full_disk_of_the_system_is_an_error_with_words_and_loses_nothing(path: Path) -> None:
+def test_a_full_disk_of_the_system_is_an_error_with_words_and_loses_nothing(path: Path) -> None:
     script = (
         "import asyncio, random, resource, sys\n"
         "from pathlib import Path\n"
@@ -194,14 +194,17 @@ async def test_a_full_disk_of_the_system_is_an_error_with_words_and_loses_nothin
     assert done.stdout.startswith("Store"), done.stdout + done.stderr
     assert "disk" in done.stdout
     assert "Traceback" not in done.stderr
-    async with stash_at(path) as stash:
-        page = await stash.read_messages("s")
-        assert [line.message["content"] for line in page.messages] == ["before"]
+    assert asyncio.run(_stored(path)) == ["before"]
     check_integrity(path)
 
 
+async def _stored(path: Path) -> list[str]:
+    async with stash_at(path) as stash:
+        return [line.message["content"] for line in (await stash.read_messages("s")).messages]
+
+
 @pytest.mark.skipif(os.name == "nt", reason="permissions of a folder")
-async def test_a_folder_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "contextstash", "sessions", "--db", "/proc/self/x.db"], capture_output=True, text=True
     )

@@ -18,7 +18,7 @@ from contextstash_storage.records import Call, Copied, Counters, EditRecord, Eve
 from contextstash_storage.search.query import SearchFilter
 from contextstash_storage.sql.rows import now
 from contextstash_storage.sqlite import hidden_sessions
-from contextstash_storage.sqlite.deletion import PAUSE_SECONDS
+from contextstash_storage.sqlite.connection import PAUSE_SECONDS
 from contextstash_storage.sqlite.health import look_at
 from contextstash_storage.sqlite.rows import STAGED_OWNER
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite

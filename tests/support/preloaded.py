@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from contextstash.cli.app import cli
 from contextstash.tokenizer import count_with
 
 for name in (
     "pytest",  # the main module of the tests, which each process looks up
     "rich.progress",
     "rich.table",
-    "contextstash.cli.app",
     "contextstash.hosts.following.ingest",
     "contextstash.hosts.hooks.dispatch",
     "contextstash.hosts.hooks.output_cut",
@@ -22,4 +22,5 @@ for name in (
 ):
     import_module(name)
 
+list(cli.commands.values())  # each is imported when it is looked up
 count_with("o200k_base")("load the vocabulary")

@@ -10,44 +10,9 @@ from typing import Any
 import click
 
 from contextstash import __version__
-from contextstash.cli.change.compact import compact
-from contextstash.cli.change.config import config
-from contextstash.cli.change.delete import delete
-from contextstash.cli.change.pin import pin
-from contextstash.cli.change.prune import prune
-from contextstash.cli.change.restore import restore
-from contextstash.cli.change.retain import retain
 from contextstash.cli.command_words import in_commands
-from contextstash.cli.completion import completion
-from contextstash.cli.look.advise import advise
-from contextstash.cli.look.calls import calls
-from contextstash.cli.look.events import events
-from contextstash.cli.look.receipt import receipt
-from contextstash.cli.look.search import search
-from contextstash.cli.look.sessions import sessions
-from contextstash.cli.look.show import show
-from contextstash.cli.look.status import status
-from contextstash.cli.look.ui import ui
 from contextstash.cli.output import echo
-from contextstash.cli.scripts.clip import clip
-from contextstash.cli.scripts.gateway import gateway
-from contextstash.cli.scripts.hook import hook
-from contextstash.cli.scripts.proxy import proxy
-from contextstash.cli.scripts.serve import serve
-from contextstash.cli.scripts.statusline import statusline
-from contextstash.cli.scripts.token import token
-from contextstash.cli.sections import SectionedGroup
-from contextstash.cli.share.export import export
-from contextstash.cli.share.migrate_store import migrate_store
-from contextstash.cli.share.validate import validate
-from contextstash.cli.start.continue_ import continue_
-from contextstash.cli.start.demo import demo
-from contextstash.cli.start.doctor import doctor
-from contextstash.cli.start.import_ import import_files
-from contextstash.cli.start.install import install
-from contextstash.cli.start.run import run as run_behind_proxy
-from contextstash.cli.start.uninstall import uninstall
-from contextstash.cli.start.upgrade import upgrade
+from contextstash.cli.sections import Commands, SectionedGroup
 from contextstash_storage.errors import ContextstashError
 
 INTERRUPTED = 130
@@ -64,6 +29,7 @@ def _print_version(context: click.Context, _: click.Parameter, given: bool) -> N
 
 @click.group(
     cls=SectionedGroup,
+    commands=Commands(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="New here? `contextstash demo --sample` shows everything in a few seconds, with no set-up.",
 )
@@ -82,57 +48,11 @@ def _print_version(context: click.Context, _: click.Parameter, given: bool) -> N
 def cli(context: click.Context, /, **before: Any) -> None:
     """Manages an agent's context window: what leaves the model's window never leaves the session."""
     given = {name: value for name, value in before.items() if value and name != "db"}
-    if given:
-        context.default_map = _for_each(cli, given)
-
-
-def _for_each(group: click.Group, given: dict[str, Any]) -> dict[str, Any]:
-    """Defaults for all commands of a group. An option that is given before the command is one for the command."""
-    return {
-        name: _for_each(command, given) if isinstance(command, click.Group) else given
-        for name, command in group.commands.items()
-    }
-
-
-COMMANDS = (
-    serve,
-    gateway,
-    proxy,
-    run_behind_proxy,
-    token,
-    import_files,
-    export,
-    migrate_store,
-    demo,
-    continue_,
-    status,
-    ui,
-    sessions,
-    show,
-    search,
-    events,
-    calls,
-    advise,
-    receipt,
-    prune,
-    compact,
-    restore,
-    pin,
-    delete,
-    retain,
-    clip,
-    validate,
-    config,
-    hook,
-    statusline,
-    install,
-    uninstall,
-    upgrade,
-    doctor,
-    completion,
-)
-for command in COMMANDS:
-    cli.add_command(command)
+    name = context.invoked_subcommand or ""
+    if given and name in cli.commands:
+        command = cli.commands[name]
+        inner = command.commands if isinstance(command, click.Group) else ()
+        context.default_map = {name: {**given, **dict.fromkeys(inner, given)}}
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

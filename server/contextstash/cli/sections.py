@@ -1,8 +1,10 @@
-"""The list of commands in `contextstash --help`: by what they are for, each in a line that fits 80 columns."""
+"""The commands: by what they are for, each in a line that fits 80 columns, and imported when it is used."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from itertools import chain
 
 import click
 
@@ -54,19 +56,41 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-OTHERS = "Other"
+FOLDERS = {
+    "Start": "start",
+    "Look": "look",
+    "Change": "change",
+    "Share and check": "share",
+    "For clients and scripts": "scripts",
+}
+"""Where the commands of a section are, each in a file of its name."""
+
+FILES = {"import": "start.import_", "continue": "start.continue_", "completion": "completion"}
+"""The files that have another name: Python has a keyword of it, or other commands use it too."""
+
+
+class Commands(Mapping[str, click.Command]):
+    """The commands of SECTIONS; each is imported when it is looked up."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        folder = next((FOLDERS[section] for section, lines in SECTIONS.items() if name in lines), None)
+        if folder is None:
+            raise KeyError(name)
+        file = FILES.get(name) or f"{folder}.{name.replace('-', '_')}"
+        found = vars(import_module(f"contextstash.cli.{file}")).values()
+        return next(each for each in found if isinstance(each, click.Command) and each.name == name)
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(SECTIONS.values())
+
+    def __len__(self) -> int:
+        return sum(map(len, SECTIONS.values()))
 
 
 class SectionedGroup(click.Group):
-    """A group whose help lists its commands by section."""
+    """A group whose help lists its commands by section, without importing them."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        left = dict(self.commands)
         for section, lines in SECTIONS.items():
-            rows = [(name, line) for name, line in lines.items() if left.pop(name, None) is not None]
             with formatter.section(section):
-                formatter.write_dl(rows)
-        rows = [(name, command.get_short_help_str()) for name, command in left.items() if not command.hidden]
-        if rows:
-            with formatter.section(OTHERS):
-                formatter.write_dl(rows)
+                formatter.write_dl(list(lines.items()))

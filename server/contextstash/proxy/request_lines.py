@@ -63,7 +63,7 @@ def prefix_marks(format_name: str, messages: Sequence[TextMessage]) -> list[str]
     """A hash of each beginning of a list of messages, the shortest first."""
     chain, marks = hashlib.sha256(format_name.encode()), []
     for message in messages:
-        chain.update(_digest(message))
+        chain.update(digest_of(message))
         marks.append(chain.hexdigest()[:32])
     return marks
 
@@ -73,7 +73,8 @@ def line_mark(format_name: str, line: Sequence[TextMessage]) -> str:
     return prefix_marks(format_name, line)[-1] if has_reply(line) else ""
 
 
-def _digest(message: TextMessage) -> bytes:
+def digest_of(message: TextMessage) -> bytes:
+    """A hash of the message, breakpoints aside."""
     if "digest" not in message.notes:
         text = json.dumps(message.plain, sort_keys=True)
         message.notes["digest"] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

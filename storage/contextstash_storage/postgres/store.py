@@ -52,9 +52,8 @@ from contextstash_storage.search.query import EVERYWHERE, SearchFilter
 from contextstash_storage.sql.edits import number_edits
 from contextstash_storage.sql.logs import find_key, release_lease
 from contextstash_storage.sql.steps import Key, Steps
-from contextstash_storage.sql.store import Change, Read, RowStore
 from contextstash_storage.sql.tokens import RowTokens
-from contextstash_storage.store import Count, EditsAfter, EditsBefore, Weigh
+from contextstash_storage.store import Change, Count, EditsAfter, EditsBefore, Read, SessionStore, Weigh
 
 MAX_INTEGER = 2**63 - 1
 
@@ -78,7 +77,7 @@ async def open_postgres(
     return PostgresStore(database, owner)
 
 
-class PostgresStore(RowStore):
+class PostgresStore(SessionStore):
     """A SessionStore in PostgreSQL, bound to one owner."""
 
     def __init__(self, database: Database, owner: str = LOCAL_OWNER) -> None:
@@ -89,7 +88,6 @@ class PostgresStore(RowStore):
         self.tokens = RowTokens(self._of_owner, self._write_steps)
 
     def for_owner(self, owner: str) -> PostgresStore:
-        """The same open database, bound to another owner. Closing either closes both."""
         other = copy.copy(self)
         other.owner = owner
         return other

@@ -6,8 +6,8 @@ import asyncio
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -305,3 +305,55 @@ def _outcome(work: Work[Any], db: sqlite3.Connection) -> Any:
         return translated(work, db)
     except Exception as error:
         return error
+
+
+PIECE_SECONDS = 0.03
+"""For how long a piece works before it is committed. The commit can take twice as long, as the search index is written
+then: together well below the 250 ms for which no transaction may keep others waiting (bench/write_lock.py)."""
+
+PAUSE_SECONDS = 0.025
+"""How long the write lock is left to others between two pieces. SQLite has no queue: who waits asks again every 1 to
+25 ms in its first eighth of a second, and so meets the pause."""
+
+AGAIN_SECONDS = 5.0
+"""After how long work is tried again if the database was locked, the disk full or an older state still read."""
+
+
+class PieceWork:
+    """Work in the background in pieces, each a transaction of its own. `lock` is what all writers of a connection hold.
+    What a killed process leaves is continued when the database is opened again."""
+
+    def __init__(self, writer: Connection, lock: asyncio.Lock) -> None:
+        self._writer = writer
+        self._lock = lock
+        self._alone = asyncio.Lock()
+        self._closing = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def close(self) -> None:
+        """Stop after the piece that is being worked on."""
+        self._closing.set()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _task(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, at most until the work is to stop."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), seconds)
+
+    async def _write(self, work: Work[Result]) -> Result:
+        async with self._lock:
+            return await self._writer.write(work)
+
+    async def _pieces(self, piece: Work[bool]) -> bool:
+        """Do piece after piece until one says that there is no more; False if the work is to stop before that."""
+        while not self._closing.is_set():
+            if not await self._write(piece):
+                return True
+            await asyncio.sleep(PAUSE_SECONDS)
+        return False

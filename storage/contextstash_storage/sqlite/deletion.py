@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 from contextstash_storage.errors import StoreError
 from contextstash_storage.search.documents import Piece
-from contextstash_storage.sqlite.connection import Connection, truncate_log
+from contextstash_storage.sqlite.connection import (
+    AGAIN_SECONDS,
+    PAUSE_SECONDS,
+    PIECE_SECONDS,
+    PieceWork,
+    truncate_log,
+)
 from contextstash_storage.sqlite.hidden_sessions import give_up_abandoned
 from contextstash_storage.sqlite.rows import DELETED_OWNER
 from contextstash_storage.sqlite.search_index import (
@@ -27,31 +31,13 @@ from contextstash_storage.sqlite.search_index import (
     rewrite_terms,
 )
 
-PIECE_SECONDS = 0.03
-"""For how long a piece works before it is committed. The commit can take twice as long, as the search index is written
-then: together well below the 250 ms for which no transaction may keep others waiting (bench/write_lock.py)."""
-
-PAUSE_SECONDS = 0.025
-"""How long the write lock is left to others between two pieces. SQLite has no queue: who waits asks again every 1 to
-25 ms in its first eighth of a second, and so meets the pause."""
-
 LOG_SECONDS = 5.0
 """How long a deletion waits for readers of other processes until the log can be truncated. Ours read for some ms."""
-
-AGAIN_SECONDS = 5.0
-"""How long after a deletion that could not be finished it is tried again."""
 
 ROWS_AT_ONCE = 200
 
 MERGED_PAGES = 64
 """Pages of the search index, of 4 KB, that are merged between two looks at the clock."""
-
-FORMER_STOP_WORDS = 13_000
-"""How often its word was in a stop of a former version."""
-
-USUAL_MERGES = (("automerge", 4), ("crisismerge", 16), ("usermerge", 4))
-"""FTS5's own values: how many parts of the index of the same level are merged at a commit, how many are merged at once
-whatever it costs, and how many if asked."""
 
 SMALL_FILE_BYTES = 8 * 2**20
 """A file up to this size is rewritten after a deletion, which takes less time than one piece may take."""
@@ -69,19 +55,10 @@ _PARTS = (
     ("dictionaries", "mark"),
 )
 
-Result = TypeVar("Result")
 
-
-class Deletion:
+class Deletion(PieceWork):
     """Removes what is marked as deleted from the files of one store. What could not be removed, because another process
     still reads the old state, is tried again in the background, and at the next opening of the database."""
-
-    def __init__(self, writer: Connection, lock: asyncio.Lock) -> None:
-        self._writer = writer
-        self._lock = lock
-        self._alone = asyncio.Lock()
-        self._closing = asyncio.Event()
-        self._tasks: set[asyncio.Task[bool]] = set()
 
     async def finish(self) -> bool:
         """Remove everything that is marked. False if some of it may still be in the files. Cancelling the caller does
@@ -96,26 +73,11 @@ class Deletion:
         if not self._closing.is_set():
             self._task(self._until_finished(seconds))
 
-    async def close(self) -> None:
-        """Stop after the piece that is being worked on."""
-        self._closing.set()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _task(self, work: Coroutine[Any, Any, bool]) -> asyncio.Task[bool]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     async def _until_finished(self, seconds: float) -> bool:
         await self._pause(seconds)
         while not self._closing.is_set() and not await self._finished():
             await self._pause(AGAIN_SECONDS)
         return not self._closing.is_set()
-
-    async def _pause(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._closing.wait(), seconds)
 
     async def _finished(self) -> bool:
         async with self._alone:
@@ -147,8 +109,6 @@ class Deletion:
         """Merge the whole search index, after which no deleted word is left in it. FTS5 counts the pages that it
         writes, and deleted words are only read: a piece takes about 0.5 s of CPU time for each 10 MB of deleted text
         that stands together."""
-        if not await self._pieces(_removed_former_stops):
-            return False
         await self._write(lambda db: merge_index(db, -MERGED_PAGES))
         return await self._pieces(_merged_piece)
 
@@ -165,18 +125,6 @@ class Deletion:
             elif long is None or long.message != message:
                 found = await self._writer.run(lambda db, message=message: read_searchable(db, message))  # type: ignore[misc]
                 long = None if found is None else _LongText(message, found, await asyncio.to_thread(_pieces, found))
-            await asyncio.sleep(PAUSE_SECONDS)
-        return False
-
-    async def _write(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        async with self._lock:
-            return await self._writer.write(work)
-
-    async def _pieces(self, piece: Callable[[sqlite3.Connection], bool]) -> bool:
-        """Do piece after piece until one says that there is no more; False if the store is closed before that."""
-        while not self._closing.is_set():
-            if not await self._write(piece):
-                return True
             await asyncio.sleep(PAUSE_SECONDS)
         return False
 
@@ -290,24 +238,6 @@ def _remove_rows(db: sqlite3.Connection, row: int) -> bool:
         )
         if removed.rowcount:
             return True
-    return False
-
-
-def _removed_former_stops(db: sqlite3.Connection) -> bool:
-    """Remove for the time of a piece what deletions of former versions, if they were killed, left in the index: words
-    that were inserted so that merging stopped at them, and that nothing was merged at commits. False if none is left.
-    """
-    until = time.monotonic() + PIECE_SECONDS
-    for entry, word in db.execute("SELECT entry, word FROM search_stops").fetchall():
-        db.execute(
-            "INSERT INTO search_pieces (search_pieces, rowid, place, call, text) VALUES ('delete', ?, '', '', ?)",
-            (entry, f"{word} " * FORMER_STOP_WORDS),
-        )
-        db.execute("DELETE FROM search_stops WHERE entry = ?", (entry,))
-        if time.monotonic() > until:
-            return True
-    if db.execute("SELECT 1 FROM search_pieces_config WHERE k = 'automerge' AND v = 0").fetchone() is not None:
-        db.executemany("INSERT INTO search_pieces (search_pieces, rank) VALUES (?, ?)", USUAL_MERGES)
     return False
 
 

@@ -7,11 +7,9 @@ import json
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
 
 from contextstash_storage.codec.bodies import Dictionary, damaged, put_together, unfolded
 from contextstash_storage.codec.record_json import CALL_MARK, fields_of, text_size
@@ -27,7 +25,7 @@ from contextstash_storage.search.documents import (
     documents,
     pieces,
 )
-from contextstash_storage.sqlite.connection import Connection
+from contextstash_storage.sqlite.connection import AGAIN_SECONDS, PAUSE_SECONDS, PIECE_SECONDS, PieceWork
 from contextstash_storage.sqlite.dictionaries import dictionary_of
 from contextstash_storage.sqlite.outputs import ARGUMENT, TOOL
 from contextstash_storage.sqlite.rows import BODY, DELETED_OWNER
@@ -278,15 +276,6 @@ def merge_index(db: sqlite3.Connection, pages: int) -> bool:
     return db.total_changes - before >= 2  # FTS5's own sign; the row inserted here is one change
 
 
-PIECE_SECONDS = 0.03
-"""For how long a transaction adds to the index before it is committed; the commit can take as long again."""
-
-PAUSE_SECONDS = 0.025
-"""How long the write lock is left to others between two transactions, see deletion.PAUSE_SECONDS."""
-
-AGAIN_SECONDS = 5.0
-"""After how long it is tried again if the database was locked or the disk full."""
-
 MAX_WAIT_SECONDS = 2.0
 """How long recording waits until a very long message can be found. It is stored by then, and a search says that some of
 it is not indexed yet."""
@@ -296,18 +285,9 @@ ROWS_AT_ONCE = 100
 FIRST_PAGE = 11
 """The rows before it of an FTS5 table's data describe the index, and FTS5 reads them even to drop the table."""
 
-Result = TypeVar("Result")
 
-
-class IndexWork:
-    """Indexes what is queued, newest first. A killed process leaves the rest to the next opening."""
-
-    def __init__(self, writer: Connection, lock: asyncio.Lock) -> None:
-        self._writer = writer
-        self._lock = lock
-        self._alone = asyncio.Lock()
-        self._closing = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+class IndexWork(PieceWork):
+    """Indexes what is queued, newest first."""
 
     def start(self) -> None:
         """Index everything that is queued, in the background."""
@@ -318,17 +298,6 @@ class IndexWork:
         if not self._closing.is_set():
             await asyncio.wait([self._task(self._until_done())], timeout=MAX_WAIT_SECONDS)
 
-    async def close(self) -> None:
-        """Stop after the piece that is being worked on."""
-        self._closing.set()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     async def _until_done(self) -> None:
         async with self._alone:
             while not self._closing.is_set():
@@ -336,8 +305,7 @@ class IndexWork:
                     await self._all_indexed()
                     return
                 except StoreError:  # locked for too long, or the disk is full: the queue is durable
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(self._closing.wait(), AGAIN_SECONDS)
+                    await self._pause(AGAIN_SECONDS)
 
     async def _all_indexed(self) -> None:
         while not self._closing.is_set():
@@ -347,22 +315,12 @@ class IndexWork:
             elif not more:
                 break
             await asyncio.sleep(PAUSE_SECONDS)
-        while not self._closing.is_set():
-            if not await self._write(remove_former_index):
-                break
-            await asyncio.sleep(PAUSE_SECONDS)
+        await self._pieces(remove_former_index)
 
     async def _index_long(self, message: int) -> None:
         searchable = await self._writer.run(lambda db: read_searchable(db, message))
         found = [] if searchable is None else await asyncio.to_thread(searchable.pieces)
-        while not self._closing.is_set():
-            if not await self._write(lambda db: _index_some(db, message, searchable, found)):
-                break
-            await asyncio.sleep(PAUSE_SECONDS)
-
-    async def _write(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        async with self._lock:
-            return await self._writer.write(work)
+        await self._pieces(lambda db: _index_some(db, message, searchable, found))
 
 
 def index_short_messages(db: sqlite3.Connection) -> tuple[bool, int | None]:

@@ -23,7 +23,7 @@ from contextstash_storage.records import (
 from contextstash_storage.sql.logs import insert_event
 from contextstash_storage.sql.requests import put_declared, put_requests
 from contextstash_storage.sqlite.append_messages import insert_message
-from contextstash_storage.sqlite.deletion import PIECE_SECONDS
+from contextstash_storage.sqlite.connection import PIECE_SECONDS
 from contextstash_storage.sqlite.dialect import run, session_row
 from contextstash_storage.sqlite.dictionaries import dictionary_of, is_due, make_dictionary
 from contextstash_storage.sqlite.hidden_sessions import STAGING, give_up, new_holder

@@ -42,7 +42,6 @@ from contextstash_storage.sql.edits import CONFLICT, number_edits
 from contextstash_storage.sql.logs import find_key, release_lease
 from contextstash_storage.sql.rows import FEW, now
 from contextstash_storage.sql.steps import Key, Statement, Steps
-from contextstash_storage.sql.store import Change, Read, RowStore
 from contextstash_storage.sql.tokens import RowTokens
 from contextstash_storage.sqlite import (
     derived_texts,
@@ -53,14 +52,21 @@ from contextstash_storage.sqlite import (
     view_edits,
 )
 from contextstash_storage.sqlite.append_messages import append_in_pieces, fingerprints
-from contextstash_storage.sqlite.connection import BUSY_SECONDS, Connection, GroupCommit, close, connect
-from contextstash_storage.sqlite.deletion import PAUSE_SECONDS, Deletion, used_bytes
+from contextstash_storage.sqlite.connection import (
+    BUSY_SECONDS,
+    PAUSE_SECONDS,
+    Connection,
+    GroupCommit,
+    close,
+    connect,
+)
+from contextstash_storage.sqlite.deletion import Deletion, used_bytes
 from contextstash_storage.sqlite.dialect import run, session_row
 from contextstash_storage.sqlite.migrations import migrate, migrations, note_version
 from contextstash_storage.sqlite.outputs import output_of, outputs_between
 from contextstash_storage.sqlite.read_messages import MessageRows, NewsRows, read_news, rows_at, rows_between
 from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages, remove_former_index
-from contextstash_storage.store import Count, EditsAfter, EditsBefore, Weigh
+from contextstash_storage.store import Change, Count, EditsAfter, EditsBefore, Read, SessionStore, Weigh
 
 Result = TypeVar("Result")
 
@@ -139,7 +145,7 @@ LOOKED_AT_ONCE = 200
 """Messages whose texts are in memory at a time while they are searched for secrets: some 200 kB, at most 200 MB."""
 
 
-class SqliteStore(RowStore):
+class SqliteStore(SessionStore):
     """A SessionStore in one file, bound to one owner. One connection writes, behind a lock; another reads, so that
     reading never waits for a commit."""
 
@@ -154,7 +160,6 @@ class SqliteStore(RowStore):
         self.tokens = RowTokens(self._of_owner, self._write_steps)
 
     def for_owner(self, owner: str) -> SqliteStore:
-        """The same open database, bound to another owner. Closing either closes both."""
         other = copy.copy(self)
         other.owner = owner
         return other

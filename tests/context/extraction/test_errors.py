@@ -10,7 +10,9 @@ from contextstash.context.extraction.actions import actions_of
 from contextstash.context.extraction.attempts import failed_attempts, joined_attempts
 from contextstash.context.extraction.errors import failures
 from contextstash.context.extraction.files.session_files import changes_by_message
-from tests.support.turns import Script
+from contextstash.context.extraction.summary.extractive_summary import extract_summary
+from contextstash.context.extraction.summary_format import Section, read_summary
+from tests.support.turns import Script, quarter
 
 GO_FAILED = (
     "--- FAIL: TestPrune (0.00s)\n    sync_test.go:76: expected block, got skip\nFAIL\nFAIL\texample.org/sync\t0.1s"
@@ -57,6 +59,35 @@ def test_a_run_with_two_failures_stands_until_both_tests_passed() -> None:
     run(script, "go test ./sync -run TestPrune", GO_PASSED)
     assert open_errors(script) == ["mise run test"]
     assert open_errors(run(script, "go test ./sync -run TestMerge", GO_PASSED)) == []
+
+
+def test_an_error_names_its_message_and_what_was_changed_since() -> None:
+    script = run(Script(), "go test ./...", GO_FAILED, failed=True)
+    script.call("Edit", {"file_path": "/srv/sync.go", "old_string": "a", "new_string": "b"}, "updated")
+    first = extract_summary(script.turns, max_tokens=900, count=quarter)
+    (line,) = read_summary(first)[Section.ERRORS]
+    assert line.startswith("unresolved at 1: `go test ./...` — ")
+    assert line.endswith(" (changed since: sync.go)")
+    later = Script().call("Write", {"file_path": "/srv/merge.go", "content": "x"}, "created")
+    (line,) = read_summary(extract_summary(later.turns, previous=first, max_tokens=900, count=quarter))[Section.ERRORS]
+    assert line.startswith("unresolved at 1: `go test ./...` — ")
+    assert line.endswith(" (changed since: sync.go, merge.go)")
+
+
+def test_a_run_whose_tests_passed_is_remembered_until_one_fails() -> None:
+    script = run(Script(), "cd /srv && go vet ./... 2>&1 | head -3 && go test ./... 2>&1 | tail -20", GO_PASSED)
+    first = extract_summary(script.turns, max_tokens=900, count=quarter)
+    assert "- Tests passed at message 1: `go vet ./... && go test ./...`\n" in first
+    edit = {"file_path": "/srv/sync.go", "old_string": "a", "new_string": "b"}
+    later = (
+        Script().call("Edit", edit, "updated").assistant("Changed.").user("Go on.").call("bash", {"command": "ls"}, "a")
+    )
+    second = extract_summary(later.turns, previous=first, max_tokens=900, count=quarter)
+    assert "- Tests passed at message 1: `go vet ./... && go test ./...` (changed since: sync.go)\n" in second
+    third = extract_summary(
+        run(Script(), "go test ./...", GO_FAILED, failed=True).turns, previous=second, max_tokens=900, count=quarter
+    )
+    assert "Tests passed" not in third
 
 
 def test_looking_for_something_that_is_not_there_is_no_error() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from contextstash.context.extraction.findings import findings, standing_findings
@@ -55,6 +57,38 @@ def test_of_contradicting_or_equal_findings_the_newest_stays(earlier: str, later
     summary = extract_summary(Script().user("Go.").assistant(f"Found: see below. {later}").assistant("Done.").turns,
                               previous=f"## Findings\n- {earlier}", max_tokens=900, count=quarter)  # fmt: skip
     assert earlier not in read_summary(summary).get(Section.FINDINGS, [])
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Now the planner types in `types.go` and `client.go`.",
+        "Next, a test for `BuildDesiredRefs` with `AllRefs`.",
+        "Good - most recent `Session` only.",
+        "If it does not work, then either:\n1. `get_dirs()` is returning the wrong folders.\n2. `watch_dir()` fails.",
+        "Why does `load` fail?\n\n- The path of `load` is wrong.\n- The cache of `load` is stale.",
+    ],
+)
+def test_what_is_announced_or_only_supposed_is_no_finding(said: str) -> None:
+    assert found(said) == []
+
+
+def test_what_is_listed_behind_a_statement_is_a_finding() -> None:
+    said = "Now `load` returns a list.\n\nWhat changed:\n- `load` is called once by `read_all`."
+    assert found(said) == ["Now `load` returns a list.", "`load` is called once by `read_all`."]
+
+
+def test_a_finding_names_its_message_over_two_summaries() -> None:
+    script = Script().user("Look.").assistant("`load_fines` returns None for an empty list.").user("Go on.")
+    script.assistant("Yes.")
+    first = extract_summary(script.turns, max_tokens=900, count=quarter)
+    later = Script().assistant("`store` closes the file before `load` reads it.").user("Go on now.").assistant("Yes.")
+    later.turns = [replace(turn, seq=turn.seq + 3) for turn in later.turns]
+    second = extract_summary(later.turns, previous=first, max_tokens=900, count=quarter)
+    assert read_summary(second)[Section.FINDINGS] == [
+        "(1) `load_fines` returns None for an empty list.",
+        "(3) `store` closes the file before `load` reads it.",
+    ]
 
 
 def test_findings_about_other_things_stay() -> None:

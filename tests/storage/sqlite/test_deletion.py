@@ -238,7 +238,7 @@ async def test_a_deletion_that_stops_midway_is_finished_by_the_next_opening(
     await others(store, 1)
     await fill(store, "secret")
     deleting = asyncio.create_task(store.delete_session("secret"))
-    await asyncio.sleep(pieces * deletion.PAUSE_SECONDS)
+    await asyncio.sleep(pieces * connection.PAUSE_SECONDS)
     await store.close()
     assert await deleting is False
     assert hidden_rows(path) == 1
@@ -248,26 +248,6 @@ async def test_a_deletion_that_stops_midway_is_finished_by_the_next_opening(
     await until(lambda: hidden_rows(path) == 0)
     assert marks(path) == {}
     await again.close()
-
-
-async def test_what_a_killed_deletion_of_a_former_version_left_in_the_index_is_removed(path: Path) -> None:
-    store = await open_sqlite(path)
-    await others(store, 1)
-    await fill(store, "secret")
-    with closing(sqlite3.connect(path)) as db, db:
-        for entry, word in ((2**40, "stop"), (2**40 + 1, "zeb")):
-            text = f"{word} " * deletion.FORMER_STOP_WORDS
-            db.execute("INSERT INTO search_stops (entry, word) VALUES (?, ?)", (entry, word))
-            db.execute("INSERT INTO search_pieces (rowid, place, call, text) VALUES (?, '', '', ?)", (entry, text))
-        db.execute("INSERT INTO search_pieces (search_pieces, rank) VALUES ('automerge', 0)")
-    assert await store.delete_session("secret")
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT count(*) FROM search_stops").fetchone() == (0,)
-        assert db.execute("SELECT v FROM search_pieces_config WHERE k = 'automerge'").fetchone() == (4,)
-        assert db.execute("SELECT count(*) FROM search_pieces WHERE search_pieces MATCH 'stop'").fetchone() == (0,)
-    assert marks(path) == {}
-    assert look_at(path).check == "ok"
-    await store.close()
 
 
 @pytest.fixture

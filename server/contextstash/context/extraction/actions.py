@@ -113,16 +113,18 @@ _LINE_END = re.compile(r"(?<![\\&|;({\s])[ \t]*\n\s*(?![)}])")
 """The end of a line that ends a command, too."""
 
 _PIPED = re.compile(
-    r"\s*(?:2>&1)?\s*(?:\|\s*(?:head|tail|grep|cat|less|tee|wc|sort|uniq|jq)\b"
-    r"(?:[^|\"']|\"[^\"]*\"|'[^']*')*)+\s*$"
+    r"(\"(?:[^\"\\]|\\.)*\"|'[^']*')"
+    r"|\s*(?:2>&1)?\s*(?:\|\s*(?:head|tail|grep|cat|less|tee|wc|sort|uniq|jq)\b"
+    r"(?:[^|\"'&;]|\d?>&\d|\"[^\"]*\"|'[^']*')*?)+(?=\s*(?:&&|;|$))"
 )
+"""A quoted text, which stays, or pipes at the end of a command."""
 
 
 def bare_command(command: str) -> str:
     """A command in one line, without a `cd` before it and without pipes that only shorten its output."""
     shell = _GO_TO.sub("", without_heredocs(command[:20_000])[0].strip(), count=1)
     line = one_line(_LINE_END.sub("; ", shell), 600)
-    return _PIPED.sub("", line).removesuffix("2>&1").strip()
+    return _PIPED.sub(lambda found: found.group(1) or "", line).removesuffix("2>&1").strip()
 
 
 def actions_of(turns: Iterable[Turn]) -> list[Action]:

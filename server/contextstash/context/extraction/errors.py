@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,12 @@ MAX_ERROR_LENGTH = 220
 """In characters. Together, an error takes about three lines of a summary."""
 
 _EDITING_TOOLS = frozenset({"Edit", "Write", "Read", "MultiEdit", "Glob", "Grep", "apply_patch"})
-_ENTRY = re.compile(r"^(unresolved|resolved): `([^`]{1,300})` — (.*)$", re.DOTALL)
+_ENTRY = re.compile(
+    r"^(unresolved|resolved)(?: at (\d{1,12}))?: `([^`]{1,300})` — (.*?)(?: \(changed since: ([^()]*)\))?$", re.DOTALL
+)
+
+MAX_CHANGED = 4
+"""Files that an error names as changed since or before it was resolved, the newest: as many as fit one line."""
 
 MAX_LATER_CALLS = 12
 """Calls after which a failed command, except a test or build, stops being an error: others have replaced it. Read on
@@ -23,14 +29,17 @@ recorded sessions: of those that stood longer, none was still an error. A larger
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A command or tool call that failed. `fix` describes what was changed before it succeeded again; `tests` are the
-    tests that failed in it, as far as they are known; `place` is its position among the calls."""
+    """A command or tool call that failed in message `seq`. If an earlier summary tells it, `seq` is negative, and `at`
+    is the message. `fix` describes what was changed before it succeeded again, `since` names what was changed after it;
+    `tests` are the tests that failed in it, as far as they are known; `place` is its position among the calls."""
 
     seq: int
     label: str
     error_message: str
     resolved: bool = False
     fix: str = ""
+    at: str = ""
+    since: tuple[str, ...] = ()
     tests: frozenset[str] = frozenset()
     place: int = 0
 
@@ -46,8 +55,10 @@ class Failure:
 
     def line(self) -> str:
         state = "resolved" if self.resolved else "unresolved"
+        told = f" at {self.at}" if self.at and not self.resolved else ""
         fix = f" (resolved after {self.fix})" if self.fix else ""
-        return f"{state}: `{self.label}` — {self.error_message}{fix}"
+        since = f" (changed since: {', '.join(self.since)})" if self.since and not self.resolved else ""
+        return f"{state}{told}: `{self.label}` — {self.error_message}{fix}{since}"
 
 
 def failures(
@@ -76,6 +87,7 @@ def failures(
         for each in known.open.values()
         if each.lasts or not actions or len(actions) - each.place <= MAX_LATER_CALLS
     ]
+    standing = [replace(each, since=file_names([*each.since, *changes_from(changed, each.seq)])) for each in standing]
     return sorted([*known.closed.values(), *standing], key=lambda failure: failure.seq)
 
 
@@ -100,7 +112,7 @@ class _Known:
             self.open.pop(label, None)
             message = one_line(action.error_message, MAX_ERROR_LENGTH)
             tests = frozenset(action.tests.names if action.tests else ())
-            self.open[label] = Failure(action.seq, label, message, tests=tests, place=place)
+            self.open[label] = Failure(action.seq, label, message, at=str(action.seq), tests=tests, place=place)
 
     def _passed(self, failure: Failure, action: Action, label: str) -> None:
         """What a call without a failure says about an open one."""
@@ -116,14 +128,26 @@ def _read(entry: str, seq: int) -> Failure | None:
     match = _ENTRY.match(entry)
     if not match:
         return None
-    return Failure(seq, match.group(2), match.group(3), match.group(1) == "resolved")
+    state, at, label, message, since = match.groups()
+    names = tuple(since.split(", ")) if since else ()
+    return Failure(seq, label, message, state == "resolved", at=at or "", since=names)
 
 
 def _resolved(failure: Failure, seq: int, changed: Mapping[int, Sequence[str]]) -> Failure:
-    between = [path for at, paths in changed.items() if failure.seq <= at <= seq for path in paths]
-    names = list(dict.fromkeys(path.rsplit("/", 1)[-1] for path in between))
-    fix = f"changes to {', '.join(names[:4])}" if names else ""
+    names = file_names(changes_from(changed, failure.seq, seq))
+    fix = f"changes to {', '.join(names)}" if names else ""
     return Failure(failure.seq, failure.label, failure.error_message, True, fix)
+
+
+def changes_from(changed: Mapping[int, Sequence[str]], first: int, last: float = math.inf) -> list[str]:
+    """The paths that were changed in these messages."""
+    return [path for at, paths in changed.items() if first <= at <= last for path in paths]
+
+
+def file_names(paths: Sequence[str]) -> tuple[str, ...]:
+    """The names of the files, the newest."""
+    names = [path.rsplit("/", 1)[-1] for path in paths]
+    return tuple(reversed([*dict.fromkeys(reversed(names))][:MAX_CHANGED]))
 
 
 def label_of(action: Action) -> str:

@@ -57,6 +57,36 @@ _INSTRUCTS = re.compile(
 """How a sentence begins that says what to do, and not what is the case. Without what follows, the word may be a noun:
 "Test suite passes"."""
 
+_ANNOUNCES = re.compile(r"(?:now|next|then|finally)\b(?! that\b)", re.IGNORECASE)
+_HAPPENS = re.compile(
+    r"\b(?:is|are|was|were|has|have|had|does|can|cannot|will|must|no longer|\w+ed|(?:pass|work|use|return|take|hold"
+    r"|give|read|write|build|compile|fail|call|handle|show|support|run|contain|need|match|accept|reject|skip|print|start|stop)e?s)\b"
+    r"|n['’]t\b",
+    re.IGNORECASE,
+)
+"""What a sentence such as "Now the tests for it." or "Good, the newest one only." lacks: it states nothing."""
+
+_SUPPOSES = re.compile(
+    r"\b(?:either|could|might|may|maybe|perhaps|possib\w+|likely|options?|hypothes\w+|candidates?|suspects?|wonder|whether"
+    r"|if|approaches|alternatives|consider|ideas?|should)\b.{0,120}:\s*$|\?\s*$",
+    re.IGNORECASE,
+)
+_LISTED = re.compile(r"\s*(?:[-*+•]|\(?[\dA-Za-z][.)])\s")
+
+
+def without_suppositions(text: str) -> str:
+    """The text without the lists behind a question or a line such as "then either:", whose items are only supposed."""
+    kept: list[str] = []
+    supposed = False
+    for line in text.split("\n"):
+        listed = bool(_LISTED.match(line))
+        if line.strip() and not listed:
+            supposed = bool(_SUPPOSES.search(line[-200:]))
+        if not (supposed and listed):
+            kept.append(line)
+    return "\n".join(kept)
+
+
 _POINTS_BACK = re.compile(
     r"(?:it|they|he|she)(?:['’]\w+)?\b|(?:this|that|these|those)(?:['’]s)?"
     r" (?:is|was|are|were|has|have|had|does|do|did|will|would|can|could|should|may|might|must|means?|makes?|gives?"
@@ -90,13 +120,14 @@ _OF_USER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A statement of the assistant and its value; `place` is its position among all. One that does not `tell` enough to
-    be shown may still contradict an earlier one."""
+    """A statement of the assistant in message `seq`, and its value; `place` is its position among all. One that does
+    not `tell` enough to be shown may still contradict an earlier one."""
 
     place: int
     text: str
     value: float
     tells: bool = True
+    seq: int = 0
 
 
 def findings(turns: Iterable[Turn], skip: int = -1) -> list[Finding]:
@@ -112,7 +143,7 @@ def statements_of(turns: Iterable[Turn], skip: int = -1) -> list[Finding]:
     for turn, text, closing in _assistant_texts(turns):
         if turn.seq == skip:
             continue
-        said = own_sentences(text)
+        said = own_sentences(without_suppositions(text))
         for number, (sentence, next_one) in enumerate(zip_longest(said, said[1:], fillvalue="")):
             value = 0.0 if takes_back(next_one) else _value(sentence, closing)
             shown = one_line(sentence, MAX_LENGTH)
@@ -120,7 +151,7 @@ def statements_of(turns: Iterable[Turn], skip: int = -1) -> list[Finding]:
                 seen.add(shown.casefold())
                 worth = value + 0.6 * (closing and number < 3)
                 tells = value >= MIN_VALUE and (closing or bool(find_facts(sentence, 1).names()))
-                found.append(Finding(len(found), shown, worth, tells))
+                found.append(Finding(len(found), shown, worth, tells, turn.seq))
     return [replace(finding, value=finding.value + 1.5 * finding.place / len(found)) for finding in found]
 
 
@@ -143,6 +174,8 @@ def _value(sentence: str, closing: bool) -> float:
     if not is_statement(sentence) or not is_whole(sentence) or _OF_USER.search(sentence):
         return 0.0
     said = _LEAD.sub("", sentence)
+    if (_ANNOUNCES.match(sentence) or said[:1].islower()) and not _HAPPENS.search(said):
+        return 0.0
     if _INSTRUCTS.match(said) or _POINTS_BACK.match(said):
         return 0.0
     names = len(find_facts(sentence, 8).names())

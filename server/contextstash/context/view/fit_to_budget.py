@@ -53,6 +53,7 @@ def fit(
     budget: int,
     shorten: Shorten,
     *,
+    whole: Sequence[Entry],
     notice_tokens: int = NOTICE_TOKENS,
     archive: bool = True,
     keep_messages: int = 0,
@@ -62,20 +63,23 @@ def fit(
     then the newest are cut, as far as that leaves enough of them. Then the oldest messages are left out, up to a
     position that every pairing rule allows, but never the `keep_messages` newest. Last, outputs in what remains are
     cut, also those that are cut already, and if that is not enough, they become placeholders too; `pinned` ones only if
-    nothing else is left."""
+    nothing else is left.
+
+    `whole` is the view with what earlier requests left out, which `entries` lack. The pairing rules are applied to it:
+    of a part they may allow more, and then the second request of a view would leave out more than the first."""
     if total_tokens(entries) <= budget:
         return Fitted(tuple(entries), (), 0, 0)
-    everything = outputs
+    everything, starts = outputs, _starts(whole)
     outputs = {place: output for place, output in outputs.items() if place not in pinned}
     steps = [
-        lambda view, excess: _shorten_outputs(view, outputs, range(_tail_start(view)), excess, shorten, None),
+        lambda view, excess: _shorten_outputs(view, outputs, range(_tail_start(view, starts)), excess, shorten, None),
         lambda view, excess: _cut_to_level(view, outputs, excess, shorten, max(MIN_CUT_TOKENS, budget // KEPT_OUTPUTS)),
     ]
     goal = budget - budget // MARGIN if archive else budget
     current, shortened = _stepwise(list(entries), steps if archive else [], budget, goal)
     dropped: tuple[Entry, ...] = ()
     if total_tokens(current) > budget:
-        current, dropped = _drop_oldest(current, total_tokens(current) - goal + notice_tokens, keep_messages)
+        current, dropped = _drop_oldest(current, total_tokens(current) - goal + notice_tokens, keep_messages, starts)
     room = budget - (notice_tokens if dropped else 0)
     last_steps = [*_last_steps(outputs, shorten), *(_last_steps(everything, shorten) if pinned else ())]
     current, cut = _stepwise(current, last_steps, room, room)
@@ -101,21 +105,26 @@ def _stepwise(entries: list[Entry], steps: Sequence[Step], budget: int, goal: in
     return entries, count
 
 
-def _tail_start(entries: Sequence[Entry]) -> int:
-    """Where the newest indivisible part starts: the last position before the end at which the view can be split."""
-    cuts = [cut for cut in cuts_of(entries) if cut < len(entries)]
-    return cuts[-1] if cuts else 0
+def _starts(view: Sequence[Entry]) -> set[int]:
+    """The sequence numbers before which the view can be split."""
+    return {view[cut].first_seq for cut in cuts_of(view) if cut < len(view)}
 
 
-def _drop_oldest(entries: list[Entry], excess: int, keep: int) -> tuple[list[Entry], tuple[Entry, ...]]:
+def _tail_start(entries: Sequence[Entry], starts: Collection[int]) -> int:
+    """The place of the newest part that cannot be split."""
+    return max((place for place, entry in enumerate(entries) if entry.first_seq in starts), default=0)
+
+
+def _drop_oldest(
+    entries: list[Entry], excess: int, keep: int, starts: Collection[int]
+) -> tuple[list[Entry], tuple[Entry, ...]]:
     head = leading_fixed(entries)
     while head < len(entries) and entries[head].summary is not None:
         head += 1
     freed = 0
-    cuts = set(cuts_of(entries))
     best = head
     for position in range(head, max(head, len(entries) - keep + (keep > 0))):
-        if position in cuts:
+        if entries[position].first_seq in starts:
             best = position
             if freed >= excess:
                 break

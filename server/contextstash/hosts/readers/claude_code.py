@@ -10,6 +10,7 @@ from typing import Any
 
 from contextstash.files.regular_files import open_regular
 from contextstash.formats.usage import read_usage
+from contextstash.hosts.readers.claude_code_queue import NOTIFICATION, PromptQueue
 from contextstash.hosts.readers.documents import part
 from contextstash.hosts.readers.transcript import (
     Batch,
@@ -173,6 +174,7 @@ class _Reading:
         self._cleared: list[str] = state.setdefault("cleared", [])
         self._lineage = Lineage(state.setdefault("lineage", {}))
         self._roots: dict[str, str] = state.setdefault("roots", {})
+        self._queue = PromptQueue(state.setdefault("queue", {}))
         self._awaited = {call for line in lines for call in _ids(_body(line.record), "tool_use", "id")}
         self._early: dict[str, list[tuple[str, TranscriptMessage]]] = {}
 
@@ -184,6 +186,8 @@ class _Reading:
             taken = self._take_message(record)
         elif kind == "attachment":
             taken = self._take_attachment(record)
+        elif kind == "queue-operation":
+            self._queue.note(record)
         elif record.get("subtype") == "microcompact_boundary":
             self._cleared += _cleared_ids(record)
         elif record.get("subtype") == "compact_boundary" and not record.get("isSidechain"):
@@ -208,6 +212,9 @@ class _Reading:
         if body.get("model") == "<synthetic>" or not body.get("content"):
             return False
         reply = body if record["type"] == "assistant" else {}
+        if reply and not record.get("isSidechain"):
+            replied = moment(record.get("timestamp"))
+            self._messages += [(self._session_id(record), given) for given in self._queue.given_before(replied)]
         kept = self._state.pop("kept", {}) if record.get("isCompactSummary") is True else {}
         usage = reply.get("usage")
         message = TranscriptMessage(
@@ -248,13 +255,17 @@ class _Reading:
         skipped. Returns whether a message was recorded."""
         blocks = _attached(record.get("attachment"))
         if blocks:
+            typed = part(record, "attachment").get("type") == "queued_command"
+            text = "\n".join(_texts([block.get("text") for block in blocks]))
+            if typed:
+                self._queue.attached(text)
             body = {"role": "user", "content": blocks}
             key = text_of(record.get("uuid"))
             message = TranscriptMessage(
                 body=body,
                 key=key,
                 created_at=moment(record.get("timestamp")),
-                by_host=part(record, "attachment").get("type") != "queued_command",
+                by_host=not typed or text.startswith(NOTIFICATION),
             )
             self._place(message, record)
         return bool(blocks)

@@ -310,6 +310,7 @@ def _fitted(
         snapshot.outputs,
         limit - (notice if known else 0),
         lambda message, output, tokens: _shortened(snapshot, sources.bodies, message, output, tokens),
+        whole=snapshot.entries,
         notice_tokens=0 if known else notice,
         archive=snapshot.settings.fit_by == "archive",
         keep_messages=snapshot.settings.fit_keep_messages,

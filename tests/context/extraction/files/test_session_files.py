@@ -130,3 +130,27 @@ def test_older_changed_files_are_listed_by_path_and_read_back() -> None:
     assert once[0] == lines[0]
     assert [number for number in range(30) if f"`src/part_{number}.py`" not in "\n".join(again)] == []
     assert sum(line.startswith("Also changed: ") for line in again) == 3
+
+
+def test_a_relative_path_is_the_file_below_the_common_folder_if_there_is_one() -> None:
+    reads = [FileUse(f"/srv/app/{name}", "read") for name in ("a.py", "b.py", "tests/test_a.py")]
+    script = Script()
+    for use in reads:
+        script.call("Read", {"file_path": use.path}, "1\tx")
+    script.call("bash", {"command": "sed -i s/x/y/ tests/test_a.py && sed -i s/x/y/ other.py"}, "")
+    lines = [line for _, line in file_lines(actions_of(script.turns))]
+    assert "`tests/test_a.py`: edited, read" in lines
+    assert "`./other.py`: edited" in lines
+
+
+def test_the_agents_own_scripts_are_one_line_behind_the_files_of_the_work() -> None:
+    script = Script().call("Edit", {"file_path": "/srv/dates.py", "old_string": "a", "new_string": "b"}, "updated")
+    for name in ("one.py", "two.py", "three.py"):
+        script.call("bash", {"command": f"cat > {name} <<'EOF'\nprint()\nEOF\npython {name}"}, "")
+    lines = [line for _, line in file_lines(actions_of(script.turns))]
+    assert lines == ["`/srv/dates.py`: edited", "Created and run: `three.py`, `two.py`, `one.py`"]
+    script = Script().call("bash", {"command": "sed -i s/a/b/ two.py"}, "")
+    assert [line for _, line in file_lines(actions_of(script.turns), lines)] == [
+        "`/srv/dates.py`: edited",
+        "Created and run: `two.py`, `three.py`, `one.py`",
+    ]

@@ -104,7 +104,7 @@ def test_an_error_is_resolved_by_a_later_success_of_a_wider_run_and_names_the_ch
     assert errors == [
         "resolved: `pytest tests/test_fines.py -q` — 1 failed, 3 passed; first:"
         " tests/test_fines.py::test_once assert 2 == 1 (resolved after changes to fines.py)",
-        "unresolved: `ruff check .` — fines.py:3:1: F401 error: unused import",
+        "unresolved at 14: `ruff check .` — fines.py:3:1: F401 error: unused import",
     ]
 
 
@@ -362,7 +362,7 @@ def test_what_the_assistant_says_of_the_users_decisions_is_no_finding(said: str)
 )
 def test_what_the_assistant_found_about_users_of_the_program_stays_a_finding(said: str) -> None:
     script = Script().user("Repair it.").assistant(said).user("Go on now with the next part.").assistant("On.")
-    assert said in summary_of(script)[Section.FINDINGS]
+    assert f"(1) {said}" in summary_of(script)[Section.FINDINGS]
 
 
 @pytest.mark.parametrize(

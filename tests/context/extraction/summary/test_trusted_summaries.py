@@ -56,7 +56,7 @@ def test_what_the_next_sentence_takes_back_is_no_finding() -> None:
     script = Script().user("Find it.")
     script.assistant("The root cause is `load` in cache.py. Wait, no. The bug is that `store` never closes the file.")
     findings = sections_of(script.user("Go on with the next part now.").assistant("On it."))[Section.FINDINGS]
-    assert findings == ["The bug is that `store` never closes the file."]
+    assert findings == ["(1) The bug is that `store` never closes the file."]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_what_to_do_or_what_points_back_is_no_finding(sentence: str) -> None:
 )
 def test_what_is_the_case_is_a_finding(sentence: str) -> None:
     script = Script().user("Find it.").assistant(sentence).user("Go on with the next part now.").assistant("On it.")
-    assert sections_of(script)[Section.FINDINGS] == [sentence]
+    assert sections_of(script)[Section.FINDINGS] == [f"(1) {sentence}"]
 
 
 def test_a_pasted_text_has_rules_where_it_commands_and_not_where_it_describes() -> None:

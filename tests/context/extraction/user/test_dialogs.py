@@ -93,3 +93,14 @@ def test_what_the_user_decided_in_a_dialog_after_the_last_request_is_in_progress
     assert "In progress: The user approved the agent's plan: # Split the importer" in extract_summary(
         script.turns, max_tokens=1_000, count=quarter
     )
+
+
+def test_an_approval_is_in_progress_if_the_request_is_told_by_an_earlier_summary() -> None:
+    first = extract_summary(
+        Script().user("Split it.").call("Read", {"file_path": "/srv/importer.py"}, "import polars").turns,
+        max_tokens=1_000, count=quarter, words_kept=True,
+    )  # fmt: skip
+    script = Script().call("ExitPlanMode", {"plan": PLAN}, APPROVED).call("Read", {"file_path": "/srv/a.py"}, "x")
+    second = extract_summary(script.turns, previous=first, max_tokens=1_000, count=quarter, words_kept=True)
+    assert "In progress: the decision in message 1, above" in second
+    assert "the request in message" not in second

@@ -66,12 +66,18 @@ def test_a_command_of_the_client_is_listed_by_name_and_its_text_is_no_request() 
     assert "Do not fix issues" not in text
 
 
-def test_a_command_that_is_still_running_is_shown_whole() -> None:
+def test_the_text_of_a_command_that_is_still_running_is_in_the_summary_alone() -> None:
     script = Script().user("Review the importer.").assistant("Done.")
     script.user("<command-name>/review</command-name><command-args>284</command-args>")
-    script.user("You are a reviewer. Do not fix issues.")
+    script.user("You are a reviewer. Do not fix issues.").call("bash", {"command": "gh pr view"}, "open")
     text = block_of(script.turns)
-    assert "[command /review 284, for one turn] You are a reviewer. Do not fix issues." in text
+    assert "- (3) [command /review 284, for one turn]" in text
+    assert "reviewer" not in text
+    summary = extract_summary(script.turns, max_tokens=1_000, count=quarter, words_kept=True)
+    assert "In progress: /review 284, message 3:\n  You are a reviewer. Do not fix issues." in summary
+    done = Script().assistant("Reviewed.").user("Thanks, go on.").call("bash", {"command": "ls"}, "a")
+    later = extract_summary(done.turns, previous=summary, max_tokens=1_000, count=quarter, words_kept=True)
+    assert "reviewer" not in later
 
 
 def test_a_later_text_only_adds_what_is_new_and_marks_what_is_over() -> None:

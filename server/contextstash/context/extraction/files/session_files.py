@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from contextstash.context.extraction.actions import Action
@@ -25,7 +25,15 @@ PER_LINE = 6
 
 _BASE = re.compile(r"^Below `(/[^`]*)/`:?$")
 _CHANGED = re.compile(r"^`([^`]+)`: ([a-z, ]+?)(?: \((.*)\))?$")
-_LISTED = re.compile(r"^(Also changed|Only read): (.+)$")
+_LISTED = re.compile(r"^(Also changed|Created and run|Only read): (.+)$")
+_VERBS_OF_LIST: dict[str, tuple[Verb, ...]] = {
+    "Also changed": ("edited",),
+    "Created and run": ("created", "run"),
+    "Only read": ("read",),
+}
+MIN_SCRIPTS = 3
+"""Files that were created and run, such as the agent's own scripts, are listed in one line if there are so many: a
+line each would hide the files of the work between them."""
 
 
 @dataclass(slots=True)
@@ -103,16 +111,21 @@ def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[
         uses[:0] = [(when + oldest, use) for when, use in _uses_of_lines(lines_before)]
     uses += _uses(actions)
     base = base_folder([use.path for _, use in uses])
+    inside = {use.path for _, use in uses if use.path.startswith(f"{base}/")}
     records: dict[str, _Record] = {}
     for when, use in _without_backups(uses):
-        records.setdefault(_below(use.path, base), _Record()).touch(use, when)
+        records.setdefault(_below(use.path, base, inside), _Record()).touch(use, when)
     lines = [(1e9, f"Below `{base}/`:")] if base else []
     changed = [(path, record) for path, record in records.items() if set(record.verbs) - {"read"}]
     newest_first = sorted(changed, key=lambda entry: ("deleted" in entry[1].verbs, -entry[1].last, -entry[1].count))
-    older = [path for path, record in newest_first[LATELY_CHANGED:] if "deleted" not in record.verbs]
-    told = [entry for entry in newest_first if entry[0] not in set(older)]
+    scripts = [path for path, record in newest_first if {"created", "run"} <= set(record.verbs)]
+    scripts = scripts if len(scripts) >= MIN_SCRIPTS else []
+    others = [entry for entry in newest_first if entry[0] not in scripts]
+    older = [path for path, record in others[LATELY_CHANGED:] if "deleted" not in record.verbs]
+    told = [entry for entry in others if entry[0] not in set(older)]
     lines += [(1e6 - place, _changed_line(path, record)) for place, (path, record) in enumerate(told)]
     lines += _listed("Also changed", older, 1e6 - len(told))
+    lines += _listed("Created and run", scripts, 1e5)
     reads = [(path, record) for path, record in records.items() if record.verbs == ["read"]]
     reads.sort(key=lambda entry: (-min(3, entry[1].count), -entry[1].last))
     return lines + _listed("Only read", [path for path, _ in reads], 0.0)
@@ -176,8 +189,8 @@ def _uses_of_lines(lines: Iterable[str]) -> list[tuple[int, FileUse]]:
     uses: list[FileUse] = []
     for line in known:
         if match := _LISTED.match(line):
-            verb: Verb = "read" if match.group(1) == "Only read" else "edited"
-            uses += [FileUse(path.strip("` "), verb) for path in match.group(2).split(", ")]
+            paths = [path.strip("` ") for path in match.group(2).split(", ")]
+            uses += [FileUse(path, verb) for path in paths for verb in reversed(_VERBS_OF_LIST[match.group(1)])]
         elif match := _CHANGED.match(line):
             names = tuple(match.group(3).split(", ")) if match.group(3) else ()
             verbs = match.group(2).split(", ")
@@ -205,10 +218,11 @@ def base_folder(paths: Iterable[str]) -> str:
     return max(common, key=len, default="")
 
 
-def _below(path: str, base: str) -> str:
-    """The path as it is shown. Beside a base folder, a path relative to the working folder, which may be another one,
-    begins with `./`."""
+def _below(path: str, base: str, inside: Container[str]) -> str:
+    """The path as it is shown. Next to a base folder, a path relative to the working folder, which may be another one,
+    begins with `./`, unless the files `inside` the base folder have one at this path."""
     if base and path.startswith(f"{base}/"):
         return path[len(base) + 1 :]
     path = path.removeprefix("./")
-    return f"./{path}" if base and not path.startswith(("/", "~")) else path
+    relative = base and not path.startswith(("/", "~")) and f"{base}/{path}" not in inside
+    return f"./{path}" if relative else path

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from contextstash.context.extraction.actions import Action, actions_of, bare_command
 from contextstash.context.extraction.attempts import failed_attempts, joined_attempts
-from contextstash.context.extraction.errors import failures
+from contextstash.context.extraction.errors import changes_from, failures, file_names, label_of
 from contextstash.context.extraction.files.file_actions import file_uses
 from contextstash.context.extraction.files.names_in_use import name_lines
 from contextstash.context.extraction.files.session_files import base_of, changes_by_message, file_lines, without_names
@@ -36,13 +36,13 @@ from contextstash.context.extraction.todos import is_plan_call, stated_open_item
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user.decisions import weighted_decisions
 from contextstash.context.extraction.user.user_requests import (
-    SKILL,
     Request,
     dialog_decisions,
     reply_lines,
     requests_of,
 )
 from contextstash.context.text.imitations import defused
+from contextstash.context.text.pasted import first_lines
 from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.tool_outputs.shell_envelope import without_heredocs
@@ -281,16 +281,23 @@ def _tried(material: _Material) -> list[Item]:
     return [Item(line, weight=float(place)) for place, line in enumerate(lines)]
 
 
+_NUMBERED = re.compile(r"(?:\((\d{1,12})\) )?(.*)", re.DOTALL)
+
+
 def _findings(material: _Material, tried: str) -> list[Item]:
-    """The agent's findings; those that tell a failed attempt stand in `tried`, and not here again."""
+    """The agent's findings, each with its message: an old one may not hold any more. Those that tell a failed attempt
+    stand in `tried`, and not here again."""
     said = {defused(each.text): each for each in statements_of(material.turns, skip=material.last_said_seq)}
+    before = [match.groups() for line in material.old(Section.FINDINGS) if (match := _NUMBERED.fullmatch(line))]
+    at = {**{text: seq for seq, text in before}, **{text: each.seq for text, each in said.items()}}
     weights = {text: each.value for text, each in said.items() if each.tells}
-    lines = merged(material.old(Section.FINDINGS), list(said))[-MAX_COMPARED:]
+    lines = merged([text for _, text in before], list(said))[-MAX_COMPARED:]
     standing = standing_findings(lines)
     shown = [line for line in lines if line in standing and (line in weights or line not in said) and line not in tried]
     items = material.weights(shown, weights, 1.0)
     least = sorted((item.weight for item in items), reverse=True)[:MAX_FINDINGS]
-    return [item for item in items if item.weight >= least[-1]]
+    kept = [item for item in items if item.weight >= least[-1]]
+    return [replace(item, text=f"({at[item.text]}) {item.text}") if at[item.text] else item for item in kept]
 
 
 def _open_items(material: _Material) -> list[Item]:
@@ -309,25 +316,35 @@ def _open_items(material: _Material) -> list[Item]:
 
 UNDER_WAY = "In progress: "
 
+MAX_REPEATED = 120
+"""Characters of a request that is repeated where it says what is under way: a line."""
+
+MAX_COMMAND_TEXT = 2_400
+"""Characters of a command's or skill's text that is being carried out, in whole lines: about 600 tokens, half of a
+summary in a window of 10,000. A longer text has the steps at its beginning."""
+
 
 def _under_way(material: _Material) -> str:
     """The newest request, if the turns end before the work on it does. If the user's words stand next to the summary,
     only where it is; of a skill that the agent loaded the text, too."""
     before = next((line for line in material.old(Section.OPEN) if line.startswith(UNDER_WAY)), "")
-    if not material.turns or not material.requests:
+    last = material.requests[-1].seq if material.requests else -1
+    decided = [(seq, line) for seq, line in dialog_decisions(material.actions) if seq > last]
+    if not material.requests and not decided:
         return before if not material.turns or not material.turns[-1].ends_work else ""
     if material.turns[-1].seq == material.last_said_seq:
         return ""
-    newest = material.requests[-1]
-    decided = [(seq, line) for seq, line in dialog_decisions(material.actions) if seq > newest.seq]
     if decided:
         seq, line = decided[-1]
         told = f"the decision in message {seq}, above" if material.words_kept else one_line(line, 160)
         return f"{UNDER_WAY}{told}"
-    if newest.command.startswith(SKILL):
-        return f"{UNDER_WAY}{one_line(newest.command, 80)}:\n{newest.text}"
+    newest = material.requests[-1]
+    if newest.command and newest.text not in newest.command:
+        text = first_lines(newest.text, MAX_COMMAND_TEXT, f"the text of the command in message {newest.seq}")
+        return f"{UNDER_WAY}{one_line(newest.command, 80)}, message {newest.seq}:\n{text}"
     if material.words_kept:
-        return f"{UNDER_WAY}the request in message {newest.seq}, word for word above"
+        said = f": {newest.text}" if len(newest.text) <= MAX_REPEATED and "\n" not in newest.text else ""
+        return f"{UNDER_WAY}the request in message {newest.seq}, word for word above{said}"
     if material.answered and newest.is_reply and (reply := reply_lines(newest)):
         return f"{UNDER_WAY}{reply[-1]}"
     wanted = [request.text for request in material.requests if not request.is_reply]
@@ -362,11 +379,34 @@ def _state(material: _Material, base: str) -> list[Item]:
         said = [line for line in material.old(Section.STATE) if line.startswith(LAST_MESSAGE)]
         items += [Item(line, weight=3.0, cut=True) for line in said]
     last = [action for action in material.actions if not is_plan_call(action)][-MAX_LAST_ACTIONS:]
+    items += [Item(line, weight=2.5) for line in _tests_passed(material)]
     # Of equal lines, such as several changes of one file, the newest.
     lines = {_action_line(action, base): place for place, action in enumerate(last)}
     for line, place in sorted(lines.items(), key=lambda entry: entry[1]):
         items.append(Item(line, weight=1.0 + place / MAX_LAST_ACTIONS))
     return items
+
+
+_PASSED = re.compile(r"Tests passed at message (\d{1,12}): `([^`]+)`(?: \(changed since: ([^()]*)\))?")
+
+
+def _tests_passed(material: _Material) -> list[str]:
+    """The newest test run, if all of its tests passed, with the files that were changed after it."""
+    runs = [action for action in material.actions if action.tests]
+    if runs and runs[-1].failed:
+        return []
+    since, first = list[str](), 0
+    if runs:
+        seq, label = runs[-1].seq, label_of(runs[-1])
+        first = seq + 1
+    elif known := next(filter(None, map(_PASSED.fullmatch, material.old(Section.STATE))), None):
+        seq, label = int(known.group(1)), known.group(2)
+        since = known.group(3).split(", ") if known.group(3) else []
+    else:
+        return []
+    since += changes_from(changes_by_message(material.actions), first)
+    changed = f" (changed since: {', '.join(file_names(since))})" if since else ""
+    return [f"Tests passed at message {seq}: `{label}`{changed}"]
 
 
 def _action_line(action: Action, base: str) -> str:

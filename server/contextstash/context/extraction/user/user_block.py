@@ -23,7 +23,6 @@ from contextstash.context.extraction.user.decisions import (
 )
 from contextstash.context.extraction.user.user_requests import (
     APPROVED,
-    SKILL,
     Request,
     answered,
     dialog_decisions,
@@ -195,8 +194,7 @@ def joined_words(before: UserWords, after: UserWords) -> UserWords:
 def _lines(words: UserWords, first: bool, first_tokens: int, tokens: int, count: Count) -> list[str]:
     """The entries as they are written. If they do not all fit, the longest are shortened to one length."""
     words, left_out = _bounded(_newest_plan(words), first, tokens, count)
-    newest = words.open
-    whole = [_written(entry, entry is not newest) for entry in words.entries]
+    whole = [_written(entry) for entry in words.entries]
     costs = [count(text) + 1 for text in whole]
     main = _main(words) if first else None
     standing = [c for entry, c in zip(words.entries, costs, strict=True) if _stands(words, entry) and entry is not main]
@@ -277,16 +275,18 @@ def _cuts(lines: Sequence[str]) -> bool:
     return any("[left out: " in line for line in lines)
 
 
-_COMMAND = re.compile(r"\[command (.{1,200}?), for one turn\] ?")
+MAX_COMMAND = 1_000
+"""Characters of a command with its arguments, which the user typed: a longer text is a document."""
+
+_COMMAND = re.compile(rf"\[command (.{{1,{MAX_COMMAND}}}?), for one turn\] ?")
 
 
-def _written(entry: Said, over: bool = False) -> str:
-    """The entry as an item; of a command whose turn is `over`, only its name and arguments, and of a skill that the
-    agent loaded only the name: the user did not write its text."""
+def _written(entry: Said) -> str:
+    """The entry as an item; of a command only its name and arguments, and of a skill that the agent loaded only the
+    name: the user did not write its text, which the summary has as long as it is carried out."""
     asked = f"\n[the assistant had said: {unforged(entry.asked)}]" if entry.asked else ""
-    command = f"[command {one_line(entry.command, 200)}, for one turn] " if entry.command else ""
-    hidden = entry.command and (over or entry.command.startswith(SKILL) or entry.text == entry.command)
-    text = "" if hidden else unforged(entry.text.strip())
+    command = f"[command {one_line(entry.command, MAX_COMMAND)}, for one turn] " if entry.command else ""
+    text = "" if entry.command else unforged(entry.text.strip())
     return write_item(f"({entry.seq}) {command}{text}{asked}".rstrip())
 
 
