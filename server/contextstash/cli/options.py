@@ -159,10 +159,17 @@ class StashOpener:
 
     def serving(self, **more: Any) -> ServeOptions:
         """The options of a server or proxy that works on this database."""
+        from contextstash.cli.automatic_retention import automatic_retention
         from contextstash.mcp.serve import ServeOptions
 
         settings = self.settings
-        return ServeOptions(db=self.database, settings=settings.settings_layer, consent=settings.may_call_model, **more)
+        return ServeOptions(
+            db=self.database,
+            settings=settings.settings_layer,
+            consent=settings.may_call_model,
+            on_open=automatic_retention(self.database, settings),
+            **more,
+        )
 
     def run(self, work: Callable[[Stash], Awaitable[T]]) -> T:
         """Run `work` with an open stash and return its result."""

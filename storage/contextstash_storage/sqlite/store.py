@@ -60,9 +60,9 @@ from contextstash_storage.sqlite.connection import (
     connect,
 )
 from contextstash_storage.sqlite.database_file import FindKey, no_key
-from contextstash_storage.sqlite.deletion import Deletion
+from contextstash_storage.sqlite.deletion import Deletion, used_bytes
 from contextstash_storage.sqlite.dialect import run, session_row
-from contextstash_storage.sqlite.migrations import migrate
+from contextstash_storage.sqlite.migrations import migrate, migrations, note_version
 from contextstash_storage.sqlite.outputs import output_of, outputs_between
 from contextstash_storage.sqlite.read_messages import MessageRows, NewsRows, read_news, rows_at, rows_between
 from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages, remove_former_index
@@ -110,6 +110,7 @@ async def _open(path: Path, owner: str, busy_seconds: float, find_key: FindKey) 
         unindexed = await writer.read(has_work)
         hidden = await writer.read(hidden_sessions.any_hidden)
         reader = await connect(path, find_key, read_only=True, busy_seconds=busy_seconds)
+        await reader.run(lambda db: note_version(db, migrations()[-1][0]))
     except BaseException:
         await close(writer)
         raise
@@ -342,6 +343,9 @@ class SqliteStore(SessionStore):
 
     async def unindexed_messages(self) -> int:
         return await self._reader.read(queued_messages)
+
+    async def size(self) -> int | None:
+        return await self._reader.read(used_bytes)
 
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
         return await self._of_row(session_id, lambda db, row: logs.token_sums(db, row, width))
