@@ -301,6 +301,11 @@ class SessionStore(ABC):
         """How many messages a search cannot find yet, because the index is being filled in the background: after an
         upgrade, or after very long messages."""
 
+    @abstractmethod
+    async def size(self) -> int | None:
+        """The bytes that the database uses, without those that deletions left free in its file; None if the database is
+        on a server."""
+
     async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None:
         def change(key: Key, session: Session) -> Steps[None]:
             yield from logs.insert_event(key, event)

@@ -194,6 +194,9 @@ class PostgresStore(SessionStore):
     async def unindexed_messages(self) -> int:
         return 0
 
+    async def size(self) -> int | None:
+        return None
+
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
         return await self._of_rows(session_id, lambda db, key: logs.token_sums(db, key, width))
 
