@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
+from contextstash.context.text.near_names import did_you_mean
 from contextstash.context.window.presets import PRESETS
 from contextstash_storage.errors import BadInputError
 
@@ -507,7 +507,7 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
             merged[name] = current_value(name, value)
     preset = merged.get("preset", "default")
     if preset not in PRESETS:
-        raise BadInputError(_unknown("preset", str(preset), list(PRESETS)))
+        raise BadInputError(f"There is no preset '{preset}'. {did_you_mean(str(preset), PRESETS)}")
     try:
         return ContextSettings(**{**PRESETS[preset], **merged, "preset": preset})
     except ValidationError as error:
@@ -594,10 +594,4 @@ def unknown_setting(name: str) -> str:
     ours = NAMES_ELSEWHERE.get(name.lower())
     if ours:
         return f"There is no setting '{name}'. It is called '{ours}' here."
-    return _unknown("setting", name, known_settings())
-
-
-def _unknown(what: str, name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(known)}."
-    return f"There is no {what} '{name}'. {hint}"
+    return f"There is no setting '{name}'. {did_you_mean(name, known_settings())}"
