@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -132,3 +133,13 @@ def test_attempts_on_one_command_are_one_line_that_says_when_it_passed() -> None
     assert line == f"(5, 9) changed `a.go`, `b.go`; then `go test ./sync` still failed: {reason}"
     later = actions_of(run(script, "go test ./sync", GO_PASSED).turns)
     assert joined_attempts([line], [line], later) == [f"{line}; it passed at 11"]
+
+
+def test_an_attempt_says_when_its_command_succeeded_after_the_summary() -> None:
+    edit = {"file_path": "/srv/kind.go", "old_string": "a", "new_string": "b"}
+    script = run(Script(), "go run ./cmd probe", "undefined: kind", failed=True).call("Edit", edit, "updated")
+    actions = actions_of(run(script, "go run ./cmd probe", "undefined: kind", failed=True).turns)
+    first = failed_attempts(script.turns, actions, changes_by_message(actions))
+    later = actions_of(Script().assistant("Now.").call("Bash", {"command": "go run ./cmd probe"}, "ok").turns)
+    later = [replace(action, seq=action.seq + len(script.turns)) for action in later]
+    assert joined_attempts(first, [], later)[0].endswith(f"; it passed at {later[0].seq}")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.context.extraction.summary.extractive_summary import extract_summary
+from contextstash.context.extraction.summary.extractive_summary import OLD_PLAN, extract_summary
 from contextstash.context.extraction.summary_format import Section, read_summary
 from tests.support.turns import Script, laws, quarter
 
@@ -106,6 +106,21 @@ def test_an_error_is_resolved_by_a_later_success_of_a_wider_run_and_names_the_ch
         " tests/test_fines.py::test_once assert 2 == 1 (resolved after changes to fines.py)",
         "unresolved at 14: `ruff check .` — fines.py:3:1: F401 error: unused import",
     ]
+
+
+def test_a_plan_that_the_agent_did_not_update_for_the_newest_request_says_so() -> None:
+    plan = {"todos": [{"content": "Collect the findings", "status": "in_progress"}]}
+    script = Script().user("Review the repo.").call("TodoWrite", plan, "ok").assistant("All five reviews are in.")
+    script.user("Put it in a memo called review.").call("Bash", {"command": "ls docs"}, "a.md")
+    first = extract_summary(script.turns, max_tokens=900, count=quarter)
+    open_items = read_summary(first)[Section.OPEN]
+    assert open_items[:2] == ["[~] Collect the findings (in progress)", OLD_PLAN]
+    later = Script().call("Bash", {"command": "ls src"}, "b.md")
+    second = extract_summary(later.turns, previous=first, max_tokens=900, count=quarter)
+    assert read_summary(second)[Section.OPEN] == open_items
+    later.call("TodoWrite", {"todos": [{"content": "Write the memo", "status": "in_progress"}]}, "ok")
+    third = extract_summary(later.turns, previous=first, max_tokens=900, count=quarter)
+    assert OLD_PLAN not in third
 
 
 def test_open_items_are_the_newest_to_do_list_and_what_the_assistant_says_is_left_to_do() -> None:

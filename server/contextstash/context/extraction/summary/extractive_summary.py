@@ -306,12 +306,28 @@ def _open_items(material: _Material) -> list[Item]:
     plan = todo_lines(material.actions, before)
     said: list[str] = []
     if not material.turns:
-        said = [line for line in old if not is_plan_line(line) and not line.startswith(UNDER_WAY)]
+        said = [line for line in old if not is_plan_line(line) and not line.startswith((UNDER_WAY, OLD_PLAN))]
     elif material.turns[-1].ends_work:
         said = stated_open_items(material.last_said)
     working = _under_way(material)
-    lines = [*(before if plan is None else plan), *([working] if working else []), *said]
+    shown = before if plan is None else plan
+    notes = [*([OLD_PLAN] if _is_old_plan(material, shown, plan is None) else []), *([working] if working else [])]
+    lines = [*shown, *notes, *said]
     return [Item(defused(line), weight=float(-place), cut="\n" in line) for place, line in enumerate(lines)]
+
+
+OLD_PLAN = "The plan above is older than the newest request: the agent did not update it."
+
+
+def _is_old_plan(material: _Material, plan: Sequence[str], carried: bool) -> bool:
+    """Whether the plan has open entries, and the agent ended a turn after it wrote them and was given another request;
+    `carried` is whether an earlier summary tells it."""
+    if not any(is_plan_line(line) and line[1] != "x" for line in plan):
+        return False
+    written = max((action.seq for action in material.actions if is_plan_call(action)), default=-1)
+    newest = max((request.seq for request in material.requests if not request.is_reply), default=-1)
+    newer = any(written < turn.seq < newest and turn.ends_work for turn in material.turns)
+    return newer or (carried and OLD_PLAN in material.old(Section.OPEN))
 
 
 UNDER_WAY = "In progress: "
