@@ -211,8 +211,8 @@ def _absolute(use: FileUse, base: str) -> FileUse:
 
 
 def base_folder(paths: Iterable[str]) -> str:
-    """The deepest folder that contains at least 60 % of the absolute paths; empty if there is none, or fewer than three
-    paths."""
+    """Of the folders that contain at least 60 % of the absolute paths, the one that shortens these the most; empty if
+    there is none, or fewer than three paths."""
     absolute = {path for path in paths if path.startswith("/")}
     if len(absolute) < 3:
         return ""
@@ -221,7 +221,7 @@ def base_folder(paths: Iterable[str]) -> str:
         parts = path.split("/")[1:-1]
         folders.update("/" + "/".join(parts[:depth]) for depth in range(2, len(parts) + 1))
     common = [folder for folder, count in folders.items() if count * 10 >= 6 * len(absolute)]
-    return max(common, key=len, default="")
+    return max(common, key=lambda folder: (len(folder) * folders[folder], len(folder)), default="")
 
 
 def _absolute_paths(absolute: Iterable[str], base: str) -> dict[str, str]:
