@@ -36,6 +36,7 @@ from contextstash.context.extraction.todos import is_plan_call, stated_open_item
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user.decisions import weighted_decisions
 from contextstash.context.extraction.user.user_requests import (
+    SKILL,
     Request,
     dialog_decisions,
     reply_lines,
@@ -311,7 +312,8 @@ def _open_items(material: _Material) -> list[Item]:
         said = stated_open_items(material.last_said)
     working = _under_way(material)
     shown = before if plan is None else plan
-    notes = [*([OLD_PLAN] if _is_old_plan(material, shown, plan is None) else []), *([working] if working else [])]
+    old_plan = OLD_PLAN if _is_old_plan(material, shown, plan is None) else ""
+    notes = filter(None, (old_plan, working, _skill(material)))
     lines = [*shown, *notes, *said]
     return [Item(defused(line), weight=float(-place), cut="\n" in line) for place, line in enumerate(lines)]
 
@@ -335,18 +337,19 @@ UNDER_WAY = "In progress: "
 MAX_REPEATED = 120
 """Characters of a request that is repeated where it says what is under way: a line."""
 
-MAX_COMMAND_TEXT = 2_400
-"""Characters of a command's or skill's text that is being carried out, in whole lines: about 600 tokens, half of a
-summary in a window of 10,000. A longer text has the steps at its beginning."""
+MAX_COMMAND_TEXT = 1_200
+"""Characters of a command's or skill's text that is being carried out, in whole lines: about 300 tokens, a quarter of a
+summary in a window of 10,000. A longer text has its steps at the beginning."""
 
 
 def _under_way(material: _Material) -> str:
     """The newest request, if the turns end before the work on it does. If the user's words stand next to the summary,
     only where it is; of a skill that the agent loaded the text, too."""
     before = next((line for line in material.old(Section.OPEN) if line.startswith(UNDER_WAY)), "")
-    last = material.requests[-1].seq if material.requests else -1
+    requests = [request for request in material.requests if not request.command.startswith(SKILL)]
+    last = requests[-1].seq if requests else -1
     decided = [(seq, line) for seq, line in dialog_decisions(material.actions) if seq > last]
-    if not material.requests and not decided:
+    if not requests and not decided:
         return before if not material.turns or not material.turns[-1].ends_work else ""
     if material.turns[-1].seq == material.last_said_seq:
         return ""
@@ -354,18 +357,31 @@ def _under_way(material: _Material) -> str:
         seq, line = decided[-1]
         told = f"the decision in message {seq}, above" if material.words_kept else one_line(line, 160)
         return f"{UNDER_WAY}{told}"
-    newest = material.requests[-1]
+    newest = requests[-1]
     if newest.command and newest.text not in newest.command:
-        text = first_lines(newest.text, MAX_COMMAND_TEXT, f"the text of the command in message {newest.seq}")
-        return f"{UNDER_WAY}{one_line(newest.command, 80)}, message {newest.seq}:\n{text}"
+        return f"{UNDER_WAY}{_command_text(newest)}"
     if material.words_kept:
         said = f": {newest.text}" if len(newest.text) <= MAX_REPEATED and "\n" not in newest.text else ""
         return f"{UNDER_WAY}the request in message {newest.seq}, word for word above{said}"
     if material.answered and newest.is_reply and (reply := reply_lines(newest)):
         return f"{UNDER_WAY}{reply[-1]}"
-    wanted = [request.text for request in material.requests if not request.is_reply]
+    wanted = [request.text for request in requests if not request.is_reply]
     wanted = wanted or list(material.old(Section.TASK))
     return f"{UNDER_WAY}{one_line(wanted[-1], 160)}" if wanted else ""
+
+
+def _skill(material: _Material) -> str:
+    """The text of the skill that the agent loaded last, if it has not ended its turn since. It is told once: a later
+    summary no longer has it, as the agent may have loaded it hundreds of messages before."""
+    newest = material.requests[-1] if material.requests else None
+    if newest is None or not newest.command.startswith(SKILL) or material.turns[-1].ends_work:
+        return ""
+    return f"Loaded: {_command_text(newest)}"
+
+
+def _command_text(request: Request) -> str:
+    text = first_lines(request.text, MAX_COMMAND_TEXT, f"the text of the command in message {request.seq}")
+    return f"{one_line(request.command, 80)}, message {request.seq}:\n{text}"
 
 
 LAST_MESSAGE = "The assistant's last message: "
