@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from contextstash_storage.deleted_sessions import DeletedSession
 from contextstash_storage.records import (
@@ -58,6 +58,17 @@ and the messages newly stored; not called if none are. Pure."""
 EditsBefore = Callable[[Counters], Sequence[Edit]]
 """`before(counters)`: edits to append before messages, given the counters as they are. Raises EditConflictError if they
 are not those that the edits were planned for. Pure."""
+
+
+class Placement(TypedDict, total=False):
+    """Where messages are appended, and what is stored in the same transactions; see `SessionStore.append_messages`."""
+
+    first_seq: int | None
+    batch_id: str | None
+    before: EditsBefore | None
+    cursor: Cursor | None
+    edits: EditsAfter | None
+
 
 Weigh = Callable[[str, int], float]
 """`weigh(session_id, seq)`: by what the score of a search's hit is multiplied, at most 1. Pure."""
@@ -174,11 +185,7 @@ class SessionStore(ABC):
         messages: Sequence[NewMessage],
         *,
         count: Count,
-        first_seq: int | None = None,
-        batch_id: str | None = None,
-        before: EditsBefore | None = None,
-        cursor: Cursor | None = None,
-        edits: EditsAfter | None = None,
+        **placed: Unpack[Placement],
     ) -> Appended:
         """Append messages. What is stored already is known by a message's key, by `first_seq` (the position of the
         first message) or by `batch_id` (the same id with the same messages); without these all are new.

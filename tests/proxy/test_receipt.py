@@ -10,6 +10,9 @@ import pytest
 
 from contextstash.configuration.models import price_of
 from contextstash.formats.usage import read_usage
+from contextstash.proxy import accounts
+from contextstash.proxy.requests.preparation import Prepared
+from contextstash.proxy.requests.shown_sizes import shown_sizes
 from contextstash.service.queries.proxy_report import report_of, state_since
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Event, ProxiedSession, Usage
@@ -251,3 +254,124 @@ def test_a_provider_that_does_not_count_the_prompt_saves_nothing(bill: Bill, mon
     assert state.edited
     assert state.dollars_direct <= state.dollars_paid
     assert not (report_of(state).dollars_saved or 0.0) > 0
+
+
+def shell(number: int, command: str, text: str) -> list[dict[str, Any]]:
+    """A call of Claude Code's Bash and its result."""
+    messages = turn(number, text, tool="Bash")
+    messages[0]["content"][0]["input"] = {"command": command}
+    return messages
+
+
+class Agent:
+    """Works through the proxy, reads again what it misses, and counts what its work would have taken directly, without
+    these reads."""
+
+    def __init__(self, bill: Bill) -> None:
+        self.bill = bill
+        self.plain: list[dict[str, Any]] = [{"role": "user", "content": "Fix the bug."}]
+        self.messages = list(self.plain)
+
+    def work(self, more: list[dict[str, Any]], seconds: float = 10) -> None:
+        """A step that it would have taken as well."""
+        self.plain += more
+        self.messages += more
+        self.bill.clock.now += seconds
+        usage = read_usage(self.bill.direct.count(request_of(self.plain, model=MODEL, system=SYSTEM), 0))
+        assert usage is not None
+        self.bill.dollars += price_of(MODEL, usage) or 0.0
+        self.bill.proxy.send(request_of(self.messages, model=MODEL, system=SYSTEM))
+
+    def read_again(self, more: list[dict[str, Any]]) -> None:
+        """A step that it would not have taken."""
+        self.messages += more
+        self.bill.clock.now += 10
+        self.bill.proxy.send(request_of(self.messages, model=MODEL, system=SYSTEM))
+
+    @property
+    def saved(self) -> float:
+        """What contextstash has truly saved."""
+        return self.bill.dollars - self.bill.paid
+
+
+def rows(number: int) -> str:
+    """The text of a file."""
+    return "".join(f"def function_{number}_{line}(argument): return argument + {line}\n" for line in range(200))
+
+
+WAYS = {
+    "the same call": lambda n: turn(1_000 + n, rows(n), argument=f"/a/{n}"),
+    "another path": lambda n: turn(1_000 + n, rows(n), argument=f"/a/./{n}"),
+    "another tool": lambda n: shell(1_000 + n, f"cd /a && cat {n} # once more", rows(n)),
+    "a part of it": lambda n: shell(1_000 + n, f"sed -n 50,150p /a/{n}", "\n".join(rows(n).split("\n")[49:150])),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_the_model_reads_again_by_its_own_tools_is_charged(bill: Bill, way: str) -> None:
+    agent = Agent(bill)
+    for number in range(25):
+        agent.work(turn(number, rows(number)), seconds=400 if number % 8 == 7 else 10)
+        if number % 8 == 7:
+            for missed in range(number - 7, number - 4):
+                agent.read_again(WAYS[way](missed))
+    report = report_of(bill.state)
+    assert report.refetched == 9
+    assert bill.state.prunes
+    assert report.dollars_saved == pytest.approx(agent.saved, abs=0.05 * bill.dollars)
+    assert report.dollars_saved is not None
+    assert report.dollars_saved <= agent.saved + 0.02 * bill.dollars
+
+
+def test_a_file_read_again_after_it_was_edited_is_not_charged(bill: Bill) -> None:
+    agent = Agent(bill)
+    for number in range(10):
+        agent.work(turn(number, rows(number)))
+    agent.work(turn(10, rows(10)), seconds=400)
+    assert bill.state.prunes
+    agent.work(turn(50, "The file has been updated.", tool="Edit", argument="/a/1"))
+    before = bill.state
+    agent.work(shell(51, "cat /a/1", rows(1).replace("function_1_7(", "renamed(")))
+    assert bill.state.refetched == 0
+    assert bill.state.dollars_direct > before.dollars_direct
+    assert report_of(bill.state).dollars_saved == pytest.approx(agent.saved, abs=0.03 * bill.dollars)
+
+
+def test_what_was_read_again_stays_charged_after_a_restart(
+    provider: CachingProvider, clock: Clock, tmp_path: Path
+) -> None:
+    def levers(proxy: RunningProxy, messages: list[dict[str, Any]], first: int) -> dict[str, int]:
+        before = {name: lever.tokens for name, lever in proxy.state(ID).levers.items()} if first > 1 else {}
+        play(proxy, clock, messages, first=first, model=MODEL)
+        return {name: lever.tokens - before.get(name, 0) for name, lever in proxy.state(ID).levers.items()}
+
+    messages = session(12)
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as first:
+        prune_cold(first, clock, messages, model=MODEL)
+        text = messages[2]["content"][0]["content"]
+        messages += [*shell(70, "cat /a/0", text), *turn(71, "next step")]
+        play(first, clock, messages, first=len(messages) - 2, model=MODEL)
+        messages += turn(72, "a further step")
+        charged = levers(first, messages, len(messages))["fetched_again"]
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as second:
+        messages += turn(73, "another step")
+        assert levers(second, messages, len(messages))["fetched_again"] == pytest.approx(charged, rel=0.02)
+    assert charged < -1_000
+
+
+def test_the_size_of_a_request_is_known_right_after_a_prune_too(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unedited_read, errors = accounts._unedited_read, []
+
+    def checked(prepared: Prepared, usage: Usage, direct: int) -> int:
+        sizes = shown_sizes(prepared.conversation, prepared.request, prepared.former)
+        if prepared.conversation.state.requests > 3:
+            [whole] = sizes.before([len(prepared.request.messages)])
+            errors.append((bool(prepared.pruned), whole / usage.prompt_tokens - 1))
+        return unedited_read(prepared, usage, direct)
+
+    monkeypatch.setattr(accounts, "_unedited_read", checked)
+    prune_cold(proxy, clock, session(12))
+    assert any(pruned for pruned, _ in errors)
+    assert max(abs(error) for _, error in errors) < 0.05

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from contextstash.context.view.calibration import MIN_GROWTH
-from contextstash.context.view.protected_outputs import fetched_again
 from contextstash.proxy.added_parts import added_by_us
 from contextstash.proxy.bills import Bill, bill_of, on_its_day
 from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE
-from contextstash.proxy.requests.preparation import Prepared, is_side_call, made_calls, pruned_at
+from contextstash.proxy.requests.preparation import Prepared, is_side_call
 from contextstash.proxy.requests.shown_sizes import shown_sizes, size_of
 from contextstash_storage.records import ProxiedSession, Usage
 
@@ -51,11 +52,11 @@ FILE_KEYS = (b'"data"', b'"file_data"', b'"encrypted_content"')
 
 
 def booked(prepared: Prepared, bill: Bill, unedited: Usage, ended: float, window: int | None) -> ProxiedSession:
-    """The conversation's state after a reply, but for the prices of its `bill`; `unedited` is what `unedited_usage`
-    estimates. `window` is the model's, if it is known."""
+    """The conversation's state after a reply, but for the prices of its `bill`; `unedited` is its estimated usage
+    without an edit. `window` is the model's, if it is known."""
     state, usage = on_its_day(prepared.conversation.state, ended), bill.usage
     prices, prompt = prepared.prices, usage.prompt_tokens
-    again = _fetched_again(prepared)
+    again = prepared.conversation.rereads.new_reads()
     window = window or GUESSED_WINDOW
     passed, whole = COMPACTS_AT * window, prompt + prepared.saved
     shrunk = whole - state.compactions_avoided * (COMPACTS_AT - AFTER_COMPACTION) * window
@@ -67,9 +68,9 @@ def booked(prepared: Prepared, bill: Bill, unedited: Usage, ended: float, window
             "sent": state.sent + prompt,
             "direct": state.direct + bill.without.prompt_tokens,
             "paid": state.paid + _cost(prepared, usage),
-            "direct_cost": state.direct_cost + _cost(prepared, unedited),
+            "direct_cost": state.direct_cost + _cost(prepared, bill.unpruned),
             "refetched": state.refetched + len(again),
-            "refetched_tokens": state.refetched_tokens + sum(again.values()),
+            "refetched_tokens": state.refetched_tokens + sum(again),
             "compactions_avoided": state.compactions_avoided + (shrunk > passed > prompt),
             "last_at": ended,
             "cache_seconds": prices.seconds,
@@ -95,13 +96,10 @@ def is_credible(prepared: Prepared, usage: Usage) -> bool:
     return least < UNSURE_TOKENS or usage.prompt_tokens >= LEAST_SHARE * least
 
 
-def unedited_usage(prepared: Prepared, usage: Usage, window: int | None) -> Usage:
-    """What the provider would have reported of the request as the client wrote it: no more than fits into the model's
-    window, since a longer one cannot be sent."""
+def _unedited_usage(prepared: Prepared, usage: Usage, most: float) -> Usage:
+    """What the provider would have reported of the request as the client wrote it, of at most so many tokens."""
     prompt = usage.prompt_tokens
-    direct = prompt + prepared.saved
-    if window is not None:
-        direct = max(prompt, min(direct, window))
+    direct = max(prompt, round(min(prompt + prepared.saved, most)))
     read = _unedited_read(prepared, usage, direct)
     plain = max(0, prompt - usage.cached_tokens - usage.cache_write_tokens)
     written = max(0, direct - read - plain) if usage.cache_write_tokens else 0
@@ -117,18 +115,19 @@ def _unedited_read(prepared: Prepared, usage: Usage, direct: int) -> int:
     still = prepared.still_cached
     if still is not None and not prepared.cold and read >= min(READ_SHARE * still, still - UNSURE_TOKENS):
         return max(read, most)
-    sizes = shown_sizes(conversation, prepared.request)
+    sizes = shown_sizes(conversation, prepared.request, prepared.former)
     hidden = sizes.hidden_within(read)
     return max(read, min(most, read + round(prepared.saved * hidden)))
 
 
-def billed(
-    prepared: Prepared, usage: Usage, unedited: Usage, chosen: int | None, window: int | None
-) -> tuple[Bill, int]:
-    """The bill of a request, and the tokens that compactions have taken out of the window by now which the client would
-    not have made. `chosen` is the size at which `contextstash run --window` has it compact."""
+def billed(prepared: Prepared, usage: Usage, chosen: int | None, window: int | None) -> tuple[Bill, Usage, int]:
+    """The bill of a request, its usage if it had not been edited, and the tokens that compactions have taken out of the
+    window by now which the client would not have made. `chosen` is the size at which `contextstash run --window` has it
+    compact."""
     conversation, request = prepared.conversation, prepared.request
-    added = added_by_us(conversation, request)
+    added = added_by_us(prepared, compacts=chosen is not None)
+    # A request longer than the window cannot be sent; without what was fetched again it is that much shorter.
+    unedited = _unedited_usage(prepared, usage, math.inf if window is None else window + added.fetched_again)
     state, point = conversation.state, COMPACTS_AT * (window or GUESSED_WINDOW)
     before = state.direct_prompt + state.carried
     carried: int | None = state.carried if chosen else 0
@@ -140,8 +139,12 @@ def billed(
         carried = max(0, conversation.lost - unedited.prompt_tokens)
     if carried and unedited.prompt_tokens + carried > point:
         carried = 0
+    if conversation.compacting:
+        conversation.rereads.compact(request, by_us=bool(carried))
+    elif not carried:
+        conversation.rereads.left = {}  # by now the client would have compacted these outputs itself
     bill = bill_of(usage, unedited, prepared.removed, added, prepared.prices.seconds, carried)
-    return bill, carried or 0
+    return bill, unedited, carried or 0
 
 
 def _tokens_per_byte(prepared: Prepared, prompt: int) -> float:
@@ -195,13 +198,3 @@ def _cost(prepared: Prepared, usage: Usage) -> float:
 
 def _bytes_saved(prepared: Prepared) -> int:
     return len(prepared.request.body) - len(prepared.body)
-
-
-def _fetched_again(prepared: Prepared) -> dict[str, int]:
-    """The tokens of outputs of this request that were fetched again after a prune, and were not counted before."""
-    conversation = prepared.conversation
-    if not conversation.edits.pins:
-        return {}
-    again = fetched_again(made_calls(conversation, prepared.request), pruned_at(conversation)) - conversation.counted
-    conversation.counted = conversation.counted | again
-    return {call_id: conversation.catalog.outputs[call_id].output.tokens for call_id in again}

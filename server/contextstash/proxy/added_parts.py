@@ -3,36 +3,53 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any
 
 from contextstash.context.text.sanitize import OF_SESSION
 from contextstash.context.tool_outputs.own_tools import is_own_call
-from contextstash.formats import FORMATS
+from contextstash.context.view.rereads import Key
 from contextstash.formats.breakpoints import content_of
 from contextstash.formats.request.text import RequestText, TextMessage
 from contextstash.proxy.bills import Added
-from contextstash.proxy.conversations import Conversation, lists_tools
-
-OWN_NAMES = (b"contextstash", b"get_archived_output")
-"""One of these is in each call of the retrieval tools, whatever the client calls our server."""
+from contextstash.proxy.conversations import lists_tools
+from contextstash.proxy.requests.occurrences import has_results, result_names
+from contextstash.proxy.requests.preparation import Prepared
+from contextstash.proxy.rereads import keys_of
 
 HAND_OFF = OF_SESSION.encode()
 """What each part of a hand-off says in its first line."""
 
 
-def added_by_us(conversation: Conversation, request: RequestText) -> Added:
-    """What contextstash has added to a request, in tokens by lever."""
-    rate = conversation.tokens_per_byte
+def added_by_us(prepared: Prepared, *, compacts: bool) -> Added:
+    """What contextstash has added to a request, in tokens by lever. `compacts` says whether it has chosen when the
+    client compacts."""
+    conversation, request = prepared.conversation, prepared.request
+    rate, rereads = conversation.tokens_per_byte, conversation.rereads
+    rereads.note(request, *_times(prepared), rate, compacts=compacts)
     tokens = {
         "tool_definitions": round(_own_tools(request) * rate),
         "hand_offs": round(sum(map(_hand_off_size, _messages(request))) * rate),
-        "fetched_again": _fetched(conversation),
+        "fetched_again": rereads.tokens_in(request),
     }
     before, conversation.added = conversation.added, sum(tokens.values())
-    return Added(tokens, before, retrieves=_only_retrieves(request))
+    return Added(tokens, before, retrieves=rereads.are_all)
+
+
+def _times(prepared: Prepared) -> tuple[dict[Key, float], dict[Key, float]]:
+    """Since when outputs of a request were placeholders in the one before, and when outputs were recorded."""
+    conversation, request = prepared.conversation, prepared.request
+    pins, known, name = prepared.former.pins, conversation.catalog.outputs, result_names(conversation, request)
+    hidden: dict[Key, float] = {}
+    recorded: dict[Key, float] = {}
+    for place in request.places(has_results) if pins else ():
+        for key in keys_of(request.messages[place]):
+            named = name(place, key[0])
+            if named in pins:
+                hidden[key] = pins[named].pinned_at
+            if named in known:
+                recorded[key] = known[named].recorded_at
+    return hidden, recorded
 
 
 def _own_tools(request: RequestText) -> int:
@@ -69,41 +86,3 @@ def _hand_off_size(message: TextMessage) -> int:
     blocks = content_of(message.native)
     texts = [block.get("text") for block in blocks if isinstance(block, dict)] or [message.native.get("content")]
     return sum(len(text) for text in texts if isinstance(text, str) and OF_SESSION in text)
-
-
-def _fetched(conversation: Conversation) -> int:
-    """The tokens of outputs that were fetched again, by our own tools or by the call that was pruned, as far as the
-    request still holds them."""
-    catalog, positions = conversation.catalog, conversation.positions
-    for name, known in islice(catalog.outputs.items(), conversation.looked_at, None):
-        conversation.looked_at += 1
-        if is_own_call(known.output.tool, known.output.argument):
-            conversation.retrievals.add(name)
-    found = 0
-    for name in conversation.retrievals | conversation.counted:
-        known_output = catalog.outputs.get(name)
-        if known_output is None or name in conversation.edits.pins:
-            continue
-        at = bisect_left(positions, known_output.output.seq)
-        if at < len(positions) and positions[at] == known_output.output.seq:
-            found += known_output.output.tokens
-    return found
-
-
-def _only_retrieves(request: RequestText) -> bool:
-    """Whether all that is new in a request are results of our own tools."""
-    last = next((place for place in range(len(request.messages) - 1, -1, -1) if request.messages[place].is_models), -1)
-    new = request.messages[last + 1 :]
-    if last < 0 or not new or not all(message.results for message in new if message.native.get("role") != "system"):
-        return False
-    first = last
-    while first > 0 and request.messages[first - 1].is_models:
-        first -= 1
-    called: list[bool] = []
-    reply = request.messages[first : last + 1]
-    if not any(name in message.raw for message in reply for name in OWN_NAMES):
-        return False
-    for message in reply:
-        blocks = FORMATS[request.format].read(message.native).blocks
-        called += [is_own_call(block.tool, block.argument) for block in blocks if block.type == "tool_call"]
-    return bool(called) and all(called)

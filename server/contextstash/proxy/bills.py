@@ -46,6 +46,12 @@ class Bill:
         """What the provider would have reported without contextstash."""
         return self.steps[-1].usage if self.steps else self.usage
 
+    @property
+    def unpruned(self) -> Usage:
+        """The same, in the window that contextstash has chosen for the client."""
+        steps = [step for step in self.steps if "smaller_window" not in step.levers]
+        return steps[-1].usage if steps else self.usage
+
     def added_to(self, state: ProxiedSession, facts: ModelFacts) -> ProxiedSession:
         """The session's state with the price of the request and the effect of each lever."""
         long_writes = self.cache_seconds >= HOUR_SECONDS
@@ -77,11 +83,16 @@ def _with_levers(levers: Mapping[str, Lever], steps: tuple[Step, ...], prices: l
 @dataclass(frozen=True, slots=True)
 class Added:
     """What a request holds because of contextstash: tokens by lever, how many of them the request before held as well,
-    and whether it only brings back the result of one of our own tools: then it would not have been made."""
+    and whether all that it brings was fetched again: then it would not have been made."""
 
     tokens: Mapping[str, int]
     before: int = 0
     retrieves: bool = False
+
+    @property
+    def fetched_again(self) -> int:
+        """Tokens of outputs that had been taken out before."""
+        return self.tokens.get("fetched_again", 0)
 
 
 def bill_of(

@@ -19,6 +19,7 @@ from contextstash.formats.request.text import RequestText, TextMessage, message_
 from contextstash.hosts.request_identity import ClientSession, continues_summary, is_compaction
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.request_lines import Line, common_start, goes_back, has_reply, line_mark, prefix_marks
+from contextstash.proxy.rereads import Rereads
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.requests.proxied import Catalog, ProxiedEdits, ProxiedSessions, RecordedList
 from contextstash_storage.records import ProxiedSession, Usage
@@ -124,8 +125,7 @@ class Conversation:
     which the session is recorded, if it is; `usage` is that of the last reply; `edits` are those in force, `shown`
     those of the last request; `kept` are the pins of the user or the model: handles and files that stay; parts of
     `other_kinds` may leave its requests beside tool outputs; outputs of more than `first_cut` tokens are cut before
-    they are first sent. `counted` are the repeated calls that are booked already,
-    `retrievals` those of our own tools among the first `looked_at` outputs; `added` are the tokens that the last
+    they are first sent. `rereads` are outputs that were fetched again; `added` are the tokens that the last
     request held because of contextstash, `lost` the size of the window that its compaction ended;
     `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds since 1970.
 
@@ -133,7 +133,7 @@ class Conversation:
     is the hash of their credentials. While the client has the model summarize, it is `compacting`. `responses` are the
     lines that the provider keeps, by the ids of their responses, empty until they are recorded; `origin` has the one
     with which this conversation begins, until that is recorded here. `stored_since` is when the session was created; it
-    is `deleted` if that one is gone.
+    is `deleted` if that one is gone. With `provider_clearing` the provider itself may clear old results.
     """
 
     session_id: str
@@ -153,17 +153,16 @@ class Conversation:
     kept: tuple[str, ...] = ()
     other_kinds: PartKinds = TOOL_OUTPUTS_ONLY
     first_cut: int | None = None
+    provider_clearing: bool = False
     calibration: float = 1.0
     anchor: int | None = None
     ends: tuple[int, ...] = ()
     cold_end: int = 0
     dropped: set[str] = field(default_factory=set)
     usage: Usage | None = None
-    counted: frozenset[str] = frozenset()
+    rereads: Rereads = field(default_factory=Rereads)
     added: int = 0
     lost: int = 0
-    looked_at: int = 0
-    retrievals: set[str] = field(default_factory=set)
     unoffered_since: float | None = None
     line: Line = ()
     flights: list[AskedRequest] = field(default_factory=list)
@@ -174,6 +173,12 @@ class Conversation:
     stored_since: datetime | None = None
     deleted: bool = False
     recording: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def note_model(self, request: RequestText) -> None:
+        """Note which model the request asks for."""
+        model = request.value("model")
+        if isinstance(model, str) and model != self.state.model:
+            self.state = self.state.model_copy(update={"model": model})
 
     def keep_end(self, request: RequestText) -> None:
         """Note where a request ended that got its reply: up to there the provider's cache holds it."""

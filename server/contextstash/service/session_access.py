@@ -146,6 +146,11 @@ class Access:
         SessionNotFoundError."""
         return await self.store.get_session(await self.session_id(session_id))
 
+    async def was_deleted(self, session_id: str, marks: Sequence[str] = (), response: object = None) -> bool:
+        """Whether a client that would begin this session goes on with one that was deleted: see DeletedSession."""
+        deleted = await self.store.deleted_sessions()
+        return any(each.is_continued_by(session_id, marks, response) for each in deleted)
+
     def layer(self, agent: str | None) -> Mapping[str, Any]:
         """The server's layer of settings for an agent. Raises BadInputError if a settings file is invalid."""
         return self._layer_for(agent)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from contextstash_storage.codec import bodies
 from contextstash_storage.codec.record_json import to_json
@@ -23,7 +23,6 @@ from contextstash_storage.records import (
     Call,
     Copied,
     Counters,
-    Cursor,
     Edit,
     Event,
     KnownPart,
@@ -66,7 +65,7 @@ from contextstash_storage.sqlite.migrations import migrate
 from contextstash_storage.sqlite.outputs import output_of, outputs_between
 from contextstash_storage.sqlite.read_messages import MessageRows, NewsRows, read_news, rows_at, rows_between
 from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages, remove_former_index
-from contextstash_storage.store import Change, Count, EditsAfter, EditsBefore, Read, SessionStore, Weigh
+from contextstash_storage.store import Change, Count, Placement, Read, SessionStore, Weigh
 
 Result = TypeVar("Result")
 
@@ -251,13 +250,9 @@ class SqliteStore(SessionStore):
         messages: Sequence[NewMessage],
         *,
         count: Count,
-        first_seq: int | None = None,
-        batch_id: str | None = None,
-        before: EditsBefore | None = None,
-        cursor: Cursor | None = None,
-        edits: EditsAfter | None = None,
+        **placed: Unpack[Placement],
     ) -> Appended:
-        batch = Batch(self.owner, session_id, (), count, first_seq, batch_id, before, cursor, edits)
+        batch = Batch(self.owner, session_id, (), count, **placed)
         appended = await append_in_pieces(self._group, batch, messages)
         if any(is_indexed_later(message) for message in messages):
             await self._index_work.wait()

@@ -38,4 +38,4 @@ def test_a_folder_in_common_does_not_make_a_file_one_under_edit() -> None:
         MadeCall("listing", "bash", "ls /testbed"),
         MadeCall("edit", "bash", "cd /testbed && sed -i s/a/b/ src/a.py"),
     ]
-    assert protected_calls(calls, {}) == {"under edit"}
+    assert protected_calls(calls) == {"under edit"}

@@ -404,3 +404,16 @@ def test_a_session_that_was_deleted_is_recorded_again_only_by_an_import(hooked: 
     hooked.fire(event)
     assert "message 0" in run("search", "4711").stdout
     assert "Once more" in run("search", "4712").stdout
+
+
+def test_no_output_of_a_deleted_session_is_archived_while_its_client_goes_on(hooked: Hooked) -> None:
+    run = hooked.command_line.run
+    response = {"stdout": f"{LARGE}\nkey 4712", "stderr": ""}
+    hooked.write("user", "The private matter 4711.")
+    hooked.fire("Stop")
+    updated = hooked.after("Bash", response, command="make all")
+    run("delete", SESSION, "--yes")
+    assert hooked.after("Bash", response, command="make all") is None
+    assert run("show", handle_in(updated["stdout"])).returncode != 0
+    run("import", str(hooked.transcript))
+    assert hooked.after("Bash", response, command="make all") == updated

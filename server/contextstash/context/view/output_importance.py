@@ -46,7 +46,7 @@ def importance_of(outputs: Sequence[Output], texts: Mapping[Place, str]) -> Impo
     texts = {place: text for place, text in texts.items() if place in calls}
     shown = [output for output in outputs if (output.seq, output.block) in texts]
     superseded = _repeated(shown) | _read_again(shown, calls, texts) | _rewritten(outputs, calls, texts)
-    protected = protected_calls(list(calls.values()), {})
+    protected = protected_calls(list(calls.values()))
     working = {place for place, call in calls.items() if call.call_id in protected and place in texts}
     working |= _failing_run(shown, texts)
     return Importance(frozenset(superseded), frozenset(working - superseded))

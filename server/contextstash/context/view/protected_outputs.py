@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
 from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.files.file_actions import file_uses
@@ -106,29 +107,15 @@ def _files_of_command(command: str) -> tuple[tuple[str, bool], ...]:
     return tuple((posixpath.join(base, use.path), use.verb != "read") for use in uses if use.verb != "run")
 
 
-def fetched_again(calls: Sequence[MadeCall], pruned: Mapping[str, float]) -> set[str]:
-    """The ids of reading calls that were made again after the output of an equal call had been pruned. `pruned` maps
-    the ids of calls with pruned outputs to when that was."""
-    since: dict[tuple[str, str], float] = {}
-    again: set[str] = set()
-    for call in calls:
-        same = (call.tool, call.argument)
-        if call.call_id in pruned:
-            since.setdefault(same, pruned[call.call_id])
-        elif call.reads and call.argument and same in since and call.made_at > since[same]:
-            again.add(call.call_id)
-    return again
-
-
-def protected_calls(calls: Sequence[MadeCall], pruned: Mapping[str, float]) -> set[str]:
+def protected_calls(calls: Sequence[MadeCall], again: Mapping[str, Hashable] = MappingProxyType({})) -> set[str]:
     """The ids of the calls whose outputs stay: the newest read of each file under edit, outputs of our own retrievals,
-    and of what was fetched again after a prune the newest output: the model needs it, but not each earlier copy."""
+    and of what was fetched again after a prune the newest output: the model needs it, but not each earlier copy.
+    `again` says what each call that did so has fetched."""
     edited = {path for call in calls[-RECENT_CALLS:] for path in call.changes}
     newest: dict[str, str] = {}
     for call in calls:
         if not call.changes:
             newest.update(dict.fromkeys(call.paths & edited, call.call_id))
     own = {call.call_id for call in calls if is_own_retrieval(call.tool, call.argument)}
-    again = fetched_again(calls, pruned)
-    newest_again = {(call.tool, call.argument): call.call_id for call in calls if call.call_id in again}
+    newest_again = {again[call.call_id]: call.call_id for call in calls if call.call_id in again}
     return own | set(newest.values()) | set(newest_again.values())

@@ -374,6 +374,12 @@ class ContextSettings(BaseModel):
         " them before the first request that holds it is sent, and stays so; the whole is kept under its handle. If not"
         " set, outputs go out whole.",
     )
+    # Off: documented by Anthropic and tested before a provider on loopback, not with the real API.
+    provider_clearing: bool = Field(
+        default=False,
+        description="In proxied sessions of Claude models that bind their reasoning: when the cache is cold, let the"
+        " API clear old tool results (`clear_tool_uses`), and list their handles in the newest message.",
+    )
     prune_inputs: bool = Field(
         default=False,
         description="In sessions that go through the proxy, large texts in the inputs of old calls that write leave the"

@@ -28,6 +28,7 @@ from contextstash.context.view.cached_prune import (
 )
 from contextstash.context.view.pinned_outputs import outputs_of_pins
 from contextstash.context.view.protected_outputs import MadeCall, protected_calls
+from contextstash.context.view.rereads import Key
 from contextstash.formats.request.edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request.text import Fact, RequestText, TextMessage, has_long_breakpoint
 from contextstash.formats.request.whole import SERVER_STATE_KEYS
@@ -38,14 +39,18 @@ from contextstash.proxy.requests.cache_anchor import anchor, takes_anchor
 from contextstash.proxy.requests.occurrences import has_results, result_names
 from contextstash.proxy.requests.other_parts import OtherPart, newest_inputs, other_parts, pinned_parts
 from contextstash.proxy.requests.pinned_edits import (
+    NO_EDIT,
     pinned_summaries,
     saved_by_results,
     stripped,
     thinking_size,
 )
+from contextstash.proxy.requests.provider_clearing import asked_edits, clear_more, in_force
 from contextstash.proxy.requests.reasoning import ShownEdits
 from contextstash.proxy.requests.shown_sizes import PLACEHOLDER_TOKENS, ShownSizes, shown_sizes
 from contextstash.proxy.requests.thinking import old_thoughts, turn_start
+from contextstash.proxy.rereads import keys_of
+from contextstash.service.requests.proxied import ProxiedEdits
 from contextstash.service.requests.proxied_parts import MessagePart
 from contextstash_storage.records import Output
 
@@ -99,7 +104,8 @@ class PruneLimits:
 class Prepared:
     """A request ready to be sent. `removed` are the tokens that the edits take out, by lever; `pruned` says how many
     outputs were pruned for this request; `cold` whether the provider's cache had expired; `still_cached` how many
-    tokens the cache holds in spite of edits that the former request did not show, None if there are none."""
+    tokens the cache holds in spite of edits that the former request did not show, None if there are none; `former` are
+    the edits that one did show. `clears` says that the body asks the provider to clear old results."""
 
     conversation: Conversation
     request: RequestText
@@ -112,6 +118,8 @@ class Prepared:
     still_cached: int | None = None
     texts: Mapping[int, MessageEdit] = field(default_factory=dict)
     asked: AskedRequest | None = None
+    former: ProxiedEdits = field(default_factory=ProxiedEdits)
+    clears: bool = False
 
     @property
     def edited(self) -> bool:
@@ -129,7 +137,7 @@ class Prepared:
 
     def as_original(self) -> Prepared:
         """The same request without any edit."""
-        return replace(self, body=self.request.body, removed={}, pruned=0, texts={})
+        return replace(self, body=self.request.body, removed={}, pruned=0, texts={}, clears=False)
 
 
 def prices_of(request: RequestText, ratios: CachePriceRatios | None) -> CachePrices:
@@ -206,9 +214,20 @@ def rendered(original: Prepared, shown: ShownEdits, pruned: int = 0) -> Prepared
     edits = {**shown.now, **anchored}
     conversation.anchor = next(iter(anchored), None)
     summaries = pinned_summaries(conversation, request)
-    body, _ = edited(request, edits, summaries)
+    clearings = in_force(conversation, request)
+    noted = {each.place: replace(edits.get(each.place, NO_EDIT), note=each.note) for each in clearings}
+    body, _ = edited(request, {**edits, **noted}, summaries, asked_edits(request, clearings))
     removed = _removed_tokens(conversation, request, summaries)
-    return replace(original, body=body, removed=removed, pruned=pruned, still_cached=still, texts=edits)
+    return replace(
+        original,
+        body=body,
+        removed=removed,
+        pruned=pruned,
+        still_cached=still,
+        texts=edits,
+        former=conversation.shown,
+        clears=bool(clearings),
+    )
 
 
 def _still_cached(conversation: Conversation, request: RequestText, prices: CachePrices, first: int) -> int:
@@ -327,9 +346,15 @@ def made_calls(conversation: Conversation, request: RequestText) -> list[MadeCal
     ]
 
 
-def pruned_at(conversation: Conversation) -> dict[str, float]:
-    """When the outputs of calls were pruned, in seconds since 1970."""
-    return {call_id: pin.pinned_at for call_id, pin in conversation.edits.pins.items()}
+def _read_again(conversation: Conversation, request: RequestText) -> dict[str, Key]:
+    """The outputs that the model has read again after a prune, by name, and which output each has shown again."""
+    rereads, name = conversation.rereads, result_names(conversation, request)
+    return {
+        name(place, key[0]): source
+        for place in (request.places(has_results) if rereads.found else ())
+        for key in keys_of(request.messages[place])
+        if (source := rereads.source(key)) is not None
+    }
 
 
 def plan(
@@ -383,11 +408,19 @@ def plan_needed(conversation: Conversation, request: RequestText, limits: PruneL
     return plan_needed_prune(_unprotected(conversation, request, candidates, limits))
 
 
+def let_clear(conversation: Conversation, request: RequestText, limits: PruneLimits) -> bool:
+    """Let the provider clear old results that the proxy must not change, at a cold cache; whether it clears more."""
+    sizes, keep_tokens = shown_sizes(conversation, request), round(limits.keep_tokens * COLD_KEEP_SHARE)
+    candidates = prunables(conversation, request, keep_tokens, sizes, {})
+    free = [each.key for each in _unprotected(conversation, request, candidates, limits)]
+    return clear_more(conversation, request, candidates, free)
+
+
 def _unprotected(
     conversation: Conversation, request: RequestText, candidates: Sequence[Prunable], limits: PruneLimits
 ) -> list[Prunable]:
     calls = made_calls(conversation, request)
-    kept = protected_calls(calls, pruned_at(conversation)) | _kept_calls(conversation)
+    kept = protected_calls(calls, _read_again(conversation, request)) | _kept_calls(conversation)
     if limits.others.inputs:
         kept |= newest_inputs(calls)
     if limits.only_reads:

@@ -62,13 +62,13 @@ class ShownSizes:
         return size * self.tokens_per_byte - self.hidden[-1]
 
 
-def shown_sizes(conversation: Conversation, request: RequestText) -> ShownSizes:
-    """The sizes with the pinned placeholders. What the provider counted of the last request and its bytes do not
-    explain stands in front of all."""
+def shown_sizes(conversation: Conversation, request: RequestText, former: ProxiedEdits | None = None) -> ShownSizes:
+    """The sizes with the pinned placeholders. What the provider counted of the last request, which showed the `former`
+    edits, and its bytes do not explain stands in front of all."""
     rate, last = conversation.tokens_per_byte, conversation.request
     unseen = size_before(request, 0) * rate
     if last is not None and conversation.state.prompt:
-        shown = ShownSizes(last, rate, *_hidden(conversation, last, conversation.shown), 0.0)
+        shown = ShownSizes(last, rate, *_hidden(conversation, last, former or conversation.shown), 0.0)
         unseen += conversation.state.prompt - shown.of_messages() - size_before(last, 0) * rate
     return ShownSizes(request, rate, *_hidden(conversation, request, conversation.edits), unseen)
 

@@ -21,8 +21,8 @@ MAX_CALLS = 100_000
 METHOD = (
     "Billed: the usage that the provider reported, at list prices. Without contextstash: the same requests with what"
     " was left out of them, counted from its text, calibrated by the reported usage and never above the model's window;"
-    " without contextstash's tools, hand-offs and retrievals. In sessions that do not go through the proxy, hooks and"
-    " gateways shorten new outputs: that is not counted."
+    " without contextstash's tools and hand-offs, and without what was fetched or read again. In sessions that do not"
+    " go through the proxy, hooks and gateways shorten new outputs: that is not counted."
 )
 
 

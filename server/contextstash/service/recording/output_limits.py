@@ -49,10 +49,13 @@ async def limit_text(
 
     If the output is truncated, the whole is stored before this returns, in a session that only archives outputs: the
     one that belongs to the named session, or a common one. The same output is stored once and has the same handle. The
-    results of contextstash's own retrieval tools are never truncated. Raises BadInputError if a limit is invalid, and
+    results of contextstash's own retrieval tools are never truncated, and neither are outputs of a session that was
+    deleted: nothing of it is stored again. Raises BadInputError if a limit is invalid, and
     StoreError if the whole cannot be stored.
     """
     session = await _session_or_none(access, session_id)
+    if session is None and session_id is not None and await access.was_deleted(session_id):
+        return LimitedOutput(text=text, cut=False)
     settings = access.settings(session)
     rules = limits_of(access, settings, session, limits)
     count = access.counter(settings, session.model if session else None).count

@@ -90,8 +90,7 @@ async def _known(access: Access, transcript: TranscriptSession, *, wanted: bool)
     found = [await _session(access, name) for name in names]
     if found[0] is None and not wanted:
         lost = [name for name, session in zip(names, found, strict=True) if session is None]
-        deleted = await access.store.deleted_sessions()
-        if any(each.is_continued_by(name, (), None) for each in deleted for name in lost):
+        if any([await access.was_deleted(name) for name in lost]):
             raise SessionDeletedError("The session was deleted here.")
     return found[0]
 
