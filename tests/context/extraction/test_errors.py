@@ -42,6 +42,7 @@ def open_errors(script: Script) -> list[str]:
         ("go test -tags=integration ./...", "go test ./...", True),
         ("go test ./other", "go vet ./...", True),
         ("mise run fmt && go test ./...", "go test ./...", False),
+        ("# All of it.\ncd /srv\ngo test ./... 2>&1 | tail -5", "go test ./...", False),
     ],
 )
 def test_a_failed_run_leaves_if_a_later_one_covers_it(failing: str, passing: str, stands: bool) -> None:

@@ -76,15 +76,16 @@ MAX_SCRIPT = 20_000
 """Characters of a script that are searched; a longer one is data."""
 
 
-_OF_GIT = re.compile(r"(?:^|/)\.git/")
-"""Git's own files, such as a stale lock, are not files of the work."""
+_NOT_OF_WORK = re.compile(r"(?:^|/)(?:\.git|\.claude/projects)/")
+"""Git's own files, such as a stale lock, and the outputs that Claude Code moved into files, are not files of the
+work."""
 
 
 def _uses(actions: Iterable[Action]) -> Iterator[tuple[int, FileUse]]:
     """The file uses of the calls, each with its message; a script that a call runs changes what it opens to write."""
     scripts: dict[str, list[str]] = {}
     for action in actions:
-        uses = [use for use in file_uses(action) if not _OF_GIT.search(use.path)]
+        uses = [use for use in file_uses(action) if not _NOT_OF_WORK.search(use.path)]
         targets = _written_by(action.command) if action.command else []
         for use in uses:
             yield action.seq, use
