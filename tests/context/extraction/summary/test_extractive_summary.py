@@ -135,7 +135,7 @@ def test_open_items_are_the_newest_to_do_list_and_what_the_assistant_says_is_lef
 def test_the_last_message_and_the_last_commands_are_kept() -> None:
     state = summary_of(fines_session())[Section.STATE]
     assert state[0].startswith("The assistant's last message: Fines are charged once now.")
-    assert "ran `pytest -q`: tests: 4 passed" in state
+    assert "Tests passed at message 12: `pytest -q`: 4 passed" in state
 
 
 def test_interrupted_work_is_listed_as_in_progress() -> None:

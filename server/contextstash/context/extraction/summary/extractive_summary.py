@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from contextstash.context.extraction.actions import Action, actions_of, bare_command
+from contextstash.context.extraction.actions import Action, actions_of, bare_command, is_dialog
 from contextstash.context.extraction.attempts import failed_attempts, joined_attempts
 from contextstash.context.extraction.errors import changes_from, failures, file_names, label_of
 from contextstash.context.extraction.files.file_actions import file_uses
@@ -410,8 +410,10 @@ def _state(material: _Material, base: str) -> list[Item]:
     else:
         said = [line for line in material.old(Section.STATE) if line.startswith(LAST_MESSAGE)]
         items += [Item(line, weight=3.0, cut=True) for line in said]
-    last = [action for action in material.actions if not is_plan_call(action)][-MAX_LAST_ACTIONS:]
-    items += [Item(line, weight=2.5) for line in _tests_passed(material)]
+    passed = _tests_passed(material)
+    items += [Item(line, weight=2.5) for line in passed]
+    last = [action for action in material.actions if not _is_told(action, material.words_kept, passed)]
+    last = last[-MAX_LAST_ACTIONS:]
     # Of equal lines, such as several changes of one file, the newest.
     lines = {_action_line(action, base): place for place, action in enumerate(last)}
     for line, place in sorted(lines.items(), key=lambda entry: entry[1]):
@@ -419,26 +421,35 @@ def _state(material: _Material, base: str) -> list[Item]:
     return items
 
 
-_PASSED = re.compile(r"Tests passed at message (\d{1,12}): `([^`]+)`(?: \(changed since: ([^()]*)\))?")
+def _is_told(action: Action, words_kept: bool, passed: Sequence[str]) -> bool:
+    """Whether a call is told elsewhere: one that only writes the plan, a dialog with the user, the run whose tests
+    passed."""
+    if is_plan_call(action) or (words_kept and is_dialog(action.tool)):
+        return True
+    return bool(action.tests) and any(line.startswith(_passed_at(action.seq)) for line in passed)
+
+
+def _passed_at(seq: int) -> str:
+    return f"Tests passed at message {seq}: "
+
+
+_PASSED = re.compile(r"Tests passed at message \d{1,12}: `[^`]+`(?:: \d+ passed)?")
 
 
 def _tests_passed(material: _Material) -> list[str]:
     """The newest test run, if all of its tests passed, with the files that were changed after it."""
     runs = [action for action in material.actions if action.tests]
-    if runs and runs[-1].failed:
-        return []
-    since, first = list[str](), 0
-    if runs:
-        seq, label = runs[-1].seq, label_of(runs[-1])
-        first = seq + 1
-    elif known := next(filter(None, map(_PASSED.fullmatch, material.old(Section.STATE))), None):
-        seq, label = int(known.group(1)), known.group(2)
-        since = known.group(3).split(", ") if known.group(3) else []
-    else:
-        return []
+    old = next((line for line in material.old(Section.STATE) if _PASSED.match(line)), "")
+    since, first, told = list[str](), 0, ""
+    if runs and runs[-1].tests and not runs[-1].failed:
+        run, count = runs[-1], runs[-1].tests.passed
+        told = f"{_passed_at(run.seq)}`{label_of(run)}`{f': {count} passed' if count else ''}"
+        first = run.seq + 1
+    elif not runs and old:
+        told, _, changed = old.partition(" (changed since: ")
+        since = changed.rstrip(")").split(", ") if changed else []
     since += changes_from(changes_by_message(material.actions), first)
-    changed = f" (changed since: {', '.join(file_names(since))})" if since else ""
-    return [f"Tests passed at message {seq}: `{label}`{changed}"]
+    return [f"{told} (changed since: {', '.join(file_names(since))})" if since else told] if told else []
 
 
 def _action_line(action: Action, base: str) -> str:
@@ -488,6 +499,7 @@ def _archived(material: _Material, base: str) -> list[Item]:
         (action.tool, action.argument): (place, action)
         for place, action in enumerate(material.actions)
         if action.handle and action.output and len(action.output.text) >= MIN_INDEXED_LENGTH
+        if not (material.words_kept and is_dialog(action.tool))
     }
     lines: dict[str, float] = {}
     similar: Counter[str] = Counter()
