@@ -139,14 +139,13 @@ class StashOpener:
     async def stash(self) -> AsyncIterator[Stash]:
         """The open stash. Closes it at the end."""
         from contextstash.configuration.api_key import api_key_from
-        from contextstash.configuration.locations import default_database
+        from contextstash.configuration.database import open_database
         from contextstash.hosts.project_folder import project_of
         from contextstash.hosts.windows import HOST_WINDOWS
         from contextstash.service.stash import Stash
-        from contextstash_storage.databases import open_store
 
         stash = Stash(
-            await open_store(self.database or default_database()),
+            await open_database(self.database),
             settings=self.settings.settings_layer,
             api_key=api_key_from(os.environ),
             consent=self.settings.may_call_model,
@@ -160,10 +159,17 @@ class StashOpener:
 
     def serving(self, **more: Any) -> ServeOptions:
         """The options of a server or proxy that works on this database."""
+        from contextstash.cli.automatic_retention import automatic_retention
         from contextstash.mcp.serve import ServeOptions
 
         settings = self.settings
-        return ServeOptions(db=self.database, settings=settings.settings_layer, consent=settings.may_call_model, **more)
+        return ServeOptions(
+            db=self.database,
+            settings=settings.settings_layer,
+            consent=settings.may_call_model,
+            on_open=automatic_retention(self.database, settings),
+            **more,
+        )
 
     def run(self, work: Callable[[Stash], Awaitable[T]]) -> T:
         """Run `work` with an open stash and return its result."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from contextstash.cli.automatic_retention import news
 from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import print_json, print_table
 from contextstash.cli.readable import amount, short_id, when
@@ -87,6 +88,8 @@ def sessions(opener: StashOpener, as_json: bool, sort: str, everything: bool, li
             click.echo(f"Marked †: {what} deleted by the client by {max(deleted)}, kept here whole.", err=True)
         if more:
             click.echo(f"More: contextstash sessions --limit {limit * 2}", err=True)
+    if not as_json and (said := news(opener.database)):
+        click.echo(said, err=True)
 
 
 async def _listed(stash: Stash, wanted: Wanted, sort: str, limit: int) -> tuple[list[Listed], bool]:
