@@ -29,7 +29,7 @@ MAX_PIN_CHARACTERS = 500
 DESTINATION = "summarizer_base_url"
 """The setting that says where sessions are sent. A session cannot set it, since a model may change session settings."""
 
-RETENTION = ("keep_days", "keep_gigabytes", "keep_in")
+RETENTION = ("keep_days", "keep_gigabytes", "keep_in", "index_days")
 """The settings that say what `contextstash retain` deletes."""
 
 USERS_ALONE = frozenset({DESTINATION, "secrets", *RETENTION})
@@ -444,6 +444,14 @@ class ContextSettings(BaseModel):
         default={},
         description="The same for the sessions of a project, in the place of the two settings above:"
         ' `[keep_in."/srv/work"]` with `keep_days` and `keep_gigabytes`. A session cannot set it.',
+    )
+
+    index_days: int | None = Field(
+        default=None,
+        gt=0,
+        description="Days after which a session is taken out of the search index, which is not announced: it is read as"
+        " before and takes about two thirds of the room; a search in it alone indexes it again. A session cannot set"
+        " it.",
     )
 
     @field_validator("pin")
