@@ -12,6 +12,7 @@ from contextstash.cli import automatic_retention as automatic
 from contextstash.cli.automatic_retention import automatic_retention, carry_out, news
 from contextstash.configuration.settings import configuration
 from contextstash.context.window.settings import ContextSettings, resolve_settings
+from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.service.stash import Stash
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.command_line import CommandLine
@@ -57,6 +58,7 @@ async def test_the_first_time_it_only_says_what_would_go_and_from_when_on(tmp_pa
     told = news(path)
     assert told is not None
     assert "2 sessions deleted" in told
+    assert not any(b"secret work 1" in file.read_bytes() for file in tmp_path.glob("s.db*")), "as `delete` does"
     assert "secret" not in told + path.with_name("s.db.retention").read_text()
     assert news(path) is None
 
@@ -118,9 +120,7 @@ async def test_what_a_deletion_left_free_in_the_file_does_not_count(tmp_path: Pa
 
 
 async def test_a_project_has_limits_of_its_own(tmp_path: Path) -> None:
-    limits = resolve_settings(
-        {"keep_days": 50, "keep_in": {"/srv/work": {"keep_days": 10}, "/srv/work/law": {}}}
-    )
+    limits = resolve_settings({"keep_days": 50, "keep_in": {"/srv/work": {"keep_days": 10}, "/srv/work/law": {}}})
     stash = Stash(await open_sqlite(tmp_path / "s.db"), project_of=lambda source: source)
     try:
         for name, folder in (("a", "/srv/work/x"), ("b", "/srv/work/law/y"), ("c", "/srv/else")):
@@ -157,6 +157,13 @@ async def test_a_process_begins_it_in_the_background(tmp_path: Path, monkeypatch
         begin(stash)
         await asyncio.gather(*automatic._running)
     assert path.with_name("s.db.retention").exists()
+
+
+async def test_the_server_and_the_proxy_begin_it_when_they_open_the_database(tmp_path: Path) -> None:
+    begun: list[Stash] = []
+    stash = await opener(ServeOptions(db=tmp_path / "s.db", on_open=begun.append))()
+    assert begun == [stash]
+    await stash.close()
 
 
 def test_sessions_and_doctor_say_it_once(tmp_path: Path) -> None:

@@ -170,14 +170,14 @@ async def search_history(
         after=_time(since, "since"),
         before=_time(until, "until", included=True),
     )
-    out = await access.store.unindexed_sessions()
-    if sessions is not None and len(sessions) == 1 and sessions[0] in out:
-        await access.store.index_session(sessions[0])
+    out = [each for each in await access.store.unindexed_sessions() if sessions is None or each in sessions]
+    if sessions is not None and len(sessions) == len(out) == 1:
+        await access.store.index_session(out.pop())
     weigh = None if own is None else await _unseen_first(access, own)
     hits = await access.store.search(query, where, limit=most, weigh=weigh)
     terms = query[:MAX_QUERY_CHARACTERS].split()
     shown = await asyncio.to_thread(lambda: [_hit(hit, terms, line_breaks) for hit in hits])
-    return SearchResult(hits=shown, note=await _note(access, shown, out if sessions is None else []))
+    return SearchResult(hits=shown, note=await _note(access, shown, out))
 
 
 async def _sessions(access: Access, session_id: str | None, scope: str | None, project: str | None) -> list[str] | None:
