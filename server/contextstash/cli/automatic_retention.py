@@ -78,6 +78,8 @@ async def carry_out(stash: Stash, database: Path, settings: ContextSettings, now
     if abs(now - _time(state.get("looked"), now - EACH)) < EACH:
         return
     _write(file, {**state, "looked": now.isoformat()})  # first: two processes shall not do it at the same time
+    if settings.index_days is not None:  # not announced: a search in the session brings it back
+        await stash.unindex(now, days=settings.index_days, dry_run=False)
     found = await stash.retain(now, settings=settings, spare=EACH)
     if not found.sessions:
         return

@@ -53,6 +53,7 @@ from contextstash_storage.sqlite.logs import insert_call
 from contextstash_storage.sqlite.outputs import insert_output
 from contextstash_storage.sqlite.rows import LARGE_BODY, insert_large
 from contextstash_storage.sqlite.search_index import insert_pieces, queue
+from contextstash_storage.sqlite.unindexed_sessions import index_again
 from contextstash_storage.sqlite.view_edits import insert_edits
 
 PIECE_SIZE = 120_000
@@ -71,6 +72,7 @@ class Progress:
     stored: tuple[Message, ...] = ()
     first_seq: int | None = None
     repeats: bool = False
+    indexed_again: bool = False
     left: Counters | None = None
     into: tuple[int, datetime] | None = None
     """The row of the session that the first piece went into, and when that was made: a row number can come again."""
@@ -99,8 +101,10 @@ def append_piece(db: sqlite3.Connection, batch: Batch, progress: Progress) -> Pr
         _store_cursor(db, batch.owner, row, batch.cursor)
     if stored or counters != session.counters:
         session = _store_counters(db, row, session, counters)
+    indexed_again = bool(stored) and index_again(db, row)
     progress = replace(
         progress,
+        indexed_again=progress.indexed_again or indexed_again,
         done=done,
         stored=progress.stored + stored,
         first_seq=known.first_seq if progress.first_seq is None else progress.first_seq,
@@ -111,7 +115,8 @@ def append_piece(db: sqlite3.Connection, batch: Batch, progress: Progress) -> Pr
 
 
 def _appended(batch: Batch, progress: Progress, session: Session) -> Appended:
-    return batch.appended(session, progress.stored, progress.first_seq, repeats=progress.repeats)
+    appended = batch.appended(session, progress.stored, progress.first_seq, repeats=progress.repeats)
+    return appended.model_copy(update={"indexed_again": True}) if progress.indexed_again else appended
 
 
 def _with_edits_before(

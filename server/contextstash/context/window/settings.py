@@ -29,7 +29,7 @@ MAX_PIN_CHARACTERS = 500
 DESTINATION = "summarizer_base_url"
 """The setting that says where sessions are sent. A session cannot set it, since a model may change session settings."""
 
-RETENTION = ("keep_days", "keep_gigabytes", "keep_in")
+RETENTION = ("keep_days", "keep_gigabytes", "keep_in", "index_days")
 """The settings that say what `contextstash retain` deletes."""
 
 USERS_ALONE = frozenset({DESTINATION, "secrets", "encryption_key", *RETENTION})
@@ -449,6 +449,14 @@ class ContextSettings(BaseModel):
         default=None,
         description="Where the key of an encrypted database is: `keyring`, `file:PATH` or `command:COMMAND`. Read from"
         " the environment or the user's own file alone. `contextstash encrypt` encrypts a database that exists.",
+    )
+
+    index_days: int | None = Field(
+        default=None,
+        gt=0,
+        description="Days after which a session is taken out of the search index, which is not announced: it is read as"
+        " before and takes about two thirds of the room; a search in it alone indexes it again. A session cannot set"
+        " it.",
     )
 
     @field_validator("pin")
