@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
 from contextstash.context.text.near_names import did_you_mean
-from contextstash.context.window.presets import PRESETS
+from contextstash.context.window.presets import NAMES_ELSEWHERE, PRESETS
 from contextstash_storage.errors import BadInputError
 
 DESCRIBED = "described"
@@ -568,33 +568,6 @@ def former_values(layer: Mapping[str, Any]) -> list[str]:
         for name, values in FORMER_VALUES.items()
         if isinstance(layer.get(name), str) and layer[name] in values
     ]
-
-
-NAMES_ELSEWHERE = {
-    "max_messages_before_summary": "messages_at",
-    "max_tokens_before_summary": "tokens_at",
-    "min_recent_messages": "fit_keep_messages",
-    "response_reserve": "output_reserve",
-    "auto_summarize": "compact_automatic",
-    "model_context_limit": "window",
-    "output_token_max": "output_reserve",
-    "auto_compact_threshold": "compact_at",
-    "prune_protect": "prune_protect_tokens",
-    "prune_minimum": "prune_minimum_tokens",
-    "max_output_tokens": "output_tokens",
-    "max_messages": "fallback_messages",
-    "max_tokens": "fallback_tokens",
-    "keep_recent": "compact_keep_messages",
-    "keep_recent_tokens": "compact_keep_tokens",
-    "reserve_tokens": "output_reserve",
-    "tool_call_cutoff": "prune_at_results",
-    "tool_summary_strategy": "tool_digest",
-    "auto_compact": "automatic",
-    "max_context_tokens": "window",
-    "max_context_bytes": "prune_at_tokens",
-    "keep_recent_tools": "prune_keep_last",
-}
-"""The settings of the systems that the presets reproduce, with our names; for the hint in an error."""
 
 
 def unknown_setting(name: str) -> str:
