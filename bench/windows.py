@@ -1,23 +1,26 @@
 """What smaller windows cost and lose, with the real hand-off: recorded sessions, compacted earlier by their clients.
 
-    python -m bench.windows FOLDER [SIZES, such as 60000,100000]
+    python -m bench.windows FOLDER [SIZES, such as 60000,100000] [cache=5m|1h]
 
 Each session's requests are replayed by their recorded growth and cache luck (`context.window.window_costs`). When one
 would exceed the size, the client compacts: the call that writes its summary is charged, and the window that the cache
 has not seen. The new window holds the hand-off that the service makes of the session up to there, and what came since;
 the client's summary takes its room, and is counted as empty, since none was written there. A reply lacks something if
 the recorded agent wrote a fact that its request showed and that this window does not. It then searches once with its
-own words: the call and what it brings are charged and stay in the window.
+own words: the call and what it brings are charged and stay in the window. `cache` replays Claude Code with that cache:
+a pause that it outlives costs nothing, a longer one has all written again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from bench.fidelity.facts import facts_of
@@ -60,6 +63,8 @@ class Curve:
     retrievals: float = 0.0
     worst: float = 0.0
     worst_within: float = 0.0
+    repaid: list[int] = field(default_factory=list)
+    never_repaid: int = 0
 
 
 @dataclass
@@ -77,6 +82,8 @@ class Window:
     cost: float = 0.0
     direct: float = 0.0
     within: float = 0.0
+    unpaid_since: int | None = None
+    compacted: bool = False
 
     async def run(self) -> None:
         """Replay the session, and add it to the curve."""
@@ -99,6 +106,8 @@ class Window:
                 self.cost += REPLY_PRICE * SUMMARY_TOKENS
                 self.curve.tokens += self.size
                 self.curve.compactions += 1
+                if not self.compacted:
+                    self.unpaid_since, self.compacted = number, True
                 self.size = restarted + await self._compact(number)
                 self.cost += self._price(call, prefix, self.size - prefix, 0)
             else:
@@ -109,8 +118,12 @@ class Window:
             self.curve.tokens += self.size
             brought = await self._reply(number)
             self.size, extra = self.size + brought, extra + brought
+            if self.unpaid_since is not None and self.cost <= self.direct:
+                self.curve.repaid.append(number - self.unpaid_since)
+                self.unpaid_since = None
             if number >= 10:
                 self.within = max(self.within, self.cost / self.direct)
+        self.curve.never_repaid += self.unpaid_since is not None
         self.curve.cost += self.cost
         self.curve.worst = max(self.curve.worst, self.cost / self.direct)
         self.curve.worst_within = max(self.curve.worst_within, self.within)
@@ -174,13 +187,32 @@ class Window:
         return found, brought
 
 
-async def curve_of(paths: Sequence[Path], point: int) -> tuple[Curve, float]:
-    """The curve of one window over all sessions, and what they cost as they were recorded."""
+LIFETIMES = {"5m": 300, "1h": 3600}
+"""Seconds that a cache entry lives after its last use. Source: docs/proxy.md, "When it prunes"."""
+
+
+def recached(calls: Sequence[Recorded], cache: str) -> None:
+    """Replay what was recorded with one cache as if the client had asked for this one."""
+    for before, call in pairwise(calls):
+        pause, lived = call.at - before.at, LIFETIMES["1h" if call.one_hour else "5m"]
+        if pause > LIFETIMES[cache]:
+            call.cached, call.written = 0, call.prompt
+        elif pause > lived:
+            call.cached = min(before.prompt, call.prompt)
+            call.written = call.prompt - call.cached
+    for call in calls:
+        call.one_hour = cache == "1h"
+
+
+async def curve_of(paths: Sequence[Path], point: int, cache: str) -> tuple[Curve, float]:
+    """The curve of one window over all sessions, and what they cost as they were recorded, or with this cache."""
     curve, direct = Curve(), 0.0
     for path in paths:
         calls = recorded(path)
         if len(calls) < LEAST_CALLS:
             continue
+        if cache:
+            recached(calls, cache)
         with tempfile.TemporaryDirectory(prefix="contextstash-bench") as folder:
             stash = Stash(await open_sqlite(Path(folder) / "sessions.db"), settings={"automatic": False})
             try:
@@ -194,21 +226,25 @@ async def curve_of(paths: Sequence[Path], point: int) -> tuple[Curve, float]:
 
 def main() -> None:
     """Print a line for each window."""
-    if len(sys.argv) not in (2, 3):
+    given = [argument for argument in sys.argv[1:] if not argument.startswith("cache=")]
+    cache = next((argument.removeprefix("cache=") for argument in sys.argv[1:] if argument not in given), "")
+    paths = sorted(Path(given[0]).glob("*.jsonl")) if given else []
+    if len(given) > 2 or not paths or cache not in ("", *LIFETIMES):
         sys.exit(__doc__)
-    paths = sorted(Path(sys.argv[1]).glob("*.jsonl"))
-    sizes = [int(size) for size in sys.argv[2].split(",")] if len(sys.argv) == 3 else list(SIZES)
+    sizes = [int(size) for size in given[1].split(",")] if len(given) == 2 else list(SIZES)
     print(
-        "| compacts at | compactions | cost / direct | worst session | worst within | of it retrievals |"
-        " replies that lack something | after one search |"
+        "| compacts at | compactions | cost / direct | worst session | worst within | requests until it has paid |"
+        " of it retrievals | replies that lack something | after one search |"
     )
-    print("| --- " * 8 + "|")
+    print("| --- " * 9 + "|")
     for size in sizes:
-        curve, direct = asyncio.run(curve_of(paths, size))
+        curve, direct = asyncio.run(curve_of(paths, size, cache))
         replies = max(1, curve.replies)
+        paid = f"{statistics.median(curve.repaid):.0f} (at most {max(curve.repaid)})" if curve.repaid else "-"
         print(
             f"| {size:,} | {curve.compactions} | {curve.cost / direct:.3f} | {curve.worst:.3f} |"
-            f" {curve.worst_within:.3f} | {curve.retrievals / direct:.3f} | {curve.lacking / replies:.1%} |"
+            f" {curve.worst_within:.3f} | {paid}{f', never {curve.never_repaid}' if curve.never_repaid else ''} |"
+            f" {curve.retrievals / direct:.3f} | {curve.lacking / replies:.1%} |"
             f" {curve.lacking_after_search / replies:.1%} |",
             flush=True,
         )

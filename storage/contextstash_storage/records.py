@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -559,6 +559,16 @@ class Lever(Record):
     dollars: float = 0.0
 
 
+class ProviderClearing(Record):
+    """That the provider itself clears the oldest `results` tool results of each request, since a request that had
+    `note`, with their handles, at the end of its message `place`, of which `mark` is a hash."""
+
+    results: int
+    place: int
+    mark: str
+    note: str
+
+
 class ProxiedTotals(Record):
     """What the requests of a session took, and would have taken; all of it only grows.
 
@@ -570,7 +580,8 @@ class ProxiedTotals(Record):
     requests that succeeded when they were shrunk, `refused` edited requests that were refused and sent unedited,
     `faults` requests that went out unedited because of an error. `compactions_avoided` is an estimate: how often the
     unedited conversation would have reached its window. `reasoning_dropped` counts pieces of reasoning that the
-    provider reported to have left out of requests.
+    provider reported to have left out of requests, `provider_cleared` the tokens of tool results that it reported to
+    have cleared by its own context editing, of all requests together.
     """
 
     requests: int = 0
@@ -591,6 +602,7 @@ class ProxiedTotals(Record):
     faults: int = 0
     compactions_avoided: int = 0
     reasoning_dropped: int = 0
+    provider_cleared: int = 0
 
 
 class ProxiedSession(ProxiedTotals):
@@ -605,8 +617,8 @@ class ProxiedSession(ProxiedTotals):
     `direct_prompt`. `tokens_per_byte` is by the provider's count. `left_alone` is why nothing is edited any more.
     `held_out` says that nothing is edited, so that its cost can be compared; None if there was no hold-out when the
     session began. `carried` are the tokens that compactions took out of the window which the client would not have made
-    without `contextstash run --window`. `days` are the totals at the start of each day (UTC) with requests, the newest
-    days last.
+    without `contextstash run --window`. `clearings` are what the provider is asked to clear. `days` are the totals at
+    the start of each day (UTC) with requests, the newest days last.
 
     `dollars` was written by earlier versions and is not read any more.
     """
@@ -627,6 +639,7 @@ class ProxiedSession(ProxiedTotals):
     left_alone: str | None = None
     held_out: bool | None = None
     carried: int = 0
+    clearings: tuple[ProviderClearing, ...] = ()
     days: dict[str, ProxiedTotals] = Field(default_factory=dict)
     dollars: float | None = None
 
@@ -719,3 +732,17 @@ class SessionNews:
     edits: tuple[Edit, ...] = ()
     messages: tuple[Message, ...] = ()
     outputs: tuple[Output, ...] = ()
+
+
+Count = Callable[[Counters, NewMessage, int], Counters]
+"""`count(counters, message, seq)`: the session's counters with one more message. Pure."""
+
+
+EditsAfter = Callable[[Counters, tuple[Message, ...]], Sequence[Edit]]
+"""`edits(counters, messages)`: edits to append together with messages, given the counters after them
+and the messages newly stored; not called if none are. Pure."""
+
+
+EditsBefore = Callable[[Counters], Sequence[Edit]]
+"""`before(counters)`: edits to append before messages, given the counters as they are. Raises EditConflictError if they
+are not those that the edits were planned for. Pure."""

@@ -152,6 +152,26 @@ def test_codex_compacts_at_the_window(tmp_path: Path) -> None:
     assert "install codex --hooks" in done.stderr
 
 
+def test_codex_goes_on_with_the_hand_off_after_its_compaction_and_when_it_is_resumed(tmp_path: Path) -> None:
+    contextstash(tmp_path, "install", "codex", "--hooks", "--yes")
+    with coding_provider("seq 1 4200", 12) as provider:
+        done = codex(tmp_path, provider, "--no-prune", "--window", "40k")
+        first, steps = after_compactions(provider), len(provider.asked)
+        codex(tmp_path, provider, "--no-prune", "--window", "40k", more=("resume", "--last", "Are you done?"))
+    assert "no hooks" not in done.stderr
+    assert first
+    assert all("hand-off of session" in asked.text and RULE in asked.text for asked in first)
+    ended, resumed = provider.asked[steps - 1], provider.asked[steps:]
+    assert resumed
+    for asked in (ended, resumed[-1]):
+        assert "hand-off of session" in asked.text
+        assert RULE in asked.text
+    assert "Are you done?" in resumed[-1].text
+    contextstash(tmp_path, "uninstall", "codex", "--yes")
+    left = [path for path in (tmp_path / ".codex").glob("*.*") if path.suffix in (".json", ".toml")]
+    assert not [path for path in left if b"contextstash" in path.read_bytes()]
+
+
 @pytest.mark.parametrize(("client", "window"), [("claude-code", 70_000), ("codex", 40_000)])
 def test_an_installed_window_is_used_by_the_client_alone_and_uninstalling_leaves_no_trace(
     tmp_path: Path, client: str, window: int

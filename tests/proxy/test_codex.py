@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,14 @@ def items(turns: int, *, thread: str = "t") -> list[dict[str, Any]]:
 
 
 def send(
-    proxy: RunningProxy, listed: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **headers: str
+    proxy: RunningProxy,
+    listed: list[dict[str, Any]],
+    tools: list[dict[str, Any]] | None = None,
+    model: str = "gpt-5.4",
+    **headers: str,
 ) -> Any:
     """Send a request of thread `main`, unless the headers name another."""
-    body = {"model": "gpt-5.4", "input": listed, "tools": [SHELL, OURS] if tools is None else tools, "stream": True}
+    body = {"model": model, "input": listed, "tools": [SHELL, OURS] if tools is None else tools, "stream": True}
     named = {"session-id": "main", "thread-id": "main", **{name.replace("_", "-"): v for name, v in headers.items()}}
     response = proxy.http.post(f"{proxy.url}/v1/responses", content=json.dumps(body).encode(), headers=named)
     proxy.settle()
@@ -211,3 +216,31 @@ def test_tools_in_the_input_and_results_of_programs_are_known_if_the_client_has_
     ]
     assert bool(pruned) == configured
     assert all(item["type"] == "custom_tool_call_output" for item in pruned)
+
+
+SEALED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "c2VhbGVk/+=="}
+"""What OpenAI's own compaction leaves of a conversation: only its provider can read it."""
+
+
+@pytest.mark.parametrize("model", ["gpt-5.4", "gpt-6.2-sol"])
+def test_an_item_of_openais_compaction_goes_on_and_is_recorded_as_it_came(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, model: str
+) -> None:
+    send(proxy, items(3), model=model)
+    send(proxy, [*items(3), {"type": "compaction_trigger"}], model=model)
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "Ym91bmQ="}
+    window = [*items(0), SEALED, *items(9, thread="n")[2:]]
+    window.insert(13, reasoning)  # in front of the call n5
+    for count in range(len(window) - 4, len(window) + 1, 2):
+        clock.now += COLD
+        send(proxy, window[:count], model=model)
+    sent = provider.asked[-1].json["input"]
+    assert (sent[2], sent[13]) == (SEALED, reasoning)
+    assert ("n0" in placeholders(provider)) is (model == "gpt-5.4")
+    assert sent[:14] == window[:14] or model == "gpt-5.4", "something in front of bound reasoning was changed"
+    assert proxy.state("main").requests == 5
+    sessions = proxy.engine._sessions
+    assert sessions is not None
+    recorded = asyncio.run_coroutine_threadsafe(sessions.natives("main"), proxy.loop).result(30)
+    assert recorded == window
+    assert {"type": "compaction_trigger"} not in recorded

@@ -91,6 +91,33 @@ def test_the_whole_is_one_retrieval_away(provider: CachingProvider, cutting: Run
     assert "line 0-450: checked" in asyncio.run(read())
 
 
+def test_restoring_one_changes_nothing_that_was_sent(
+    provider: CachingProvider, cutting: RunningProxy, clock: Clock
+) -> None:
+    before = loop(cutting, provider, clock, turns=3)
+
+    async def restore() -> str:
+        stash = Stash(await open_sqlite(cutting.database))
+        try:
+            hits = (await stash.search_history("0-450", session_id=SESSION)).hits
+            handle = next(hit.handle for hit in hits if hit.handle)
+            return str((await stash.restore_outputs([handle], session_id=SESSION)).note)
+        finally:
+            await stash.close()
+
+    note = asyncio.run(restore())
+    assert "after the client's next compaction" in note
+    assert "get_archived_output returns an output now" in note
+    call, result = turn(3, "short")
+    thinking = reasoning_after("anthropic", before[-1], 3)
+    client = json.loads(json.dumps(before[-1]["messages"]))
+    after = ask(
+        cutting, provider, [*client, {**call, "content": [thinking, *call["content"]]}, result], "claude-opus-5-5"
+    )
+    assert outputs(after)[:3] == outputs(before[-1])
+    assert mismatched("anthropic", after) == 0
+
+
 def test_another_process_shows_them_in_the_same_way(provider: CachingProvider, clock: Clock, tmp_path: Path) -> None:
     with running_proxy(provider.url, tmp_path / "stash.db", clock, settings=CUT) as first:
         before = loop(first, provider, clock)[-1]

@@ -31,7 +31,7 @@ SUMMARY = "<summary>The model's summary: the work goes on.</summary>"
 SUB_AGENT = "You are the helper."
 """A prompt with these words is a sub-agent's."""
 
-_COMPACTION = ("your task is to create a detailed summary", "context checkpoint compaction", "compaction_trigger")
+_COMPACTION = ("your task is to create a detailed summary", "context checkpoint compaction")
 _SHELLS = {"Bash": "command", "exec_command": "cmd", "shell_command": "command"}
 """The clients' tools that run a shell command, and their arguments."""
 
@@ -141,8 +141,7 @@ class _Handler(ReplyingHandler, BaseHTTPRequestHandler):
             self.send_json({"input_tokens": 10})
             return
         body = json.loads(data)
-        last = json.dumps((body.get("messages") or body.get("input") or [{}])[-1]).lower()
-        compacts = any(words in last for words in _COMPACTION)
+        compacts = _asks_for_summary((body.get("messages") or body.get("input") or [{}])[-1])
         headers = {name.lower(): value for name, value in self.headers.items()}
         asked = Asked(self.path, headers, body, int(len(data) / self.provider.bytes_per_token), compacts)
         if compacts and self.provider.fails_to_compact:
@@ -187,6 +186,15 @@ class _Handler(ReplyingHandler, BaseHTTPRequestHandler):
             events[1:1] = [{"type": kind, "output_index": 0, "item": thought} for kind in kinds]
             for at, event in enumerate(events):
                 event["sequence_number"] = at
+
+
+def _asks_for_summary(last: Json) -> bool:
+    """Whether the last message asks for the client's own summary. A hand-off, which Codex sends as a message of the
+    developer and Claude Code in a block before, may quote such words."""
+    content = last.get("content")
+    said = json.dumps(content[-1] if isinstance(content, list) and content else content).lower()
+    asked = last.get("role") == "user" and any(words in said for words in _COMPACTION)
+    return asked or last.get("type") == "compaction_trigger"
 
 
 def _text(asked: Asked) -> str:

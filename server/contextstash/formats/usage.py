@@ -31,6 +31,14 @@ def read_usage(data: Mapping[str, Any]) -> Usage | None:
     return usage if usage.prompt_tokens > 0 else None
 
 
+def cleared_tokens(response: Mapping[str, Any]) -> int:
+    """The tokens of tool results that a response, or the event with which its stream ends, reports as cleared by
+    Anthropic's context editing."""
+    applied = _part(response, "context_management").get("applied_edits")
+    edits = [edit for edit in applied if isinstance(edit, Mapping)] if isinstance(applied, list) else []
+    return sum(_number(edit, "cleared_input_tokens") for edit in edits if "tool_uses" in str(edit.get("type")))
+
+
 def _chat_usage(data: Mapping[str, Any]) -> Usage:
     details = _part(data, "prompt_tokens_details")
     return Usage(

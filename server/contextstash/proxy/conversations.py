@@ -137,7 +137,7 @@ class Conversation:
     is the hash of their credentials. While the client has the model summarize, it is `compacting`. `responses` are the
     lines that the provider keeps, by the ids of their responses, empty until they are recorded; `origin` has the one
     with which this conversation begins, until that is recorded here. `stored_since` is when the session was created; it
-    is `deleted` if that one is gone.
+    is `deleted` if that one is gone. With `provider_clearing` the provider itself may clear old results.
     """
 
     session_id: str
@@ -157,6 +157,7 @@ class Conversation:
     kept: tuple[str, ...] = ()
     other_kinds: PartKinds = TOOL_OUTPUTS_ONLY
     first_cut: int | None = None
+    provider_clearing: bool = False
     calibration: float = 1.0
     anchor: int | None = None
     ends: tuple[int, ...] = ()
@@ -176,6 +177,12 @@ class Conversation:
     stored_since: datetime | None = None
     deleted: bool = False
     recording: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def note_model(self, request: RequestText) -> None:
+        """Note which model the request asks for."""
+        model = request.value("model")
+        if isinstance(model, str) and model != self.state.model:
+            self.state = self.state.model_copy(update={"model": model})
 
     def keep_end(self, request: RequestText) -> None:
         """Note where a request ended that got its reply: up to there the provider's cache holds it."""

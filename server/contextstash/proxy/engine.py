@@ -28,7 +28,7 @@ from contextstash.proxy.conversations import (
     replied_line,
 )
 from contextstash.proxy.headers import RawHeaders
-from contextstash.proxy.hold_out import is_held_out
+from contextstash.proxy.hold_out import held_out
 from contextstash.proxy.model_facts import KnownModels, ModelFacts
 from contextstash.proxy.options import ProxyOptions
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
@@ -44,6 +44,7 @@ from contextstash.proxy.requests.preparation import (
     first_of,
     is_side_call,
     is_understood,
+    let_clear,
     offers_tool,
     outputs_of,
     parts_of,
@@ -160,9 +161,11 @@ class Engine:
 
     async def _prepared(self, original: Prepared, agent: str) -> Prepared:
         conversation, request = original.conversation, original.request
-        self._note_model(conversation, request)
+        conversation.note_model(request)
         conversation.agent = agent
-        if self._sessions is None or not self._options.prune or self._is_held_out(conversation):
+        if self._sessions is None or not self._options.prune:
+            return original
+        if held_out(conversation, self._sessions.hold_out(conversation.agent), self._hold_out_key):
             return original
         await self._catch_up(conversation, request)
         offered = self._can_be_repeated(request)
@@ -173,18 +176,9 @@ class Engine:
         if offered and self._options.record and conversation.first_cut:
             await self._cut_unsent(original)
         pruned = await self._pruned(original) if offered and not is_side_call(request) else 0
+        if offered and original.cold and not pruned:
+            await self._let_clear(original)
         return self._rendered(original, pruned)
-
-    def _is_held_out(self, conversation: Conversation) -> bool:
-        """Whether nothing is edited so that the costs can be compared: decided once, at the start of a session. A
-        sub-agent goes with the conversation that started it."""
-        assert self._sessions is not None
-        state = conversation.state
-        share = self._sessions.hold_out(conversation.agent)
-        if share and state.held_out is None and not state.requests:
-            chosen = is_held_out(conversation.parent or conversation.session_id, share, self._hold_out_key())
-            conversation.state = state.model_copy(update={"held_out": chosen})
-        return bool(conversation.state.held_out)
 
     def _can_be_repeated(self, request: RequestText) -> bool:
         """Whether the model can see again what is left out: by our tool, or by calling the same tool again."""
@@ -236,6 +230,13 @@ class Engine:
             logger.warning("%s: not pruned: %s", conversation.session_id, type(error).__name__)
             return 0
 
+    async def _let_clear(self, original: Prepared) -> None:
+        """Let the provider clear old results if the session's settings say so; kept before the request shows it."""
+        conversation, request = original.conversation, original.request
+        wanted = conversation.provider_clearing and self._options.record and not is_side_call(request)
+        if wanted and let_clear(conversation, request, self._limits_of(conversation, request)):
+            await self._keep_state(conversation)
+
     def _rendered(self, original: Prepared, pruned: int) -> Prepared:
         conversation = original.conversation
         edits = shown_edits(conversation, original.request)
@@ -246,11 +247,6 @@ class Engine:
         conversation.shown = conversation.edits
         self.totals.edited += prepared.edited
         return prepared
-
-    def _note_model(self, conversation: Conversation, request: RequestText) -> None:
-        model = request.value("model")
-        if isinstance(model, str) and model != conversation.state.model:
-            conversation.state = conversation.state.model_copy(update={"model": model})
 
     async def _catch_up(self, conversation: Conversation, request: RequestText) -> None:
         """Take over what other processes did to the session. If the database is slow, what is known of it holds: other
@@ -274,6 +270,7 @@ class Engine:
         conversation.kept = self._sessions.kept(session)
         conversation.other_kinds = PartKinds(*self._sessions.other_kinds(session))
         conversation.first_cut = self._sessions.first_cut(session)
+        conversation.provider_clearing = self._sessions.provider_clearing(session)
         conversation.calibration = self._sessions.calibration(session)
         if not conversation.loaded:
             conversation.followed = session.source
@@ -398,15 +395,17 @@ class Engine:
         healed: bool = False,
         response: Mapping[str, Any] | None = None,
         dropped: Sequence[DroppedPiece] = (),
+        cleared: int = 0,
     ) -> None:
         """Book and record a request after its reply has ended, in the background. `response` is the reply, if the API
-        sends it as a whole (Responses API); `dropped` is the reasoning that the provider left out of the request."""
+        sends it as a whole (Responses API); `dropped` is the reasoning that the provider left out of the request,
+        `cleared` the tokens of tool results that it cleared."""
         conversation = prepared.conversation
         self.ended(prepared)
         try:
             ended = self._clock()
             bill = None
-            if usage is not None and not accounts.is_credible(prepared, usage):
+            if usage is not None and not cleared and not accounts.is_credible(prepared, usage):
                 usage = None
             if usage is None:
                 state = accounts.booked_without_usage(prepared, ended)
@@ -417,6 +416,7 @@ class Engine:
                 state = state.model_copy(update={"carried": carried})
             new = conversation.newly_dropped(dropped)
             counts = {"healed": state.healed + healed, "reasoning_dropped": state.reasoning_dropped + len(new)}
+            counts["provider_cleared"] = state.provider_cleared + cleared
             conversation.state = state.model_copy(update=counts)
             former = None if prepared.left_behind else self._advance(prepared, usage, response)
             if prepared.left_behind:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from itertools import compress, count
+from operator import is_not
 
 from contextstash.formats.request.text import RequestText, TextMessage
 
@@ -17,8 +19,9 @@ when it clears old results. Another conversation has hardly any in common."""
 
 def common_start(known: Sequence[TextMessage], messages: Sequence[TextMessage]) -> int:
     """How many messages two lists have in common at the start. Breakpoints do not count: they move."""
-    for place, (old, new) in enumerate(zip(known, messages, strict=False)):
-        if old is not new and old.plain != new.plain:
+    # Without a loop over equal ones: this is asked a dozen times for each request, and some have two thousand messages.
+    for place in compress(count(), map(is_not, known, messages)):
+        if known[place].plain != messages[place].plain:
             return place
     return min(len(known), len(messages))
 
@@ -63,7 +66,7 @@ def prefix_marks(format_name: str, messages: Sequence[TextMessage]) -> list[str]
     """A hash of each beginning of a list of messages, the shortest first."""
     chain, marks = hashlib.sha256(format_name.encode()), []
     for message in messages:
-        chain.update(_digest(message))
+        chain.update(digest_of(message))
         marks.append(chain.hexdigest()[:32])
     return marks
 
@@ -73,7 +76,8 @@ def line_mark(format_name: str, line: Sequence[TextMessage]) -> str:
     return prefix_marks(format_name, line)[-1] if has_reply(line) else ""
 
 
-def _digest(message: TextMessage) -> bytes:
+def digest_of(message: TextMessage) -> bytes:
+    """A hash of the message, breakpoints aside."""
     if "digest" not in message.notes:
         text = json.dumps(message.plain, sort_keys=True)
         message.notes["digest"] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

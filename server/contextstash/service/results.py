@@ -158,6 +158,9 @@ class ProxyReport(Result):
     compactions_avoided: int = Field(description="Compactions by the client, estimated")
     faults: int = Field(description="Requests sent unedited because of an error")
     reasoning_dropped: int | None = Field(default=None, description="Reasoning that the provider said it left out")
+    provider_cleared: int | None = Field(
+        default=None, description="Tokens of tool results that the provider said it cleared, of all requests"
+    )
     left_alone: str | None = Field(default=None, description="Why the session is not edited any more")
 
 
@@ -547,9 +550,11 @@ class RetainedOut(Result):
 
 
 class RetainResult(Result):
-    """The sessions that were deleted, or would be in a dry run; `pinned` ones are beyond the limits too, and stay."""
+    """The sessions that were deleted, or would be in a dry run, and how many are kept; `pinned` of these are beyond the
+    limits too."""
 
     sessions: list[RetainedOut]
+    kept: int
     pinned: int
     dry_run: bool
     note: str | None = None

@@ -17,6 +17,7 @@ from contextstash_storage.sqlite.connection import (
     PieceWork,
     truncate_log,
 )
+from contextstash_storage.sqlite.database_file import driver_errors, primary_code
 from contextstash_storage.sqlite.hidden_sessions import give_up_abandoned
 from contextstash_storage.sqlite.rows import DELETED_OWNER
 from contextstash_storage.sqlite.search_index import (
@@ -63,76 +64,76 @@ class Deletion(PieceWork):
     async def finish(self) -> bool:
         """Remove everything that is marked. False if some of it may still be in the files. Cancelling the caller does
         not stop it."""
-        finished = await asyncio.shield(self._task(self._finished()))
+        finished = await asyncio.shield(self.task(self._finished()))
         if not finished:
             self.finish_later(AGAIN_SECONDS)
         return finished
 
     def finish_later(self, seconds: float = 0.0) -> None:
         """Remove everything that is marked, in the background, until that is done; begin in `seconds`."""
-        if not self._closing.is_set():
-            self._task(self._until_finished(seconds))
+        if not self.closing.is_set():
+            self.task(self._until_finished(seconds))
 
     async def _until_finished(self, seconds: float) -> bool:
-        await self._pause(seconds)
-        while not self._closing.is_set() and not await self._finished():
-            await self._pause(AGAIN_SECONDS)
-        return not self._closing.is_set()
+        await self.pause(seconds)
+        while not self.closing.is_set() and not await self._finished():
+            await self.pause(AGAIN_SECONDS)
+        return not self.closing.is_set()
 
     async def _finished(self) -> bool:
-        async with self._alone:
+        async with self.alone:
             try:
                 return await self._all_taken_out()
             except StoreError:  # locked for too long, or the disk is full: the session is invisible all the same
                 return False
 
     async def _all_taken_out(self) -> bool:
-        await self._write(give_up_abandoned)
-        if not await self._all_rows_removed() or not await self._pieces(remove_former_index):
+        await self.write(give_up_abandoned)
+        if not await self._all_rows_removed() or not await self.pieces(remove_former_index):
             return False
-        marks = await self._writer.read(_marks)
+        marks = await self.writer.read(_marks)
         if not marks:
             return True
         if any(indexed for _, indexed in marks):
             if not await self._index_merged():
                 return False
-            await self._write(rewrite_terms)
-        async with self._lock:
-            await self._writer.run(_rewrite_small_file)
+            await self.write(rewrite_terms)
+        async with self.lock:
+            await self.writer.run(_rewrite_small_file)
         if not await self._log_truncated():
             return False
         # Only now: whoever opens the database after a crash sees by the marks what is still to be done.
-        await self._write(lambda db: _remove_marks(db, marks))
+        await self.write(lambda db: _remove_marks(db, marks))
         return True
 
     async def _index_merged(self) -> bool:
         """Merge the whole search index, after which no deleted word is left in it. FTS5 counts the pages that it
         writes, and deleted words are only read: a piece takes about 0.5 s of CPU time for each 10 MB of deleted text
         that stands together."""
-        await self._write(lambda db: merge_index(db, -MERGED_PAGES))
-        return await self._pieces(_merged_piece)
+        await self.write(lambda db: merge_index(db, -MERGED_PAGES))
+        return await self.pieces(_merged_piece)
 
     async def _all_rows_removed(self) -> bool:
         """Remove the rows of everything that is marked; a message with very much text is prepared outside the
         transactions."""
         long: _LongText | None = None
-        while not self._closing.is_set():
-            more, message = await self._write(lambda db, long=long: _removed_piece(db, long))  # type: ignore[misc]
+        while not self.closing.is_set():
+            more, message = await self.write(lambda db, long=long: _removed_piece(db, long))  # type: ignore[misc]
             if not more:
                 return True
             if message is None:
                 long = None
             elif long is None or long.message != message:
-                found = await self._writer.run(lambda db, message=message: read_searchable(db, message))  # type: ignore[misc]
+                found = await self.writer.run(lambda db, message=message: read_searchable(db, message))  # type: ignore[misc]
                 long = None if found is None else _LongText(message, found, await asyncio.to_thread(_pieces, found))
             await asyncio.sleep(PAUSE_SECONDS)
         return False
 
     async def _log_truncated(self) -> bool:
         give_up = time.monotonic() + LOG_SECONDS
-        while not self._closing.is_set():
-            async with self._lock:
-                if await self._writer.run(truncate_log):
+        while not self.closing.is_set():
+            async with self.lock:
+                if await self.writer.run(truncate_log):
                     return True
             if time.monotonic() > give_up:
                 return False
@@ -201,8 +202,8 @@ def _forget_text(db: sqlite3.Connection, message: int, long: _LongText | None) -
     db.execute("SAVEPOINT text")
     try:
         remove_pieces(db, searchable, found, count)
-    except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+    except driver_errors() as error:
+        if primary_code(error) != sqlite3.SQLITE_CORRUPT:
             raise
         db.execute("ROLLBACK TO text")
         _leave_text(db, message)
@@ -253,11 +254,15 @@ def _merged_piece(db: sqlite3.Connection) -> bool:
 def _rewrite_small_file(db: sqlite3.Connection) -> None:
     """Rewrite a small file, which removes every copy that SQLite may have left in the unused part of a page, in indexes
     and in files of former versions too."""
-    [pages], [free], [size] = (
-        db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "freelist_count", "page_size")
-    )
-    if (pages - free) * size <= SMALL_FILE_BYTES:
+    if used_bytes(db) <= SMALL_FILE_BYTES:
         db.execute("VACUUM")
+
+
+def used_bytes(db: sqlite3.Connection) -> int:
+    """The bytes of the file without its free pages, which later messages fill."""
+    names = ("page_count", "freelist_count", "page_size")
+    pages, free, size = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)  # SQLCipher's is a text
+    return (pages - free) * size
 
 
 def _marks(db: sqlite3.Connection) -> list[tuple[str, bool]]:

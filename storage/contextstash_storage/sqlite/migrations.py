@@ -37,6 +37,13 @@ def migrate(db: sqlite3.Connection, known: Sequence[tuple[int, str]] | None = No
         )
     if version < newest:
         in_transaction(db, lambda db: _apply(db, known))
+    note_version(db, newest)
+
+
+def note_version(db: sqlite3.Connection, version: int) -> None:
+    """From now on the connection refuses a database of another version."""
+    if hasattr(db, "version"):  # see Database
+        db.version = version
 
 
 def _apply(db: sqlite3.Connection, known: Sequence[tuple[int, str]]) -> None:

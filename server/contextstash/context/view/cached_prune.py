@@ -115,8 +115,10 @@ def is_cold(now: float, last_at: float, cache_seconds: int) -> bool:
 
 
 def affordable(paid: float, unedited: float) -> float:
-    """What a prune may cost in a session that has cost `paid` so far, and would have cost `unedited`."""
-    return max(0.0, (1 + MAX_LOSS) * unedited - paid)
+    """What a prune may cost in a session that has cost `paid` so far, and would have cost `unedited`: what earlier ones
+    have saved, or MAX_LOSS if that is more, but not both, so that a session whose prunes paid off ends below that."""
+    saved = unedited - paid
+    return max(saved, MAX_LOSS * unedited + min(saved, 0.0), 0.0)
 
 
 def likely_turns(turns: int) -> int:

@@ -19,12 +19,13 @@ from contextstash_storage.records import Native
 class MessageEdit:
     """What is sent differently of one message: `texts` for the results at these paths, and whether its thinking is left
     out. `breakpoint` ends the prompt cache at the last of these results. `parts` are the texts for the large ones of
-    the tool inputs, and for the images, at these paths."""
+    the tool inputs, and for the images, at these paths. `note` is a text at its end."""
 
     texts: Mapping[Path, str]
     thinking_left_out: bool = False
     breakpoint: Native | None = None
     parts: Mapping[Path, str] = field(default_factory=dict)
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +38,20 @@ class SummaryOf:
 
 
 def edited(
-    request: RequestText, edits: Mapping[int, MessageEdit], summaries: Sequence[SummaryOf] = ()
+    request: RequestText,
+    edits: Mapping[int, MessageEdit],
+    summaries: Sequence[SummaryOf] = (),
+    members: Mapping[str, Any] | None = None,
 ) -> tuple[bytes, int]:
-    """The body with these edits, and the position of the first byte that differs. Raises JsonPositionError if a place
-    is not what the edit expects."""
+    """The body with these edits, with other values of these members, and the position of the first byte that differs.
+    Raises JsonPositionError if a place is not what the edit expects."""
     hidden = {place for summary in summaries for place in range(summary.first, summary.last + 1)}
     splices = [splice for summary in summaries for splice in _summary(request, summary)]
     for place, edit in edits.items():
         if place not in hidden:
             start = request.spans[place].start
             splices += [_moved(splice, start) for splice in _known_splices(request.messages[place], edit)]
+    splices += [_member(request, key, value) for key, value in (members or {}).items()]
     if not splices:
         return request.body, len(request.body)
     return spliced(request.body, splices), min(splice.span.start for splice in splices)
@@ -54,6 +59,15 @@ def edited(
 
 def _moved(splice: Splice, by: int) -> Splice:
     return Splice(Span(splice.span.start + by, splice.span.end + by), splice.replacement)
+
+
+def _member(request: RequestText, key: str, value: Any) -> Splice:
+    """The value as a member of the body: in place of the present one, or behind all others."""
+    span = request.fields.get(key)
+    if span is not None:
+        return Splice(span, dumped(value))
+    end = max(each.end for each in request.fields.values())
+    return Splice(Span(end, end), b"," + dumped(key) + b":" + dumped(value))
 
 
 def _summary(request: RequestText, summary: SummaryOf) -> list[Splice]:
@@ -81,6 +95,17 @@ def _in_front(message: TextMessage, text: str) -> list[Splice]:
     return [Splice(before, b"[" + block + b',{"type":"text","text":'), Splice(after, b"}]")]
 
 
+def _behind(message: TextMessage, text: str) -> list[Splice]:
+    """A text block behind a message's content, which keeps its bytes."""
+    content = message.span(("content",))
+    block = dumped({"type": "text", "text": text})
+    if message.raw[content.start : content.start + 1] == b"[":
+        last = Span(content.end - 1, content.end - 1)
+        return [Splice(last, b"," + block if content_of(message.native) else block)]
+    before, after = Span(content.start, content.start), Span(content.end, content.end)
+    return [Splice(before, b'[{"type":"text","text":'), Splice(after, b"}," + block + b"]")]
+
+
 def _known_splices(message: TextMessage, edit: MessageEdit) -> list[Splice]:
     """The splices of one message, as they were for the request before if that had the same edit."""
     known: tuple[MessageEdit, list[Splice]] | None = message.notes.get("splices")
@@ -102,6 +127,8 @@ def message_splices(message: TextMessage, edit: MessageEdit) -> list[Splice]:
     for image in message.images if edit.parts else ():
         if image.path is not None and image.path in edit.parts:
             splices.append(Splice(message.span(image.path), dumped(image.text_block(edit.parts[image.path]))))
+    if edit.note:
+        splices += _behind(message, edit.note)
     if edit.thinking_left_out:
         splices += _without_thinking(message)
     return splices

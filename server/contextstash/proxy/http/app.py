@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextstash.proxy.conversations import AskedRequest
 from contextstash.proxy.engine import EDIT_REFUSALS, Engine
-from contextstash.proxy.headers import RawHeaders, header, is_web_socket, passed_on
+from contextstash.proxy.headers import RawHeaders, header, is_web_socket, passed_on, with_beta
 from contextstash.proxy.http.admission import behind_secret, is_foreign_host, is_foreign_page
 from contextstash.proxy.http.body_limits import MAX_BODY_BYTES, HeldBodies
 from contextstash.proxy.http.encodings import decodable_only, packed, readable_error, unpacked
@@ -19,6 +19,7 @@ from contextstash.proxy.http.stream_start import held_start
 from contextstash.proxy.http.upstream import Upstream
 from contextstash.proxy.http.usage_tap import UsageTap
 from contextstash.proxy.requests.preparation import Prepared
+from contextstash.proxy.requests.provider_clearing import BETA
 
 if TYPE_CHECKING:
     import httpx2
@@ -203,7 +204,8 @@ class Exchange:
 
     async def _asked(self, prepared: Prepared) -> Reply:
         """The reply to a request, with what it says if the request is refused."""
-        response = await self._request(self._as_sent(prepared))
+        headers = with_beta(self._headers, BETA) if prepared.clears else self._headers
+        response = await self._upstream.send(self._scope["method"], self._target, headers, self._as_sent(prepared))
         encoding = response.headers.get("content-encoding")
         chunks = response.aiter_raw()
         if response.status_code in EDIT_REFUSALS and "json" in response.headers.get("content-type", ""):
@@ -265,7 +267,14 @@ class Exchange:
         if isinstance(prepared, AskedRequest):
             self._engine.finish_side_call(prepared, tap.usage)
         else:
-            self._engine.finish(prepared, tap.usage, healed=healed, response=tap.response, dropped=tap.dropped)
+            self._engine.finish(
+                prepared,
+                tap.usage,
+                healed=healed,
+                response=tap.response,
+                dropped=tap.dropped,
+                cleared=tap.cleared,
+            )
 
     async def _chunks(
         self, reply: Reply, prepared: Prepared | AskedRequest | None, tap: UsageTap, *, healed: bool

@@ -39,11 +39,13 @@ from contextstash.proxy.requests.cache_anchor import anchor, takes_anchor
 from contextstash.proxy.requests.occurrences import has_results, result_names
 from contextstash.proxy.requests.other_parts import OtherPart, newest_inputs, other_parts, pinned_parts
 from contextstash.proxy.requests.pinned_edits import (
+    NO_EDIT,
     pinned_summaries,
     saved_by_results,
     stripped,
     thinking_size,
 )
+from contextstash.proxy.requests.provider_clearing import asked_edits, clear_more, in_force
 from contextstash.proxy.requests.reasoning import ShownEdits
 from contextstash.proxy.requests.shown_sizes import PLACEHOLDER_TOKENS, ShownSizes, shown_sizes
 from contextstash.proxy.requests.thinking import old_thoughts, turn_start
@@ -103,7 +105,7 @@ class Prepared:
     """A request ready to be sent. `removed` are the tokens that the edits take out, by lever; `pruned` says how many
     outputs were pruned for this request; `cold` whether the provider's cache had expired; `still_cached` how many
     tokens the cache holds in spite of edits that the former request did not show, None if there are none; `former` are
-    the edits that one did show."""
+    the edits that one did show. `clears` says that the body asks the provider to clear old results."""
 
     conversation: Conversation
     request: RequestText
@@ -117,6 +119,7 @@ class Prepared:
     texts: Mapping[int, MessageEdit] = field(default_factory=dict)
     asked: AskedRequest | None = None
     former: ProxiedEdits = field(default_factory=ProxiedEdits)
+    clears: bool = False
 
     @property
     def edited(self) -> bool:
@@ -134,7 +137,7 @@ class Prepared:
 
     def as_original(self) -> Prepared:
         """The same request without any edit."""
-        return replace(self, body=self.request.body, removed={}, pruned=0, texts={})
+        return replace(self, body=self.request.body, removed={}, pruned=0, texts={}, clears=False)
 
 
 def prices_of(request: RequestText, ratios: CachePriceRatios | None) -> CachePrices:
@@ -211,10 +214,19 @@ def rendered(original: Prepared, shown: ShownEdits, pruned: int = 0) -> Prepared
     edits = {**shown.now, **anchored}
     conversation.anchor = next(iter(anchored), None)
     summaries = pinned_summaries(conversation, request)
-    body, _ = edited(request, edits, summaries)
+    clearings = in_force(conversation, request)
+    noted = {each.place: replace(edits.get(each.place, NO_EDIT), note=each.note) for each in clearings}
+    body, _ = edited(request, {**edits, **noted}, summaries, asked_edits(request, clearings))
     removed = _removed_tokens(conversation, request, summaries)
     return replace(
-        original, body=body, removed=removed, pruned=pruned, still_cached=still, texts=edits, former=conversation.shown
+        original,
+        body=body,
+        removed=removed,
+        pruned=pruned,
+        still_cached=still,
+        texts=edits,
+        former=conversation.shown,
+        clears=bool(clearings),
     )
 
 
@@ -394,6 +406,14 @@ def plan_needed(conversation: Conversation, request: RequestText, limits: PruneL
     sizes = shown_sizes(conversation, request)
     candidates = prunables(conversation, request, limits.keep_tokens, sizes, others, unread=True)
     return plan_needed_prune(_unprotected(conversation, request, candidates, limits))
+
+
+def let_clear(conversation: Conversation, request: RequestText, limits: PruneLimits) -> bool:
+    """Let the provider clear old results that the proxy must not change, at a cold cache; whether it clears more."""
+    sizes, keep_tokens = shown_sizes(conversation, request), round(limits.keep_tokens * COLD_KEEP_SHARE)
+    candidates = prunables(conversation, request, keep_tokens, sizes, {})
+    free = [each.key for each in _unprotected(conversation, request, candidates, limits)]
+    return clear_more(conversation, request, candidates, free)
 
 
 def _unprotected(

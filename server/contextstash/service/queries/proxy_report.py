@@ -32,6 +32,7 @@ def report_of_all(states: Iterable[ProxiedSession]) -> ProxyReport:
         compactions_avoided=sum(state.compactions_avoided for state in listed),
         faults=sum(state.faults for state in listed),
         reasoning_dropped=sum(state.reasoning_dropped for state in listed) or None,
+        provider_cleared=sum(state.provider_cleared for state in listed) or None,
         left_alone=next((state.left_alone for state in listed if state.left_alone), None),
     )
 
@@ -87,6 +88,8 @@ def report_lines(report: ProxyReport) -> list[str]:
         )
     if report.reasoning_dropped:
         lines.append(f"Reasoning that the provider reported as dropped: {counted(report.reasoning_dropped, 'piece')}.")
+    if report.provider_cleared:
+        lines.append(f"Tool results that the provider cleared, in all requests: {report.provider_cleared:,} tokens.")
     if report.faults:
         lines.append(f"Sent unedited because of an error: {report.faults:,} requests (see the proxy's log).")
     if report.left_alone:

@@ -251,6 +251,10 @@ class ProxiedSessions:
         """To how many tokens an output is cut before it is first sent; None if it is not."""
         return self._access.settings(session).first_cut_tokens
 
+    def provider_clearing(self, session: Session) -> bool:
+        """Whether the provider's own context editing may clear old tool results."""
+        return self._access.settings(session).provider_clearing
+
     async def cut(self, session_id: str, positions: Sequence[int], tokens: int) -> None:
         """Cut the outputs in these messages that have more tokens, durably, before a request shows them so."""
         store = self._access.store
@@ -425,7 +429,7 @@ NEXT_REQUEST = (
 AFTER_COMPACTION = (
     "This session goes through the contextstash proxy, and its model binds its reasoning to what was sent before it:"
     " requests show the change as soon as no such reasoning follows it, at the latest after the client's next"
-    " compaction."
+    " compaction. get_archived_output returns an output now."
 )
 """The same for a model whose provider would refuse or drop that reasoning."""
 
