@@ -87,6 +87,20 @@ async def test_neither_the_log_nor_an_index_can_be_read_while_it_is_written(path
     assert marks(path) == {}
 
 
+async def test_an_open_reader_of_an_encrypted_database_is_said_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("contextstash_storage.sqlite.deletion.LOG_SECONDS", 0.1)
+    monkeypatch.setattr("contextstash_storage.sqlite.deletion.AGAIN_SECONDS", 0.1)
+    store = await open_sqlite(path, find_key=our_key)
+    await fill(store, "secret")
+    with closing(connection(path, KEY, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM messages").fetchone()
+        assert not await store.delete_session("secret")
+        reader.execute("COMMIT")
+    await store.close()
+    assert await contents(path, our_key) == {}
+
+
 async def test_what_was_deleted_before_is_not_in_either_file(path: Path) -> None:
     await plain(path)
     with closing(connection(path, None)) as db, db:  # as an older program: without overwriting
