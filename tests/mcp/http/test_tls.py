@@ -7,6 +7,7 @@ import ssl
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -87,7 +88,7 @@ def test_files_that_do_not_fit_are_refused_before_anything_is_served(tmp_path: P
         own.write_text("no certificate")
     else:
         own, key = certificate(tmp_path, "locked", b"password")
-    options = {"public_url": PUBLIC, "tls_certificate": str(own), "tls_key": str(key)}
+    options: dict[str, Any] = {"public_url": PUBLIC, "tls_certificate": str(own), "tls_key": str(key)}
     command = http_command(tmp_path / "stash.db", **options)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False)
     assert done.returncode != 0
