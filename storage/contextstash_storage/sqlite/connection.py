@@ -19,6 +19,7 @@ from contextstash_storage.errors import (
     StoreBusyError,
     StoreError,
     StoreFullError,
+    StoreVersionError,
 )
 from contextstash_storage.sqlite.database_file import FindKey, driver_errors, no_key, open_file, primary_code, read_head
 
@@ -65,13 +66,28 @@ class Connection(aiosqlite.Connection):
         return await self.run(lambda db: in_transaction(db, work, "BEGIN"))
 
 
+class Database(sqlite3.Connection):
+    """A connection that knows the version of the database that its program is made for, once it is migrated."""
+
+    version: int | None = None
+
+
 def in_transaction(db: sqlite3.Connection, work: Work[Result], begin: str = BEGIN_WRITING) -> Result:
-    """Run `work` between `begin` and COMMIT; roll back on any error."""
+    """Run `work` between `begin` and COMMIT; roll back on any error. Raises StoreVersionError if a newer program has
+    migrated the database since it was opened: this one would misread it, or write what the newer one does not expect.
+    """
     if begin == BEGIN_WRITING:
         _begin_writing(db)
     else:
         db.execute(begin)
     try:
+        if isinstance(db, Database) and db.version is not None:
+            [version] = db.execute("PRAGMA user_version").fetchone()
+            if version != db.version:
+                raise StoreVersionError(
+                    f"A newer contextstash has brought the database from version {db.version} to {version}: restart"
+                    " this program. Nothing was written."
+                )
         result = work(db)
         db.execute("COMMIT")
     except BaseException:
@@ -156,6 +172,7 @@ async def connect(
             timeout=busy_seconds,
             cached_statements=CACHED_STATEMENTS,
             check_same_thread=False,
+            factory=Database,
         )
 
     connection = Connection(open_it, 64)

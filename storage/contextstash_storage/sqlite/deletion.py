@@ -254,10 +254,15 @@ def _merged_piece(db: sqlite3.Connection) -> bool:
 def _rewrite_small_file(db: sqlite3.Connection) -> None:
     """Rewrite a small file, which removes every copy that SQLite may have left in the unused part of a page, in indexes
     and in files of former versions too."""
+    if used_bytes(db) <= SMALL_FILE_BYTES:
+        db.execute("VACUUM")
+
+
+def used_bytes(db: sqlite3.Connection) -> int:
+    """The bytes of the file without its free pages, which later messages fill."""
     names = ("page_count", "freelist_count", "page_size")
     pages, free, size = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)  # SQLCipher's is a text
-    if (pages - free) * size <= SMALL_FILE_BYTES:
-        db.execute("VACUUM")
+    return (pages - free) * size
 
 
 def _marks(db: sqlite3.Connection) -> list[tuple[str, bool]]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextstash.cli.automatic_retention import news
 from contextstash.cli.options import DATABASE, JSON, settings_from
 from contextstash.cli.output import say
 from contextstash.configuration.settings import Configuration, shown
@@ -121,6 +122,8 @@ def _database(path: Location) -> Iterator[Finding]:
     yield from _encryption(health.encrypted)
     yield from _deleted(health.sources)
     yield from _size(path.stat().st_size, health.largest)
+    if said := news(path):
+        yield Finding("retention", "note", said.removeprefix("Retention: "))
     mode = stat.S_IMODE(path.stat().st_mode)
     if sys.platform != "win32" and mode & 0o077:
         yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")

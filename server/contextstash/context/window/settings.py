@@ -29,7 +29,10 @@ MAX_PIN_CHARACTERS = 500
 DESTINATION = "summarizer_base_url"
 """The setting that says where sessions are sent. A session cannot set it, since a model may change session settings."""
 
-USERS_ALONE = frozenset({DESTINATION, "secrets", "keep_days", "keep_gigabytes", "encryption_key"})
+RETENTION = ("keep_days", "keep_gigabytes", "keep_in")
+"""The settings that say what `contextstash retain` deletes."""
+
+USERS_ALONE = frozenset({DESTINATION, "secrets", "encryption_key", *RETENTION})
 """The settings that no session has of its own."""
 
 Estimator = Literal["tokenizer", "tiktoken", "chars", "chars_plus_one", "chars_rounded_up", "bytes"]
@@ -37,6 +40,15 @@ Cut = Literal["head", "head_tail", "middle", "smart"]
 Thinking = Literal["auto", "keep", "strip", "drop", "wait"]
 ToolDigest = Literal["placeholder", "heuristic", "llm", "off"]
 Secrets = Literal["mask", "drop", "off"]
+
+
+class KeepLimits(BaseModel):
+    """How long, and in how much room, the sessions of a project are kept; without a limit if it is not set."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    keep_days: int | None = Field(default=None, gt=0)
+    keep_gigabytes: float | None = Field(default=None, gt=0)
 
 
 class ContextSettings(BaseModel):
@@ -419,14 +431,19 @@ class ContextSettings(BaseModel):
     keep_days: int | None = Field(
         default=None,
         gt=0,
-        description="Days after which `contextstash retain` deletes a session; if not set, it is kept. A session cannot"
-        " set it.",
+        description="Days after which a session is deleted, by `contextstash retain` and, three days after it was"
+        " announced, by the server and the proxy; if not set, it is kept. A session cannot set it.",
     )
     keep_gigabytes: float | None = Field(
         default=None,
         gt=0,
-        description="Size of the database in gigabytes above which `contextstash retain` deletes the oldest sessions;"
-        " if not set, all are kept. A session cannot set it.",
+        description="Size of the database in gigabytes above which the oldest sessions are deleted in the same way; if"
+        " not set, all are kept. A session cannot set it.",
+    )
+    keep_in: Mapping[str, KeepLimits] = Field(
+        default={},
+        description="The same for the sessions of a project, in the place of the two settings above:"
+        ' `[keep_in."/srv/work"]` with `keep_days` and `keep_gigabytes`. A session cannot set it.',
     )
     encryption_key: str | None = Field(
         default=None,
