@@ -66,12 +66,6 @@ class Connection(aiosqlite.Connection):
         return await self.run(lambda db: in_transaction(db, work, "BEGIN"))
 
 
-class Database(sqlite3.Connection):
-    """A connection that knows the version of the database that its program is made for, once it is migrated."""
-
-    version: int | None = None
-
-
 def in_transaction(db: sqlite3.Connection, work: Work[Result], begin: str = BEGIN_WRITING) -> Result:
     """Run `work` between `begin` and COMMIT; roll back on any error. Raises StoreVersionError if a newer program has
     migrated the database since it was opened: this one would misread it, or write what the newer one does not expect.
@@ -81,11 +75,11 @@ def in_transaction(db: sqlite3.Connection, work: Work[Result], begin: str = BEGI
     else:
         db.execute(begin)
     try:
-        if isinstance(db, Database) and db.version is not None:
+        if (known := getattr(db, "version", None)) is not None:
             [version] = db.execute("PRAGMA user_version").fetchone()
-            if version != db.version:
+            if version != known:
                 raise StoreVersionError(
-                    f"A newer contextstash has brought the database from version {db.version} to {version}: restart"
+                    f"A newer contextstash has brought the database from version {known} to {version}: restart"
                     " this program. Nothing was written."
                 )
         result = work(db)
@@ -172,7 +166,6 @@ async def connect(
             timeout=busy_seconds,
             cached_statements=CACHED_STATEMENTS,
             check_same_thread=False,
-            factory=Database,
         )
 
     connection = Connection(open_it, 64)

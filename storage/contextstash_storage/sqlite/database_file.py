@@ -6,6 +6,7 @@ import sqlite3
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -18,6 +19,19 @@ MARK = b"contextstash\0enc"
 """The first 16 bytes of an encrypted file, which SQLCipher takes as the salt of the key. A salt protects passwords from
 tables made in advance; the key is 256 random bits, so the salt may be known, and an encrypted file is recognized
 without its key."""
+
+
+class Database(sqlite3.Connection):
+    """A connection that knows the version of the database that its program is made for, once it is migrated."""
+
+    version: int | None = None
+
+
+@cache
+def _encrypted_database() -> type:
+    """The same with the other driver, whose connections have another class."""
+    return type("EncryptedDatabase", (_sqlcipher().Connection,), {"version": None})
+
 
 FindKey = Callable[[], bytes | None]
 """Returns the user's key, None if the user has none. It may ask a keyring or run a command."""
@@ -90,11 +104,15 @@ def connection(path: Path, key: bytes | None, *, read_only: bool = False, **opti
     """
     place = f"file:{quote(str(path.absolute()))}?mode=ro" if read_only else path
     if key is None:
-        return sqlite3.connect(place, uri=read_only, **options)  # type: ignore[no-any-return]
-    db = cast(sqlite3.Connection, _sqlcipher().connect(place, uri=read_only, **options))
+        return sqlite3.connect(place, uri=read_only, factory=Database, **options)  # type: ignore[no-any-return]
+    factory = _encrypted_database()
+    db = cast(sqlite3.Connection, _sqlcipher().connect(place, uri=read_only, factory=factory, **options))
     db.execute("PRAGMA cipher_log_level = NONE")  # it would write to standard error
     if key:
         db.execute(f'PRAGMA key = "{key_literal(key)}"')
+        if not is_encrypted(db):
+            db.close()
+            raise StoreError("The database cannot be encrypted: the installed sqlcipher3 does not take the key.")
     return db
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from contextstash_storage.databases import open_store
-from contextstash_storage.errors import StoreBusyError, StoreError
+from contextstash_storage.errors import StoreBusyError, StoreError, StoreVersionError
 from contextstash_storage.records import Native
 from contextstash_storage.sqlite.conversion import convert
 from contextstash_storage.sqlite.database_file import MARK, FindKey, connection, no_key
@@ -328,4 +328,14 @@ async def test_errors_of_the_other_driver_say_what_to_do(path: Path) -> None:
             await record(store, says("not now"))
         other.execute("COMMIT")
     await record(store, says("now"))
+    await store.close()
+
+
+async def test_an_older_process_refuses_an_encrypted_database_that_was_migrated_meanwhile(path: Path) -> None:
+    store = await open_sqlite(path, find_key=our_key)
+    await new_session(store)
+    with closing(connection(path, KEY, isolation_level=None)) as newer:
+        newer.execute("PRAGMA user_version = 999")
+    with pytest.raises(StoreVersionError, match="restart this program"):
+        await record(store, says("too late"))
     await store.close()
