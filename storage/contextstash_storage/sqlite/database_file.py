@@ -20,21 +20,14 @@ MARK = b"contextstash\0enc"
 tables made in advance; the key is 256 random bits, so the salt may be known, and an encrypted file is recognized
 without its key."""
 
+FindKey = Callable[[], bytes | None]
+"""Returns the user's key, None if the user has none. It may ask a keyring or run a command."""
+
 
 class Database(sqlite3.Connection):
     """A connection that knows the version of the database that its program is made for, once it is migrated."""
 
     version: int | None = None
-
-
-@cache
-def _encrypted_database() -> type:
-    """The same with the other driver, whose connections have another class."""
-    return type("EncryptedDatabase", (_sqlcipher().Connection,), {"version": None})
-
-
-FindKey = Callable[[], bytes | None]
-"""Returns the user's key, None if the user has none. It may ask a keyring or run a command."""
 
 
 def no_key() -> None:
@@ -104,13 +97,12 @@ def connection(path: Path, key: bytes | None, *, read_only: bool = False, **opti
     """
     place = f"file:{quote(str(path.absolute()))}?mode=ro" if read_only else path
     if key is None:
-        return sqlite3.connect(place, uri=read_only, factory=Database, **options)  # type: ignore[no-any-return]
-    factory = _encrypted_database()
-    db = cast(sqlite3.Connection, _sqlcipher().connect(place, uri=read_only, factory=factory, **options))
+        return sqlite3.connect(place, uri=read_only, factory=Database, **options)
+    db = cast(sqlite3.Connection, _sqlcipher().connect(place, uri=read_only, factory=_encrypted(), **options))
     db.execute("PRAGMA cipher_log_level = NONE")  # it would write to standard error
     if key:
         db.execute(f'PRAGMA key = "{key_literal(key)}"')
-        if not is_encrypted(db):
+        if not is_encrypted(db):  # as with a class of connections that is another driver's: nothing else would say so
             db.close()
             raise StoreError("The database cannot be encrypted: the installed sqlcipher3 does not take the key.")
     return db
@@ -125,6 +117,12 @@ def _sqlcipher() -> Any:
             " pip install --editable '.[encryption]' in the checkout."
         ) from error
     return dbapi2
+
+
+@cache
+def _encrypted() -> type[Any]:
+    """Database with SQLCipher's connection, which is another class than SQLite's."""
+    return type("Database", (_sqlcipher().Connection,), {"version": None})
 
 
 def is_encrypted(db: sqlite3.Connection) -> bool:
