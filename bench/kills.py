@@ -1,4 +1,5 @@
-"""Kills processes by SIGKILL while they record, prune, compact, import and delete, and checks the database each time.
+"""Kills processes by SIGKILL while they record, prune, compact, import, delete, retain and migrate, and checks the
+database each time.
 
 Run as `python bench/kills.py [KILLS [SEED]]`: by default 300 kills, about 10 minutes. After each kill the database
 is opened again: acknowledged writes must be complete, unacknowledged ones complete or absent, every view valid, the
@@ -16,10 +17,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.support.killed_workers import Ledger, kill_once
+from tests.support.killed_workers import Ledger, kill_migration, kill_once
 
 KILLS = 300
 KILLS_PER_DATABASE = 25
+MIGRATION_EVERY = 8
 
 
 def main(kills: int, seed: int) -> None:
@@ -31,7 +33,11 @@ def main(kills: int, seed: int) -> None:
         ledger = Ledger()
         with tempfile.TemporaryDirectory() as folder:
             for number in range(begun, min(begun + KILLS_PER_DATABASE, kills)):
-                kill_once(Path(folder), ledger, seed + number, forking)
+                if number % MIGRATION_EVERY:
+                    kill_once(Path(folder), ledger, seed + number, forking)
+                else:
+                    kill_migration(Path(folder), seed + number, forking)
+                    moments["migrate"] += 1
         moments.update(ledger.kills)
         print(f"{moments.total()} kills, while: {dict(moments.most_common())}; all checks passed", flush=True)
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,62 @@ async def test_a_full_disk_is_an_error_with_words_and_loses_nothing(store: Sqlit
     assert [body["content"] for body in await bodies(store)] == ["before"]
     await store._writer.run(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchall())
     assert len((await record(store, says("after"))).messages) == 1
+
+
+def test_a_full_disk_of_the_system_is_an_error_with_words_and_loses_nothing(path: Path) -> None:
+    script = (
+        "import asyncio, random, resource, sys\n"
+        "from pathlib import Path\n"
+        "from tests.support.stashes import stash_at\n"
+        "async def main():\n"
+        "    async with stash_at(Path(sys.argv[1])) as stash:\n"
+        "        await stash.record_messages([{'role': 'user', 'content': 'before'}], session_id='s')\n"
+        "        resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))\n"
+        "        text = random.Random(1).randbytes(2_000_000).hex()\n"
+        "        try:\n"
+        "            await stash.record_messages([{'role': 'user', 'content': text}], session_id='s')\n"
+        "        except Exception as error:\n"
+        "            print(type(error).__name__, error)\n"
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(path)], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.startswith("Store"), done.stdout + done.stderr
+    assert "disk" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert asyncio.run(_stored(path)) == ["before"]
+    check_integrity(path)
+
+
+async def _stored(path: Path) -> list[str]:
+    async with stash_at(path) as stash:
+        return [line.message["content"] for line in (await stash.read_messages("s")).messages]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions of a folder")
+def test_a_folder_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "contextstash", "sessions", "--db", "/proc/self/x.db"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "--db" in done.stderr
+
+
+async def test_messages_keep_their_order_if_the_clock_goes_back(path: Path) -> None:
+    store = await open_sqlite(path)
+    await new_session(store)
+    now = datetime.now(UTC)
+    for number, time in enumerate(
+        (now, now - timedelta(days=400), now + timedelta(days=400), now - timedelta(hours=1))
+    ):
+        await record(store, says(f"message {number}").model_copy(update={"created_at": time}))
+    assert [body["content"] for body in await bodies(store)] == [f"message {number}" for number in range(4)]
+    found = await store.search("message", limit=4)
+    assert len(found) == 4
+    assert await store.acquire_lease(SESSION, "prune", "one", 60.0)
+    assert not await store.acquire_lease(SESSION, "prune", "two", 60.0)
+    await store.close()
 
 
 async def test_a_damaged_file_is_an_error_with_words(path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from contextstash_storage.errors import StoreError, StoreVersionError
 from contextstash_storage.sqlite.migrations import migrate, migrations
 from contextstash_storage.sqlite.store import open_sqlite
+from tests.support.stored_sessions import SESSION, new_session, record, says
 
 KNOWN = migrations()
 NEWEST = KNOWN[-1][0]
@@ -87,6 +88,26 @@ async def test_a_database_of_a_newer_contextstash_is_refused_and_left_unchanged(
         await open_sqlite(path)
     with closing(sqlite3.connect(path)) as newer:
         assert (version(newer), schema(newer)) == (NEWEST + 1, [])
+
+
+async def test_a_process_that_is_open_while_a_newer_one_migrates_refuses_clearly_and_writes_nothing(path: Path) -> None:
+    store = await open_sqlite(path)
+    await new_session(store)
+    await record(store, says("before"))
+    with closing(sqlite3.connect(path, isolation_level=None)) as newer:
+        migrate(newer, [*KNOWN, (NEWEST + 1, "ALTER TABLE messages RENAME COLUMN body TO packed;\n")])
+    for work in (
+        lambda: record(store, says("after")),
+        lambda: store.read_messages(SESSION),
+        lambda: store.search("before"),
+        lambda: store.update_session(SESSION, title="x"),
+        lambda: store.delete_session(SESSION),
+    ):
+        with pytest.raises(StoreVersionError, match="restart this program"):
+            await work()
+    await store.close()
+    with closing(sqlite3.connect(path)) as newer:
+        assert newer.execute("SELECT count(*) FROM messages").fetchone() == (1,)
 
 
 def test_a_file_that_is_not_a_database_is_refused_and_left_unchanged(path: Path) -> None:

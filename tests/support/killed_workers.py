@@ -1,4 +1,5 @@
-"""A process that records, prunes, compacts, imports and deletes at random until it is killed, and what must hold then.
+"""A process that records, prunes, compacts, imports, deletes and retains at random until it is killed, or migrates an
+older database, and what must hold then.
 
 The worker writes to its journal what it is about to do, and that it was done once that is acknowledged. `Ledger` reads
 the journal after the kill: what is acknowledged must be there, what was begun is there whole or not at all.
@@ -7,6 +8,7 @@ the journal after the kill: what is acknowledged must be there, what was begun i
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import multiprocessing
 import os
@@ -14,8 +16,9 @@ import random
 import signal
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
@@ -23,17 +26,25 @@ from typing import Any
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import NotFoundError
 from contextstash_storage.records import Native
+from tests.support.golden_sessions import read_sessions
 from tests.support.stashes import as_bytes, history, stash_at, valid_view
 
 FORMAT = "openai-chat"
 WORK = "work"
-OPERATIONS = ("record", "prune", "compact", "import", "delete")
+OPERATIONS = ("record", "prune", "compact", "import", "delete", "retain")
 MAX_SECONDS = 0.6
 """A worker is killed after a random time of up to this."""
 
 STARTED_SECONDS = 60.0
 SETTLED_SECONDS = 60.0
 """How long a process may take to start, and what was left half done to be removed: very generous."""
+
+GOLDEN = Path(__file__).parents[1] / "storage" / "golden"
+
+GOLDEN_PARTS = ("history", "edits", "outputs", "found")
+
+PIN = '"rule: stays"'
+"""What keeps WORK from being deleted by its age; its copies do not have it."""
 
 MAX_COPIES = 3
 
@@ -68,6 +79,7 @@ def work(path: str, journal_path: str, number: int) -> None:
 async def _work(path: Path, journal: Journal, number: int) -> None:
     rng = random.Random(number)
     async with stash_at(path, window=200_000) as stash:
+        await stash.configure_session(WORK, settings={"pin": [json.loads(PIN)]})
         journal.write("done", "open")
         place = 0
         while True:
@@ -91,13 +103,17 @@ async def _do(stash: Stash, journal: Journal, operation: str, name: str, numbers
         compacted = await stash.compact_session(WORK, summary=f"Summary {name}: all is well.", strategy="host")
         journal.write("done", operation, summary=compacted.summary_id)
     elif operation == "import" and len(copies) < MAX_COPIES and await _is_there(stash):
-        lines = [json.dumps(record) async for record in stash.export_session(WORK)]
+        lines = [json.dumps(record).replace(PIN, "") async for record in stash.export_session(WORK)]
         journal.write("begun", operation, copy=f"copy-{name}", messages=await history(stash, WORK))
         await stash.import_session(lines, session_id=f"copy-{name}")
         journal.write("done", operation)
     elif operation == "delete" and copies:
         journal.write("begun", operation, copy=copies[-1])
         await stash.delete_session(copies[-1])
+        journal.write("done", operation)
+    elif operation == "retain" and len(copies) > 1:
+        journal.write("begun", operation)
+        await stash.retain(datetime.now(UTC) + timedelta(days=10), days=1, dry_run=False)
         journal.write("done", operation)
 
 
@@ -145,6 +161,8 @@ class Ledger:
             self._copies[done["copy"]] = done["messages"]
         elif done["operation"] == "delete":
             del self._copies[done["copy"]]
+        elif done["operation"] == "retain":
+            self._copies.clear()
 
     async def check(self, path: Path) -> None:
         """Open the database again and compare it with the ledger; settle what was begun."""
@@ -177,6 +195,39 @@ class Ledger:
             here = begun["copy"] in names
             if here == (begun["operation"] == "import"):
                 self._settle(begun)
+        elif begun["operation"] == "retain":
+            self._copies = {name: messages for name, messages in self._copies.items() if name in names}
+
+
+def migrate(path: str, journal_path: str, number: int) -> None:
+    """Open an older database, which migrates it and indexes it again, until killed."""
+    Journal(Path(journal_path)).write("done", "open")
+    asyncio.run(_migrate(Path(path)))
+
+
+async def _migrate(path: Path) -> None:
+    async with stash_at(path):
+        await asyncio.sleep(STARTED_SECONDS)
+
+
+def kill_migration(folder: Path, number: int, context: BaseContext | None = None) -> None:
+    """Kill a process that migrates a golden database; what was in it must be there, and findable."""
+    golden = sorted(GOLDEN.glob("*.db.gz"))[number % 2]
+    path, journal = folder / f"golden-{number}.db", folder / f"golden-{number}.jsonl"
+    path.write_bytes(gzip.decompress(golden.read_bytes()))
+    _kill(migrate, path, journal, number, context, most=0.1)
+    asyncio.run(_check_golden(path, golden.with_name(golden.name.replace(".db.gz", ".json"))))
+    check_files(path)
+
+
+async def _check_golden(path: Path, expected: Path) -> None:
+    async with stash_at(path) as stash:
+        await stash._access.store._index_work._until_done()  # type: ignore[attr-defined]
+        assert await stash._access.store.unindexed_messages() == 0
+        read = json.loads(json.dumps(await read_sessions(stash)))
+        then = json.loads(expected.read_text(encoding="utf-8"))
+        for name, session in then.items():
+            assert {part: read[name][part] for part in GOLDEN_PARTS} == {part: session[part] for part in GOLDEN_PARTS}
 
 
 async def settled(path: Path) -> None:
@@ -204,18 +255,29 @@ def check_files(path: Path) -> None:
 def kill_once(folder: Path, ledger: Ledger, number: int, context: BaseContext | None = None) -> None:
     """Start a worker, kill it at a random moment, and check what it leaves."""
     path, journal = folder / "stash.db", folder / f"{number}.jsonl"
+    _kill(work, path, journal, number, context)
+    ledger.read(journal)
+    asyncio.run(ledger.check(path))
+
+
+def _kill(
+    target: Callable[[str, str, int], None],
+    path: Path,
+    journal: Path,
+    number: int,
+    context: BaseContext | None,
+    most: float = MAX_SECONDS,
+) -> None:
     started = context or multiprocessing.get_context("spawn")
-    process = started.Process(target=work, args=(str(path), str(journal), number), daemon=True)  # type: ignore[attr-defined]
+    process = started.Process(target=target, args=(str(path), str(journal), number), daemon=True)  # type: ignore[attr-defined]
     process.start()
     give_up = time.monotonic() + STARTED_SECONDS
     while not (journal.exists() and journal.stat().st_size):
         assert process.is_alive()
         assert time.monotonic() < give_up
         time.sleep(0.002)
-    time.sleep(random.Random(-number).uniform(0, MAX_SECONDS))
+    time.sleep(random.Random(-number).uniform(0, most))
     assert process.is_alive()
     process.kill()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    ledger.read(journal)
-    asyncio.run(ledger.check(path))

@@ -26,6 +26,7 @@ class ServeOptions:
     is the server's layer of settings, or a function that returns it for an agent. `api_key` is the key for the model
     that writes summaries; `consent` returns for an agent whether the user allows to call that model. `verbose` logs
     each change of a session's state, without message contents. `json_logs` writes each line of the log as JSON.
+    `on_open` is called with the stash when it is opened.
     """
 
     db: Location | None = None
@@ -38,6 +39,7 @@ class ServeOptions:
     consent: Callable[[str | None], bool] | None = None
     verbose: bool = False
     json_logs: bool = False
+    on_open: Callable[[Stash], None] | None = None
 
 
 def serve_stdio(options: ServeOptions) -> None:
@@ -72,13 +74,12 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
     """A function that opens the stash these options describe."""
 
     async def open_stash() -> Stash:
-        from contextstash.configuration.locations import default_database
+        from contextstash.configuration.database import open_database
         from contextstash.hosts.project_folder import project_of
         from contextstash.hosts.windows import HOST_WINDOWS
         from contextstash.service.stash import Stash
-        from contextstash_storage.databases import open_store
 
-        store = await open_store(options.db or default_database())
+        store = await open_database(options.db)
         try:
             following = _Following(options)
             stash = Stash(
@@ -91,6 +92,8 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
                 project_of=project_of,
             )
             following.record_into(stash)
+            if options.on_open is not None:
+                options.on_open(stash)
         except BaseException:
             await store.close()
             raise

@@ -555,9 +555,11 @@ class RetainedOut(Result):
 
 
 class RetainResult(Result):
-    """The sessions that were deleted, or would be in a dry run; `pinned` ones are beyond the limits too, and stay."""
+    """The sessions that were deleted, or would be in a dry run, and how many are kept; `pinned` of these are beyond the
+    limits too."""
 
     sessions: list[RetainedOut]
+    kept: int
     pinned: int
     dry_run: bool
     note: str | None = None

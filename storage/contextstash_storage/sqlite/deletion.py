@@ -17,6 +17,7 @@ from contextstash_storage.sqlite.connection import (
     PieceWork,
     truncate_log,
 )
+from contextstash_storage.sqlite.database_file import driver_errors, primary_code
 from contextstash_storage.sqlite.hidden_sessions import give_up_abandoned
 from contextstash_storage.sqlite.rows import DELETED_OWNER
 from contextstash_storage.sqlite.search_index import (
@@ -201,8 +202,8 @@ def _forget_text(db: sqlite3.Connection, message: int, long: _LongText | None) -
     db.execute("SAVEPOINT text")
     try:
         remove_pieces(db, searchable, found, count)
-    except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+    except driver_errors() as error:
+        if primary_code(error) != sqlite3.SQLITE_CORRUPT:
             raise
         db.execute("ROLLBACK TO text")
         _leave_text(db, message)
@@ -253,11 +254,15 @@ def _merged_piece(db: sqlite3.Connection) -> bool:
 def _rewrite_small_file(db: sqlite3.Connection) -> None:
     """Rewrite a small file, which removes every copy that SQLite may have left in the unused part of a page, in indexes
     and in files of former versions too."""
-    [pages], [free], [size] = (
-        db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "freelist_count", "page_size")
-    )
-    if (pages - free) * size <= SMALL_FILE_BYTES:
+    if used_bytes(db) <= SMALL_FILE_BYTES:
         db.execute("VACUUM")
+
+
+def used_bytes(db: sqlite3.Connection) -> int:
+    """The bytes of the file without its free pages, which later messages fill."""
+    names = ("page_count", "freelist_count", "page_size")
+    pages, free, size = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)  # SQLCipher's is a text
+    return (pages - free) * size
 
 
 def _marks(db: sqlite3.Connection) -> list[tuple[str, bool]]:

@@ -29,6 +29,13 @@ def filled(path: Path) -> None:
     asyncio.run(fill())
 
 
+async def size_of(path: Path) -> int:
+    async with stash_at(path) as stash:
+        size = await stash._access.store.size()
+        assert size
+        return size
+
+
 def left(path: Path, **limits: float) -> tuple[list[str], list[str], int]:
     """The sessions that a dry run names, those that are there after the deletion, and how many are kept for a pin."""
     now = datetime.now(UTC)
@@ -60,7 +67,8 @@ def test_nothing_young_goes(tmp_path: Path) -> None:
 
 def test_the_oldest_go_until_the_rest_is_small_enough(tmp_path: Path) -> None:
     filled(tmp_path / "s.db")
-    named, there, _ = left(tmp_path / "s.db", gigabytes=0.0005, size=1_000_000)
+    size = asyncio.run(size_of(tmp_path / "s.db"))
+    named, there, _ = left(tmp_path / "s.db", gigabytes=size / 2 / 1e9)
     assert named
     assert "aged-100" in there
     assert "aged-400" in there, "recorded last"

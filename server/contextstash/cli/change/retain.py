@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -32,13 +31,12 @@ def retain(
 ) -> None:
     """Delete old sessions. Nothing is deleted without --yes, and never a session with a pin.
 
-    The limits are those of the options, else of the settings keep_days and keep_gigabytes, which are off by default.
+    The limits are those of the options, else of the settings keep_days, keep_gigabytes and keep_in, which are off by
+    default. If they are set, the server and the proxy do the same once a day, three days after they announced it.
     """
 
     async def work(stash: Stash) -> RetainResult:
-        return await stash.retain(
-            datetime.now(UTC), days=days, gigabytes=gigabytes, project=project, size=_size(opener), dry_run=not yes
-        )
+        return await stash.retain(datetime.now(UTC), days=days, gigabytes=gigabytes, project=project, dry_run=not yes)
 
     result = opener.run(work)
     if as_json:
@@ -52,13 +50,3 @@ def retain(
         echo("Nothing was deleted. To delete them: the same command with --yes")
     if result.note:
         echo(result.note, err=True)
-
-
-def _size(opener: StashOpener) -> int | None:
-    """The bytes of the database file; None if it is on a server."""
-    from contextstash.configuration.locations import default_database
-
-    location = opener.database or default_database()
-    if not isinstance(location, Path):
-        return None
-    return sum(path.stat().st_size for path in location.parent.glob(f"{location.name}*") if path.is_file())

@@ -58,8 +58,9 @@ class _Call:
         given, wanted = answer[key], {"name": self.call["name"]}
         if call_id := id_of(self.call):
             wanted["id"] = call_id
-        fits = all(given.get(name) == value for name, value in wanted.items()) and isinstance(given["response"], dict)
-        response = given["response"] if isinstance(given["response"], dict) else {"output": ""}
+        is_object = isinstance(given.get("response"), dict)
+        fits = is_object and all(given.get(name) == value for name, value in wanted.items())
+        response = given["response"] if is_object else {"output": ""}
         self.answer = answer if fits else {**answer, key: {**given, **wanted, "response": response}}
         self.turn.answered.append(self)
         return self.answer

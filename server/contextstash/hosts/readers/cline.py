@@ -121,7 +121,7 @@ def _body(record: Json) -> Native | None:
     role, content = record.get("role"), record.get("content")
     if role not in ("user", "assistant", "tool") or not content:
         return None
-    if role != "tool" and not any(item.get("type") in _AI_SDK for item in objects(content)):
+    if role != "tool" and not any(text_of(item.get("type")) in _AI_SDK for item in objects(content)):
         return record
     blocks = [_block(item) for item in objects(content)]
     return {"role": "assistant" if role == "assistant" else "user", "content": blocks}

@@ -84,7 +84,7 @@ class _Reading:
         self._state = state
 
     def take(self, line: Line, payload: Json) -> None:
-        kind, event = line.record.get("type"), payload.get("type")
+        kind, event = line.record.get("type"), text_of(payload.get("type"))
         if kind == "session_meta" and text_of(payload.get("id")):
             _begin(payload, self._state)
         elif kind == "turn_context" and text_of(payload.get("model")):

@@ -193,7 +193,9 @@ def _messages(records: list[Json]) -> Iterator[TranscriptMessage]:
     pruned: list[tuple[float, str]] = []
     for place, record in enumerate(records):
         info, parts = part(record, "info"), objects(record.get("parts"))
-        key = str(info.get("id"))
+        key = text_of(info.get("id"))
+        if key is None:
+            continue
         last = place == len(records) - 1
         if info.get("role") == "user":
             found = list(_user(info, parts))

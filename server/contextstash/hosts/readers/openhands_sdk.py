@@ -194,7 +194,8 @@ def _content(parts: Iterable[Json]) -> chat.Content:
 
 
 def _condensation(event: Json, key: str, keys: dict[str, str]) -> TranscriptMessage | None:
-    forgotten = {str(found) for found in event.get("forgotten_event_ids") or ()}
+    named = event.get("forgotten_event_ids")
+    forgotten = set(map(str, named)) if isinstance(named, list) else set()
     ids = list(keys)
     covered = [place for place, found in enumerate(ids) if found in forgotten]
     if not covered:

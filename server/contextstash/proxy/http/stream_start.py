@@ -8,14 +8,14 @@ from typing import Any
 
 from contextstash.proxy.http.encodings import decoder
 
-EMPTY_EVENTS = frozenset({"response.created", "response.queued", "response.in_progress"})
+EMPTY_EVENTS = ("response.created", "response.queued", "response.in_progress")
 """The events in front of the first one that says something (OpenAI's reference of streaming events). Only these are
 held back."""
 
-FAILURES = frozenset({"response.failed", "error"})
+FAILURES = ("response.failed", "error")
 """The events with which a stream ends that the API refuses; both were seen for requests that are too long."""
 
-REFUSED_CODES = frozenset({"context_length_exceeded", "invalid_prompt", "invalid_request_error"})
+REFUSED_CODES = ("context_length_exceeded", "invalid_prompt", "invalid_request_error")
 """The codes that are about the request itself, as status 400 is, and not about the sender or the API."""
 
 MAX_HELD_BYTES = 4 << 20
@@ -60,6 +60,6 @@ def _refuses(data: bytes) -> bool:
 def _event(data: bytes) -> dict[str, Any]:
     try:
         event = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return event if isinstance(event, dict) else {}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
+from contextstash.context.window.settings import ContextSettings, KeepLimits
 from contextstash.service.queries.sessions import delete_session, recent_sessions, title_of
 from contextstash.service.results import RetainedOut, RetainResult
 from contextstash.service.session_access import Access
@@ -23,6 +25,15 @@ NO_LIMIT = (
 NO_SIZE = "The size of a database on a server is not known here: pass --days."
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Sessions that the same limits apply to."""
+
+    limits: KeepLimits
+    sessions: list[Session] = field(default_factory=list)
+    is_project: bool = False
+
+
 async def retain(
     access: Access,
     now: datetime,
@@ -30,23 +41,27 @@ async def retain(
     days: int | None = None,
     gigabytes: float | None = None,
     project: str | None = None,
-    size: int | None = None,
+    settings: ContextSettings | None = None,
+    spare: timedelta = timedelta(0),
     dry_run: bool = True,
 ) -> RetainResult:
     """Delete the sessions last recorded more than `days` ago, and of the others the oldest until the rest of the
-    database, which now has `size` bytes, is within `gigabytes`; by default those of the settings. A session with a pin
-    stays. Raises BadInputError if neither limit is set."""
-    settings = access.settings()
-    if days is None and gigabytes is None:
-        days, gigabytes = settings.keep_days, settings.keep_gigabytes
-    if days is None and gigabytes is None:
+    database is within `gigabytes`; with neither, by the limits of the `settings`, by default those in force. A session
+    with a pin stays, and so does one recorded within the time `spare`. Raises BadInputError if no limit is set."""
+    settings = settings or access.settings()
+    given = KeepLimits(keep_days=days, keep_gigabytes=gigabytes)
+    rules = {} if given != KeepLimits() else dict(settings.keep_in)
+    if given == KeepLimits():
+        given = KeepLimits(keep_days=settings.keep_days, keep_gigabytes=settings.keep_gigabytes)
+    if given == KeepLimits() and not rules:
         raise BadInputError(NO_LIMIT)
-    if gigabytes is not None and size is None:
-        raise BadInputError(NO_SIZE)
     listed = await _listed(access)
-    considered = await _of_project(access, listed, project)
-    old = _older(considered, now, days) + _too_large(listed, considered, gigabytes, size or 0)
-    going = list({session.session_id: session for session in old}.values())
+    groups = await _grouped(access, listed, given, rules, project)
+    size = await access.store.size()
+    if size is None and any(group.limits.keep_gigabytes for group in groups):
+        raise BadInputError(NO_SIZE)
+    going = [session for group in groups for session in _beyond(group, listed, now, size or 0)]
+    going = [session for session in going if _recorded_at(session) <= now - spare]
     gone = [session for session in going if not session.settings.get("pin")]
     lines = [await _line(access, session) for session in gone]
     notes: list[str | None] = []
@@ -57,10 +72,48 @@ async def retain(
             continue
     return RetainResult(
         sessions=lines,
+        kept=len(listed) - len(gone),
         pinned=len(going) - len(gone),
         dry_run=dry_run,
         note=next((note for note in reversed(notes) if note), None),
     )
+
+
+async def _grouped(
+    access: Access, listed: Sequence[Session], limits: KeepLimits, rules: Mapping[str, KeepLimits], project: str | None
+) -> list[_Kept]:
+    """The sessions by the limits that apply to them: those of the innermost folder that has any, else `limits`. With
+    `project`, only the sessions of that folder."""
+    folders = await access.projects_of(listed) if rules or project is not None else [None] * len(listed)
+    named = _folders(rules)
+    groups = {at: _Kept(rule, is_project=True) for at, rule in named.items()}
+    others = _Kept(limits)
+    for session, folder in zip(listed, folders, strict=True):
+        if project is not None and (folder is None or not PurePath(folder).is_relative_to(project)):
+            continue
+        within = [at for at in named if folder is not None and PurePath(folder).is_relative_to(at)]
+        group = groups[max(within, key=lambda at: len(at.parts))] if within else others
+        group.sessions.append(session)
+    return [*groups.values(), others]
+
+
+def _folders(rules: Mapping[str, KeepLimits]) -> dict[Path, KeepLimits]:
+    return {Path(name).expanduser(): rule for name, rule in rules.items()}
+
+
+def _beyond(group: _Kept, listed: Sequence[Session], now: datetime, size: int) -> list[Session]:
+    """Those of its sessions that are older, or take more room, than its limits allow."""
+    old = _older(group.sessions, now, group.limits.keep_days)
+    known = {session.session_id for session in old}
+    left = [session for session in group.sessions if session.session_id not in known]
+    considered = left if group.is_project else [session for session in listed if session.session_id not in known]
+    share = sum(map(_weight, considered)) / max(1, sum(map(_weight, listed)))
+    return old + _too_large(considered, left, group.limits.keep_gigabytes, round(size * share))
+
+
+def _weight(session: Session) -> int:
+    """What a session takes is not stored: it is estimated by its tokens."""
+    return session.counters.appended + 1
 
 
 async def _listed(access: Access) -> list[Session]:
@@ -69,17 +122,6 @@ async def _listed(access: Access) -> list[Session]:
     while page := await recent_sessions(access, limit=PAGE, cursor=found[-1].session_id if found else None):
         found += page
     return found
-
-
-async def _of_project(access: Access, listed: Sequence[Session], project: str | None) -> list[Session]:
-    if project is None:
-        return list(listed)
-    folders = await access.projects_of(listed)
-    return [
-        session
-        for session, folder in zip(listed, folders, strict=True)
-        if folder is not None and PurePath(folder).is_relative_to(project)
-    ]
 
 
 def _recorded_at(session: Session) -> datetime:
@@ -93,21 +135,20 @@ def _older(sessions: Sequence[Session], now: datetime, days: int | None) -> list
 
 
 def _too_large(
-    listed: Sequence[Session], considered: Sequence[Session], gigabytes: float | None, size: int
+    counted: Sequence[Session], deletable: Sequence[Session], gigabytes: float | None, size: int
 ) -> list[Session]:
-    """The oldest ones without which the database is small enough. What a session takes is not stored: it is estimated
-    by its share of the tokens of all."""
-    if gigabytes is None or size <= gigabytes * GIGABYTE:
+    """The oldest of the deletable ones without which the counted ones, which take `size` bytes, are small enough."""
+    if gigabytes is None:
         return []
-    total = sum(session.counters.appended + 1 for session in listed)
+    each = size / max(1, sum(map(_weight, counted)))
+    left = float(size)
     found: list[Session] = []
-    for session in reversed(considered):
-        if size <= gigabytes * GIGABYTE:
+    for session in reversed(deletable):
+        if left <= gigabytes * GIGABYTE:
             break
         found.append(session)
         if not session.settings.get("pin"):
-            size -= round(size * (session.counters.appended + 1) / total)
-            total -= session.counters.appended + 1
+            left -= each * _weight(session)
     return found
 
 

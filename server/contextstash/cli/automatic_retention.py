@@ -1,0 +1,147 @@
+"""Retention without a command: the server and the proxy delete what is beyond the user's limits once a day.
+
+The first time it is only announced. What was announced or deleted stands in a file next to the database until
+`contextstash sessions` or `contextstash doctor` has said it. Only limits of the user's own configuration count: with a
+project's file, the author of a repository could have all sessions deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextstash.context.text.counts import counted
+from contextstash.context.window.settings import RETENTION, ContextSettings, resolve_settings
+from contextstash.files.atomic_file import replace_file
+from contextstash_storage.errors import ContextstashError
+
+if TYPE_CHECKING:
+    from contextstash.configuration.settings import Configuration
+    from contextstash.service.results import RetainResult
+    from contextstash.service.stash import Stash
+    from contextstash_storage.databases import Location
+
+BEGIN_SECONDS = 20.0
+"""How long after the database is opened: starting a session must not wait for it."""
+
+EACH = timedelta(days=1)
+"""How often it is done at most. A session recorded within this time is not deleted, whatever the limits say."""
+
+NOTICE = timedelta(days=3)
+"""The time from the announcement to the first deletion: a weekend without the machine is not enough to miss it."""
+
+logger = logging.getLogger(__name__)
+_running: set[asyncio.Task[None]] = set()
+
+
+def automatic_retention(db: Location | None, configuration: Configuration) -> Callable[[Stash], None] | None:
+    """What to call with the stash when a long-running process has opened it; None if the user has set no limit, or if
+    the database is on a server, which many use: a scheduled `contextstash retain --yes` is for that."""
+    from contextstash.configuration.locations import default_database
+
+    database = db or default_database()
+    layers = [layer.values for layer in configuration.layers() if layer.of_user]
+    own = {name: layer[name] for layer in layers for name in RETENTION if name in layer}
+    if not own or not isinstance(database, Path):
+        return None
+    settings = resolve_settings(own)
+
+    def begin(stash: Stash) -> None:
+        task = asyncio.create_task(_later(stash, database, settings))
+        _running.add(task)
+        task.add_done_callback(_running.discard)
+
+    return begin
+
+
+async def _later(stash: Stash, database: Path, settings: ContextSettings) -> None:
+    await asyncio.sleep(BEGIN_SECONDS)
+    try:
+        await carry_out(stash, database, settings, datetime.now(UTC))
+    except (ContextstashError, OSError, ValueError) as error:  # closed meanwhile, locked, full: tomorrow again
+        logger.warning("retention was not carried out: %s", error)
+
+
+async def carry_out(stash: Stash, database: Path, settings: ContextSettings, now: datetime) -> None:
+    """Announce what the limits would delete, or delete it if it was announced; at most once a day."""
+    file = _file(database)
+    state = _state(file)
+    if abs(now - _time(state.get("looked"), now - EACH)) < EACH:
+        return
+    _write(file, {**state, "looked": now.isoformat()})  # first: two processes shall not do it at the same time
+    found = await stash.retain(now, settings=settings, spare=EACH)
+    if not found.sessions:
+        return
+    limits = settings.model_dump(mode="json", include=set(RETENTION))
+    state |= {"looked": now.isoformat()}
+    if state.get("limits") != limits or _is_unusual(found, state):
+        begin = now + NOTICE
+        said = (
+            f"{counted(len(found.sessions), 'session')} of {len(found.sessions) + found.kept} will be deleted from"
+            f" {begin:%Y-%m-%d} on, by the limits that you set: contextstash retain lists them. Change the limits, or"
+            " pin a session (contextstash pin), to keep them."
+        )
+        state |= {"limits": limits, "begin": begin.isoformat(), "announced": len(found.sessions)}
+    elif now < _time(state.get("begin"), now + NOTICE):
+        return
+    else:
+        done = await stash.retain(now, settings=settings, spare=EACH, dry_run=False)
+        days = sorted(line.last_recorded[:10] for line in done.sessions)
+        said = (
+            f"{counted(len(days), 'session')} deleted on {now:%Y-%m-%d} by the limits that you set, last recorded"
+            f" {days[0]} to {days[-1]}."
+        )
+        state |= {"announced": 0}
+    logger.warning("retention: %s", said)
+    _write(file, {**state, "said": said})
+
+
+def _is_unusual(found: RetainResult, state: dict[str, Any]) -> bool:
+    """Whether more would be deleted than a day brings: most of the sessions, for example if a clock is wrong."""
+    count = len(found.sessions)
+    return count > found.kept and count > 2 * int(state.get("announced", 0))
+
+
+def news(database: Location | None) -> str | None:
+    """What is to be said of the automatic retention; it is said once."""
+    from contextstash.configuration.locations import default_database
+
+    at = database or default_database()
+    file = _file(at) if isinstance(at, Path) else None
+    state = _state(file) if file is not None else {}
+    said = state.pop("said", None)
+    if file is None or not isinstance(said, str):
+        return None
+    with suppress(OSError):  # of another user: it is said again
+        _write(file, state)
+    return f"Retention: {said}"
+
+
+def _file(database: Path) -> Path:
+    return database.with_name(f"{database.name}.retention")
+
+
+def _state(file: Path) -> dict[str, Any]:
+    try:
+        state = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # not there, or damaged: then it is announced again
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+def _write(file: Path, state: dict[str, Any]) -> None:
+    replace_file(file, json.dumps(state).encode())
+
+
+def _time(text: Any, default: datetime) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return default
+    return time if time.tzinfo is not None else default

@@ -1,0 +1,166 @@
+"""Retention without a command: announced first, then carried out once a day, and said once."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from contextstash.cli import automatic_retention as automatic
+from contextstash.cli.automatic_retention import automatic_retention, carry_out, news
+from contextstash.configuration.settings import configuration
+from contextstash.context.window.settings import ContextSettings, resolve_settings
+from contextstash.service.stash import Stash
+from contextstash_storage.sqlite.store import open_sqlite
+from tests.support.command_line import CommandLine
+from tests.support.stashes import stash_at
+
+DAY = timedelta(days=1)
+NOW = datetime.now(UTC)
+LATER = NOW + 60 * DAY
+KEPT_30 = resolve_settings({"keep_days": 30})
+
+
+async def fill(path: Path, count: int = 3) -> None:
+    async with stash_at(path) as stash:
+        for number in range(count):
+            await stash.record_messages(
+                [{"role": "user", "content": f"secret work {number}"}], session_id=f"s-{number}"
+            )
+        await stash.configure_session("s-0", settings={"pin": ["rule: keep"]})
+
+
+async def names(stash: Stash) -> list[str]:
+    return sorted(line.session_id for line in (await stash.list_sessions()).sessions)
+
+
+async def run(path: Path, now: datetime, settings: ContextSettings = KEPT_30) -> list[str]:
+    """What is left after the retention of a process that was started then."""
+    async with stash_at(path) as stash:
+        await carry_out(stash, path, settings, now)
+        return await names(stash)
+
+
+async def test_the_first_time_it_only_says_what_would_go_and_from_when_on(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await fill(path)
+    assert await run(path, LATER) == ["s-0", "s-1", "s-2"]
+    said = news(path)
+    assert said is not None
+    assert "2 sessions of 3 will be deleted" in said
+    assert f"{LATER + 3 * DAY:%Y-%m-%d}" in said
+    assert news(path) is None, "said once"
+    assert await run(path, LATER + 2 * DAY) == ["s-0", "s-1", "s-2"], "not before the day that was announced"
+    assert await run(path, LATER + 4 * DAY) == ["s-0"], "a pinned session stays"
+    told = news(path)
+    assert told is not None
+    assert "2 sessions deleted" in told
+    assert "secret" not in told + path.with_name("s.db.retention").read_text()
+    assert news(path) is None
+
+
+async def test_it_is_done_once_a_day(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await fill(path)
+    await run(path, LATER)
+    await run(path, LATER + 4 * DAY, resolve_settings({"keep_days": 300}))  # looks, and finds nothing
+    assert await run(path, LATER + 4 * DAY + timedelta(hours=20)) == ["s-0", "s-1", "s-2"]
+    assert await run(path, LATER + 5 * DAY) == ["s-0"]
+
+
+async def test_stricter_limits_are_announced_again(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await fill(path)
+    await run(path, LATER)
+    assert await run(path, LATER + 4 * DAY, resolve_settings({"keep_days": 20})) == ["s-0", "s-1", "s-2"]
+
+
+async def test_a_clock_that_is_wrong_deletes_nothing_unannounced(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await fill(path, 1)
+    async with stash_at(path) as stash:
+        await stash.record_messages([{"role": "user", "content": "old"}], session_id="old")
+    await run(path, LATER)
+    async with stash_at(path) as stash:
+        for number in range(9):
+            await stash.record_messages([{"role": "user", "content": "new"}], session_id=f"new-{number}")
+    years = await run(path, NOW + 4000 * DAY)
+    assert len(years) == 11, "nearly all sessions at once: announced again"
+    back = await run(path, NOW - 4000 * DAY)
+    assert len(back) == 11
+
+
+async def test_a_session_in_use_stays_whatever_the_size(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await fill(path)
+    tiny = resolve_settings({"keep_gigabytes": 1e-9})
+    async with stash_at(path) as stash:
+        assert (await stash.retain(NOW, settings=tiny, spare=DAY)).sessions == []
+        assert len((await stash.retain(NOW + 2 * DAY, settings=tiny, spare=DAY)).sessions) == 2
+
+
+@pytest.mark.slow
+async def test_what_a_deletion_left_free_in_the_file_does_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with stash_at(path) as stash:
+        for number in range(4):
+            text = " ".join(f"word{place * 7 + number}" for place in range(400_000))
+            await stash.record_messages([{"role": "user", "content": text}], session_id=f"s-{number}")
+        size = await stash._access.store.size()
+        assert size
+        assert size > 16e6, "larger than a file that is rewritten after a deletion"
+        limit = size * 0.6
+        for _ in range(2):
+            await stash.retain(NOW + DAY, gigabytes=limit / 1e9, dry_run=False)
+        assert len(await names(stash)) == 2, "the second time nothing was left to delete"
+
+
+async def test_a_project_has_limits_of_its_own(tmp_path: Path) -> None:
+    limits = resolve_settings({"keep_days": 50, "keep_in": {"/srv/work": {"keep_days": 10}, "/srv/work/law": {}}})
+    stash = Stash(await open_sqlite(tmp_path / "s.db"), project_of=lambda source: source)
+    try:
+        for name, folder in (("a", "/srv/work/x"), ("b", "/srv/work/law/y"), ("c", "/srv/else")):
+            await stash.record_messages([{"role": "user", "content": "x"}], session_id=name)
+            await stash._access.store.update_session(name, source=folder)
+        for days, gone in ((5, []), (20, ["a"]), (60, ["a", "c"])):
+            found = await stash.retain(NOW + days * DAY, settings=limits)
+            assert sorted(line.session_id for line in found.sessions) == gone
+    finally:
+        await stash.close()
+
+
+def test_only_the_users_own_limits_count(tmp_path: Path) -> None:
+    own, project = tmp_path / "own", tmp_path / "project"
+    own.mkdir()
+    project.mkdir()
+    (project / "contextstash.toml").write_text("keep_days = 1\n")
+    found = configuration(project=project, environment={}, user_folder=own)
+    assert automatic_retention(tmp_path / "s.db", found) is None
+    (own / "contextstash.toml").write_text('keep_days = 90\n[keep_in."~/work"]\nkeep_gigabytes = 2\n')
+    found = configuration(project=project, environment={}, user_folder=own)
+    assert automatic_retention(tmp_path / "s.db", found) is not None
+
+
+async def test_a_process_begins_it_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "s.db"
+    await fill(path)
+    monkeypatch.setattr(automatic, "BEGIN_SECONDS", 0.0)
+    (tmp_path / "contextstash.toml").write_text("keep_gigabytes = 0.000000001\n")
+    found = configuration(project=tmp_path, environment={}, user_folder=tmp_path)
+    begin = automatic_retention(path, found)
+    assert begin is not None
+    async with stash_at(path) as stash:
+        begin(stash)
+        await asyncio.gather(*automatic._running)
+    assert path.with_name("s.db.retention").exists()
+
+
+def test_sessions_and_doctor_say_it_once(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    asyncio.run(fill(path))
+    asyncio.run(run(path, LATER))
+    line = CommandLine(tmp_path)
+    assert "2 sessions of 3 will be deleted" in line.run("sessions", "--db", path).stderr
+    assert "will be deleted" not in line.run("sessions", "--db", path).stderr

@@ -1,0 +1,100 @@
+# ruff: noqa: E501
+"""What the fuzzing begins with: pieces of recorded sessions, and short inputs with what readers look for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from tests.support.traces import TRACES, trace_files, trace_natives
+
+MESSAGES = 6
+"""Messages or records of a seed: a short input is tried more often, and shows more with each change."""
+
+SEEDS_EACH = 12
+
+CHAT = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": [{"type": "text", "text": "Look at x"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": "a.py\nb.py"},
+]  # fmt: skip
+ANTHROPIC = [
+    {"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]},
+    {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "Abc="}, {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "/a"}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "is_error": False, "content": [{"type": "text", "text": "1\tx"}]}]},
+]  # fmt: skip
+RESPONSES = [
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]},
+    {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
+    {"type": "function_call", "call_id": "c1", "name": "shell", "arguments": "{\"command\": [\"ls\"]}"},
+    {"type": "function_call_output", "call_id": "c1", "output": "a.py"},
+]  # fmt: skip
+GEMINI = [
+    {"role": "user", "parts": [{"text": "go"}]},
+    {"role": "model", "parts": [{"functionCall": {"id": "1", "name": "ls", "args": {"dir": "."}}, "thoughtSignature": "AA=="}]},
+    {"role": "user", "parts": [{"functionResponse": {"id": "1", "name": "ls", "response": {"output": "a.py"}}}]},
+]  # fmt: skip
+SHORT = {"openai-chat": CHAT, "anthropic": ANTHROPIC, "openai-responses": RESPONSES, "gemini": GEMINI}
+LISTS = {"openai-chat": "messages", "anthropic": "messages", "openai-responses": "input"}
+
+STREAMS = (
+    'event: message_start\ndata: {"type":"message_start","message":{"id":"m","usage":{"input_tokens":5,"cache_read_input_tokens":3}}}\n\nevent: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens":9}}\n\n',
+    'data: {"choices":[{"delta":{"content":"x"}}]}\n\ndata: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":1}}}\n\ndata: [DONE]\n\n',
+    'data: {"type":"response.created","response":{}}\n\ndata: {"type":"response.completed","response":{"id":"r","output":[{"type":"message"}],"usage":{"input_tokens":7,"output_tokens":1,"input_tokens_details":{"cached_tokens":2}}}}\n\n',
+    'data: {"type":"error","error":{"code":"context_length_exceeded"}}\n\n',
+)  # fmt: skip
+WORDS = {
+    "search-query": ["parse_config window", 'src/app/config.py AND "x" OR NOT (y*)', "漢字 ça", "out_abc NEAR(a b)", "-"],
+    "pattern": ["(a+)+$\naaaaaaaab\nx", "def \\w+\\(\ndef f(x):\n", "(?P<n>x)(?(n)y|z)\nxy", "\\p{L}+\nça\n", "[[a-z]--[b]]\nab"],
+    "handle": ["out_abcdefghijklmnop", "out_0123456789ab", "sum_2", "full", "current", "a/b#c", "9" * 30],
+    "uri": ["sessions/s/messages?first=0&limit=3", "archive/out_x?offset=1", "sessions/s/summary", "sessions/%00/events?after=-1", "/../x"],
+    "masks": ["token = 'ghp_" + "a1B2" * 9 + "'", "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----", "\x1b[31mAKIAIOSFODNN7EXAMPLE\x1b[0m", '{"password": "hunter2hunter2!"}', "https://u:p4ssw0rd9@h/x <private>y</private>"],
+}  # fmt: skip
+
+RECORDS = {
+    "cline": '[{"role":"user","content":[{"type":"text","text":"<task>x</task>"}],"ts":1},{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"read_file","input":{"path":"a"}}]}]',
+    "opencode": '[{"id":"ses_1","directory":"/p","title":"t","version":"1"},{"id":"msg_1","role":"user","sessionID":"ses_1","time":{"created":1},"parts":[{"type":"text","text":"x"}]},{"info":{"id":"msg_2","role":"assistant","modelID":"m","tokens":{"input":1,"output":2,"cache":{"read":1,"write":0}},"time":{"completed":2}},"parts":[{"type":"tool","callID":"c","tool":"bash","state":{"status":"completed","input":{"command":"ls"},"output":"a","time":{"start":1}}},{"type":"step-finish"}]}]',
+    "gemini": '{"sessionId":"s","projectHash":"p","startTime":"2026-01-01T00:00:00Z","messages":[{"id":"1","type":"user","content":"x","timestamp":"2026-01-01T00:00:00Z"},{"id":"2","type":"gemini","content":"y","thoughts":[{"subject":"a","description":"b"}],"tokens":{"input":1,"output":2,"cached":0},"toolCalls":[{"id":"c","name":"ls","args":{},"result":[{"functionResponse":{"id":"c","name":"ls","response":{"output":"z"}}}],"status":"success"}]}]}',
+    "vscode": '{"version":3,"requesterUsername":"u","sessionId":"s","requests":[{"requestId":"r","message":{"text":"x","parts":[]},"response":[{"value":"y"},{"kind":"toolInvocationSerialized","toolId":"t","invocationMessage":{"value":"z"}}],"result":{"metadata":{"toolCallRounds":[{"response":"q","toolCalls":[{"name":"read","arguments":"{}","id":"c"}]}],"toolCallResults":{"c":{"content":[{"value":"o"}]}}}},"modelId":"m"}]}',
+    "swe-agent": '{"history":[{"role":"system","content":"s"},{"role":"user","content":"x"},{"role":"assistant","content":"y","action":"ls","thought":"t"}],"trajectory":[{"action":"ls","observation":"a","response":"r","thought":"t"}],"info":{}}',
+    "openhands-sdk": '[{"kind":"SystemPromptEvent","id":"0","system_prompt":{"type":"text","text":"s"},"tools":[]},{"kind":"MessageEvent","id":"1","source":"user","llm_message":{"role":"user","content":[{"type":"text","text":"x"}]}},{"kind":"ActionEvent","id":"2","thought":[{"type":"text","text":"t"}],"tool_name":"terminal","tool_call_id":"c","tool_call":{"id":"c","name":"terminal","arguments":"{}"},"llm_response_id":"r"},{"kind":"ObservationEvent","id":"3","tool_name":"terminal","tool_call_id":"c","observation":{"content":[{"type":"text","text":"o"}]}},{"kind":"Condensation","id":"4","forgotten_event_ids":["1"],"summary":"z"}]',
+    "openhands": '[{"id":0,"source":"user","action":"message","message":"x","args":{"content":"x"}},{"id":1,"source":"agent","action":"run","args":{"command":"ls","thought":"t"},"tool_call_metadata":{"function_name":"run","tool_call_id":"c","model_response":{"id":"r","choices":[{"message":{"content":"y","tool_calls":[{"id":"c","function":{"name":"run","arguments":"{}"}}]}}],"usage":{"prompt_tokens":1,"completion_tokens":2}}}},{"id":2,"source":"agent","observation":"run","content":"o","cause":1,"tool_call_metadata":{"function_name":"run","tool_call_id":"c"}}]',
+}  # fmt: skip
+
+
+def seeds_of(name: str) -> list[bytes]:
+    """The inputs to begin with; short ones are there without recorded sessions too."""
+    found = list(_short(name)) + list(_recorded(name))
+    return [each if isinstance(each, bytes) else each.encode("utf-8", "surrogatepass") for each in found] or [b"[]"]
+
+
+def _short(name: str) -> Iterator[str]:
+    kind, _, rest = name.partition("-")
+    yield from WORDS.get(name, ())
+    if kind == "format":
+        yield json.dumps(SHORT[rest])
+    elif kind == "request":
+        fields: dict[str, Any] = {"model": "m", LISTS[rest]: SHORT[rest], "tools": [{"name": "t"}], "stream": True}
+        yield json.dumps(fields)
+    elif name == "reply":
+        yield from STREAMS
+    elif kind in ("reader", "transcript"):
+        yield from (text for reader, text in RECORDS.items() if name.endswith(reader) or kind == "transcript")
+        yield from (json.dumps(messages) for messages in SHORT.values())
+
+
+def _recorded(name: str) -> Iterator[str]:
+    kind, _, rest = name.partition("-")
+    for format_name, path in trace_files()[:SEEDS_EACH]:
+        if kind in ("format", "request") and rest == format_name:
+            natives = trace_natives(format_name, path)[:400:40][:MESSAGES]
+            yield json.dumps(natives if kind == "format" else {LISTS[rest]: natives, "model": "m"})
+    if kind in ("reader", "transcript", "masks"):
+        for path in sorted(TRACES.glob("*/*.jsonl")):
+            if kind == "masks" or kind == "transcript" or path.parent.name.replace("_", "-") in name:
+                with path.open(encoding="utf-8", errors="surrogateescape") as lines:
+                    kept = [line for line, _ in zip(lines, range(400), strict=False) if len(line) < 3_000]
+                yield "".join(kept[:MESSAGES])
+                yield "".join(kept[100 : 100 + MESSAGES])
