@@ -378,7 +378,7 @@ class ContextSettings(BaseModel):
         " that shows the file stays; or rules (rule: never push), which stand beside every summary. What a summary"
         " replaces follows it word for word.",
     )
-    # Off: two fifths of what would be cut are needed later, and each costs a retrieval. docs/proxy.md has the figures.
+    # Both off: two fifths of what would be cut are needed later; no real API was asked to clear (docs/proxy.md).
     first_cut_tokens: int | None = Field(
         default=None,
         ge=1_000,
@@ -386,7 +386,6 @@ class ContextSettings(BaseModel):
         " them before the first request that holds it is sent, and stays so; the whole is kept under its handle. If not"
         " set, outputs go out whole.",
     )
-    # Off: documented by Anthropic and tested before a provider on loopback, not with the real API.
     provider_clearing: bool = Field(
         default=False,
         description="In proxied sessions of Claude models that bind their reasoning: when the cache is cold, let the"
@@ -591,13 +590,11 @@ NAMES_ELSEWHERE = {
 
 def unknown_setting(name: str) -> str:
     """A sentence about an unknown setting, with the nearest right name."""
-    ours = NAMES_ELSEWHERE.get(name.lower())
-    if ours:
+    if ours := NAMES_ELSEWHERE.get(name.lower()):
         return f"There is no setting '{name}'. It is called '{ours}' here."
     return _unknown("setting", name, known_settings())
 
 
 def _unknown(what: str, name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(known)}."
-    return f"There is no {what} '{name}'. {hint}"
+    return f"There is no {what} '{name}'. " + (f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(known)}.")
