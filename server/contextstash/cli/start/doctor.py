@@ -132,7 +132,12 @@ def _size(size: int, largest: Sequence[tuple[str, int]]) -> Iterator[Finding]:
     if size > LARGE_BYTES:
         sessions = ", ".join(f"{session} ({tokens / 1e6:.1f} million tokens)" for session, tokens in largest)
         says = f"{size / 1e9:.1f} GB; the largest sessions: {sessions}"
-        yield Finding("size", "note", says, "contextstash retain --days 90 says what is older.")
+        yield Finding(
+            "size",
+            "note",
+            says,
+            "contextstash retain --days 90 says what is older; index_days makes old sessions smaller.",
+        )
 
 
 def _deleted(sources: Sequence[tuple[str, str, str]]) -> Iterator[Finding]:
