@@ -15,7 +15,7 @@ STORAGE = ROOT / "storage" / "contextstash_storage"
 
 RECORDS = tuple(f"contextstash_storage.{name}" for name in ("records", "errors", "handles", "json_values"))
 
-DRIVERS = ("sqlite3", "aiosqlite", "asyncpg")
+DRIVERS = ("sqlite3", "sqlcipher3", "aiosqlite", "asyncpg")
 """What the stores speak to their databases with."""
 
 MAY_IMPORT_OF_OURS = {
@@ -56,6 +56,8 @@ ONLY_IN = {
     "click": ("server/contextstash/cli",),
     "rich": ("server/contextstash/cli",),
     "aiosqlite": ("storage",),
+    "sqlcipher3": ("storage/contextstash_storage/sqlite/database_file",),
+    "keyring": ("server/contextstash/configuration/encryption_key",),
     "sqlite3": ("storage", "server/contextstash/hosts/readers/opencode_database.py"),
     "tiktoken": ("server/contextstash/tokenizer",),
     "genai_prices": ("server/contextstash/configuration/models",),
@@ -146,7 +148,7 @@ def test_the_store_in_postgresql_imports_nothing_that_imports_sqlite() -> None:
     while waiting:
         path = waiting.pop()
         seen.add(path)
-        drivers += [found for found in imports(path) if is_within(found.module, ("sqlite3", "aiosqlite"))]
+        drivers += [found for found in imports(path) if is_within(found.module, ("sqlite3", "sqlcipher3", "aiosqlite"))]
         waiting += [each for found in imports(path) for each in _files_of(found.module) if each not in seen]
     assert drivers == []
 

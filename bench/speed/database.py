@@ -12,9 +12,10 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
 
+from contextstash.configuration.database import open_database
 from contextstash.json.value_bytes import value_bytes
 from contextstash.service.stash import Stash
-from contextstash_storage.databases import location_of, open_store
+from contextstash_storage.databases import location_of
 
 from .conversation import messages
 from .postgresql import copy_of
@@ -23,7 +24,13 @@ SESSION, OTHER = "long", "other"
 """The measured session, and a short one whose calls are made while the long one is reduced."""
 
 MODEL = "claude-sonnet-4-5"
-SETTINGS = {"preset": "default", "automatic": False, "window": 200_000}
+SETTINGS = {
+    "preset": "default",
+    "automatic": False,
+    "window": 200_000,
+    "secrets": os.environ.get("CONTEXTSTASH_SECRETS", "mask"),
+}
+"""With CONTEXTSTASH_ENCRYPTION_KEY the databases are encrypted too, so that both can be compared with a plain run."""
 
 BATCH = 1_000
 """Messages recorded by one call."""
@@ -32,7 +39,7 @@ BATCH = 1_000
 @asynccontextmanager
 async def opened(database: Path | str) -> AsyncIterator[Stash]:
     """The service on a database: a file, or an address of PostgreSQL."""
-    stash = Stash(await open_store(location_of(str(database))), settings=SETTINGS)
+    stash = Stash(await open_database(location_of(str(database))), settings=SETTINGS)
     try:
         yield stash
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -33,11 +34,15 @@ def text_of(location: Location) -> str:
 
 
 async def open_store(
-    location: Location, *, owner: str | None = None, busy_seconds: float | None = None
+    location: Location,
+    *,
+    owner: str | None = None,
+    busy_seconds: float | None = None,
+    find_key: Callable[[], bytes | None] = lambda: None,
 ) -> SessionStore:
     """Open a database for the sessions of `owner`, by default those of this machine's user. A transaction waits
-    `busy_seconds` for those of other processes, by default as long as its kind of store does. Raises StoreError if the
-    database cannot be used."""
+    `busy_seconds` for those of other processes, by default as long as its kind of store does. `find_key` returns the
+    key of encrypted files, if the user has one. Raises StoreError if the database cannot be used."""
     from contextstash_storage.records import LOCAL_OWNER  # it imports pydantic, which no command needs at its start
 
     owner = owner or LOCAL_OWNER
@@ -45,7 +50,7 @@ async def open_store(
     if isinstance(location, Path):
         from contextstash_storage.sqlite.store import open_sqlite
 
-        return await open_sqlite(location, owner=owner, **limits)
+        return await open_sqlite(location, owner=owner, find_key=find_key, **limits)
     try:
         from contextstash_storage.postgres.store import open_postgres
     except ModuleNotFoundError as error:

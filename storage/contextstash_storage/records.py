@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -734,3 +734,17 @@ class SessionNews:
     edits: tuple[Edit, ...] = ()
     messages: tuple[Message, ...] = ()
     outputs: tuple[Output, ...] = ()
+
+
+Count = Callable[[Counters, NewMessage, int], Counters]
+"""`count(counters, message, seq)`: the session's counters with one more message. Pure."""
+
+
+EditsAfter = Callable[[Counters, tuple[Message, ...]], Sequence[Edit]]
+"""`edits(counters, messages)`: edits to append together with messages, given the counters after them
+and the messages newly stored; not called if none are. Pure."""
+
+
+EditsBefore = Callable[[Counters], Sequence[Edit]]
+"""`before(counters)`: edits to append before messages, given the counters as they are. Raises EditConflictError if they
+are not those that the edits were planned for. Pure."""

@@ -7,20 +7,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
+from contextstash_storage.codec import bodies
 from contextstash_storage.deleted_sessions import DeletedSession
+from contextstash_storage.preparation.messages import stored_fingerprint
 from contextstash_storage.records import (
     Appended,
     CachedSummary,
     Call,
     Copied,
+    Count,
     Counters,
     Cursor,
     DaySum,
     Declared,
     DeclaredVersion,
     Edit,
+    EditsAfter,
+    EditsBefore,
     Event,
     EventKind,
     KnownPart,
@@ -41,23 +46,23 @@ from contextstash_storage.records import (
     Usage,
 )
 from contextstash_storage.search.query import EVERYWHERE, SearchFilter
-from contextstash_storage.sql import edits, logs, outputs, requests, sessions
+from contextstash_storage.sql import batches, edits, logs, outputs, requests, sessions
 from contextstash_storage.sql.rows import check_changes, read_session
 from contextstash_storage.sql.steps import Key, Result, Steps
 from contextstash_storage.tokens import TokenStore
 
-Count = Callable[[Counters, NewMessage, int], Counters]
-"""`count(counters, message, seq)`: the session's counters with one more message. Pure."""
+MAX_INTEGER = 2**63 - 1
 
 
-EditsAfter = Callable[[Counters, tuple[Message, ...]], Sequence[Edit]]
-"""`edits(counters, messages)`: edits to append together with messages, given the counters after them
-and the messages newly stored; not called if none are. Pure."""
+class Placement(TypedDict, total=False):
+    """Where messages are appended, and what is stored in the same transactions; see `SessionStore.append_messages`."""
 
+    first_seq: int | None
+    batch_id: str | None
+    before: EditsBefore | None
+    cursor: Cursor | None
+    edits: EditsAfter | None
 
-EditsBefore = Callable[[Counters], Sequence[Edit]]
-"""`before(counters)`: edits to append before messages, given the counters as they are. Raises EditConflictError if they
-are not those that the edits were planned for. Pure."""
 
 Weigh = Callable[[str, int], float]
 """`weigh(session_id, seq)`: by what the score of a search's hit is multiplied, at most 1. Pure."""
@@ -174,11 +179,7 @@ class SessionStore(ABC):
         messages: Sequence[NewMessage],
         *,
         count: Count,
-        first_seq: int | None = None,
-        batch_id: str | None = None,
-        before: EditsBefore | None = None,
-        cursor: Cursor | None = None,
-        edits: EditsAfter | None = None,
+        **placed: Unpack[Placement],
     ) -> Appended:
         """Append messages. What is stored already is known by a message's key, by `first_seq` (the position of the
         first message) or by `batch_id` (the same id with the same messages); without these all are new.
@@ -192,13 +193,13 @@ class SessionStore(ABC):
         Raises BadInputError if another message stands at a position, or `batch_id` was used for other messages.
         """
 
-    @abstractmethod
     async def read_fingerprints(self, session_id: str, *, first: int = 0) -> list[bytes]:
         """The fingerprint of each message from this position on."""
+        return await self._of_session(session_id, lambda key: batches.fingerprints(key, first, MAX_INTEGER))
 
-    @abstractmethod
     def fingerprint(self, body: Native) -> bytes:
         """What two messages have in common if they are equal, by which a repeated delivery is recognized. Pure."""
+        return stored_fingerprint(bodies.fingerprint(body))
 
     async def get_cursor(self, source: str) -> Cursor | None:
         return await self._of_owner(lambda: sessions.read_cursor(self.owner, source))

@@ -23,6 +23,7 @@ from contextstash.service.stash import Stash
 from contextstash.web.loopback import PROXY_SETTINGS
 from contextstash_storage.records import ProxiedSession
 from contextstash_storage.sqlite.store import open_sqlite
+from tests.support.context_editing import BETA
 
 START = 1_800_000_000.0
 """When the clock of a test starts, in seconds since 1970."""
@@ -184,10 +185,11 @@ OLD = [f"toolu_{number}" for number in range(7)]
 
 
 def play(proxy: RunningProxy, clock: Clock, messages: list[dict[str, Any]], first: int = 1, **fields: Any) -> None:
-    """Send the requests of a conversation, ten seconds apart."""
+    """Send the requests of a conversation, ten seconds apart, with the header that a member of theirs needs."""
+    headers = {"anthropic-beta": BETA} if "context_management" in fields else {}
     for count in range(first, len(messages) + 1, 2):
         clock.now += 10
-        proxy.send(request_of(messages[:count], **fields))
+        proxy.send(request_of(messages[:count], **fields), headers)
 
 
 def placeholders(body: dict[str, Any]) -> list[str]:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.context.text.counts import counted
-from contextstash.context.window.settings import RETENTION, ContextSettings, resolve_settings
+from contextstash.context.window.retention_limits import RETENTION
+from contextstash.context.window.settings import ContextSettings, resolve_settings
 from contextstash.files.atomic_file import replace_file
 from contextstash_storage.errors import ContextstashError
 

@@ -67,15 +67,16 @@ def _found(context: click.Context, find: Callable[[Stash], Awaitable[list[Comple
     """The completions from the database; none if it does not exist or cannot be read: a key press must not fail."""
 
     async def look() -> list[CompletionItem]:
+        from contextstash.configuration.database import open_database
         from contextstash.configuration.locations import default_database
         from contextstash.service.stash import Stash
-        from contextstash_storage.databases import location_of, open_store
+        from contextstash_storage.databases import location_of
 
         named = context.params.get("db")
         location = location_of(str(named)) if named else default_database()
         if not isinstance(location, Path) or not location.exists():  # a key press does not wait for a network
             return []
-        stash = Stash(await open_store(location))
+        stash = Stash(await open_database(location))
         try:
             return await find(stash)
         finally:

@@ -23,6 +23,7 @@ from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 
 if TYPE_CHECKING:
+    from contextstash.mcp.serve import ServeOptions
     from contextstash.service.stash import Stash
     from contextstash_storage.databases import Location
 
@@ -44,6 +45,19 @@ class DatabaseType(click.ParamType[Any]):
         if isinstance(location, Path) and location.is_dir():
             self.fail(f"File '{location}' is a directory.", param, ctx)
         return location
+
+
+class AddressType(click.ParamType[Any]):
+    """HOST:PORT, as a host and a port."""
+
+    name = "host:port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        host, colon, port = str(value).rpartition(":")
+        if not colon or not port.isdecimal() or int(port) > 65_535:
+            option = param.opts[0] if param else "It"
+            raise BadInputError(f"{option} takes HOST:PORT, not '{value}'. Example: {option} 127.0.0.1:8787")
+        return host.strip("[]") or "127.0.0.1", int(port)
 
 
 class TokensType(click.ParamType[Any]):
@@ -125,14 +139,13 @@ class StashOpener:
     async def stash(self) -> AsyncIterator[Stash]:
         """The open stash. Closes it at the end."""
         from contextstash.configuration.api_key import api_key_from
-        from contextstash.configuration.locations import default_database
+        from contextstash.configuration.database import open_database
         from contextstash.hosts.project_folder import project_of
         from contextstash.hosts.windows import HOST_WINDOWS
         from contextstash.service.stash import Stash
-        from contextstash_storage.databases import open_store
 
         stash = Stash(
-            await open_store(self.database or default_database()),
+            await open_database(self.database),
             settings=self.settings.settings_layer,
             api_key=api_key_from(os.environ),
             consent=self.settings.may_call_model,
@@ -143,6 +156,20 @@ class StashOpener:
             yield stash
         finally:
             await stash.close()
+
+    def serving(self, **more: Any) -> ServeOptions:
+        """The options of a server or proxy that works on this database."""
+        from contextstash.cli.automatic_retention import automatic_retention
+        from contextstash.mcp.serve import ServeOptions
+
+        settings = self.settings
+        return ServeOptions(
+            db=self.database,
+            settings=settings.settings_layer,
+            consent=settings.may_call_model,
+            on_open=automatic_retention(self.database, settings),
+            **more,
+        )
 
     def run(self, work: Callable[[Stash], Awaitable[T]]) -> T:
         """Run `work` with an open stash and return its result."""
@@ -170,14 +197,19 @@ def _warn(remark: Remark) -> None:
     click.echo(f"contextstash: {remark.text}", err=True)
 
 
-def database_options(command: Command) -> Command:
-    """Add --db, --preset, --set and --json to a command, which gets `opener` and `as_json`."""
+def opener_options(command: Command) -> Command:
+    """Add --db, --preset and --set to a command, which gets `opener`."""
 
     @functools.wraps(command)
-    def opened(db: Location | None, preset: str | None, given: tuple[str, ...], as_json: bool, **arguments: Any) -> Any:
-        return command(opener=StashOpener(db, settings_from(preset, given)), as_json=as_json, **arguments)
+    def opened(db: Location | None, preset: str | None, given: tuple[str, ...], **arguments: Any) -> Any:
+        return command(opener=StashOpener(db, settings_from(preset, given)), **arguments)
 
-    return DATABASE(PRESET(SET(JSON(opened))))  # type: ignore[return-value]
+    return DATABASE(PRESET(SET(opened)))  # type: ignore[return-value]
+
+
+def database_options(command: Command) -> Command:
+    """Add the same and --json to a command, which gets `opener` and `as_json`."""
+    return opener_options(JSON(command))
 
 
 async def find_session(stash: Stash, prefix: str | None) -> str:

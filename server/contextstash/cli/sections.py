@@ -37,6 +37,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "pin": "Keep outputs in the view, whatever their age.",
         "delete": "Delete a session for good.",
         "retain": "Delete sessions older or larger than you want to keep.",
+        "encrypt": "Encrypt the database file.",
+        "decrypt": "Make the database file readable without a key again.",
         "config": "Show and change settings.",
     },
     "Share and check": {
@@ -65,8 +67,13 @@ FOLDERS = {
 }
 """Where the commands of a section are, each in a file of its name."""
 
-FILES = {"import": "start.import_", "continue": "start.continue_", "completion": "completion"}
-"""The files that have another name: Python has a keyword of it, or other commands use it too."""
+FILES = {
+    "import": "start.import_",
+    "continue": "start.continue_",
+    "decrypt": "change.encrypt",
+    "completion": "completion",
+}
+"""The files that have another name: Python has a keyword of it, or they have another command too."""
 
 
 class Commands(Mapping[str, click.Command]):

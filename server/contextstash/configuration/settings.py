@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.configuration.api_key import CLIENT_SECRET, OWN_KEY, is_key
+from contextstash.configuration.encryption_key import SETTING as KEY_SETTING
 from contextstash.configuration.locations import SETTINGS_FILE, agent_files, user_config_folder
 from contextstash.configuration.project_files import ProjectFile, RefusedFileError, read_project_file
 from contextstash.configuration.settings_files import (
@@ -135,6 +136,9 @@ def configuration(
     valid, or if a file is not TOML. An error in an untrusted file of a project is a remark instead.
     """
     own = user_folder or user_config_folder()
+    options = read_pairs(given)
+    if KEY_SETTING in options:  # files are opened without the layers of settings
+        raise BadInputError(f"{KEY_SETTING} cannot be given by --set: contextstash config set {KEY_SETTING}=…")
     folders = [_user_folder(own)]
     if project.resolve() != own.resolve():
         folders.append(_project_folder(project, TrustedFiles(own), on_remark or _log))
@@ -143,7 +147,7 @@ def configuration(
         strongest=(
             Layer("environment", _read_environment(environment)),
             Layer("--preset", {"preset": preset} if preset else {}),
-            Layer("--set", read_pairs(given)),
+            Layer("--set", options),
         ),
         has_own_key=is_key(environment.get(OWN_KEY)),
     )

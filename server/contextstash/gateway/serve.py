@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -24,9 +22,8 @@ from contextstash.gateway.servers.worker import Setup, Workers
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.mcp.server import build_server
-from contextstash.mcp.wire.stdio_streams import stdio_streams
+from contextstash.mcp.stdio import run_until_signal
 from contextstash.process.own_modules import import_nothing_from_here
-from contextstash.process.signals import end_signals
 
 logger = logging.getLogger(__name__)
 
@@ -81,26 +78,9 @@ def _unused(name: str, taken: dict[str, Any]) -> str:
 
 async def _serve(gateway: Gateway) -> None:
     stopped = anyio.Event()
-    server = gateway.server(on_stopped=stopped.set)
     changes = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
-    serving = anyio.CancelScope()
-    async with anyio.create_task_group() as group:
-        group.start_soon(_exit_on_signal, serving, stopped, gateway.shortening.tally)
-        with serving:
-            async with stdio_streams() as (read, write):
-                await server.run(read, write, server.create_initialization_options(changes))
-        _log_savings(gateway.shortening.tally)
-        group.cancel_scope.cancel()
-
-
-async def _exit_on_signal(serving: anyio.CancelScope, stopped: anyio.Event, tally: Tally) -> None:
-    """Exit the process after the servers have stopped: a read of stdin in progress cannot be cancelled."""
-    async for _ in end_signals():
-        serving.cancel()
-        await stopped.wait()
-        _log_savings(tally)
-        sys.stderr.flush()
-        os._exit(0)
+    server = gateway.server(on_stopped=stopped.set)
+    await run_until_signal(server, stopped, changes, lambda: _log_savings(gateway.shortening.tally))
 
 
 def _log_savings(tally: Tally) -> None:

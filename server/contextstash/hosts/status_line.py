@@ -100,8 +100,9 @@ def run(database: str | None = None) -> int:
 def _glance(session_id: str, database: str | None) -> Glance | None:
     if database is not None:
         os.environ["CONTEXTSTASH_DB"] = database
+    from contextstash.configuration.encryption_key import database_key
     from contextstash.configuration.locations import default_database
     from contextstash_storage.sqlite.glance import glance
 
     place = default_database()
-    return glance(place, session_id, f"{session_id}.outputs") if isinstance(place, Path) else None
+    return glance(place, session_id, f"{session_id}.outputs", database_key) if isinstance(place, Path) else None

@@ -110,18 +110,17 @@ class LibraryStash:
 
     async def _open(self) -> Stash:
         from contextstash.configuration.api_key import api_key_from
-        from contextstash.configuration.locations import default_database
+        from contextstash.configuration.database import open_database
         from contextstash.configuration.settings import configuration
         from contextstash.context.window.settings import consenting, resolve_settings
         from contextstash.hosts.project_folder import project_folder, project_of
         from contextstash.service.stash import Stash
-        from contextstash_storage.databases import open_store
 
         configured = configuration(project=project_folder(os.environ), environment=os.environ, preset=self._preset)
         own = self._settings
         resolve_settings({**configured.settings_layer(), **own})
         return Stash(
-            await open_store(self._database or default_database()),
+            await open_database(self._database),
             settings=lambda agent: {**configured.settings_layer(agent), **own},
             api_key=api_key_from(os.environ),
             consent=lambda agent: configured.may_call_model(agent) or consenting(own) is not None,

@@ -74,13 +74,12 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
     """A function that opens the stash these options describe."""
 
     async def open_stash() -> Stash:
-        from contextstash.configuration.locations import default_database
+        from contextstash.configuration.database import open_database
         from contextstash.hosts.project_folder import project_of
         from contextstash.hosts.windows import HOST_WINDOWS
         from contextstash.service.stash import Stash
-        from contextstash_storage.databases import open_store
 
-        store = await open_store(options.db or default_database())
+        store = await open_database(options.db)
         try:
             following = _Following(options)
             stash = Stash(

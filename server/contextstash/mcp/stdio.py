@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable
 
 import anyio
-from mcp.server import MCPServer, Server
+from mcp.server import MCPServer, NotificationOptions, Server
 
 from contextstash.mcp.lazy import OpenStash
 from contextstash.mcp.server import ToolSet, build_server
@@ -26,16 +27,28 @@ def run_stdio(open_stash: OpenStash, tools: ToolSet, *, followed: bool = False) 
 
 async def _serve(open_stash: OpenStash, tools: ToolSet, followed: bool) -> None:
     stopped = anyio.Event()
-    protocol = protocol_server(build_server(open_stash, tools, on_stopped=stopped.set, followed=followed))
+    await run_until_signal(
+        protocol_server(build_server(open_stash, tools, on_stopped=stopped.set, followed=followed)), stopped
+    )
+
+
+async def run_until_signal(
+    server: Server[None],
+    stopped: anyio.Event,
+    changes: NotificationOptions | None = None,
+    on_end: Callable[[], None] = lambda: None,
+) -> None:
+    """Run a server on stdin and stdout. `stopped` is set when it has closed what it uses; `on_end` is called then."""
     serving = anyio.CancelScope()
     async with anyio.create_task_group() as group:
-        group.start_soon(_exit_on_signal, serving, stopped)
+        group.start_soon(_exit_on_signal, serving, stopped, on_end)
         with serving:
             try:
                 async with stdio_streams() as (read, write):
-                    await protocol.run(read, write, protocol.create_initialization_options())
+                    await server.run(read, write, server.create_initialization_options(changes))
             except* BrokenPipeError:
                 logger.warning("the client disconnected without closing stdin")
+        on_end()
         group.cancel_scope.cancel()
 
 
@@ -45,10 +58,11 @@ def protocol_server(server: MCPServer[None]) -> Server[None]:
     return below
 
 
-async def _exit_on_signal(serving: anyio.CancelScope, stopped: anyio.Event) -> None:
+async def _exit_on_signal(serving: anyio.CancelScope, stopped: anyio.Event, on_end: Callable[[], None]) -> None:
     """Exits the process once the store is closed: a pending read of stdin cannot be cancelled."""
     async for _ in end_signals():
         serving.cancel()
         await stopped.wait()
+        on_end()
         sys.stderr.flush()
         os._exit(0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from itertools import compress, count
+from operator import is_not
 
 from contextstash.formats.request.text import RequestText, TextMessage
 
@@ -17,8 +19,9 @@ when it clears old results. Another conversation has hardly any in common."""
 
 def common_start(known: Sequence[TextMessage], messages: Sequence[TextMessage]) -> int:
     """How many messages two lists have in common at the start. Breakpoints do not count: they move."""
-    for place, (old, new) in enumerate(zip(known, messages, strict=False)):
-        if old is not new and old.plain != new.plain:
+    # Without a loop over equal ones: this is asked a dozen times for each request, and some have two thousand messages.
+    for place in compress(count(), map(is_not, known, messages)):
+        if known[place].plain != messages[place].plain:
             return place
     return min(len(known), len(messages))
 

@@ -16,13 +16,8 @@ from contextstash_storage.postgres.sessions import Indexed, lock_session, store_
 from contextstash_storage.postgres.view_edits import insert_edits
 from contextstash_storage.preparation.messages import (
     Batch,
-    Known,
     Prepared,
     batch_fingerprint,
-    check_position,
-    known_at,
-    known_of_id,
-    repetitions,
     reported_call,
     stored_message,
     with_counters,
@@ -30,6 +25,7 @@ from contextstash_storage.preparation.messages import (
 )
 from contextstash_storage.records import Appended, Counters, Cursor, Message, NewMessage, Output, Session
 from contextstash_storage.search.documents import Document, Piece, documents, pieces, storable
+from contextstash_storage.sql import batches
 from contextstash_storage.sql.requests import book_usage
 from contextstash_storage.sql.rows import now
 from contextstash_storage.sql.steps import Key
@@ -40,10 +36,10 @@ async def append(db: Connection, batch: Batch) -> Appended:
     key = (batch.owner, batch.session_id)
     session = await lock_session(db, key)
     counters = session.counters
-    repeats = not batch.is_identified and await _looks_repeated(db, key, counters.messages, batch.messages)
+    repeats = await run(db, batches.looks_repeated(key, counters.messages, batch))
     if batch.before is not None:
         counters = await insert_edits(db, key, counters, batch.before(counters), own=False)
-    known = await _known(db, key, counters.messages, batch)
+    known = await run(db, batches.known(key, counters.messages, batch))
     writer = MessageWriter(db, key)
     counters = await _store_messages(writer, with_counters(session, counters), batch, known.count)
     stored = tuple(writer.stored)
@@ -56,36 +52,6 @@ async def append(db: Connection, batch: Batch) -> Appended:
     if stored or counters != session.counters:
         session = await run(db, store_counters(key, session, counters, writer.taken()))
     return batch.appended(session, stored, known.first_seq, repeats=repeats)
-
-
-async def fingerprints(db: Connection, key: Key, first: int, count: int) -> list[bytes]:
-    """The fingerprints of at most `count` messages from a position on."""
-    rows = await db.fetch(
-        f"SELECT fingerprint FROM messages WHERE {OF_SESSION} AND seq >= $3 ORDER BY seq LIMIT $4", *key, first, count
-    )
-    return [fingerprint for (fingerprint,) in rows]
-
-
-async def _looks_repeated(db: Connection, key: Key, length: int, batch: Sequence[Prepared]) -> bool:
-    for first, marks in repetitions(length, batch):
-        if await fingerprints(db, key, first, len(marks)) == marks:
-            return True
-    return False
-
-
-async def _known(db: Connection, key: Key, length: int, batch: Batch) -> Known:
-    """How much of the batch is stored by now."""
-    batch.check_markers()
-    if batch.first_seq is not None:
-        check_position(batch.first_seq, length)
-        is_new = batch.first_seq == length
-        stored = [] if is_new else await fingerprints(db, key, batch.first_seq, len(batch.messages))
-        return known_at(stored, length, batch.messages, batch.first_seq, 0)
-    if batch.batch_id is not None:
-        sql = f"SELECT first_seq, count, fingerprint FROM batches WHERE {OF_SESSION} AND batch_id = $3"
-        rows = await db.fetch(sql, *key, batch.batch_id)
-        return known_of_id([(row[0], row[1], row[2]) for row in rows], length, batch.messages, batch.batch_id)
-    return Known(0, length)
 
 
 async def _note_batch(

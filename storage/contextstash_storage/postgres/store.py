@@ -6,9 +6,8 @@ import asyncio
 import copy
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
-from contextstash_storage.codec import bodies
 from contextstash_storage.codec.record_json import from_json
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.postgres import (
@@ -34,13 +33,12 @@ from contextstash_storage.records import (
     Appended,
     Call,
     Copied,
+    Count,
     Counters,
-    Cursor,
     Edit,
     Event,
     KnownPart,
     Message,
-    Native,
     NewMessage,
     Output,
     SearchHit,
@@ -53,9 +51,7 @@ from contextstash_storage.sql.edits import number_edits
 from contextstash_storage.sql.logs import find_key, release_lease
 from contextstash_storage.sql.steps import Key, Steps
 from contextstash_storage.sql.tokens import RowTokens
-from contextstash_storage.store import Change, Count, EditsAfter, EditsBefore, Read, SessionStore, Weigh
-
-MAX_INTEGER = 2**63 - 1
+from contextstash_storage.store import MAX_INTEGER, Change, Placement, Read, SessionStore, Weigh
 
 Result = TypeVar("Result")
 
@@ -138,24 +134,12 @@ class PostgresStore(SessionStore):
         messages: Sequence[NewMessage],
         *,
         count: Count,
-        first_seq: int | None = None,
-        batch_id: str | None = None,
-        before: EditsBefore | None = None,
-        cursor: Cursor | None = None,
-        edits: EditsAfter | None = None,
+        **placed: Unpack[Placement],
     ) -> Appended:
         large = is_large(messages)
         prepared = await asyncio.to_thread(prepare, messages, PLAIN_FORM) if large else prepare(messages, PLAIN_FORM)
-        batch = Batch(self.owner, session_id, prepared, count, first_seq, batch_id, before, cursor, edits)
+        batch = Batch(self.owner, session_id, prepared, count, **placed)
         return await self._write(session_id, lambda db: append_messages.append(db, batch))
-
-    async def read_fingerprints(self, session_id: str, *, first: int = 0) -> list[bytes]:
-        return await self._of_rows(
-            session_id, lambda db, key: append_messages.fingerprints(db, key, first, MAX_INTEGER)
-        )
-
-    def fingerprint(self, body: Native) -> bytes:
-        return bodies.fingerprint(body)
 
     async def read_messages(
         self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True

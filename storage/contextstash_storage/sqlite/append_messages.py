@@ -22,15 +22,10 @@ from contextstash_storage.errors import (
 from contextstash_storage.preparation.compact_form import COMPACT_FORM, packed_body
 from contextstash_storage.preparation.messages import (
     Batch,
-    Known,
     Prepared,
     batch_fingerprint,
-    check_position,
     is_large,
-    known_at,
-    known_of_id,
     prepare,
-    repetitions,
     reported_call,
     stored_fingerprint,
     stored_message,
@@ -47,6 +42,7 @@ from contextstash_storage.records import (
     Output,
     Session,
 )
+from contextstash_storage.sql import batches
 from contextstash_storage.sql.requests import book_usage
 from contextstash_storage.sql.rows import now
 from contextstash_storage.sqlite.connection import Connection, GroupCommit
@@ -91,9 +87,9 @@ def append_piece(db: sqlite3.Connection, batch: Batch, progress: Progress) -> Pr
     if progress.into not in (None, into):
         raise SessionNotFoundError(f"The session '{batch.session_id}' was deleted, and made again, meanwhile.")
     if progress.left is None:
-        progress = replace(progress, repeats=_looks_repeated(db, row, counters, batch))
+        progress = replace(progress, repeats=run(db, batches.looks_repeated((row,), counters.messages, batch)))
     counters = _with_edits_before(db, row, counters, batch, progress)
-    known = _known(db, row, counters, batch, progress)
+    known = run(db, batches.known((row,), counters.messages, batch, progress.done))
     done, stored, counters = _store_messages(db, row, with_counters(session, counters), batch, known.count)
     if batch.batch_id is not None and stored:
         note_piece(db, row, batch.batch_id, batch.messages, known.count, stored[0].seq, len(stored))
@@ -122,10 +118,6 @@ def _appended(batch: Batch, progress: Progress, session: Session) -> Appended:
     return appended.model_copy(update={"indexed_again": True}) if progress.indexed_again else appended
 
 
-def _looks_repeated(db: sqlite3.Connection, row: int, counters: Counters, batch: Batch) -> bool:
-    return not batch.is_identified and looks_repeated(db, row, counters.messages, batch.messages)
-
-
 def _with_edits_before(
     db: sqlite3.Connection, row: int, counters: Counters, batch: Batch, progress: Progress
 ) -> Counters:
@@ -137,16 +129,6 @@ def _with_edits_before(
     if (counters.messages, counters.edits) != (progress.left.messages, progress.left.edits):
         raise EditConflictError("The session was changed while messages were appended to it.")
     return counters
-
-
-def _known(db: sqlite3.Connection, row: int, counters: Counters, batch: Batch, progress: Progress) -> Known:
-    """How much of the batch is stored by now."""
-    batch.check_markers()
-    if batch.first_seq is not None:
-        return known_by_position(db, row, counters.messages, batch.messages, batch.first_seq, progress.done)
-    if batch.batch_id is not None:
-        return known_by_batch_id(db, row, counters.messages, batch.messages, batch.batch_id)
-    return Known(progress.done, counters.messages)
 
 
 def _store_messages(
@@ -317,26 +299,6 @@ def _store_counters(db: sqlite3.Connection, row: int, session: Session, counters
     return session.model_copy(update={"counters": counters, "updated_at": updated})
 
 
-def known_by_position(
-    db: sqlite3.Connection, session: int, length: int, batch: Sequence[Prepared], first_seq: int, done: int
-) -> Known:
-    """Compare a batch that begins at `first_seq` with what stands there. `done` messages were compared before."""
-    check_position(first_seq, length)
-    stored = fingerprints(db, session, first_seq + done, max(0, len(batch) - done))
-    return known_at(stored, length, batch, first_seq, done)
-
-
-def known_by_batch_id(
-    db: sqlite3.Connection, session: int, length: int, batch: Sequence[Prepared], batch_id: str
-) -> Known:
-    """How much of the batch of this id is stored."""
-    rows = db.execute(
-        "SELECT first_seq, count, fingerprint FROM batches WHERE session = ? AND batch_id = ? ORDER BY place",
-        (session, batch_id),
-    ).fetchall()
-    return known_of_id(rows, length, batch, batch_id)
-
-
 def note_piece(
     db: sqlite3.Connection, session: int, batch_id: str, batch: Sequence[Prepared], place: int, seq: int, count: int
 ) -> None:
@@ -350,24 +312,6 @@ def note_piece(
 def has_key(db: sqlite3.Connection, session: int, key: str) -> bool:
     """Whether a message with this key is stored."""
     return db.execute("SELECT 1 FROM messages WHERE session = ? AND key = ?", (session, key)).fetchone() is not None
-
-
-def looks_repeated(db: sqlite3.Connection, session: int, length: int, batch: Sequence[Prepared]) -> bool:
-    """Whether a batch is equal to the newest messages, or begins as the session does. It is stored all the same: only
-    its sender knows whether it is a repetition."""
-    return any(
-        fingerprints(db, session, first, len(marks)) == [stored_fingerprint(mark) for mark in marks]
-        for first, marks in repetitions(length, batch)
-    )
-
-
-def fingerprints(db: sqlite3.Connection, session: int, first: int, count: int) -> list[bytes]:
-    """The stored fingerprints of at most `count` messages from a position on."""
-    rows = db.execute(
-        "SELECT fingerprint FROM messages WHERE session = ? AND seq >= ? AND seq < ? ORDER BY seq",
-        (session, first, first + count),
-    )
-    return [stored_fingerprint(fingerprint) for (fingerprint,) in rows]
 
 
 PAUSE_SECONDS = 0.005

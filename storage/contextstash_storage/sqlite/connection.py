@@ -21,6 +21,7 @@ from contextstash_storage.errors import (
     StoreFullError,
     StoreVersionError,
 )
+from contextstash_storage.sqlite.database_file import FindKey, driver_errors, no_key, open_file, primary_code, read_head
 
 BUSY_SECONDS = 10.0
 """How long to wait for another process's transaction."""
@@ -38,7 +39,6 @@ is always first. An attempt takes about 20 µs; with 8 processes that write all 
 (bench/speed)."""
 
 _RETRY_SECONDS = 0.02
-_PRIMARY_CODE = 0xFF
 
 Result = TypeVar("Result")
 Work = Callable[[sqlite3.Connection], Result]
@@ -66,12 +66,6 @@ class Connection(aiosqlite.Connection):
         return await self.run(lambda db: in_transaction(db, work, "BEGIN"))
 
 
-class Database(sqlite3.Connection):
-    """A connection that knows the version of the database that its program is made for, once it is migrated."""
-
-    version: int | None = None
-
-
 def in_transaction(db: sqlite3.Connection, work: Work[Result], begin: str = BEGIN_WRITING) -> Result:
     """Run `work` between `begin` and COMMIT; roll back on any error. Raises StoreVersionError if a newer program has
     migrated the database since it was opened: this one would misread it, or write what the newer one does not expect.
@@ -81,11 +75,11 @@ def in_transaction(db: sqlite3.Connection, work: Work[Result], begin: str = BEGI
     else:
         db.execute(begin)
     try:
-        if isinstance(db, Database) and db.version is not None:
+        if (expected := getattr(db, "version", None)) is not None:
             [version] = db.execute("PRAGMA user_version").fetchone()
-            if version != db.version:
+            if version != expected:
                 raise StoreVersionError(
-                    f"A newer contextstash has brought the database from version {db.version} to {version}: restart"
+                    f"A newer contextstash has brought the database from version {expected} to {version}: restart"
                     " this program. Nothing was written."
                 )
         result = work(db)
@@ -108,8 +102,8 @@ def _begin_writing(db: sqlite3.Connection) -> None:
             try:
                 db.execute(BEGIN_WRITING)
                 return
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & _PRIMARY_CODE != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+            except driver_errors() as error:
+                if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
                     raise
             time.sleep(random.uniform(*LOOK_SECONDS))
     finally:
@@ -120,7 +114,7 @@ def translated(work: Work[Result], db: sqlite3.Connection) -> Result:
     """What `work` returns; what the driver raises becomes an error that says what to do."""
     try:
         return work(db)
-    except sqlite3.Error as error:
+    except driver_errors() as error:
         raise store_error(error) from error
     except (UnicodeEncodeError, OverflowError) as error:
         raise BadInputError(f"A name or number among the arguments cannot be stored: {error}.") from error
@@ -128,7 +122,7 @@ def translated(work: Work[Result], db: sqlite3.Connection) -> Result:
 
 def store_error(error: sqlite3.Error) -> StoreError:
     """The StoreError for a driver's error, which says what it means and what to do."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY_CODE
+    code = primary_code(error)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusyError(
             "The database is locked by another process for too long; nothing was written. Try again in a moment."
@@ -148,36 +142,37 @@ def store_error(error: sqlite3.Error) -> StoreError:
     return StoreError(f"The database could not do that: {error}.")
 
 
-async def connect(path: Path, *, read_only: bool = False, busy_seconds: float = BUSY_SECONDS) -> Connection:
+async def connect(
+    path: Path, find_key: FindKey = no_key, *, read_only: bool = False, busy_seconds: float = BUSY_SECONDS
+) -> Connection:
     """Open a connection in write-ahead mode; every commit is on the disk when it returns."""
 
+    def prepare(db: sqlite3.Connection) -> None:
+        _use_write_ahead_log(db, busy_seconds)
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute("PRAGMA temp_store = MEMORY")
+        db.execute("PRAGMA secure_delete = ON")
+        if read_only:
+            db.execute("PRAGMA query_only = ON")
+        read_head(db)
+
     def open_it() -> sqlite3.Connection:
-        db = sqlite3.connect(
+        return open_file(
             path,
+            find_key,
+            prepare,
             isolation_level=None,
             timeout=busy_seconds,
             cached_statements=CACHED_STATEMENTS,
             check_same_thread=False,
-            factory=Database,
         )
-        try:
-            _use_write_ahead_log(db, busy_seconds)
-            db.execute("PRAGMA synchronous = FULL")
-            db.execute("PRAGMA foreign_keys = ON")
-            db.execute("PRAGMA temp_store = MEMORY")
-            db.execute("PRAGMA secure_delete = ON")
-            if read_only:
-                db.execute("PRAGMA query_only = ON")
-        except BaseException:
-            db.close()
-            raise
-        return db
 
     connection = Connection(open_it, 64)
     connection._thread.daemon = True
     try:
         await connection
-    except sqlite3.Error as error:
+    except driver_errors() as error:
         raise store_error(error) from error
     return connection
 
@@ -190,8 +185,8 @@ def _use_write_ahead_log(db: sqlite3.Connection, busy_seconds: float) -> None:
         try:
             db.execute("PRAGMA journal_mode = WAL")
             return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & _PRIMARY_CODE != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+        except driver_errors() as error:
+            if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
                 raise
             time.sleep(_RETRY_SECONDS)
 
@@ -291,7 +286,7 @@ def _run(made: Sequence[Made[Any]], db: sqlite3.Connection) -> list[Any]:
         except Exception as error:
             # If one fails, all are rolled back and run again, each alone: that is rare, and shows which of them it was.
             # But if the lock was not to be had, each would wait for it as long again.
-            if isinstance(error, sqlite3.Error) and isinstance(store_error(error), StoreBusyError):
+            if isinstance(error, driver_errors()) and isinstance(store_error(error), StoreBusyError):
                 return [store_error(error) for _ in works]
     return [work if isinstance(work, Exception) else _alone(work, db) for work in works]
 

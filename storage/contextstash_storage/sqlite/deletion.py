@@ -17,6 +17,7 @@ from contextstash_storage.sqlite.connection import (
     PieceWork,
     truncate_log,
 )
+from contextstash_storage.sqlite.database_file import driver_errors, primary_code
 from contextstash_storage.sqlite.hidden_sessions import give_up_abandoned
 from contextstash_storage.sqlite.rows import DELETED_OWNER
 from contextstash_storage.sqlite.search_index import (
@@ -207,8 +208,8 @@ def _forget_text(db: sqlite3.Connection, message: int, long: _LongText | None) -
     db.execute("SAVEPOINT text")
     try:
         remove_pieces(db, searchable, found, count)
-    except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+    except driver_errors() as error:
+        if primary_code(error) != sqlite3.SQLITE_CORRUPT:
             raise
         db.execute("ROLLBACK TO text")
         _leave_text(db, message)
@@ -265,10 +266,9 @@ def _rewrite_small_file(db: sqlite3.Connection) -> None:
 
 def used_bytes(db: sqlite3.Connection) -> int:
     """The bytes of the file without its free pages, which later messages fill."""
-    [pages], [free], [size] = (
-        db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "freelist_count", "page_size")
-    )
-    return int((pages - free) * size)
+    names = ("page_count", "freelist_count", "page_size")
+    pages, free, size = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)  # SQLCipher's is a text
+    return (pages - free) * size
 
 
 def _marks(db: sqlite3.Connection) -> list[tuple[str, bool]]:

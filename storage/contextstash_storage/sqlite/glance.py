@@ -7,7 +7,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote
+
+from contextstash_storage.errors import ContextstashError
+from contextstash_storage.sqlite.database_file import FindKey, driver_errors, no_key, open_file
 
 BUSY_SECONDS = 0.02
 """How long to wait for a lock. A reader of a write-ahead log waits only while another process recovers the file."""
@@ -22,12 +24,12 @@ class Glance(NamedTuple):
     pruned: int = 0
 
 
-def glance(path: Path, session_id: str, outputs_session: str) -> Glance | None:
+def glance(path: Path, session_id: str, outputs_session: str, find_key: FindKey = no_key) -> Glance | None:
     """The figures of a session; None if it, or the database, is not there or cannot be read now."""
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS)) as db:
+        with closing(open_file(path, find_key, read_only=True, timeout=BUSY_SECONDS)) as db:
             return _read(db, session_id, outputs_session)
-    except (sqlite3.Error, ValueError):
+    except driver_errors(ContextstashError, ValueError):
         return None
 
 

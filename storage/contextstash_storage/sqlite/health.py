@@ -9,6 +9,7 @@ from pathlib import Path
 
 from contextstash_storage.codec.bodies import OF_SESSION
 from contextstash_storage.sqlite.connection import store_error
+from contextstash_storage.sqlite.database_file import FindKey, driver_errors, is_encrypted, no_key, open_file
 from contextstash_storage.sqlite.dictionaries import dictionary_of
 from contextstash_storage.sqlite.migrations import migrations
 from contextstash_storage.sqlite.rows import BODY, IS_SEEN
@@ -31,13 +32,15 @@ class Health:
     damaged: int = 0
     sources: tuple[tuple[str, str, str], ...] = ()
     largest: tuple[tuple[str, int], ...] = ()
+    encrypted: bool = False
 
 
-def look_at(path: Path) -> Health:
+def look_at(path: Path, find_key: FindKey = no_key) -> Health:
     """Check a database file. Raises StoreError if it can't be read."""
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+        with closing(open_file(path, find_key, read_only=True)) as db:
             [check] = db.execute("PRAGMA quick_check(1)").fetchone()
+            encrypted = is_encrypted(db)
             [version] = db.execute("PRAGMA user_version").fetchone()
             [sessions] = db.execute(f"SELECT count(*) FROM sessions WHERE {IS_SEEN}").fetchone()
             damaged = _without_dictionary(db) if check == "ok" and version >= FIRST_WITH_DICTIONARIES else 0
@@ -49,10 +52,11 @@ def look_at(path: Path) -> Health:
                 f"SELECT session_id, counters ->> '$.appended' AS tokens FROM sessions WHERE {IS_SEEN}"
                 " AND tokens > 0 ORDER BY tokens DESC LIMIT 3"
             ).fetchall()
-    except sqlite3.Error as error:
+    except driver_errors() as error:
         raise store_error(error) from error
     newest = migrations()[-1][0]
-    return Health(int(sessions), int(version), newest, str(check), damaged, tuple(sources), tuple(largest))
+    places = tuple(sources), tuple(largest)
+    return Health(int(sessions), int(version), newest, str(check), damaged, *places, encrypted)
 
 
 def _without_dictionary(db: sqlite3.Connection) -> int:

@@ -9,26 +9,25 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
-from contextstash_storage.codec import bodies
 from contextstash_storage.codec.record_json import to_json
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError, StoreError
 from contextstash_storage.preparation.compact_form import COMPACT_FORM
-from contextstash_storage.preparation.messages import Batch, read_rows, stored_fingerprint
+from contextstash_storage.preparation.messages import Batch, read_rows
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,
     Call,
     Copied,
+    Count,
     Counters,
-    Cursor,
     Edit,
     Event,
     KnownPart,
     Message,
-    Native,
     NewMessage,
     Output,
     SearchHit,
@@ -52,7 +51,7 @@ from contextstash_storage.sqlite import (
     unindexed_sessions,
     view_edits,
 )
-from contextstash_storage.sqlite.append_messages import append_in_pieces, fingerprints
+from contextstash_storage.sqlite.append_messages import append_in_pieces
 from contextstash_storage.sqlite.connection import (
     BUSY_SECONDS,
     PAUSE_SECONDS,
@@ -61,24 +60,28 @@ from contextstash_storage.sqlite.connection import (
     close,
     connect,
 )
+from contextstash_storage.sqlite.database_file import FindKey, no_key
 from contextstash_storage.sqlite.deletion import Deletion, used_bytes
 from contextstash_storage.sqlite.dialect import run, session_row
 from contextstash_storage.sqlite.migrations import migrate, migrations, note_version
 from contextstash_storage.sqlite.outputs import output_of, outputs_between
 from contextstash_storage.sqlite.read_messages import MessageRows, NewsRows, read_news, rows_at, rows_between
 from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages, remove_former_index
-from contextstash_storage.store import Change, Count, EditsAfter, EditsBefore, Read, SessionStore, Weigh
+from contextstash_storage.store import MAX_INTEGER, Change, Placement, Read, SessionStore, Weigh
 
 Result = TypeVar("Result")
 
 
-async def open_sqlite(path: Path, *, owner: str = LOCAL_OWNER, busy_seconds: float = BUSY_SECONDS) -> SqliteStore:
+async def open_sqlite(
+    path: Path, *, owner: str = LOCAL_OWNER, busy_seconds: float = BUSY_SECONDS, find_key: FindKey = no_key
+) -> SqliteStore:
     """Open the database at `path`; it is created if it does not exist, readable only by its owner. The store is
-    bound to the sessions of `owner`. A transaction waits `busy_seconds` for those of other processes.
+    bound to the sessions of `owner`. A transaction waits `busy_seconds` for those of other processes. `find_key` is
+    called on another thread, once.
 
     Raises StoreVersionError for one written by a newer contextstash, StoreError for one that cannot be used.
     """
-    opening = asyncio.create_task(_open(path, owner, busy_seconds))
+    opening = asyncio.create_task(_open(path, owner, busy_seconds, cache(find_key)))
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
@@ -99,15 +102,15 @@ async def open_in_memory(*, owner: str = LOCAL_OWNER) -> SqliteStore:
     return SqliteStore(connection, connection, owner)
 
 
-async def _open(path: Path, owner: str, busy_seconds: float) -> SqliteStore:
+async def _open(path: Path, owner: str, busy_seconds: float, find_key: FindKey) -> SqliteStore:
     await asyncio.to_thread(_make_file, path)
-    writer = await connect(path, busy_seconds=busy_seconds)
+    writer = await connect(path, find_key, busy_seconds=busy_seconds)
     try:
         await writer.run(migrate)
         await writer.write(remove_former_index)
         unindexed = await writer.read(has_work)
         hidden = await writer.read(lambda db: hidden_sessions.any_hidden(db) or unindexed_sessions.is_in_work(db))
-        reader = await connect(path, read_only=True, busy_seconds=busy_seconds)
+        reader = await connect(path, find_key, read_only=True, busy_seconds=busy_seconds)
         await reader.run(lambda db: note_version(db, migrations()[-1][0]))
     except BaseException:
         await close(writer)
@@ -139,8 +142,6 @@ def _close_to_others(path: Path) -> None:
             if file.stat().st_mode & 0o077:
                 file.chmod(0o600)
 
-
-MAX_INTEGER = 2**63 - 1
 
 LOOKED_AT_ONCE = 200
 """Messages whose texts are in memory at a time while they are searched for secrets: some 200 kB, at most 200 MB."""
@@ -253,25 +254,15 @@ class SqliteStore(SessionStore):
         messages: Sequence[NewMessage],
         *,
         count: Count,
-        first_seq: int | None = None,
-        batch_id: str | None = None,
-        before: EditsBefore | None = None,
-        cursor: Cursor | None = None,
-        edits: EditsAfter | None = None,
+        **placed: Unpack[Placement],
     ) -> Appended:
-        batch = Batch(self.owner, session_id, (), count, first_seq, batch_id, before, cursor, edits)
+        batch = Batch(self.owner, session_id, (), count, **placed)
         appended = await append_in_pieces(self._group, batch, messages)
         if any(is_indexed_later(message) for message in messages):
             await self._index_work.wait()
         elif appended.indexed_again:
             self._index_work.start()
         return appended
-
-    async def read_fingerprints(self, session_id: str, *, first: int = 0) -> list[bytes]:
-        return await self._of_row(session_id, lambda db, row: fingerprints(db, row, first, MAX_INTEGER - first))
-
-    def fingerprint(self, body: Native) -> bytes:
-        return stored_fingerprint(bodies.fingerprint(body))
 
     async def read_messages(
         self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -23,26 +23,12 @@ if TYPE_CHECKING:
 @click.option("--strategy", type=click.Choice(["auto", "anthropic", "extractive"]), default="auto", show_default=True)
 @DRY_RUN
 @database_options
-def compact(
-    opener: StashOpener,
-    as_json: bool,
-    session: str,
-    summary_file: IO[str] | None,
-    instructions: str | None,
-    strategy: str,
-    dry_run: bool,
-) -> None:
+def compact(opener: StashOpener, as_json: bool, session: str, summary_file: IO[str] | None, **options: Any) -> None:
     """Show a session's older messages as a summary. The messages stay in the database."""
     summary = summary_file.read() if summary_file else None
 
     async def work(stash: Stash) -> CompactResult:
-        return await stash.compact_session(
-            await find_session(stash, session),
-            summary=summary,
-            instructions=instructions,
-            strategy=strategy,
-            dry_run=dry_run,
-        )
+        return await stash.compact_session(await find_session(stash, session), summary=summary, **options)
 
     with working("Compacting"):
         result = opener.run(work)

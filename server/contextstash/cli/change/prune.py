@@ -41,27 +41,13 @@ class Suggestion:
 @click.option("--minimum-tokens", type=click.IntRange(0), metavar="N", help="Prune only if it saves at least N tokens.")
 @DRY_RUN
 @database_options
-def prune(
-    opener: StashOpener,
-    as_json: bool,
-    session: str,
-    keep_last: int | None,
-    protect_tokens: int | None,
-    minimum_tokens: int | None,
-    dry_run: bool,
-) -> None:
+def prune(opener: StashOpener, as_json: bool, session: str, dry_run: bool, **limits: int | None) -> None:
     """Archive a session's old tool outputs; each can be retrieved by its handle."""
 
     async def work(stash: Stash) -> tuple[PruneResult, Suggestion | None, str]:
         session_id = await find_session(stash, session)
-        result = await stash.prune_tool_outputs(
-            session_id,
-            keep_last=keep_last,
-            protect_tokens=protect_tokens,
-            minimum_tokens=minimum_tokens,
-            dry_run=dry_run,
-        )
-        is_plain = keep_last is None and protect_tokens is None and not as_json
+        result = await stash.prune_tool_outputs(session_id, dry_run=dry_run, **limits)
+        is_plain = limits["keep_last"] is None and limits["protect_tokens"] is None and not as_json
         other = await _suggestion(stash, session_id) if is_plain and not result.archived else None
         return result, other, await short_id(stash, session_id)
 

@@ -61,26 +61,17 @@ Named = tuple["SessionLine | None", str]
 @click.option("--until", metavar="TIME", help="Only up to this date or time, included.")
 @click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True)
 @database_options
-def search(
-    opener: StashOpener,
-    as_json: bool,
-    words: tuple[str, ...],
-    session: str | None,
-    scope: str | None,
-    tool: str | None,
-    since: str | None,
-    until: str | None,
-    limit: int,
-) -> None:
+def search(opener: StashOpener, as_json: bool, **given: Any) -> None:
     """Search everything that was recorded, for whole words; texts with all of them come first."""
+    wanted = Search(**given)
+    words, since, until = wanted.words, wanted.since, wanted.until
     query = " ".join(words)
     if HANDLE.fullmatch(query):
         _show_handle(opener, as_json, query)
         return
     if since and until and since[: len(until)] > until:
         raise click.UsageError(f"--since {since} is after --until {until}: no time is between them.")
-    search_ = Search(words, session, scope, tool, since, until, limit)
-    found = opener.run(lambda stash: _find(stash, search_, as_json))
+    found = opener.run(lambda stash: _find(stash, wanted, as_json))
     if as_json:
         print_json(found.result)
         return
@@ -121,13 +112,7 @@ async def _find(stash: Stash, wanted: Search, as_json: bool) -> Found:
     session_id = await find_session(stash, wanted.session) if wanted.session else None
 
     async def search(**without: Any) -> SearchResult:
-        filters = {
-            "scope": wanted.scope,
-            "tool": wanted.tool,
-            "since": wanted.since,
-            "until": wanted.until,
-            "limit": wanted.limit,
-        }
+        filters = {name: getattr(wanted, name) for name in ("scope", "tool", "since", "until", "limit")}
         return await stash.search_history(
             " ".join(wanted.words),
             session_id=session_id,

@@ -70,24 +70,16 @@ class Listed:
 @click.option("--all", "everything", is_flag=True, help="Also list the sessions of sub-agents.")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
 @database_options
-def sessions(
-    opener: StashOpener,
-    as_json: bool,
-    text: str | None,
-    project: str | None,
-    agent: str | None,
-    sort: str,
-    everything: bool,
-    limit: int,
-) -> None:
+def sessions(opener: StashOpener, as_json: bool, sort: str, everything: bool, limit: int, **parts: str | None) -> None:
     """List the sessions, the one with the newest message first; with TEXT, those with TEXT in the title."""
-    wanted = Wanted(project, text, agent, everything or as_json)
+    wanted = Wanted(**parts, everything=everything or as_json)
     found, more = opener.run(lambda stash: _listed(stash, wanted, sort, limit))
     if as_json:
         print_json(_as_list(found, more))
     elif not found:
-        is_filtered = any((text, project, agent))
-        click.echo("No session matches." if is_filtered else "No sessions yet. Record one: contextstash import PATH")
+        click.echo(
+            "No session matches." if any(parts.values()) else "No sessions yet. Record one: contextstash import PATH"
+        )
     else:
         columns = ["session", "last", "messages", "tokens", "full", "project", "title"]
         print_table(columns, map(_row, found), less_wanted=["project", "messages", "tokens"])

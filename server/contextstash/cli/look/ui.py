@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
+from contextstash.cli.options import StashOpener, opener_options
 
 if TYPE_CHECKING:
-    from contextstash_storage.databases import Location
+    pass
 
 
 HOST = "127.0.0.1"
@@ -26,23 +26,19 @@ MAX_TRIED = 20
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65_535), default=8787, show_default=True, help="0: any free port.")
 @click.option("--open/--no-open", "browser", default=True, help="Whether to open a browser.  [default: open]")
-@DATABASE
-@PRESET
-@SET
-def ui(port: int, browser: bool, db: Location | None, preset: str | None, given: tuple[str, ...]) -> None:
+@opener_options
+def ui(opener: StashOpener, port: int, browser: bool) -> None:
     """Show sessions in a browser: windows over time, messages, archived outputs, summaries, cost, search.
 
     Only this machine can reach the pages; the printed address contains the token that opens them.
     """
-    from contextstash.mcp.serve import ServeOptions, opener
+    from contextstash.mcp.serve import opener as stash_opener
     from contextstash.ui.serve import serve_ui
 
     source = click.get_current_context().get_parameter_source("port")
     if source is ParameterSource.DEFAULT:
         port = next_free(port)
-    settings = settings_from(preset, given)
-    options = ServeOptions(db=db, settings=settings.settings_layer, consent=settings.may_call_model)
-    serve_ui(opener(options), port, _open if browser else _open_nothing)
+    serve_ui(stash_opener(opener.serving()), port, _open if browser else _open_nothing)
 
 
 def next_free(port: int) -> int:

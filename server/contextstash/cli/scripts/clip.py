@@ -137,13 +137,12 @@ def _limited(text: str, options: ClipOptions) -> LimitedOutput:
 
 
 async def _archived(text: str, options: ClipOptions, layer: dict[str, Any]) -> LimitedOutput:
-    from contextstash.configuration.locations import default_database
+    from contextstash.configuration.database import open_database
     from contextstash.hosts.windows import HOST_WINDOWS
     from contextstash.service.recording.output_limits import limit_text
     from contextstash.service.session_access import Access
-    from contextstash_storage.databases import open_store
 
-    store = await open_store(options.database or default_database(), busy_seconds=BUSY_SECONDS)
+    store = await open_database(options.database, busy_seconds=BUSY_SECONDS)
     try:
         return await limit_text(
             Access(store, settings=layer, host_windows=HOST_WINDOWS),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
+from contextstash.cli.options import StashOpener, opener_options
 from contextstash.configuration.settings import sets_output_limits
 from contextstash.process.plain_logs import configure_logs
 from contextstash_storage.errors import BadInputError
@@ -17,7 +17,6 @@ from contextstash_storage.errors import BadInputError
 if TYPE_CHECKING:
     from contextstash.gateway.config import GatewayConfig
     from contextstash.gateway.server import Gateway
-    from contextstash_storage.databases import Location
 
 DEFAULT_LIMITS = {"chars": 20_000, "tokens": None}
 """Of one output, if no setting limits outputs: about 5,000 tokens, at 4 characters a token. No limit in tokens: a text
@@ -42,17 +41,9 @@ within this length need not be counted."""
 @click.option(
     "--check", is_flag=True, help="Start the servers, print what each offers and which variables it gets, and exit."
 )
-@DATABASE
-@PRESET
-@SET
+@opener_options
 def gateway(
-    config: Path,
-    tools: Literal["retrieval", "agent", "all"],
-    session: str | None,
-    check: bool,
-    db: Location | None,
-    preset: str | None,
-    given: tuple[str, ...],
+    opener: StashOpener, config: Path, tools: Literal["retrieval", "agent", "all"], session: str | None, check: bool
 ) -> None:
     """Serve the tools, resources and prompts of other MCP servers, with limited outputs.
 
@@ -62,15 +53,12 @@ def gateway(
     """
     from contextstash.gateway.config import read_config
     from contextstash.gateway.serve import build_gateway, run_gateway
-    from contextstash.mcp.serve import ServeOptions
 
     configure_logs()
     read = read_config(config.expanduser(), os.environ)
     _warn_of_problems(read)
-    settings = settings_from(preset, given)
-    options = ServeOptions(db=db, settings=settings.settings_layer, consent=settings.may_call_model)
-    limits = DEFAULT_LIMITS if not sets_output_limits(settings.settings_layer(None)) else None
-    built = build_gateway(read, options, tools, session_id=session, limits=limits)
+    limits = DEFAULT_LIMITS if not sets_output_limits(opener.settings.settings_layer(None)) else None
+    built = build_gateway(read, opener.serving(), tools, session_id=session, limits=limits)
     if check:
         sys.exit(_checked(built))
     run_gateway(built)

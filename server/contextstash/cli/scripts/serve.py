@@ -9,20 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from contextstash.cli.automatic_retention import automatic_retention
-from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
+from contextstash.cli.options import AddressType, StashOpener, opener_options
 from contextstash.configuration.api_key import CLIENT_SECRET
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash.mcp.http.options import HttpOptions
-    from contextstash_storage.databases import Location
 
 FOLLOWED = ["auto", "claude-code", "codex", "gemini", "opencode", "pi"]
 
 
 @click.command()
-@DATABASE
 @click.option(
     "--tools",
     type=click.Choice(["agent", "all"]),
@@ -38,7 +35,7 @@ FOLLOWED = ["auto", "claude-code", "codex", "gemini", "opencode", "pi"]
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("-v", "--verbose", is_flag=True, help="Log each change of a session to standard error.")
 @click.option("--json-logs", is_flag=True, help="Write each line of the log as a JSON object.")
-@click.option("--http", metavar="HOST:PORT", help="Serve over HTTP instead of stdin and stdout.")
+@click.option("--http", type=AddressType(), metavar="HOST:PORT", help="Serve over HTTP instead of stdin and stdout.")
 @click.option("--public-url", metavar="URL", help="With --http: the https:// address of the proxy in front.")
 @click.option("--stateful", is_flag=True, help="With --http: keep a session for each client of the older protocol.")
 @click.option(
@@ -66,18 +63,15 @@ FOLLOWED = ["auto", "claude-code", "codex", "gemini", "opencode", "pi"]
     type=click.Path(path_type=Path),
     help=f"The file of that client's secret. [default: {CLIENT_SECRET}]",
 )
-@PRESET
-@SET
+@opener_options
 def serve(
-    db: Location | None,
+    opener: StashOpener,
     tools: Literal["agent", "all"],
     follow: str | None,
     path: Path | None,
     verbose: bool,
     json_logs: bool,
-    http: str | None,
-    preset: str | None,
-    given: tuple[str, ...],
+    http: tuple[str, int] | None,
     **over_http: Any,
 ) -> None:
     """Serve MCP over stdin and stdout, or over HTTP to clients that send a token (contextstash token).
@@ -85,23 +79,18 @@ def serve(
     PATH, with --follow, is the folder or file of the transcripts. [default: the client's own folder]
     """
     from contextstash.configuration.api_key import api_key_from
-    from contextstash.mcp.serve import ServeOptions, serve_http, serve_stdio
+    from contextstash.mcp.serve import serve_http, serve_stdio
 
     if path is not None and follow is None:
         raise BadInputError("PATH is the folder of transcripts: pass --follow too.")
     serving = _http_options(http, over_http)
-    settings = settings_from(preset, given)
-    options = ServeOptions(
-        db=db,
+    options = opener.serving(
         tools=tools,
         follow=follow,
         follow_path=path,
-        settings=settings.settings_layer,
         api_key=api_key_from(os.environ),
-        consent=settings.may_call_model,
         verbose=verbose,
         json_logs=json_logs,
-        on_open=automatic_retention(db, settings),
     )
     if serving is None:
         serve_stdio(options)
@@ -111,7 +100,7 @@ def serve(
     serve_http(options, serving, mounted_ui)
 
 
-def _http_options(address: str | None, given: Mapping[str, Any]) -> HttpOptions | None:
+def _http_options(address: tuple[str, int] | None, given: Mapping[str, Any]) -> HttpOptions | None:
     """The options of a server over HTTP; None for stdio. Raises BadInputError if they do not fit together."""
     from contextstash.mcp.http.options import HttpOptions
 
@@ -123,7 +112,7 @@ def _http_options(address: str | None, given: Mapping[str, Any]) -> HttpOptions 
         raise BadInputError("--oauth-issuer issues tokens for this server's public address: pass --public-url URL too.")
     others = {name: value for name, value in given.items() if name != "oauth_client_secret_file"}
     secret = _client_secret(given["oauth_client_id"], given["oauth_client_secret_file"])
-    return None if address is None else HttpOptions(*_address(address), **others, oauth_client_secret=secret)
+    return None if address is None else HttpOptions(*address, **others, oauth_client_secret=secret)
 
 
 def _client_secret(client: str | None, file: Path | None) -> str | None:
@@ -142,10 +131,3 @@ def _client_secret(client: str | None, file: Path | None) -> str | None:
             f"--oauth-client-id needs the client's secret: set {CLIENT_SECRET}, or pass --oauth-client-secret-file."
         )
     return secret.strip()
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65_535:
-        raise BadInputError(f"--http takes HOST:PORT, not '{text}'. Example: --http 127.0.0.1:8787")
-    return host.strip("[]") or "127.0.0.1", int(port)

@@ -103,11 +103,10 @@ def revoke(db: Location | None, name: str) -> None:
 
 def _run(database: Location | None, work: Callable[[TokenStore], Awaitable[T]]) -> T:
     """Run `work` on the tokens of a database."""
-    from contextstash.configuration.locations import default_database
-    from contextstash_storage.databases import open_store
+    from contextstash.configuration.database import open_database
 
     async def with_store() -> T:
-        store = await open_store(database or default_database())
+        store = await open_database(database)
         try:
             return await work(store.tokens)
         finally:

@@ -51,9 +51,9 @@ def _migrate(source: Location, target: Location) -> Migrated:
 
     from anyio.from_thread import start_blocking_portal
 
+    from contextstash.configuration.database import open_database
     from contextstash.service.queries.store_migration import Source
     from contextstash.service.queries.store_migration import migrate_store as migrate
-    from contextstash_storage.databases import open_store
 
     progress_bar: Any = click.progressbar(length=1, label="Copying", file=sys.stderr)
     with start_blocking_portal() as portal, progress_bar as bar:
@@ -64,9 +64,9 @@ def _migrate(source: Location, target: Location) -> Migrated:
             bar.update(progress.messages - bar.pos)
 
         async def work() -> Migrated:
-            opened = portal.call(open_store, source)
+            opened = portal.call(open_database, source)
             try:
-                stored = await open_store(target)
+                stored = await open_database(target)
                 try:
                     return await migrate(Source(opened, portal), stored, report)
                 finally:

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.completion import session_ids
-from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, find_session, settings_from
+from contextstash.cli.options import StashOpener, find_session, opener_options
 from contextstash.cli.output import for_reader
 from contextstash.hosts.continuation import CONTINUING, MAX_ARGUMENT_BYTES, first_message
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
-    from contextstash_storage.databases import Location
 
 NOT_FOUND = 127
 """The exit code of shells for a command that does not exist."""
@@ -47,19 +46,15 @@ class Start:
 )
 @click.option("--yes", is_flag=True, help="Start in the current folder without asking if the session's is gone.")
 @click.option("--print", "only_print", is_flag=True, help="Only print the first message.")
-@DATABASE
-@PRESET
-@SET
+@opener_options
 def continue_(
+    opener: StashOpener,
     client: str,
     session: str | None,
     folder: Path | None,
     tokens: int | None,
     yes: bool,
     only_print: bool,
-    db: Location | None,
-    preset: str | None,
-    given: tuple[str, ...],
 ) -> int:
     """Start CLIENT in the session's folder, with the hand-off of SESSION as its first message.
 
@@ -69,7 +64,7 @@ def continue_(
     if program is None and not only_print:
         click.echo(f"Error: There is no program '{client}' on the PATH.", err=True)
         return NOT_FOUND
-    start = StashOpener(db, settings_from(preset, given)).run(lambda stash: _start(stash, session, tokens))
+    start = opener.run(lambda stash: _start(stash, session, tokens))
     if only_print or program is None:
         click.echo(start.message)
         return 0

@@ -104,9 +104,10 @@ def _database(path: Location) -> Iterator[Finding]:
     if not path.exists():
         yield Finding("database", "note", f"{path} does not exist yet", "The first use creates it.")
         return
+    from contextstash.configuration.encryption_key import database_key
     from contextstash_storage.sqlite.health import look_at
 
-    health = look_at(path)
+    health = look_at(path, database_key)
     yield Finding(
         "database",
         "ok" if health.check == "ok" else "wrong",
@@ -118,6 +119,7 @@ def _database(path: Location) -> Iterator[Finding]:
         which = f"messages of {counted(health.damaged, 'session')} cannot be decompressed"
         yield Finding("messages", "wrong", which, "Restore a backup. All other sessions can be read.")
     yield _version(health.version, health.newest)
+    yield from _encryption(health.encrypted)
     yield from _deleted(health.sources)
     yield from _size(path.stat().st_size, health.largest)
     if said := news(path):
@@ -125,6 +127,18 @@ def _database(path: Location) -> Iterator[Finding]:
     mode = stat.S_IMODE(path.stat().st_mode)
     if sys.platform != "win32" and mode & 0o077:
         yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")
+
+
+def _encryption(encrypted: bool) -> Iterator[Finding]:
+    """Whether the file is encrypted; nothing for those who have not asked for it."""
+    from contextstash.configuration.encryption_key import key_source
+
+    source = key_source(os.environ)
+    if encrypted:
+        yield Finding("encryption", "ok", f"the database is encrypted; its key: {source}")
+    elif source is not None:
+        says = f"the database can be read without a key, though encryption_key is set ({source})"
+        yield Finding("encryption", "wrong", says, "End all clients, then: contextstash encrypt")
 
 
 def _size(size: int, largest: Sequence[tuple[str, int]]) -> Iterator[Finding]:
@@ -155,10 +169,10 @@ def _deleted(sources: Sequence[tuple[str, str, str]]) -> Iterator[Finding]:
 
 def _server(address: Address) -> Iterator[Finding]:
     """What can be said of a database on a server: it is opened as a command would, and migrated if it is older."""
-    from contextstash_storage.databases import open_store
+    from contextstash.configuration.database import open_database
 
     async def sessions() -> int:
-        store = await open_store(address)
+        store = await open_database(address)
         try:
             return (await store.mark()).sessions
         finally:

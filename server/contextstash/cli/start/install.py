@@ -43,9 +43,7 @@ def install(
     db: Location | None,
     window: int | None,
     scope: Scope,
-    yes: bool,
-    dry_run: bool,
-    diff: bool,
+    **confirmation: bool,
 ) -> None:
     """Add contextstash to CLIENT's own configuration. Safe to repeat; uninstall removes it.
 
@@ -79,7 +77,7 @@ def install(
     if not any(change.needed for change in changes):
         click.echo(f"contextstash is already installed in {client}: {changes[0].path}")
         return
-    if confirm_changes(changes, yes, dry_run, diff):
+    if confirm_changes(changes, **confirmation):
         apply_all(changes, apply_install)
         click.echo(f"Installed. Restart {client} to use it; contextstash uninstall {client} removes it.")
         for line in _remarks(client, hooks, window, database):

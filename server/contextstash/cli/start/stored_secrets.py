@@ -93,9 +93,10 @@ def _of_index(readable: int, mask: bool, is_stored: bool) -> str:
 async def _looked_at(path: Path, mask: bool) -> tuple[Counter[str], list[Holder], int]:
     """The kinds of secrets in the messages of all owners, the sessions that hold them, and how many messages the search
     index shows with some."""
+    from contextstash.configuration.encryption_key import database_key
     from contextstash_storage.sqlite.store import open_sqlite
 
-    store = await open_sqlite(path)
+    store = await open_sqlite(path, find_key=database_key)
     try:
         kinds: Counter[str] = Counter()
         holders: list[Holder] = []

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @YES
 @DRY_RUN
 @DIFF
-def uninstall(client: str, scope: Scope, yes: bool, dry_run: bool, diff: bool) -> None:
+def uninstall(client: str, scope: Scope, **confirmation: bool) -> None:
     """Remove contextstash from CLIENT's configuration. An unchanged file gets its former bytes back.
 
     CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode.
@@ -31,7 +31,7 @@ def uninstall(client: str, scope: Scope, yes: bool, dry_run: bool, diff: bool) -
     if not any(change.needed for change in changes):
         click.echo(f"contextstash is not installed in {client}: {changes[0].path}")
         return
-    if confirm_changes(changes, yes, dry_run, diff):
+    if confirm_changes(changes, **confirmation):
         apply_all(changes, apply_uninstall)
         click.echo("Uninstalled. The recorded sessions are kept: contextstash sessions")
         click.echo(f"The folder with the database is kept too: {data_folder()}")

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
 from contextstash.context.window.presets import PRESETS
+from contextstash.context.window.retention_limits import RETENTION, KeepLimits
 from contextstash_storage.errors import BadInputError
 
 DESCRIBED = "described"
@@ -29,10 +30,7 @@ MAX_PIN_CHARACTERS = 500
 DESTINATION = "summarizer_base_url"
 """The setting that says where sessions are sent. A session cannot set it, since a model may change session settings."""
 
-RETENTION = ("keep_days", "keep_gigabytes", "keep_in", "index_days")
-"""The settings that say what `contextstash retain` deletes."""
-
-USERS_ALONE = frozenset({DESTINATION, "secrets", *RETENTION})
+USERS_ALONE = frozenset({DESTINATION, "secrets", "encryption_key", *RETENTION})
 """The settings that no session has of its own."""
 
 Estimator = Literal["tokenizer", "tiktoken", "chars", "chars_plus_one", "chars_rounded_up", "bytes"]
@@ -40,15 +38,6 @@ Cut = Literal["head", "head_tail", "middle", "smart"]
 Thinking = Literal["auto", "keep", "strip", "drop", "wait"]
 ToolDigest = Literal["placeholder", "heuristic", "llm", "off"]
 Secrets = Literal["mask", "drop", "off"]
-
-
-class KeepLimits(BaseModel):
-    """How long, and in how much room, the sessions of a project are kept; without a limit if it is not set."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    keep_days: int | None = Field(default=None, gt=0)
-    keep_gigabytes: float | None = Field(default=None, gt=0)
 
 
 class ContextSettings(BaseModel):
@@ -445,6 +434,11 @@ class ContextSettings(BaseModel):
         description="The same for the sessions of a project, in the place of the two settings above:"
         ' `[keep_in."/srv/work"]` with `keep_days` and `keep_gigabytes`. A session cannot set it.',
     )
+    encryption_key: str | None = Field(
+        default=None,
+        description="Where the key of an encrypted database is: `keyring`, `file:PATH` or `command:COMMAND`. Read from"
+        " the environment or the user's own file alone. `contextstash encrypt` encrypts a database that exists.",
+    )
 
     index_days: int | None = Field(
         default=None,
@@ -461,6 +455,13 @@ class ContextSettings(BaseModel):
             if not pin.strip() or len(pin) > MAX_PIN_CHARACTERS:
                 raise ValueError(f"must hold handles or paths of 1 to {MAX_PIN_CHARACTERS} characters")
         return tuple(dict.fromkeys(pins))
+
+    @field_validator("encryption_key")
+    @classmethod
+    def _key_is_a_place(cls, place: str | None) -> str | None:
+        if place is not None and place != "keyring" and not place.startswith(("file:", "command:")):
+            raise ValueError("must be keyring, file:PATH or command:COMMAND")  # not shown, since it may be a key
+        return place
 
     @field_validator("placeholder")
     @classmethod
@@ -517,7 +518,7 @@ def _problem(place: Sequence[int | str], message: str, value: object) -> str:
     name = ".".join(str(part) for number, part in enumerate(place) if not number or isinstance(part, int))
     rule = message.partition(", unable to ")[0].replace("a valid integer", "a whole number").replace("a valid ", "a ")
     if not rule.startswith("Input should be "):
-        return f"{name}: {message}"
+        return f"{name}: {message.removeprefix('Value error, ')}"
     return f"{name} must be {rule.removeprefix('Input should be ')}, not {value!r}"
 
 

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from contextstash.formats.anthropic.assembly import THINKING, assemble
-from contextstash.formats.base import Reading, ToolSchema
+from contextstash.formats.base import Format, Reading, ToolSchema
 from contextstash.formats.block_reader import (
     Piece,
     as_json,
@@ -49,7 +49,7 @@ OWN_BLOCKS = frozenset(
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 
 
-class AnthropicFormat:
+class AnthropicFormat(Format):
     """Anthropic Messages, both in requests and as recorded replies.
 
     A tool result inside a user message is one block of type `tool_result`; its text is the text of all its parts.
@@ -62,7 +62,6 @@ class AnthropicFormat:
     name = "anthropic"
 
     def matches(self, native: Native) -> float:
-        """The confidence, from 0 to 1, that this is a message of this format."""
         if not isinstance(native, dict) or role_of(native) not in _ROLES:
             return 0.0
         if any(native.get(key) is not None for key in ("tool_calls", "function_call", "tool_call_id")):
@@ -78,7 +77,6 @@ class AnthropicFormat:
         return 0.0 if 0.0 in scores else max(scores, default=0.3)
 
     def read(self, native: Native) -> Reading:
-        """The contents of the message. Raises BadMessageError, which names the wrong field and what it should be."""
         need_object(native, "the message")
         role = native.get("role")
         if not isinstance(role, str) or role not in _ROLES:
@@ -115,9 +113,6 @@ class AnthropicFormat:
     def user_message(self, text: str) -> Native:
         return {"role": "user", "content": text}
 
-    def system_message(self, text: str) -> Native | None:
-        return None
-
     def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
         counts = [count_breakpoints(content_of(native)) for native in natives]
         if sum(counts) <= most:
@@ -130,9 +125,7 @@ class AnthropicFormat:
             for native, count, first in zip(natives, counts, firsts, strict=False)
         ]
 
-    def assemble(self, natives: Sequence[Native]) -> list[Native]:
-        """See contextstash.formats.anthropic.assembly."""
-        return assemble(natives)
+    assemble = staticmethod(assemble)
 
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
         return [{"name": each.name, "description": each.description, "input_schema": each.arguments} for each in tools]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextstash.formats.base import Reading, ToolSchema
+from contextstash.formats.base import Format, Reading, ToolSchema
 from contextstash.formats.block_reader import (
     Piece,
     as_json,
@@ -41,7 +41,7 @@ _FOREIGN_KEYS = ("type", "part_kind", "kind")
 """Fields by which other libraries mark the parts of their messages (AI SDK, pydantic-ai)."""
 
 
-class GeminiFormat:
+class GeminiFormat(Format):
     """Gemini contents, in the spelling of the REST API or of Google's SDK.
 
     A function response is one block of type `tool_result`, followed by the media nested in it. Its text is the object's
@@ -53,7 +53,6 @@ class GeminiFormat:
     name = "gemini"
 
     def matches(self, native: Native) -> float:
-        """The confidence, from 0 to 1, that this is a content of this format."""
         if not isinstance(native, dict) or "content" in native or "type" in native:
             return 0.0
         role, parts = native.get("role"), native.get("parts")
@@ -66,7 +65,6 @@ class GeminiFormat:
         return min((_matches_part(part) for part in parts), default=0.9)
 
     def read(self, native: Native) -> Reading:
-        """The contents of the message. Raises BadMessageError, which names the wrong field and what it should be."""
         need_object(native, "the content")
         role = _role(native)
         pieces = [found for part in _read_parts(native) for found in part]
@@ -101,15 +99,7 @@ class GeminiFormat:
     def user_message(self, text: str) -> Native:
         return {"role": "user", "parts": [{"text": text}]}
 
-    def system_message(self, text: str) -> Native | None:
-        return None
-
-    def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
-        return natives
-
-    def assemble(self, natives: Sequence[Native]) -> list[Native]:
-        """See contextstash.formats.gemini.assembly."""
-        return assemble(natives)
+    assemble = staticmethod(assemble)
 
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
         declared = [

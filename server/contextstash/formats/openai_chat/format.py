@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from contextstash.formats.base import Reading, ToolSchema
+from contextstash.formats.base import Format, Reading, ToolSchema
 from contextstash.formats.block_reader import (
     Piece,
     call_piece,
@@ -47,7 +47,7 @@ _FOREIGN_PARTS = frozenset({"tool_use", "tool_result", "server_tool_use", "funct
 """Parts that belong to another format. Refused: as unknown parts they would hide tool calls from every rule."""
 
 
-class OpenAIChatFormat:
+class OpenAIChatFormat(Format):
     """OpenAI Chat Completions, and the fields that compatible APIs add (`reasoning_content`, `usage` on a message).
 
     A tool message is one block of type `tool_result`. Images in it follow as separate blocks with its call id, and
@@ -57,7 +57,6 @@ class OpenAIChatFormat:
     name = "openai-chat"
 
     def matches(self, native: Native) -> float:
-        """The confidence, from 0 to 1, that this is a message of this format."""
         if not isinstance(native, dict) or role_of(native) not in ROLES:
             return 0.0
         if "type" in native or "stop_reason" in native or ("parts" in native and "content" not in native):
@@ -73,7 +72,6 @@ class OpenAIChatFormat:
         return 0.0 if 0.0 in scores else max(scores, default=0.3)
 
     def read(self, native: Native) -> Reading:
-        """The contents of the message. Raises BadMessageError, which names the wrong field and what it should be."""
         need_object(native, "the message")
         role = native.get("role")
         if not isinstance(role, str) or role not in ROLES:
@@ -107,12 +105,7 @@ class OpenAIChatFormat:
     def system_message(self, text: str) -> Native | None:
         return {"role": "system", "content": text}
 
-    def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
-        return natives
-
-    def assemble(self, natives: Sequence[Native]) -> list[Native]:
-        """See contextstash.formats.openai_chat.assembly."""
-        return assemble(natives)
+    assemble = staticmethod(assemble)
 
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
         functions = [

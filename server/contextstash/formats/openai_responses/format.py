@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from contextstash.formats.base import Reading, ToolSchema
+from contextstash.formats.base import Format, Reading, ToolSchema
 from contextstash.formats.block_reader import (
     Piece,
     as_json,
@@ -62,7 +62,7 @@ _TEXT_PARTS = ("input_text", "output_text", "text", "summary_text", "reasoning_t
 _FOREIGN_PARTS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "image_url")
 
 
-class OpenAIResponsesFormat:
+class OpenAIResponsesFormat(Format):
     """OpenAI Responses items; each item is one message.
 
     Calls that the client answers have their `call_id`. Calls of the provider's own tools (web search, file search, code
@@ -74,7 +74,6 @@ class OpenAIResponsesFormat:
     name = "openai-responses"
 
     def matches(self, native: Native) -> float:
-        """The confidence, from 0 to 1, that this is an item of this format."""
         if not isinstance(native, dict) or "stop_reason" in native:
             return 0.0
         kind = item_type(native)
@@ -85,7 +84,6 @@ class OpenAIResponsesFormat:
         return 1.0 if kind in _OTHER_TYPES or kind.endswith(("_call", "_call_output")) else 0.0
 
     def read(self, native: Native) -> Reading:
-        """The contents of the item. Raises BadMessageError, which names the wrong field and what it should be."""
         need_object(native, "the item")
         kind = item_type(native)
         if not kind:
@@ -135,12 +133,7 @@ class OpenAIResponsesFormat:
     def system_message(self, text: str) -> Native | None:
         return {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": text}]}
 
-    def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
-        return natives
-
-    def assemble(self, natives: Sequence[Native]) -> list[Native]:
-        """See contextstash.formats.openai_responses.assembly."""
-        return assemble(natives)
+    assemble = staticmethod(assemble)
 
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
         return [

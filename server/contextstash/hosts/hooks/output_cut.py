@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from contextstash.configuration.locations import default_database
+from contextstash.configuration.database import open_database
 from contextstash.configuration.settings import RemarkHandler, configuration, sets_output_limits
 from contextstash.context.tool_outputs.limits import OutputLimits
 from contextstash.context.window.settings import resolve_settings
@@ -24,7 +24,6 @@ from contextstash.hosts.own_files import own_file
 from contextstash.hosts.project_folder import project_folder
 from contextstash.service.recording.output_limits import limit_text
 from contextstash.service.session_access import Access
-from contextstash_storage.databases import open_store
 from contextstash_storage.errors import BadInputError
 
 CHARACTERS_PER_TOKEN = 4
@@ -64,7 +63,7 @@ async def cut_outputs(
     if whole is None or sum(len(text) for text, _ in whole) > MAX_ARCHIVED_CHARACTERS:
         note(host.name, f"An output of '{tool}' is too long to be archived here, or its file is not readable.")
         return None
-    store = await open_store(default_database(), busy_seconds=BUSY_SECONDS)
+    store = await open_database(busy_seconds=BUSY_SECONDS)
     try:
         access = Access(store, settings={**layer, **COUNTED_BY_BYTES})
         limited = [

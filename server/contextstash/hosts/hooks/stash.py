@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.configuration.api_key import api_key_from
-from contextstash.configuration.locations import default_database
+from contextstash.configuration.database import open_database
 from contextstash.configuration.settings import RemarkHandler, configuration
 from contextstash.context.view.handoff_parts import Part
 from contextstash.context.window.settings import resolve_settings
@@ -22,7 +22,6 @@ from contextstash.hosts.project_folder import project_folder, project_of
 from contextstash.hosts.readers.kinds import recognize
 from contextstash.hosts.windows import HOST_WINDOWS
 from contextstash.service.stash import Stash
-from contextstash_storage.databases import open_store
 
 MAX_SESSIONS_SEARCHED = 50
 """How many of the latest sessions are searched for the one that was cleared, which was in use just before. If it is
@@ -35,7 +34,7 @@ async def hook_stash(agent: str, on_remark: RemarkHandler) -> AsyncIterator[Stas
     found = configuration(project=project_folder(os.environ), environment=os.environ, on_remark=on_remark)
     resolve_settings(found.settings_layer(agent))
     stash = Stash(
-        await open_store(default_database(), busy_seconds=BUSY_SECONDS),
+        await open_database(busy_seconds=BUSY_SECONDS),
         settings=found.settings_layer,
         api_key=api_key_from(os.environ),
         consent=found.may_call_model,

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path, PurePath
 
-from contextstash.context.window.settings import ContextSettings, KeepLimits
+from contextstash.context.window.retention_limits import KeepLimits
+from contextstash.context.window.settings import ContextSettings
 from contextstash.service.queries.sessions import delete_session, recent_sessions, title_of
 from contextstash.service.results import RetainedOut, RetainResult
 from contextstash.service.session_access import Access
@@ -18,8 +19,8 @@ PAGE = 200
 """Sessions that are read from the store at a time."""
 
 TOGETHER = 25
-"""Sessions that are deleted at once: a deletion rewrites the search index, and hiding a session takes the write lock for
-about a millisecond."""
+"""Sessions deleted at once: a deletion rewrites the search index, and hiding a session takes the write lock for about
+a millisecond."""
 
 GIGABYTE = 10**9
 

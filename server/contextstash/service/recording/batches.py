@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from contextstash.context.view.branches import KnownPath, known_path, path_to, rewinding
 from contextstash.formats import get_format
@@ -24,6 +24,7 @@ from contextstash.service.session_access import Access
 from contextstash.service.session_cache import digests_of
 from contextstash_storage.errors import BadInputError, BadMessageError, EditConflictError
 from contextstash_storage.records import Appended, Counters, Edit, Native, RewindEdit, Session
+from contextstash_storage.store import Placement
 
 MAX_BATCH_ID = 200
 """Characters of a batch_id; the same limit as for a session's id."""
@@ -84,6 +85,21 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A caller's messages, for each the further fields of NewMessage, and the session's recent calls, to which theirs
+    are added."""
+
+    natives: Sequence[Native]
+    extras: Sequence[Mapping[str, Any]]
+    calls: Calls
+
+    async def append_after(self, known: int, access: Access, session: Session, **placed: Unpack[Placement]) -> Appended:
+        """Store the messages behind the `known` first ones."""
+        natives, extras = self.natives[known:], self.extras[known:]
+        return await append(access, session, natives, self.calls, extras=extras, listed_before=known, **placed)
+
+
 async def record_batch(
     access: Access,
     session: Session,
@@ -94,75 +110,53 @@ async def record_batch(
 ) -> Appended:
     """Store the messages of the batch that are not stored yet, according to its identity. The batch's tool calls are
     added to `calls`, the session's recent ones."""
+    batch = _Batch(natives, extras, calls)
     if identity.whole:
-        return await _record_whole(access, session, natives, calls, extras, identity)
+        return await _record_whole(access, session, batch, identity)
     identity.check_writer(session, ())
     if identity.first_seq is not None:
-        return await _record_at(access, session, natives, calls, identity.first_seq, extras)
-    return await append(access, session, natives, calls, extras=extras, batch_id=identity.batch_id)
+        return await _record_at(access, session, batch, identity.first_seq)
+    return await batch.append_after(0, access, session, batch_id=identity.batch_id)
 
 
-async def _record_at(
-    access: Access,
-    session: Session,
-    natives: Sequence[Native],
-    calls: Calls,
-    first_seq: int,
-    extras: Sequence[Mapping[str, Any]],
-) -> Appended:
+async def _record_at(access: Access, session: Session, batch: _Batch, first_seq: int) -> Appended:
     """Store a batch at a position. Messages that are stored there already are neither parsed nor counted again; the
     store compares the others."""
     stored: list[bytes] = []
     if first_seq < session.counters.messages:
-        stored = (await access.store.read_fingerprints(session.session_id, first=first_seq))[: len(natives)]
-    listed = await _fingerprints(access, session, natives[: len(stored)])
+        stored = (await access.store.read_fingerprints(session.session_id, first=first_seq))[: len(batch.natives)]
+    listed = await _fingerprints(access, session, batch.natives[: len(stored)])
     known = len(stored) if listed == stored else 0
-    new, at = natives[known:], first_seq + known
-    appended = await append(access, session, new, calls, extras=extras[known:], first_seq=at, listed_before=known)
+    appended = await batch.append_after(known, access, session, first_seq=first_seq + known)
     return appended.model_copy(update={"duplicates": appended.duplicates + known, "first_seq": first_seq})
 
 
-async def _record_whole(
-    access: Access,
-    session: Session,
-    natives: Sequence[Native],
-    calls: Calls,
-    extras: Sequence[Mapping[str, Any]],
-    identity: BatchIdentity,
-) -> Appended:
+async def _record_whole(access: Access, session: Session, batch: _Batch, identity: BatchIdentity) -> Appended:
     """Make the list the session's conversation: show the part that is stored, hide the messages that are not in the
     list, and append the rest. System messages at its head that differ from the stored ones are a change of the declared
     system prompt, not of the conversation."""
     stored = await stored_head(access, session)
-    length = leading_system(session, natives)
     if stored is None:
-        return await _record_branch(access, session, natives, calls, extras, identity)
-    under = [*stored, *natives[length:]]
-    appended = await _record_branch(
-        access, session, under, calls, [{} for _ in stored] + list(extras[length:]), identity
-    )
+        return await _record_branch(access, session, batch, identity)
+    natives = batch.natives
+    length = leading_system(session, natives)
+    under = _Batch([*stored, *natives[length:]], [{} for _ in stored] + list(batch.extras[length:]), batch.calls)
+    appended = await _record_branch(access, session, under, identity)
     session = await declare_head(access, appended.session, natives[:length], stored)
     duplicates = len(natives) - len(appended.messages)
     return appended.model_copy(update={"session": session, "duplicates": duplicates})
 
 
-async def _record_branch(
-    access: Access,
-    session: Session,
-    natives: Sequence[Native],
-    calls: Calls,
-    extras: Sequence[Mapping[str, Any]],
-    identity: BatchIdentity,
-) -> Appended:
+async def _record_branch(access: Access, session: Session, batch: _Batch, identity: BatchIdentity) -> Appended:
     """Make the list the session's conversation. If another process changes the session meanwhile, plan again; pieces
     stored before that conflict then count as stored."""
-    listed = await _listed(access, session, natives)
+    listed = await _listed(access, session, batch.natives)
     first = await _plan(access, session, listed)
     plan, furthest, attempts = first, first.path.count, 0
     while True:
         identity.check_writer(session, plan.changes)
         try:
-            appended = await _follow(access, session, natives, calls, extras, plan)
+            appended = await _follow(access, session, batch, plan)
         except EditConflictError as error:
             attempts += 1
             if attempts == ATTEMPTS:
@@ -171,7 +165,7 @@ async def _record_branch(
                 ) from error
             await asyncio.sleep(WAIT_SECONDS * attempts)
         else:
-            return await _with_pieces(access, appended, natives, first, plan)
+            return await _with_pieces(access, appended, batch.natives, first, plan)
         plan = await _plan(access, session, listed)
         if plan.path.count > furthest:  # a piece was stored before the conflict, so the attempt made progress
             furthest, attempts = plan.path.count, 0
@@ -212,14 +206,7 @@ async def _plan(access: Access, session: Session, listed: Sequence[bytes]) -> _P
     return _Plan(len(stored), len(edits), path, tuple(changes))
 
 
-async def _follow(
-    access: Access,
-    session: Session,
-    natives: Sequence[Native],
-    calls: Calls,
-    extras: Sequence[Mapping[str, Any]],
-    plan: _Plan,
-) -> Appended:
+async def _follow(access: Access, session: Session, batch: _Batch, plan: _Plan) -> Appended:
     """Carry out the plan. Raises EditConflictError if the session has changed meanwhile."""
     known = plan.path.count
     if plan.changes:
@@ -227,13 +214,12 @@ async def _follow(
         plan.edits_before(snapshot.session.counters)
         weighed = await weighed_together(access, snapshot, list(plan.changes))
         plan = _Plan(plan.messages, plan.edits, plan.path, tuple(weighed))
-    elif known == len(natives):
+    elif known == len(batch.natives):
         session = await access.store.get_session(session.session_id)
         return Appended(messages=(), duplicates=known, session=session)
     if plan.path.last != plan.messages - 1:
-        _remember_listed(session, natives[:known], calls)
-    new, rest = natives[known:], extras[known:]
-    return await append(access, session, new, calls, extras=rest, before=plan.edits_before, listed_before=known)
+        _remember_listed(session, batch.natives[:known], batch.calls)
+    return await batch.append_after(known, access, session, before=plan.edits_before)
 
 
 def _remember_listed(session: Session, known: Sequence[Native], calls: Calls) -> None:

@@ -22,6 +22,7 @@ from contextstash_storage.records import (
     Call,
     Counters,
     Edit,
+    EditsAfter,
     Event,
     Message,
     Part,
@@ -29,7 +30,6 @@ from contextstash_storage.records import (
     SummaryEdit,
     Usage,
 )
-from contextstash_storage.store import EditsAfter
 
 CLIENT = "client"
 """The strategy of events that log what a client did to its own window."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Any, Unpack
 
 from contextstash.context.tool_outputs.own_tools import is_own_call
 from contextstash.context.view.calibration import count_message
@@ -27,8 +27,8 @@ from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, BadMessageError, SessionNotFoundError
 from contextstash_storage.handles import handle_of
 from contextstash_storage.json_values import NotJsonError, check_json
-from contextstash_storage.records import Appended, Block, Cursor, Native, NewMessage, Output, Session, Usage
-from contextstash_storage.store import EditsAfter, EditsBefore
+from contextstash_storage.records import Appended, Block, Native, NewMessage, Output, Session, Usage
+from contextstash_storage.store import Placement
 
 MAX_BLOCKS = 10_000
 """Blocks of one message, including those inside its tool results. Reading and measuring them blocks the interpreter:
@@ -267,12 +267,8 @@ async def append(
     calls: Calls,
     *,
     extras: Sequence[Mapping[str, Any]] = (),
-    first_seq: int | None = None,
-    batch_id: str | None = None,
-    before: EditsBefore | None = None,
-    cursor: Cursor | None = None,
-    edits: EditsAfter | None = None,
     listed_before: int = 0,
+    **placed: Unpack[Placement],
 ) -> Appended:
     """Parse, count and store messages whose size is checked; see SessionStore.append_messages. `extras[i]` are further
     fields of NewMessage for `natives[i]`. If a message is invalid, raises BadMessageError before anything is stored; it
@@ -297,16 +293,7 @@ async def append(
         access.note_counted(counter)
     else:
         messages = read_all()
-    return await access.store.append_messages(
-        session.session_id,
-        messages,
-        count=count_message,
-        first_seq=first_seq,
-        batch_id=batch_id,
-        before=before,
-        cursor=cursor,
-        edits=edits,
-    )
+    return await access.store.append_messages(session.session_id, messages, count=count_message, **placed)
 
 
 def is_large(natives: Sequence[Native]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from contextstash.context.window.settings import (
     DESTINATION,
-    RETENTION,
+    USERS_ALONE,
     ContextSettings,
     resolve_settings,
     session_layer,
@@ -99,11 +99,11 @@ async def _session_to_configure(access: Access, session_id: str | None, settings
 def _check_destination(access: Access, agent: str | None, settings: Mapping[str, Any]) -> None:
     """Raises BadInputError if the settings would send the session to a place that the user has not agreed to: its model
     may change a session's own settings."""
-    for name in ("secrets", *RETENTION):
+    for name in sorted(USERS_ALONE - {DESTINATION}):
         if settings.get(name) is not None:
             raise BadInputError(
                 f"{name} is the user's alone: no session can set it, only the user's own configuration"
-                f" (contextstash.toml in the user's folder, CONTEXTSTASH_{name.upper()}, or --set)."
+                f" (contextstash.toml in the user's folder, or CONTEXTSTASH_{name.upper()})."
             )
     if settings.get(DESTINATION) is not None:
         raise BadInputError(

@@ -22,8 +22,7 @@ from contextstash.service.recording.messages import Calls, RecentCalls, append, 
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadMessageError, SessionDeletedError, SessionNotFoundError
-from contextstash_storage.records import Appended, Cursor, Session
-from contextstash_storage.store import EditsAfter
+from contextstash_storage.records import Appended, Cursor, EditsAfter, Session
 
 logger = logging.getLogger(__name__)
 

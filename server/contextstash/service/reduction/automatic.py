@@ -234,29 +234,26 @@ class AutoReducer:
             return
         done.append(report)
         tokens = own_tokens(self._access, session)
-        event = Event(
-            kind="oscillation",
-            tokens_before=tokens,
-            tokens_after=tokens,
-            messages_before=session.counters.view_messages,
-            messages_after=session.counters.view_messages,
-            reason=report,
-            seq=session.counters.messages,
-        )
-        await self._access.store.append_event(session_id, event)
+        await self._access.store.append_event(session_id, _event("oscillation", session, tokens, report))
 
     async def _log_level(self, session: Session, estimate: Estimate, written_at: datetime | None) -> None:
-        event = Event(
-            kind="level",
-            tokens_before=estimate.tokens,
-            tokens_after=estimate.tokens,
-            messages_before=session.counters.view_messages,
-            messages_after=session.counters.view_messages,
-            reason=f"Level {session.counters.level} → {estimate.level}: {estimate.percent} % of {estimate.usable:,}.",
-            seq=session.counters.messages,
-            created_at=written_at,
-        )
+        reason = f"Level {session.counters.level} → {estimate.level}: {estimate.percent} % of {estimate.usable:,}."
+        event = _event("level", session, estimate.tokens, reason).model_copy(update={"created_at": written_at})
         await self._access.store.append_event(session.session_id, event, level=estimate.level)
+
+
+def _event(kind: EventKind, session: Session, tokens: int, reason: str) -> Event:
+    """An event that changes nothing of the view."""
+    counters = session.counters
+    return Event(
+        kind=kind,
+        tokens_before=tokens,
+        tokens_after=tokens,
+        messages_before=counters.view_messages,
+        messages_after=counters.view_messages,
+        reason=reason,
+        seq=counters.messages,
+    )
 
 
 def _grown(then: tuple[int, int], now: tuple[int, int], budget: WindowBudget) -> bool:

@@ -37,7 +37,7 @@ from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.digests import compaction_digest_edit
 from contextstash.service.reduction.lease import Lease, LeaseLostError, only_one
 from contextstash.service.reduction.merge_summaries import merge_summaries, pinned_within
-from contextstash.service.reduction.prune import archive_outputs, client_note, importance_in_view
+from contextstash.service.reduction.prune import archive_outputs, client_note, importance_in_view, view_change
 from contextstash.service.reduction.user_words import keeps_words, words_with
 from contextstash.service.reduction.write_summary import Writers, covered_turns, recent_history, shown_turns, written
 from contextstash.service.results import AuditResult, CompactResult
@@ -334,11 +334,10 @@ def _result(
     stripping: Stripping,
     dry_run: bool,
 ) -> CompactResult:
-    before, after = snapshot.view_tokens, total_tokens(entries)
     summary = earlier.summary
     notes = [client_note(snapshot), summary.note if summary else None]
     return CompactResult(
-        session_id=snapshot.session_id,
+        **view_change(snapshot, total_tokens(entries)),
         compacted=not dry_run,
         summary_id=edit.summary_id,
         summary=edit.summary,
@@ -347,31 +346,17 @@ def _result(
         last_seq=edit.last_seq,
         strategy=edit.strategy,
         model=summary.model if summary else None,
-        tokens_before=before,
-        tokens_after=after,
-        tokens_saved=before - after,
         reason=reason,
         audit=audit.result,
         thinking=stripping.result,
         cost=earlier.cost,
         dry_run=dry_run or None,
         note=" ".join(note for note in notes if note) or None,
-        client_tokens=snapshot.client_tokens,
     )
 
 
 def _nothing(snapshot: SessionSnapshot, reason: str) -> CompactResult:
-    tokens = snapshot.view_tokens
-    return CompactResult(
-        session_id=snapshot.session_id,
-        compacted=False,
-        tokens_before=tokens,
-        tokens_after=tokens,
-        tokens_saved=0,
-        reason=reason,
-        note=client_note(snapshot),
-        client_tokens=snapshot.client_tokens,
-    )
+    return CompactResult(**view_change(snapshot), compacted=False, reason=reason, note=client_note(snapshot))
 
 
 MAX_LISTED = 10

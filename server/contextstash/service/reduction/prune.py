@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from contextstash.context.text.sanitize import one_line
 from contextstash.context.tool_outputs.digest import digest_output
@@ -81,6 +82,20 @@ def client_note(snapshot: SessionSnapshot) -> str | None:
         "This concerns contextstash's view of the session only. Your client sends its own history, still"
         f" {snapshot.client_tokens:,} tokens: only a compaction in the client shrinks your window."
     )
+
+
+def view_change(snapshot: SessionSnapshot, after: int | None = None) -> dict[str, Any]:
+    """The fields that each result of a prune or compaction has: of the view's tokens before and `after` it, by default
+    unchanged, and of the client's."""
+    before = snapshot.view_tokens
+    after = before if after is None else after
+    return {
+        "session_id": snapshot.session_id,
+        "tokens_before": before,
+        "tokens_after": after,
+        "tokens_saved": before - after,
+        "client_tokens": snapshot.client_tokens,
+    }
 
 
 @dataclass(frozen=True)
@@ -194,12 +209,9 @@ def _done(
     after = before - total_tokens(snapshot.entries) + total_tokens(entries)
     effect = cache_effect(entries, min(archived.output.seq for archived in made), before - after)
     return PruneResult(
-        session_id=snapshot.session_id,
+        **view_change(snapshot, after),
         archived=[_archived(archived) for archived in made[:MAX_LISTED]],
         more=len(made) - MAX_LISTED if len(made) > MAX_LISTED else None,
-        tokens_before=before,
-        tokens_after=after,
-        tokens_saved=before - after,
         reason=reason,
         cache=CacheCost(
             rewritten_tokens=effect.rewritten,
@@ -209,23 +221,17 @@ def _done(
         thinking=stripping.result,
         dry_run=dry_run or None,
         note=client_note(snapshot),
-        client_tokens=snapshot.client_tokens,
     )
 
 
 def _nothing(snapshot: SessionSnapshot, reason: str, dry_run: bool, stripping: Stripping | None = None) -> PruneResult:
-    tokens = snapshot.view_tokens
     return PruneResult(
-        session_id=snapshot.session_id,
+        **view_change(snapshot),
         archived=[],
-        tokens_before=tokens,
-        tokens_after=tokens,
-        tokens_saved=0,
         reason=reason,
         thinking=stripping.result if stripping else None,
         dry_run=dry_run or None,
         note=client_note(snapshot),
-        client_tokens=snapshot.client_tokens,
     )
 
 

@@ -1,0 +1,160 @@
+"""The key of encrypted databases, from where the user's setting says: the system's keyring, a file or a command."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from contextstash.configuration.locations import SETTINGS_FILE, user_config_folder
+from contextstash_storage.errors import StoreError
+
+SETTING = "encryption_key"
+
+KEYRING_ENTRY = ("contextstash", "database")
+"""Service and user name in the keyring."""
+
+KEY_BYTES = 32
+
+COMMAND_SECONDS = 60.0
+"""How long a command may take: a person may have to unlock a password manager. A hook's client gives up sooner."""
+
+MAX_KEY_BYTES = 1_000
+"""How much of a file is read; a key has 64 characters."""
+
+
+def database_key() -> bytes | None:
+    """The user's key, None if the user has set none. Raises StoreError if it cannot be read."""
+    source = key_source(os.environ)
+    return None if source is None else read_key(source)
+
+
+def key_source(environment: Mapping[str, str]) -> str | None:
+    """Where the key is, by the environment or else the user's own file. The other layers of settings are not looked at:
+    a file may be opened before they are known, and a project must not name a command."""
+    given = environment.get(f"CONTEXTSTASH_{SETTING.upper()}")
+    if given is None:
+        given = _in_settings(user_config_folder() / SETTINGS_FILE)
+    return None if given is None or given.lower() in ("", "none") else given
+
+
+def _in_settings(path: Path) -> str | None:
+    """The setting in the user's file, which most users do not have: a status line has no time to import parsers."""
+    try:
+        text = path.read_text("utf-8")
+        if SETTING not in text:
+            return None
+        import tomllib
+
+        given = tomllib.loads(text).get(SETTING)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} cannot be read, and may say where the key of the database is: {error}.") from error
+    return None if given is None else str(given)
+
+
+def read_key(source: str) -> bytes:
+    """The key from its place. Raises StoreError, which names the place and never what was found there."""
+    kind, _, place = source.partition(":")
+    if kind == "keyring" and not place:
+        found = _in_keyring()
+        advice = "contextstash encrypt makes one; if the database is encrypted already, bring back that key"
+    elif kind == "file" and place:
+        found = _in_file(_path(place))
+        advice = "put it there"
+    elif kind == "command" and place:
+        found = _from_command(place)
+        advice = "run the command in a terminal to see what it prints"
+    else:  # not shown, since it may be a key
+        raise StoreError(f"{SETTING} must be keyring, file:PATH or command:COMMAND.")
+    if found is None or not re.fullmatch(r"[0-9a-fA-F]{64}", found.strip()):
+        what = "no key" if not found else "something that is not a key of 64 hexadecimal digits"
+        raise StoreError(f"{SETTING} names {what} ({source}): {advice}.")
+    return bytes.fromhex(found.strip())
+
+
+def read_or_make_key(source: str) -> bytes:
+    """The key from its place. If a keyring or a file has none yet, a new one is put there first."""
+    kind, _, place = source.partition(":")
+    if kind == "keyring" and _in_keyring() is None:
+        _keyring().set_password(*KEYRING_ENTRY, secrets.token_hex(KEY_BYTES))
+    elif kind == "file" and not _path(place).exists():
+        _make_file(_path(place))
+    return read_key(source)
+
+
+def _path(place: str) -> Path:
+    path = Path(place).expanduser()
+    if not path.is_absolute():  # hooks and servers run in folders of their own
+        raise StoreError(f"{SETTING} must name a file by its whole path, not {place}.")
+    return path
+
+
+def _make_file(path: Path) -> None:
+    """A file with a new key, on the disk before anything is encrypted with it."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(f"{secrets.token_hex(KEY_BYTES)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise StoreError(f"The key cannot be written to {path}: {error.strerror}.") from error
+
+
+def _in_file(path: Path) -> str | None:
+    from contextstash.files.regular_files import read_regular
+
+    try:
+        if sys.platform != "win32" and stat.S_IMODE(path.stat().st_mode) & 0o077:
+            raise StoreError(f"Other users may read the key in {path}: chmod 600 {path}")
+        return read_regular(path, MAX_KEY_BYTES).decode("ascii", "replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"The key in {path} cannot be read: {error.strerror}.") from error
+
+
+def _in_keyring() -> str | None:
+    keyring = _keyring()
+    try:
+        found: str | None = keyring.get_password(*KEYRING_ENTRY)
+    except keyring.errors.KeyringError as error:
+        raise StoreError(
+            f"The keyring cannot be read ({type(error).__name__}). Unlock it; without one, as on a server, set"
+            f" {SETTING} to file:PATH or command:COMMAND."
+        ) from error
+    return found
+
+
+def _keyring() -> Any:
+    """The package, which takes 0.1 s to import."""
+    try:
+        import keyring
+        import keyring.errors
+    except ImportError as error:
+        raise StoreError(
+            "A key in the keyring needs the package keyring: install the extra, with"
+            " pip install --editable '.[encryption]' in the checkout."
+        ) from error
+    return keyring
+
+
+def _from_command(command: str) -> str | None:
+    try:
+        done = subprocess.run(
+            shlex.split(command), stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_SECONDS, check=True
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise StoreError(
+            f"The command of {SETTING} failed ({type(error).__name__}): run it in a terminal to see why."
+        ) from error
+    return done.stdout.decode("ascii", "replace")

@@ -1,0 +1,165 @@
+"""Opens database files: with SQLite, or with SQLCipher if the user has a key. Every connection is made here."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote
+
+from contextstash_storage.errors import StoreError
+
+KEY_BYTES = 32
+
+MARK = b"contextstash\0enc"
+"""The first 16 bytes of an encrypted file, which SQLCipher takes as the salt of the key. A salt protects passwords from
+tables made in advance; the key is 256 random bits, so the salt may be known, and an encrypted file is recognized
+without its key."""
+
+FindKey = Callable[[], bytes | None]
+"""Returns the user's key, None if the user has none. It may ask a keyring or run a command."""
+
+
+def no_key() -> None:
+    """For files that are never encrypted."""
+
+
+def read_head(db: sqlite3.Connection) -> None:
+    """Read the file, after which a connection with a write-ahead log keeps others from having it alone."""
+    db.execute("PRAGMA schema_version").fetchone()
+
+
+def open_file(
+    path: Path,
+    find_key: FindKey = no_key,
+    prepare: Callable[[sqlite3.Connection], None] = read_head,
+    *,
+    read_only: bool = False,
+    **options: Any,
+) -> sqlite3.Connection:
+    """A connection to a file, on which `prepare` has run, which reads the file. A new file is encrypted if there is a
+    key. With `read_only` the file must exist. Raises what the drivers raise, and StoreError if the key does not fit."""
+    key = find_key()
+    while True:
+        number, changed = _state(path)
+        try:
+            db = _opened(path, key, prepare, read_only=read_only, **options)
+        except driver_errors(StoreError):
+            if _state(path) == (number, changed):
+                raise
+            continue
+        if _state(path)[0] == number:
+            return db
+        # While this waited for the lock, `encrypt` or `decrypt` put another file there: what is written to this one
+        # would be lost.
+        db.close()
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """The number of a file, and when it was changed: a number is given again after a file is deleted."""
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_ino, found.st_ctime_ns
+    return 0, 0
+
+
+def _opened(
+    path: Path, key: bytes | None, prepare: Callable[[sqlite3.Connection], None], *, read_only: bool, **options: Any
+) -> sqlite3.Connection:
+    for attempt in (None,) if key is None else (key, b""):
+        db = connection(path, attempt, read_only=read_only, **options)
+        try:
+            prepare(db)
+            return db
+        except BaseException as error:
+            db.close()
+            if not isinstance(error, driver_errors()) or primary_code(error) != sqlite3.SQLITE_NOTADB:
+                raise
+    raise _unreadable(path, has_key=key is not None)
+
+
+def connection(path: Path, key: bytes | None, *, read_only: bool = False, **options: Any) -> sqlite3.Connection:
+    """A connection to a file encrypted with this key, or to a plain one. Nothing is read yet, so a wrong key is noticed
+    later.
+
+    Without a key SQLite opens the file. With an empty one SQLCipher does, as a plain file: all files of a process must
+    be opened by the same copy of SQLite, as two take away each other's locks (sqlite.org/howtocorrupt.html, 2.2.1).
+    """
+    place = f"file:{quote(str(path.absolute()))}?mode=ro" if read_only else path
+    if key is None:
+        return sqlite3.connect(place, uri=read_only, factory=_versioned(sqlite3), **options)
+    driver = _sqlcipher()
+    db = cast(sqlite3.Connection, driver.connect(place, uri=read_only, factory=_versioned(driver), **options))
+    db.execute("PRAGMA cipher_log_level = NONE")  # it would write to standard error
+    if key:
+        db.execute(f'PRAGMA key = "{key_literal(key)}"')
+    return db
+
+
+@cache
+def _versioned(driver: Any) -> type[sqlite3.Connection]:
+    """The driver's connections, which can also know the version of the database that the program is made for; None
+    until it is migrated."""
+    return type("Database", (driver.Connection,), {"version": None})
+
+
+def _sqlcipher() -> Any:
+    try:
+        from sqlcipher3 import dbapi2
+    except ImportError as error:
+        raise StoreError(
+            "The setting encryption_key needs the package sqlcipher3: install the extra, with"
+            " pip install --editable '.[encryption]' in the checkout."
+        ) from error
+    return dbapi2
+
+
+def is_encrypted(db: sqlite3.Connection) -> bool:
+    """Whether a connection reads an encrypted file. SQLite itself does not know the question."""
+    return [str(value) for (value,) in db.execute("PRAGMA cipher_status")] == ["1"]
+
+
+def key_literal(key: bytes) -> str:
+    """A key in the form from which SQLCipher derives no other: its 256,000 rounds of PBKDF2 would take 0.1 s."""
+    return f"x'{key.hex()}{MARK.hex()}'"
+
+
+def driver_errors(*others: type[Exception]) -> tuple[type[Any], ...]:
+    """What the drivers raise, and `others`: sqlcipher3 has exceptions of its own, of the same names and fields."""
+    driver = sys.modules.get("sqlcipher3.dbapi2")
+    return (sqlite3.Error, *others) if driver is None else (sqlite3.Error, driver.Error, *others)
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """The kind of an error: SQLITE_BUSY and so on."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+def _unreadable(path: Path, *, has_key: bool) -> StoreError:
+    """The error for a file that no key of the user opens."""
+    if not begins_encrypted(path):
+        return StoreError(
+            f"The database file {path} is damaged or is no SQLite database. Put it aside and restore a backup,"
+            " or name another with --db."
+        )
+    if has_key:
+        return StoreError(
+            f"The database {path} was encrypted with another key than the one that the setting encryption_key names, or"
+            " is damaged. Let encryption_key name the key with which it was encrypted, or name another with --db."
+        )
+    return StoreError(
+        f"The database {path} is encrypted, and no setting says where its key is. Set it as it was when the database"
+        " was encrypted: contextstash config set encryption_key=keyring (or file:PATH, or command:…)."
+    )
+
+
+def begins_encrypted(path: Path) -> bool:
+    """Whether a file begins as one that is encrypted here. Only for files that this process does not have open:
+    closing another descriptor of a file takes away SQLite's locks on it."""
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(len(MARK)) == MARK
+    return False

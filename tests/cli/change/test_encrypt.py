@@ -1,0 +1,220 @@
+"""`contextstash encrypt` and `decrypt`: where the key may be, and everything that opens the database afterwards."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import CommandLine, failure_of, write_transcript
+from tests.support.file_keyring import PLACE
+
+pytest.importorskip("sqlcipher3")
+
+WORD = "pomegranate"
+ENCRYPTED = b"contextstash\0enc"
+
+
+@pytest.fixture
+def line(contextstash: CommandLine) -> CommandLine:
+    """The command line, with a recorded session."""
+    messages = [{"role": "user", "content": f"Where is the {WORD}?"}, {"role": "assistant", "content": "Not here."}]
+    (contextstash.folder / "session.json").write_text(json.dumps(messages))
+    assert contextstash.run("import", contextstash.folder / "session.json").returncode == 0
+    (contextstash.folder / "session.json").unlink()
+    return contextstash
+
+
+def head(line: CommandLine) -> bytes:
+    return line.database.read_bytes()[:16]
+
+
+def hits(line: CommandLine, environment: dict[str, str] | None = None) -> int:
+    return len(line.json("search", WORD, environment=environment)["hits"])
+
+
+def test_the_key_is_made_in_a_file_that_only_its_owner_reads_and_every_command_finds_it(line: CommandLine) -> None:
+    key = line.folder / "keys" / "database.key"
+    done = line.run("encrypt", "--key", f"file:{key}")
+    assert done.returncode == 0, done.stderr
+    assert "Keep a copy of the key" in done.stdout
+    assert re.fullmatch(r"[0-9a-f]{64}\n", key.read_text())
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert key.read_text().strip() not in done.stdout + done.stderr
+    assert head(line) == ENCRYPTED
+    assert not [path for path in line.folder.rglob("*") if path.is_file() and WORD.encode() in path.read_bytes()]
+    assert hits(line) == 1
+    assert WORD in line.run("export", line.json("sessions")["sessions"][0]["session_id"]).stdout
+    findings = {each["what"]: each for each in line.json("doctor")}
+    assert findings["encryption"]["says"] == f"the database is encrypted; its key: file:{key}"
+    assert line.run("decrypt").returncode == 0
+    assert head(line) == b"SQLite format 3\0"
+    assert hits(line) == 1
+    findings = {each["what"]: each for each in json.loads(line.run("doctor", "--json").stdout)}
+    assert findings["encryption"]["state"] == "wrong"
+    assert line.run("encrypt").returncode == 0
+    assert head(line) == ENCRYPTED
+
+
+def test_the_key_may_be_in_the_keyring_of_the_system(line: CommandLine) -> None:
+    keyring = {
+        "PYTHON_KEYRING_BACKEND": "tests.support.file_keyring.FileKeyring",
+        PLACE: str(line.folder / "ring.json"),
+    }
+    assert line.run("encrypt", "--key", "keyring", environment=keyring).returncode == 0
+    assert head(line) == ENCRYPTED
+    assert list(json.loads((line.folder / "ring.json").read_text())) == ["contextstash database"]
+    assert hits(line, keyring) == 1
+    locked = {**keyring, PLACE: str(line.folder / "locked")}
+    assert "The keyring cannot be read (KeyringLocked). Unlock it" in failure_of(
+        line.run("sessions", environment=locked)
+    )
+    lost = {**keyring, PLACE: str(line.folder / "other.json")}
+    assert "bring back that key" in failure_of(line.run("sessions", environment=lost))
+
+
+def test_the_key_may_come_from_a_command(line: CommandLine) -> None:
+    key = line.folder / "key"
+    key.write_text("ab" * 32)
+    key.chmod(0o600)
+    assert line.run("encrypt", "--key", f"command:cat '{key}'").returncode == 0
+    assert hits(line) == 1
+    key.write_text("not a key, but secret")
+    wrong = failure_of(line.run("sessions"))
+    assert "run the command in a terminal" in wrong
+    assert "secret" not in wrong
+    key.unlink()
+    assert "The command of encryption_key failed" in failure_of(line.run("sessions"))
+
+
+@pytest.mark.parametrize(
+    ("source", "advice"),
+    [
+        ("", "no setting says where its key is"),
+        ("file:{folder}/none", "names no key"),
+        ("file:relative", "by its whole path"),
+        ("file:{folder}/open", "chmod 600"),
+        ("file:{folder}/other", "another key than the one that the setting encryption_key names"),
+        ("file:{folder}", "cannot be read"),
+        ("command:{folder}/none", "failed"),
+        ("abababababababababababababababab", "must be keyring, file:PATH or command:COMMAND"),
+    ],
+)
+def test_a_key_that_is_missing_or_wrong_is_an_error_that_says_what_to_do(
+    line: CommandLine, source: str, advice: str
+) -> None:
+    assert line.run("encrypt", "--key", f"file:{line.folder}/key").returncode == 0
+    for name, mode in (("open", 0o644), ("other", 0o600)):
+        (line.folder / name).write_text("cd" * 32)
+        (line.folder / name).chmod(mode)
+    setting = {"CONTEXTSTASH_ENCRYPTION_KEY": source.format(folder=line.folder)}
+    for command in (["sessions"], ["search", WORD], ["decrypt"]):
+        said = failure_of(line.run(*command, environment=setting))
+        assert advice in said or (command == ["decrypt"] and not source)
+        assert "cdcd" not in said
+        assert "abab" not in said
+    assert hits(line) == 1
+
+
+def test_a_project_and_an_option_cannot_name_the_key(line: CommandLine) -> None:
+    assert "cannot be given by --set" in failure_of(line.run("sessions", "--set", "encryption_key=command:touch here"))
+    (line.folder / "contextstash.toml").write_text(f'encryption_key = "command:touch {line.folder}/run"\n')
+    done = line.run("sessions", environment={"XDG_CONFIG_HOME": str(line.folder / "config")})
+    assert "encryption_key" in done.stderr
+    assert not (line.folder / "run").exists()
+
+
+def test_the_key_is_not_changed_by_the_way(line: CommandLine) -> None:
+    assert line.run("encrypt", "--key", f"file:{line.folder}/key").returncode == 0
+    said = failure_of(line.run("encrypt", "--key", f"file:{line.folder}/second"))
+    assert "contextstash decrypt, then encrypt" in said
+    assert not (line.folder / "second").exists()
+
+
+def test_backups_that_can_still_be_read_are_named(line: CommandLine) -> None:
+    with (
+        closing(sqlite3.connect(line.database)) as source,
+        closing(sqlite3.connect(line.folder / "before.db")) as target,
+    ):
+        source.backup(target)
+    done = line.run("encrypt", "--key", f"file:{line.folder}/key")
+    assert f"can still be read: {line.folder}/before.db" in done.stderr
+
+
+def test_a_client_that_is_running_is_not_disturbed(line: CommandLine) -> None:
+    with closing(sqlite3.connect(line.database)) as client:
+        client.execute("SELECT count(*) FROM sessions").fetchone()
+        done = line.run("encrypt", "--key", f"file:{line.folder}/key")
+    assert "open in another process, and nothing was changed" in done.stderr
+    assert head(line) == b"SQLite format 3\0"
+    assert hits(line) == 1
+
+
+def test_postgresql_is_for_its_servers_disk(line: CommandLine) -> None:
+    said = failure_of(line.run("encrypt", "--db", "postgresql://nobody@127.0.0.1:1/none", "--key", "keyring"))
+    assert "encrypt the disk of its server" in said
+
+
+def test_a_hook_the_status_line_and_the_server_open_it_too(line: CommandLine) -> None:
+    assert line.run("encrypt", "--key", f"file:{line.folder}/key").returncode == 0
+    folder = line.folder / ".claude" / "projects" / "p"
+    folder.mkdir(parents=True)
+    transcript = folder / "5b1f6c1e-0000-4000-8000-000000000001.jsonl"
+    write_transcript(transcript)
+    event = {"hook_event_name": "PreCompact", "session_id": transcript.stem, "transcript_path": str(transcript)}
+    done = line.run("hook", "claude-code", typed=json.dumps(event))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert transcript.stem in [each["session_id"] for each in line.json("sessions")["sessions"]]
+    shown = line.run("statusline", typed=json.dumps({"session_id": transcript.stem}))
+    assert shown.returncode == 0
+    environment = {"HOME": str(line.folder), "XDG_CONFIG_HOME": str(line.folder), "PATH": "/usr/bin:/bin"}
+    started = [sys.executable, "-m", "contextstash", "serve", "--db", str(line.database)]
+    requests = [
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {},
+                "clientInfo": {"name": "t", "version": "1"},
+            },
+        },
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "search_history", "arguments": {"query": WORD, "scope": "everywhere"}},
+        },
+    ]
+    with subprocess.Popen(
+        started, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=line.folder, text=True
+    ) as server:
+        assert server.stdin
+        assert server.stdout
+        server.stdin.write("".join(f"{json.dumps(each)}\n" for each in requests))
+        server.stdin.flush()
+        answers = [server.stdout.readline() for _ in range(2)]
+        server.stdin.close()
+    assert WORD in answers[1]
+    assert not [path for path in line.folder.glob("*.db*") if WORD.encode() in path.read_bytes()]
+
+
+def test_without_the_package_the_error_names_the_extra(tmp_path: Path) -> None:
+    code = (
+        "import sys, asyncio, pathlib; sys.modules['sqlcipher3'] = None\n"
+        "from contextstash_storage.sqlite.store import open_sqlite\n"
+        "try: asyncio.run(open_sqlite(pathlib.Path(sys.argv[1]), find_key=lambda: bytes(32)))\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "s.db"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(
+        "StoreError The setting encryption_key needs the package sqlcipher3: install the extra"
+    )

@@ -1,0 +1,328 @@
+"""An encrypted database: nothing in its files can be read, and changing it to one and back loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from contextstash_storage.databases import open_store
+from contextstash_storage.errors import StoreBusyError, StoreError, StoreVersionError
+from contextstash_storage.records import Native
+from contextstash_storage.sqlite.conversion import convert
+from contextstash_storage.sqlite.database_file import MARK, FindKey, connection, no_key
+from contextstash_storage.sqlite.health import look_at
+from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.store import SessionStore
+from tests.storage.sqlite.test_deletion import SECRET, fill, marks, others
+from tests.support.locked_databases import held
+from tests.support.stored_sessions import SESSION, bodies, new_session, record, says
+
+pytest.importorskip("sqlcipher3")
+
+KEY = bytes(range(32))
+TEXT = "a text about pomegranates, number"
+
+
+def our_key() -> bytes:
+    return KEY
+
+
+def every_file(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+async def contents(path: Path, find_key: FindKey) -> dict[str, list[Native]]:
+    store = await open_sqlite(path, find_key=find_key)
+    try:
+        return {each.session_id: await bodies(store, each.session_id) for each in await store.list_sessions()}
+    finally:
+        await store.close()
+
+
+async def plain(path: Path) -> dict[str, list[Native]]:
+    """A plain database of some sessions, and what is in it."""
+    store = await open_sqlite(path)
+    await others(store)
+    await fill(store, "secret")
+    await store.close()
+    return await contents(path, no_key)
+
+
+async def test_no_file_of_an_encrypted_database_holds_what_is_in_it(path: Path) -> None:
+    whole = await plain(path)
+    assert SECRET.encode() in every_file(path.parent)
+    assert convert(path, KEY, encrypt=True)
+    assert marks(path) == {}
+    assert path.read_bytes()[:16] == MARK
+    assert await contents(path, our_key) == whole
+    assert marks(path) == {}
+    assert convert(path, KEY, encrypt=False)
+    assert await contents(path, no_key) == whole
+    assert sorted(each.name for each in path.parent.iterdir()) == [path.name]
+
+
+async def test_neither_the_log_nor_an_index_can_be_read_while_it_is_written(path: Path) -> None:
+    store = await open_sqlite(path, find_key=our_key)
+    try:
+        await fill(store, "secret")
+        assert path.with_name(f"{path.name}-wal").stat().st_size > 0
+        assert [hit.session_id for hit in await store.search(SECRET, limit=1)] == ["secret"]
+        assert marks(path) == {}
+        assert await store.delete_session("secret")
+        assert not await store.search(SECRET)
+    finally:
+        await store.close()
+    assert convert(path, KEY, encrypt=False)
+    assert marks(path) == {}
+
+
+async def test_what_was_deleted_before_is_not_in_either_file(path: Path) -> None:
+    await plain(path)
+    with closing(connection(path, None)) as db, db:  # as an older program: without overwriting
+        db.execute("PRAGMA secure_delete = OFF")
+        db.execute("DELETE FROM messages")
+    assert "plain" in marks(path)
+    convert(path, KEY, encrypt=True)
+    convert(path, KEY, encrypt=False)
+    with closing(connection(path, None)) as db:
+        assert db.execute("PRAGMA freelist_count").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("how", ["idle", "reading"])
+async def test_a_database_that_another_process_has_open_is_left_as_it_is(
+    path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("contextstash_storage.sqlite.conversion.WAIT_SECONDS", 0.1)
+    whole = await plain(path)
+    with held(path, how), pytest.raises(StoreBusyError, match="open in another process, and nothing was changed"):  # type: ignore[arg-type]
+        convert(path, KEY, encrypt=True)
+    assert await contents(path, no_key) == whole
+
+
+async def test_an_open_store_of_an_encrypted_database_keeps_it_from_being_decrypted(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("contextstash_storage.sqlite.conversion.WAIT_SECONDS", 0.1)
+    store = await open_sqlite(path, find_key=our_key)
+    await new_session(store)
+    with pytest.raises(StoreBusyError):
+        convert(path, KEY, encrypt=False)
+    await record(store, says("still here"))
+    await store.close()
+    assert len((await contents(path, our_key))[SESSION]) == 1
+
+
+async def test_two_stores_of_one_process_and_a_second_process_keep_their_locks(path: Path) -> None:
+    first = await open_sqlite(path, find_key=our_key)
+    await new_session(first)
+    second = await open_sqlite(path, find_key=our_key)
+    await second.close()
+    with working(path, 1) as [process]:
+        for number in range(60):
+            await record(first, says(f"{TEXT} {number} here"))
+        process.send_signal(signal.SIGTERM)
+        done = acknowledged(process)
+    await first.close()
+    texts = {str(body) for body in (await contents(path, our_key))[SESSION]}
+    assert len(texts) == 60 + len(done)
+
+
+WORKER = f"""
+import asyncio, signal, sys
+sys.path[:0] = {[str(Path(__file__).parents[3])]!r}
+from pathlib import Path
+from contextstash_storage.errors import StoreBusyError
+from contextstash_storage.sqlite.store import open_sqlite
+from tests.support.stored_sessions import record, says
+stopped = []
+signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
+
+async def main():
+    number = 0
+    while not stopped:
+        number += 1
+        try:
+            store = await open_sqlite(Path(sys.argv[1]), find_key=lambda: bytes(range(32)))
+        except StoreBusyError:
+            continue
+        try:
+            await record(store, says(f"worker {{sys.argv[2]}} text {{number}}"))
+            print(number, flush=True)
+        finally:
+            await store.close()
+
+print("ready", flush=True)
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def working(path: Path, count: int) -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes that open the database, record a message, say so and close it, again and again."""
+    command = [sys.executable, "-c", WORKER, str(path)]
+    processes = [
+        subprocess.Popen([*command, str(number)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for number in range(count)
+    ]
+    try:
+        for process in processes:
+            assert process.stdout
+            assert process.stdout.readline() == "ready\n"
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def acknowledged(process: subprocess.Popen[str]) -> list[str]:
+    said, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    return said.split()
+
+
+async def test_nothing_is_lost_that_others_record_while_it_is_encrypted_and_decrypted(path: Path) -> None:
+    store = await open_sqlite(path)
+    await new_session(store)
+    await store.close()
+    changes = 0
+    with working(path, 2) as processes:
+        give_up = time.monotonic() + 60
+        while changes < 6 and time.monotonic() < give_up:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("contextstash_storage.sqlite.conversion.WAIT_SECONDS", 0.5)
+                try:
+                    changes += await asyncio.to_thread(convert, path, KEY, encrypt=changes % 2 == 0)
+                except StoreBusyError:
+                    await asyncio.sleep(random.uniform(0, 0.05))
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+        said = [acknowledged(process) for process in processes]
+    assert changes >= 2
+    texts = [str(body) for body in (await contents(path, our_key))[SESSION]]
+    wanted = [f"worker {number} text {text}" for number, done in enumerate(said) for text in done]
+    assert len(wanted) > 2
+    assert [text for text in wanted if not any(f"{text}'" in found for found in texts)] == []
+
+
+CONVERT = f"""
+import sys
+sys.path[:0] = {[str(Path(__file__).parents[3])]!r}
+from pathlib import Path
+from contextstash_storage.sqlite.conversion import convert
+print("ready", flush=True)
+sys.stdin.readline()
+convert(Path(sys.argv[1]), bytes(range(32)), encrypt=sys.argv[2] == "encrypt")
+"""
+
+
+def killed_after(command: list[str], seconds: float) -> None:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        time.sleep(seconds)
+        process.kill()
+
+
+@pytest.mark.parametrize("what", ["encrypt", "decrypt"])
+async def test_a_kill_leaves_the_database_as_it_was_or_changed(path: Path, tmp_path: Path, what: str) -> None:
+    whole = await plain(path)
+    if what == "decrypt":
+        convert(path, KEY, encrypt=True)
+    before = tmp_path / "before"
+    shutil.copyfile(path, before)
+    begun = time.monotonic()
+    convert(path, KEY, encrypt=what == "encrypt")
+    seconds = time.monotonic() - begun
+    seen = set()
+    for number in range(12):
+        shutil.copyfile(before, path)
+        command = [sys.executable, "-c", CONVERT, str(path), what]
+        await asyncio.to_thread(killed_after, command, 1.5 * seconds * number / 11)
+        seen.add(path.read_bytes()[:16] == MARK)
+        assert await contents(path, our_key) == whole
+        if path.read_bytes()[:16] == MARK and what == "encrypt":
+            before_again = before.read_bytes()
+            before.unlink()
+            assert marks(path) == {}
+            before.write_bytes(before_again)
+    assert True in seen
+
+
+async def test_each_file_that_cannot_be_opened_says_what_to_do(path: Path, tmp_path: Path) -> None:
+    await plain(path)
+    convert(path, KEY, encrypt=True)
+    with pytest.raises(StoreError, match="is encrypted, and no setting says where its key is"):
+        await open_store(path)
+    with pytest.raises(StoreError, match="was encrypted with another key than the one that"):
+        await open_store(path, find_key=lambda: b"x" * 32)
+    with pytest.raises(StoreError, match="was encrypted with another key than the one that"):
+        convert(path, b"x" * 32, encrypt=False)
+    with pytest.raises(StoreError, match="is encrypted, and no setting says"):
+        look_at(path)
+    garbage = tmp_path / "garbage.db"
+    garbage.write_bytes(os.urandom(9_000))
+    for find_key in (no_key, our_key):
+        with pytest.raises(StoreError, match=r"is damaged or is no SQLite database|is no SQLite"):
+            await open_store(garbage, find_key=find_key)
+    assert look_at(path, our_key).encrypted
+
+
+async def test_a_plain_database_stays_plain_for_who_has_a_key_and_a_new_one_is_encrypted(path: Path) -> None:
+    whole = await plain(path)
+    assert await contents(path, our_key) == whole
+    assert not look_at(path, our_key).encrypted
+    new = path.with_name("new.db")
+    store: SessionStore = await open_sqlite(new, find_key=our_key)
+    await store.close()
+    assert new.read_bytes()[:16] == MARK
+
+
+async def test_a_disk_without_room_leaves_the_database_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = await plain(path)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("contextstash_storage.sqlite.conversion._sync", full)
+    with pytest.raises(StoreError, match="could not be converted and is as it was"):
+        convert(path, KEY, encrypt=True)
+    assert await contents(path, no_key) == whole
+    assert sorted(each.name for each in path.parent.iterdir()) == [path.name]
+
+
+async def test_errors_of_the_other_driver_say_what_to_do(path: Path) -> None:
+    store = await open_sqlite(path, find_key=our_key, busy_seconds=0.1)
+    await new_session(store)
+    with closing(connection(path, KEY, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusyError, match="locked by another process"):
+            await record(store, says("not now"))
+        other.execute("COMMIT")
+    await record(store, says("now"))
+    await store.close()
+
+
+async def test_a_newer_program_that_migrates_an_open_database_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    store = await open_sqlite(path, find_key=our_key)
+    await new_session(store)
+    with closing(connection(path, KEY, isolation_level=None)) as newer:
+        newer.execute("PRAGMA user_version = 999")
+    with pytest.raises(StoreVersionError, match="restart this program"):
+        await record(store, says("after"))
+    await store.close()
