@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError,
 
 from contextstash.context.text.near_names import did_you_mean
 from contextstash.context.window.presets import NAMES_ELSEWHERE, PRESETS
+from contextstash.context.window.retention_limits import RETENTION, KeepLimits
 from contextstash_storage.errors import BadInputError
 
 DESCRIBED = "described"
@@ -29,9 +30,6 @@ MAX_PIN_CHARACTERS = 500
 DESTINATION = "summarizer_base_url"
 """The setting that says where sessions are sent. A session cannot set it, since a model may change session settings."""
 
-RETENTION = ("keep_days", "keep_gigabytes", "keep_in", "index_days")
-"""The settings that say what `contextstash retain` deletes."""
-
 USERS_ALONE = frozenset({DESTINATION, "secrets", "encryption_key", *RETENTION})
 """The settings that no session has of its own."""
 
@@ -40,15 +38,6 @@ Cut = Literal["head", "head_tail", "middle", "smart"]
 Thinking = Literal["auto", "keep", "strip", "drop", "wait"]
 ToolDigest = Literal["placeholder", "heuristic", "llm", "off"]
 Secrets = Literal["mask", "drop", "off"]
-
-
-class KeepLimits(BaseModel):
-    """How long, and in how much room, the sessions of a project are kept; without a limit if it is not set."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    keep_days: int | None = Field(default=None, gt=0)
-    keep_gigabytes: float | None = Field(default=None, gt=0)
 
 
 class ContextSettings(BaseModel):

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path, PurePath
 
-from contextstash.context.window.settings import ContextSettings, KeepLimits
+from contextstash.context.window.retention_limits import KeepLimits
+from contextstash.context.window.settings import ContextSettings
 from contextstash.service.queries.sessions import delete_session, recent_sessions, title_of
 from contextstash.service.results import RetainedOut, RetainResult
 from contextstash.service.session_access import Access
@@ -16,6 +17,10 @@ from contextstash_storage.records import Session
 
 PAGE = 200
 """Sessions that are read from the store at a time."""
+
+TOGETHER = 25
+"""Sessions deleted at once: a deletion rewrites the search index, and hiding a session takes the write lock for about
+a millisecond."""
 
 GIGABYTE = 10**9
 
@@ -66,20 +71,29 @@ async def retain(
     going = [session for session in going if _recorded_at(session) <= now - spare]
     gone = [session for session in going if not session.settings.get("pin")]
     lines = [await _line(access, session) for session in gone]
-    notes: list[str | None] = []
-    for session in () if dry_run else gone:
-        try:
-            notes.append((await delete_session(access, session.session_id)).note)
-        except SessionNotFoundError:  # deleted by another process meanwhile
-            continue
+    note = None if dry_run else await _delete(access, [session.session_id for session in gone])
     return RetainResult(
         unindexed=index_days and await unindex(access, now, days=index_days, dry_run=dry_run),
         sessions=lines,
         kept=len(listed) - len(gone),
         pinned=len(going) - len(gone),
         dry_run=dry_run,
-        note=next((note for note in reversed(notes) if note), None),
+        note=note,
     )
+
+
+async def _delete(access: Access, session_ids: Sequence[str]) -> str | None:
+    """Delete these sessions; returns the remark of the last deletion that has one."""
+    waiting, note = list(session_ids), None
+    while waiting:
+        first, *others = waiting[:TOGETHER]
+        try:
+            note = (await delete_session(access, first, others=others)).note or note
+        except SessionNotFoundError:  # deleted by another process meanwhile
+            del waiting[0]
+        else:
+            del waiting[:TOGETHER]
+    return note
 
 
 async def unindex(access: Access, now: datetime, *, days: int, dry_run: bool = True) -> int:
