@@ -98,7 +98,8 @@ def check_names(
     """Raises BadInputError if a name is not a setting; `others` are names that are valid too."""
     if not settings:
         return
-    from contextstash.context.window.settings import NAMES_ELSEWHERE, known_settings
+    from contextstash.context.window.presets import NAMES_ELSEWHERE
+    from contextstash.context.window.settings import known_settings
 
     known = known_settings()
     for name in settings:
