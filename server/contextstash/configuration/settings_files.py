@@ -117,4 +117,4 @@ def check_names(
 def _hint(name: str, known: list[str]) -> str:
     """The name that is meant, if one is near enough, else where all are listed: there are too many for an error."""
     near = nearest(name, known)
-    return f"Did you mean '{near}'?" if near else "contextstash config show --all lists the settings."
+    return f"Did you mean '{near}'?" if near else "contextstash config show lists the settings."
