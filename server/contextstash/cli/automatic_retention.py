@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.context.text.counts import counted
-from contextstash.context.window.retention_limits import RETENTION
-from contextstash.context.window.settings import ContextSettings, resolve_settings
 from contextstash.files.atomic_file import replace_file
 from contextstash_storage.errors import ContextstashError
 
 if TYPE_CHECKING:
     from contextstash.configuration.settings import Configuration
+    from contextstash.context.window.settings import ContextSettings
     from contextstash.service.results import RetainResult
     from contextstash.service.stash import Stash
     from contextstash_storage.databases import Location
@@ -45,6 +44,7 @@ def automatic_retention(db: Location | None, configuration: Configuration) -> Ca
     """What to call with the stash when a long-running process has opened it; None if the user has set no limit, or if
     the database is on a server, which many use: a scheduled `contextstash retain --yes` is for that."""
     from contextstash.configuration.locations import default_database
+    from contextstash.context.window.settings import RETENTION, resolve_settings
 
     database = db or default_database()
     layers = [layer.values for layer in configuration.layers() if layer.of_user]
@@ -71,6 +71,8 @@ async def _later(stash: Stash, database: Path, settings: ContextSettings) -> Non
 
 async def carry_out(stash: Stash, database: Path, settings: ContextSettings, now: datetime) -> None:
     """Announce what the limits would delete, or delete it if it was announced; at most once a day."""
+    from contextstash.context.window.settings import RETENTION
+
     file = _file(database)
     state = _state(file)
     if abs(now - _time(state.get("looked"), now - EACH)) < EACH:
