@@ -453,7 +453,7 @@ class Engine:
             await self._conversations.note_unrecorded(conversation, request)
             return
         try:
-            if not is_side_call(request) and not prepared.left_behind:
+            if not prepared.left_behind:
                 await self._record(conversation, request, usage, response)
         except Exception as error:
             # Each request holds the whole conversation: the next one records what is missing.
@@ -492,6 +492,11 @@ class Engine:
         followed by it, so that it is stored once. Tried again if other processes change the session meanwhile: two
         proxies may serve one session."""
         async with conversation.recording:
+            if is_side_call(request):
+                before = _before_summary(conversation, request)
+                if before is None:
+                    return
+                request, response = before, None
             for seconds in CONFLICT_PAUSES:
                 try:
                     await self._record_alone(conversation, request, usage, response)
@@ -596,3 +601,16 @@ class Engine:
     async def idle(self) -> None:
         """Wait until everything is recorded."""
         await self._tasks.idle()
+
+
+def _before_summary(conversation: Conversation, request: RequestText) -> RequestText | None:
+    """What stands in front of the client's request for a summary, if that goes on from what is recorded: the results
+    that have filled the window are in no other request."""
+    messages = request.messages[:-1]
+    if request.latest is not request.messages[-1] or request.latest.results:
+        return None
+    if not conversation.recorded or conversation.same_messages(request) < len(conversation.recorded):
+        return None
+    if len(messages) == len(conversation.recorded):
+        return None
+    return replace(request, messages=messages, spans=request.spans[:-1], asked={})
