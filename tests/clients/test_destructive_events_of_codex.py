@@ -1,7 +1,7 @@
 """What the real Codex does to its own rollouts costs nothing here: each tool output stays retrievable.
 
-Four events: a fault rewrites the rollout, someone deletes it, the session is resumed, or compacted. Each runs if `codex`
-is on the PATH, through our proxy.
+Four events: a fault rewrites the rollout, someone deletes it, the session is resumed, or compacted. Each runs if
+`codex` is on the PATH, through our proxy.
 """
 
 from __future__ import annotations
