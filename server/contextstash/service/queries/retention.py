@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path, PurePath
 
-from contextstash.context.window.settings import ContextSettings, KeepLimits
+from contextstash.context.window.retention_limits import KeepLimits
+from contextstash.context.window.settings import ContextSettings
 from contextstash.service.queries.sessions import delete_session, recent_sessions, title_of
 from contextstash.service.results import RetainedOut, RetainResult
 from contextstash.service.session_access import Access
