@@ -12,6 +12,7 @@ from contextstash.cli import automatic_retention as automatic
 from contextstash.cli.automatic_retention import automatic_retention, carry_out, news
 from contextstash.configuration.settings import configuration
 from contextstash.context.window.settings import ContextSettings, resolve_settings
+from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.service.stash import Stash
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.command_line import CommandLine
@@ -51,14 +52,17 @@ async def test_the_first_time_it_only_says_what_would_go_and_from_when_on(tmp_pa
     assert said is not None
     assert "2 sessions of 3 will be deleted" in said
     assert f"{LATER + 3 * DAY:%Y-%m-%d}" in said
-    assert news(path) is None, "said once"
+    assert news(path) == said, "said until it comes: a script may have read it first"
     assert await run(path, LATER + 2 * DAY) == ["s-0", "s-1", "s-2"], "not before the day that was announced"
     assert await run(path, LATER + 4 * DAY) == ["s-0"], "a pinned session stays"
-    told = news(path)
+    after = LATER + 4 * DAY
+    told = news(path, now=after, is_read=False)
     assert told is not None
     assert "2 sessions deleted" in told
+    assert news(path, now=after) == told
+    assert not any(b"secret work 1" in file.read_bytes() for file in tmp_path.glob("s.db*")), "as `delete` does"
     assert "secret" not in told + path.with_name("s.db.retention").read_text()
-    assert news(path) is None
+    assert news(path, now=after) is None, "said once to a person"
 
 
 async def test_it_is_done_once_a_day(tmp_path: Path) -> None:
@@ -68,6 +72,15 @@ async def test_it_is_done_once_a_day(tmp_path: Path) -> None:
     await run(path, LATER + 4 * DAY, resolve_settings({"keep_days": 300}))  # looks, and finds nothing
     assert await run(path, LATER + 4 * DAY + timedelta(hours=20)) == ["s-0", "s-1", "s-2"]
     assert await run(path, LATER + 5 * DAY) == ["s-0"]
+
+
+async def test_an_announcement_lapses_while_nothing_looks_at_the_limits(tmp_path: Path) -> None:
+    """The user takes the limits away, as the announcement advises, and sets them again in another year."""
+    path = tmp_path / "s.db"
+    await fill(path)
+    await run(path, LATER)
+    assert await run(path, LATER + 300 * DAY) == ["s-0", "s-1", "s-2"]
+    assert await run(path, LATER + 304 * DAY) == ["s-0"]
 
 
 async def test_stricter_limits_are_announced_again(tmp_path: Path) -> None:
@@ -157,10 +170,17 @@ async def test_a_process_begins_it_in_the_background(tmp_path: Path, monkeypatch
     assert path.with_name("s.db.retention").exists()
 
 
-def test_sessions_and_doctor_say_it_once(tmp_path: Path) -> None:
+async def test_the_server_and_the_proxy_begin_it_when_they_open_the_database(tmp_path: Path) -> None:
+    begun: list[Stash] = []
+    stash = await opener(ServeOptions(db=tmp_path / "s.db", on_open=begun.append))()
+    assert begun == [stash]
+    await stash.close()
+
+
+def test_sessions_says_what_comes_each_time(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     asyncio.run(fill(path))
     asyncio.run(run(path, LATER))
     line = CommandLine(tmp_path)
-    assert "2 sessions of 3 will be deleted" in line.run("sessions", "--db", path).stderr
-    assert "will be deleted" not in line.run("sessions", "--db", path).stderr
+    for _ in range(2):
+        assert "2 sessions of 3 will be deleted" in line.run("sessions", "--db", path).stderr

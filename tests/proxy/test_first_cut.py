@@ -111,9 +111,8 @@ def test_restoring_one_changes_nothing_that_was_sent(
     call, result = turn(3, "short")
     thinking = reasoning_after("anthropic", before[-1], 3)
     client = json.loads(json.dumps(before[-1]["messages"]))
-    after = ask(
-        cutting, provider, [*client, {**call, "content": [thinking, *call["content"]]}, result], "claude-opus-5-5"
-    )
+    client += [{**call, "content": [thinking, *call["content"]]}, result]
+    after = ask(cutting, provider, client, "claude-opus-5-5")
     assert outputs(after)[:3] == outputs(before[-1])
     assert mismatched("anthropic", after) == 0
 

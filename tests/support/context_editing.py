@@ -14,17 +14,14 @@ CHARACTERS_PER_TOKEN = 3.4
 def edited_by_provider(body: dict[str, Any], betas: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The request as the model sees it, and the edits that its response reports. Raises ValueError if the API would
     refuse it."""
-    management = body.get("context_management")
-    if management is None:
+    edits = (body.get("context_management") or {}).get("edits") or []
+    edit = next((each for each in edits if each["type"] == "clear_tool_uses_20250919"), None)
+    if edit is None:
         return body, []
     if BETA not in betas.split(","):
         raise ValueError("context_management: Extra inputs are not permitted")
-    [edit] = [each for each in management["edits"] if each["type"] == "clear_tool_uses_20250919"] or [None]
-    kinds = [each["type"].partition("_2")[0] for each in management["edits"]]
-    if kinds != sorted(kinds):  # "clear_thinking" in front of "clear_tool_uses"
+    if any(each["type"].startswith("clear_thinking") for each in edits[1:]):
         raise ValueError("clear_thinking must be the first edit")
-    if edit is None:
-        return body, []
     shown = copy.deepcopy(body)
     messages = [message for message in shown["messages"] if isinstance(message["content"], list)]
     results = [block for message in messages for block in message["content"] if block["type"] == "tool_result"]

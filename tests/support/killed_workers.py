@@ -1,5 +1,5 @@
-"""A process that records, prunes, compacts, imports, deletes and retains at random until it is killed, or migrates an
-older database, and what must hold then.
+"""A process that records, prunes, compacts, imports, deletes, retains and unindexes at random until it is killed, or
+migrates an older database, and what must hold then.
 
 The worker writes to its journal what it is about to do, and that it was done once that is acknowledged. `Ledger` reads
 the journal after the kill: what is acknowledged must be there, what was begun is there whole or not at all.
@@ -31,7 +31,7 @@ from tests.support.stashes import as_bytes, history, stash_at, valid_view
 
 FORMAT = "openai-chat"
 WORK = "work"
-OPERATIONS = ("record", "prune", "compact", "import", "delete", "retain")
+OPERATIONS = ("record", "prune", "compact", "import", "delete", "retain", "unindex")
 MAX_SECONDS = 0.6
 """A worker is killed after a random time of up to this."""
 
@@ -110,6 +110,10 @@ async def _do(stash: Stash, journal: Journal, operation: str, name: str, numbers
     elif operation == "delete" and copies:
         journal.write("begun", operation, copy=copies[-1])
         await stash.delete_session(copies[-1])
+        journal.write("done", operation)
+    elif operation == "unindex" and await _is_there(stash):
+        journal.write("begun", operation)
+        await stash._access.store.unindex_sessions([WORK, *copies[:1]])
         journal.write("done", operation)
     elif operation == "retain" and len(copies) > 1:
         journal.write("begun", operation)

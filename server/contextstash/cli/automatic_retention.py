@@ -1,7 +1,7 @@
 """Retention without a command: the server and the proxy delete what is beyond the user's limits once a day.
 
-The first time it is only announced. What was announced or deleted stands in a file next to the database until
-`contextstash sessions` or `contextstash doctor` has said it. Only limits of the user's own configuration count: with a
+The first time it is only announced. What was announced or deleted stands in a file next to the database, and
+`contextstash sessions` and `contextstash doctor` say it. Only limits of the user's own configuration count: with a
 project's file, the author of a repository could have all sessions deleted.
 """
 
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.context.text.counts import counted
-from contextstash.context.window.settings import RETENTION, ContextSettings, resolve_settings
 from contextstash.files.atomic_file import replace_file
 from contextstash_storage.errors import ContextstashError
 
 if TYPE_CHECKING:
     from contextstash.configuration.settings import Configuration
+    from contextstash.context.window.settings import ContextSettings
     from contextstash.service.results import RetainResult
     from contextstash.service.stash import Stash
     from contextstash_storage.databases import Location
@@ -36,6 +36,10 @@ EACH = timedelta(days=1)
 NOTICE = timedelta(days=3)
 """The time from the announcement to the first deletion: a weekend without the machine is not enough to miss it."""
 
+LAPSE = timedelta(days=14)
+"""An announcement holds no longer than this after the limits were last looked at: who takes them away and sets them
+again later is told again, and so is who comes back from a holiday."""
+
 logger = logging.getLogger(__name__)
 _running: set[asyncio.Task[None]] = set()
 
@@ -44,6 +48,8 @@ def automatic_retention(db: Location | None, configuration: Configuration) -> Ca
     """What to call with the stash when a long-running process has opened it; None if the user has set no limit, or if
     the database is on a server, which many use: a scheduled `contextstash retain --yes` is for that."""
     from contextstash.configuration.locations import default_database
+    from contextstash.context.window.retention_limits import RETENTION
+    from contextstash.context.window.settings import resolve_settings
 
     database = db or default_database()
     layers = [layer.values for layer in configuration.layers() if layer.of_user]
@@ -70,17 +76,22 @@ async def _later(stash: Stash, database: Path, settings: ContextSettings) -> Non
 
 async def carry_out(stash: Stash, database: Path, settings: ContextSettings, now: datetime) -> None:
     """Announce what the limits would delete, or delete it if it was announced; at most once a day."""
+    from contextstash.context.window.retention_limits import RETENTION
+
     file = _file(database)
     state = _state(file)
     if abs(now - _time(state.get("looked"), now - EACH)) < EACH:
         return
     _write(file, {**state, "looked": now.isoformat()})  # first: two processes shall not do it at the same time
+    if settings.index_days is not None:  # not announced: a search in the session brings it back
+        await stash.unindex(now, days=settings.index_days, dry_run=False)
     found = await stash.retain(now, settings=settings, spare=EACH)
     if not found.sessions:
         return
     limits = settings.model_dump(mode="json", include=set(RETENTION))
+    lapsed = abs(now - _time(state.get("looked"), now)) > LAPSE
     state |= {"looked": now.isoformat()}
-    if state.get("limits") != limits or _is_unusual(found, state):
+    if lapsed or state.get("limits") != limits or _is_unusual(found, state):
         begin = now + NOTICE
         said = (
             f"{counted(len(found.sessions), 'session')} of {len(found.sessions) + found.kept} will be deleted from"
@@ -108,8 +119,9 @@ def _is_unusual(found: RetainResult, state: dict[str, Any]) -> bool:
     return count > found.kept and count > 2 * int(state.get("announced", 0))
 
 
-def news(database: Location | None) -> str | None:
-    """What is to be said of the automatic retention; it is said once."""
+def news(database: Location | None, *, now: datetime | None = None, is_read: bool = True) -> str | None:
+    """What is to be said of the automatic retention: of a deletion once, if a person reads it; of one that comes, until
+    it comes, since a call by an agent or a script may be the first to be told."""
     from contextstash.configuration.locations import default_database
 
     at = database or default_database()
@@ -118,8 +130,10 @@ def news(database: Location | None) -> str | None:
     said = state.pop("said", None)
     if file is None or not isinstance(said, str):
         return None
-    with suppress(OSError):  # of another user: it is said again
-        _write(file, state)
+    now = now or datetime.now(UTC)
+    if is_read and now >= _time(state.get("begin"), now):
+        with suppress(OSError):  # of another user: it is said again
+            _write(file, state)
     return f"Retention: {said}"
 
 

@@ -102,9 +102,9 @@ def agent_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
 def is_compaction(last_message: Mapping[str, Any]) -> bool:
     """Whether the last message of a request asks the model for the client's own summary of the conversation, or OpenAI
     for its own compaction (Codex, seen in 0.169)."""
-    return last_message.get("type") == "compaction_trigger" or any(
-        phrase in text for text in _texts_of(last_message) for phrase in _COMPACTION
-    )
+    if last_message.get("type") == "compaction_trigger":
+        return True
+    return any(phrase in text for text in _texts_of(last_message) for phrase in _COMPACTION)
 
 
 _CONTINUES = (

@@ -83,6 +83,11 @@ class AdvisedWindow(Result):
     cost_percent: float | None = Field(default=None, description="The same as a percentage of the recorded cost")
     tokens_percent: float | None = Field(default=None, description="Prompt tokens as a percentage of those recorded")
     more_compactions: int = Field(description="Compactions that the client would have made beyond the recorded ones")
+    lacking_percent: float | None = Field(
+        default=None,
+        description="Replies that used something which the new window with its hand-off and one search did not hold, as"
+        " measured on sessions of others",
+    )
 
 
 class WindowAdvice(Result):
@@ -551,12 +556,13 @@ class RetainedOut(Result):
 
 class RetainResult(Result):
     """The sessions that were deleted, or would be in a dry run, and how many are kept; `pinned` of these are beyond the
-    limits too."""
+    limits too. `unindexed` sessions were taken out of the search index, or would be."""
 
     sessions: list[RetainedOut]
     kept: int
     pinned: int
     dry_run: bool
+    unindexed: int | None = None
     note: str | None = None
 
 

@@ -75,7 +75,7 @@ def in_transaction(db: sqlite3.Connection, work: Work[Result], begin: str = BEGI
     else:
         db.execute(begin)
     try:
-        known = getattr(db, "version", None)  # see Database
+        known = getattr(db, "version", None)  # see open_file
         if known is not None:
             [version] = db.execute("PRAGMA user_version").fetchone()
             if version != known:

@@ -24,12 +24,6 @@ FindKey = Callable[[], bytes | None]
 """Returns the user's key, None if the user has none. It may ask a keyring or run a command."""
 
 
-class Database(sqlite3.Connection):
-    """A connection that knows the version of the database that its program is made for, once it is migrated."""
-
-    version: int | None = None
-
-
 def no_key() -> None:
     """For files that are never encrypted."""
 
@@ -97,12 +91,23 @@ def connection(path: Path, key: bytes | None, *, read_only: bool = False, **opti
     """
     place = f"file:{quote(str(path.absolute()))}?mode=ro" if read_only else path
     if key is None:
-        return sqlite3.connect(place, uri=read_only, factory=Database, **options)
-    db = cast(sqlite3.Connection, _sqlcipher().connect(place, uri=read_only, factory=_encrypted(), **options))
+        return sqlite3.connect(place, uri=read_only, factory=_versioned(sqlite3), **options)
+    driver = _sqlcipher()
+    db = cast(sqlite3.Connection, driver.connect(place, uri=read_only, factory=_versioned(driver), **options))
     db.execute("PRAGMA cipher_log_level = NONE")  # it would write to standard error
     if key:
         db.execute(f'PRAGMA key = "{key_literal(key)}"')
+        if not is_encrypted(db):  # as with a class of connections that is another driver's: nothing else would say so
+            db.close()
+            raise StoreError("The database cannot be encrypted: the installed sqlcipher3 does not take the key.")
     return db
+
+
+@cache
+def _versioned(driver: Any) -> type[sqlite3.Connection]:
+    """The driver's connections, which can also know the version of the database that the program is made for; None
+    until it is migrated."""
+    return type("Database", (driver.Connection,), {"version": None})
 
 
 def _sqlcipher() -> Any:
@@ -114,12 +119,6 @@ def _sqlcipher() -> Any:
             " pip install --editable '.[encryption]' in the checkout."
         ) from error
     return dbapi2
-
-
-@cache
-def _encrypted() -> type[Any]:
-    """Database with SQLCipher's connection, which is another class than SQLite's."""
-    return type("Database", (_sqlcipher().Connection,), {"version": None})
 
 
 def is_encrypted(db: sqlite3.Connection) -> bool:

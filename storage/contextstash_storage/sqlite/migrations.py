@@ -42,7 +42,7 @@ def migrate(db: sqlite3.Connection, known: Sequence[tuple[int, str]] | None = No
 
 def note_version(db: sqlite3.Connection, version: int) -> None:
     """From now on the connection refuses a database of another version."""
-    if hasattr(db, "version"):  # see Database
+    if hasattr(db, "version"):  # see open_file
         db.version = version
 
 

@@ -47,7 +47,8 @@ RED, PLAIN = "\x1b[01;31m\x1b[K", "\x1b[m\x1b[K"
         json.dumps({"stdout": f"a\n{RED}{GITHUB}{PLAIN}"}),
         json.dumps({"line": json.dumps({"stdout": f"{GITHUB[:9]}{RED}{GITHUB[9:]}"})}),
         f"printf '\\033[31m{GITHUB}\\033[0m'",
-        f"{GITHUB[:20]}\u200b{GITHUB[20:]}",
+        *(f"{GITHUB[:20]}{mark}{GITHUB[20:]}" for mark in "\u200b\xad\u034f\u2061\u202e\u2066\ufe0f\U000e0041"),
+        f"{GITHUB[:10]}\x1b]8;;http://x\x07{GITHUB[10:]}",
     ],
 )
 def test_a_coloured_secret_is_masked_and_the_text_keeps_its_length(text: str) -> None:
@@ -61,6 +62,16 @@ def test_a_coloured_secret_is_masked_and_the_text_keeps_its_length(text: str) ->
     assert masked(f"{padding}\n{text}").startswith(padding)
     if text.startswith("{"):
         assert json.loads(masked(text))
+
+
+@pytest.mark.parametrize("filling", ["x", "xy ", '"name":"n1","v":1},{'])
+def test_a_secret_in_a_long_line_is_masked_wherever_a_part_ends(filling: str) -> None:
+    """One line of JSON, as programs print it, is searched in parts of 4,000 to 8,000 characters."""
+    line = filling * (17_000 // len(filling))
+    for place in (*range(3_940, 4_040, 9), *range(7_940, 8_040, 9), *range(15_940, 16_040, 9)):
+        text = f'{line[:place]}","auth":"{GITHUB}","a{line[place:]}'
+        assert GITHUB[4:24] not in masked(text), place
+        assert KEY[:20] not in masked(text.replace(f'"auth":"{GITHUB}', f'"api_key":"{KEY}')), place
 
 
 def test_a_letter_whose_lower_case_is_longer_hides_no_secret() -> None:

@@ -37,6 +37,8 @@ async def test_a_long_session_would_have_cost_less_in_a_smaller_window(tmp_path:
     fewer = [window.more_compactions for window in advice.windows]
     assert fewer == sorted(fewer, reverse=True)
     assert fewer[-1] > 0
+    lacking = [window.lacking_percent for window in advice.windows]
+    assert lacking == sorted(lacking, key=lambda share: -(share or 0)), "a smaller window holds less"
 
 
 async def test_sessions_that_teach_nothing_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import date
@@ -88,7 +89,7 @@ def sessions(opener: StashOpener, as_json: bool, sort: str, everything: bool, li
             click.echo(f"Marked †: {what} deleted by the client by {max(deleted)}, kept here whole.", err=True)
         if more:
             click.echo(f"More: contextstash sessions --limit {limit * 2}", err=True)
-    if not as_json and (said := news(opener.database)):
+    if not as_json and (said := news(opener.database, is_read=sys.stderr.isatty())):
         click.echo(said, err=True)
 
 

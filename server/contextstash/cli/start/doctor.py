@@ -122,7 +122,7 @@ def _database(path: Location) -> Iterator[Finding]:
     yield from _encryption(health.encrypted)
     yield from _deleted(health.sources)
     yield from _size(path.stat().st_size, health.largest)
-    if said := news(path):
+    if said := news(path, is_read=sys.stdout.isatty()):
         yield Finding("retention", "note", said.removeprefix("Retention: "))
     mode = stat.S_IMODE(path.stat().st_mode)
     if sys.platform != "win32" and mode & 0o077:
@@ -146,7 +146,12 @@ def _size(size: int, largest: Sequence[tuple[str, int]]) -> Iterator[Finding]:
     if size > LARGE_BYTES:
         sessions = ", ".join(f"{session} ({tokens / 1e6:.1f} million tokens)" for session, tokens in largest)
         says = f"{size / 1e9:.1f} GB; the largest sessions: {sessions}"
-        yield Finding("size", "note", says, "contextstash retain --days 90 says what is older.")
+        yield Finding(
+            "size",
+            "note",
+            says,
+            "contextstash retain --days 90 says what is older; index_days makes old sessions smaller.",
+        )
 
 
 def _deleted(sources: Sequence[tuple[str, str, str]]) -> Iterator[Finding]:

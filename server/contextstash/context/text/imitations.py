@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import re
 
-from contextstash.context.text.sanitize import spelled, unforged, without_host_tags
+from contextstash.context.text.sanitize import UNSEEN, spelled, unforged, without_host_tags
 
-_LEAD = r"(?P<lead>[ \t]*(?:(?:[>|*_+•·–—-]|\d{1,3}[.)]|\[.?\]|#{1,6}(?=\s))[ \t]*){0,6})"
-"""Bullets, quotation marks, check boxes and emphasis before the first word of a line."""
+_GAP = rf"[ \t\xa0{UNSEEN}]"
+_SIGN = "[\u2190-\u2bff\U0001f000-\U0001faff]\ufe0f?"
+
+_LEAD = rf"(?P<lead>{_GAP}*(?:(?:[>|*_+•·–—-]|\d{{1,3}}[.)]|\[.?\]|#{{1,6}}(?=\s|{_GAP})|{_SIGN}){_GAP}*){{0,6}})"
+"""Bullets, quotation marks, check boxes, signs and emphasis before the first word of a line."""
 
 _SPEAKERS = ("user", "human", "system", "assistant", "developer", "operator")
 _WHO = "|".join(spelled(speaker, across_lines=False) for speaker in _SPEAKERS)
 _WHAT = r"(?: (?:message|prompt|instructions?|notes?|requests?|says?|said|answered|reply|turn)){0,2}"
 _SPEAKER = re.compile(
-    rf"^{_LEAD}(?P<label>[\[(<]?(?:the )?(?:{_WHO}){_WHAT}[\])>]?[*_]{{0,3}}[ \t]?[:\uff1a\ufe13\ufe55\ua789\u2236])",
+    rf"^{_LEAD}(?P<label>[\[(<]?(?:the )?(?:{_WHO}){_WHAT}[\])>]?[*_]{{0,3}}{_GAP}{{0,4}}"
+    "[:\uff1a\ufe13\ufe55\ua789\u2236])",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -27,8 +31,9 @@ _TITLES = (
     r"|rules?|requirements?|messages? \d"
 )
 _HEADING = re.compile(
-    rf"^(?P<lead>[ \t]*(?:[>|*+-][ \t]+){{0,4}})"
-    rf"(?P<label>(?:#{{1,6}}[ \t]*|\*\*|__)(?:{_TITLES}|{_WHO})(?!\w)[^\n]*)$",
+    rf"^(?P<lead>{_GAP}*(?:[>|*+-]{_GAP}+){{0,4}})(?P<label>"
+    rf"(?:#{{1,6}}{_GAP}*|\*\*|__|[*_](?=[^\n]*[*_]{_GAP}*$))(?:{_TITLES}|{_WHO})(?!\w)[^\n]*"
+    rf"|(?:{_TITLES})(?!\w)[^\n]{{0,40}}(?=\n{_GAP}*[=-]{{3,}}{_GAP}*$))$",
     re.IGNORECASE | re.MULTILINE,
 )
 

@@ -20,14 +20,16 @@ USER_BLOCK_WHOLE = f"{USER_BLOCK_OPENING} 0 to "
 """The beginning of one that begins with the session: it takes the place of those before it."""
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
-_INVISIBLE = (
-    "\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202f\u2060-\u206f\u3164"
-    "\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+UNSEEN = (
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202f\u2060-\u206f\u3164\ufeff\uffa0"
+    "\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""Control, direction, zero-width, filler and tag characters and lone surrogates, as a regular expression's class."""
+"""Direction, zero-width, filler and tag characters, as a part of a regular expression's class."""
+
+_INVISIBLE = f"\x00-\x1f\x7f-\x9f\ud800-\udfff{UNSEEN}"
+"""The same, control characters and lone surrogates."""
 
 _UNPRINTABLE = re.compile(f"[{_INVISIBLE}]+")
-_HOST_TAGS = re.compile(r"<(?=/?[ \t]*system[-_ ]?reminder\b|\|(?:im_|start|end|eot|system|user))", re.IGNORECASE)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACES = re.compile(r"\s+")
 
@@ -66,6 +68,14 @@ def _forged() -> re.Pattern[str]:
         rf"(?:{spelled('contextstash')}|{spelled('compaction tool digest')}|{spelled('previously viewed')}))",
         re.IGNORECASE,
     )
+
+
+@cache
+def _host_tags() -> re.Pattern[str]:
+    """The bracket before a client's own tag, such as a reminder of the system. Compiled at first use too."""
+    tags = "|".join(spelled(word, across_lines=False) for word in ("im", "start", "end", "eot", "system", "user"))
+    reminder = rf"{spelled('system reminder', across_lines=False)}(?!\w)"
+    return re.compile(rf"<(?=[/ \t{UNSEEN}]{{0,8}}(?:{reminder}|\|[{UNSEEN}]{{0,8}}(?:{tags})))", re.IGNORECASE)
 
 
 def without_ansi(text: str) -> str:
@@ -117,7 +127,7 @@ def encodable(text: str) -> str:
 
 def without_host_tags(text: str) -> str:
     """The text without tags that hosts and chat templates set off text with which is not a tool's output."""
-    return _HOST_TAGS.sub("‹", text) if "<" in text else text
+    return _host_tags().sub("‹", text) if "<" in text else text
 
 
 def unforged(text: str) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic_core import SchemaValidator, core_schema
 
+from contextstash.context.text.sanitize import UNSEEN
 from contextstash.context.text.secret_rules import PRIVATE_KEY, RULES, Rule, span_of
 
 FILL = "•"
@@ -33,7 +34,13 @@ MAX_PRIVATE = 200_000
 """Characters between `<private>` and its end; a longer part is masked to the end of the text."""
 
 OVERLAP = 200
-"""Characters of the line before a part that are searched with it: a key's name may stand in the line above the key."""
+"""Characters before a part that are searched with it: a key's name may stand in the line above the key."""
+
+LINE_OVERLAP = 2_000
+"""The same for a part that begins within a line and a word: a key may stand on both sides of the cut."""
+
+_SEPARATORS = " \t\"',;"
+"""Where a part of a long line ends if it can: no key has one of these in it."""
 
 OPAQUE_FIELDS = frozenset(
     {"signature", "encrypted_content", "thoughtSignature", "thought_signature", "id", "call_id", "tool_use_id"}
@@ -54,11 +61,13 @@ THINKING = frozenset({"thinking", "redacted_thinking", "reasoning"})
 
 _PRIVATE = r"(?is)<private>(.*?)(?:</private>|\Z)"
 _CSI = r"[0-9;:?]*[A-Za-z]"
-_INVISIBLE = rf"(?:\x1b\[|\x9b|\\{{1,4}}(?:u001[bB]|x1[bB]|033|e)\[){_CSI}|\x1b\([A-Z0-9]|[\u200b-\u200d\u2060\ufeff]"
-"""Colours of a terminal, also as JSON and shells write their escapes, and characters without a width."""
+_LINK = r"\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)"
+_WIDTHLESS = f"{UNSEEN}\ufe00-\ufe0f"
+_INVISIBLE = rf"(?:\x1b\[|\x9b|\\{{1,4}}(?:u001[bB]|x1[bB]|033|e)\[){_CSI}|\x1b\([A-Z0-9]|{_LINK}|[{_WIDTHLESS}]"
+"""Colours and links of a terminal, also as JSON and shells write their escapes, and characters without a width."""
 
 _ESCAPE_ENDS = ("\x1b", "1b[", "1B[", "33[", "\\e[")
-_MAY_BE_INVISIBLE = r"[\x1b\x{9b}\x{200b}-\x{200d}\x{2060}\x{feff}]|(?:1[bB]|33|\\e)\["
+_MAY_BE_INVISIBLE = rf"[\x1b\x{{9b}}{_WIDTHLESS}]|(?:1[bB]|33|\\e)\["
 
 _FILLING = f"{FILL}{{{SHOWN_FILL}}}[{FILL}\n]*{FILL}"
 
@@ -135,13 +144,25 @@ def _parts(text: str) -> Iterator[tuple[int, int]]:
     """The parts of a text that may hold a secret, by their ends."""
     start = 0
     while start < len(text):
-        end = start + PART_CHARACTERS
-        cut = text.find("\n", end, end + PART_CHARACTERS) if end < len(text) else -1
-        end = cut + 1 if cut >= 0 else min(len(text), end + PART_CHARACTERS)
-        line = text.rfind("\n", max(0, start - OVERLAP), max(0, start - 1)) + 1 or start
-        if (start == 0 and end == len(text)) or may_hold_secrets(text[line:end]):
-            yield line, end
+        end = _part_end(text, start + PART_CHARACTERS)
+        if start and text[start - 1] != "\n":
+            begin = max(0, start - (OVERLAP if text[start - 1] in _SEPARATORS else LINE_OVERLAP))
+        else:
+            begin = text.rfind("\n", max(0, start - OVERLAP), max(0, start - 1)) + 1 or start
+        if (start == 0 and end == len(text)) or may_hold_secrets(text[begin:end]):
+            yield begin, end
         start = end
+
+
+def _part_end(text: str, least: int) -> int:
+    """The end of a part that has to reach to `least`: behind a line break soon after it, else behind a separator."""
+    if least >= len(text):
+        return len(text)
+    most = min(len(text), least + PART_CHARACTERS)
+    cut = text.find("\n", least, most)
+    if cut < 0:
+        cut = max(text.rfind(separator, least, most) for separator in _SEPARATORS)
+    return cut + 1 if cut >= 0 else most
 
 
 def _in_part(text: str, start: int, end: int) -> Iterator[Found]:

@@ -17,6 +17,10 @@ from contextstash_storage.records import Session
 PAGE = 200
 """Sessions that are read from the store at a time."""
 
+TOGETHER = 25
+"""Sessions deleted at once: a deletion rewrites the search index, and hiding a session takes the write lock for about
+a millisecond."""
+
 GIGABYTE = 10**9
 
 NO_LIMIT = (
@@ -50,10 +54,12 @@ async def retain(
     with a pin stays, and so does one recorded within the time `spare`. Raises BadInputError if no limit is set."""
     settings = settings or access.settings()
     given = KeepLimits(keep_days=days, keep_gigabytes=gigabytes)
-    rules = {} if given != KeepLimits() else dict(settings.keep_in)
-    if given == KeepLimits():
+    by_settings = given == KeepLimits()
+    index_days = settings.index_days if by_settings and project is None else None
+    rules = dict(settings.keep_in) if by_settings else {}
+    if by_settings:
         given = KeepLimits(keep_days=settings.keep_days, keep_gigabytes=settings.keep_gigabytes)
-    if given == KeepLimits() and not rules:
+    if given == KeepLimits() and not rules and index_days is None:
         raise BadInputError(NO_LIMIT)
     listed = await _listed(access)
     groups = await _grouped(access, listed, given, rules, project)
@@ -64,19 +70,37 @@ async def retain(
     going = [session for session in going if _recorded_at(session) <= now - spare]
     gone = [session for session in going if not session.settings.get("pin")]
     lines = [await _line(access, session) for session in gone]
-    notes: list[str | None] = []
-    for session in () if dry_run else gone:
-        try:
-            notes.append((await delete_session(access, session.session_id)).note)
-        except SessionNotFoundError:  # deleted by another process meanwhile
-            continue
+    note = None if dry_run else await _delete(access, [session.session_id for session in gone])
     return RetainResult(
+        unindexed=index_days and await unindex(access, now, days=index_days, dry_run=dry_run),
         sessions=lines,
         kept=len(listed) - len(gone),
         pinned=len(going) - len(gone),
         dry_run=dry_run,
-        note=next((note for note in reversed(notes) if note), None),
+        note=note,
     )
+
+
+async def _delete(access: Access, session_ids: Sequence[str]) -> str | None:
+    """Delete these sessions; returns the remark of the last deletion that has one."""
+    waiting, note = list(session_ids), None
+    while waiting:
+        first, *others = waiting[:TOGETHER]
+        try:
+            note = (await delete_session(access, first, others=others)).note or note
+        except SessionNotFoundError:  # deleted by another process meanwhile
+            del waiting[0]
+        else:
+            del waiting[:TOGETHER]
+    return note
+
+
+async def unindex(access: Access, now: datetime, *, days: int, dry_run: bool = True) -> int:
+    """Take the sessions last recorded more than `days` ago out of the search index; returns how many were in it."""
+    known = set(await access.store.unindexed_sessions())
+    old = [session.session_id for session in _older(await _listed(access), now, days)]
+    names = [session_id for session_id in old if session_id not in known]
+    return len(names) if dry_run else await access.store.unindex_sessions(names)
 
 
 async def _grouped(

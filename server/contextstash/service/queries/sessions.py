@@ -168,12 +168,14 @@ async def _prompts(access: Access, session: Session, first: int, last: int) -> l
     return [one_line(request.text, TITLE_CHARACTERS) for request in requests]
 
 
-async def delete_session(access: Access, session_id: str) -> DeleteResult:
-    """Delete a session permanently, with the outputs archived for it. Raises SessionNotFoundError."""
+async def delete_session(access: Access, session_id: str, *, others: Sequence[str] = ()) -> DeleteResult:
+    """Delete a session permanently, with the outputs archived for it, and `others` if they exist: the search index is
+    rewritten once for all. Raises SessionNotFoundError."""
     session = await access.session(session_id)
-    along: list[str] = []
-    with suppress(BadInputError):
-        along.append(outputs_session_id(session_id))
+    along = list(others)
+    for each in (session_id, *others):
+        with suppress(BadInputError):
+            along.append(outputs_session_id(each))
     overwritten = await access.store.delete_session(session_id, along=along)
     return DeleteResult(
         session_id=session_id,
