@@ -488,8 +488,8 @@ class Engine:
         usage: Usage | None,
         response: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record the messages of a request as the whole conversation, or by the client's transcript if that is
-        followed. Tried again if others change the session."""
+        """Record a request's messages as the whole conversation, or by the client's transcript if that is followed.
+        Tried again if others change the session."""
         async with conversation.recording:
             found = before_summary(conversation, request) if is_side_call(request) else request
             if found is None:
