@@ -86,17 +86,26 @@ def in_terminal(command: list[str], folder: Path, environment: dict[str, str]) -
         os.close(ours)
 
 
-def continued(client: str, home: Path, provider: CodingProvider, environment: dict[str, str]) -> list[Asked]:
-    """The requests of a client with which the newest session is continued, until it has got a reply."""
-    before, shown = len(provider.asked), ""
+def continued(client: str, home: Path, provider: CodingProvider, environment: dict[str, str], written: str) -> Asked:
+    """The request of a client with which the newest session is continued. The client ends once its own transcripts,
+    files of this pattern, hold that its turn is complete: on a busy machine that takes a while."""
+    shown, found, known = "", None, set(home.rglob(written))
     command = [sys.executable, "-m", "contextstash", "continue", client]
     with in_terminal(command, home, environment) as read:
         end = time.monotonic() + SECONDS
-        while time.monotonic() < end and len(provider.asked) == before:
+        while time.monotonic() < end and not (found and any(map(is_complete, set(home.rglob(written)) - known))):
             shown += read(1.0)
-        shown += read(10.0)
-    assert len(provider.asked) > before, shown[-3_000:]
-    return provider.asked[before:]
+            found = next((each for each in provider.asked if "This continues session" in each.text), None)
+    assert found, shown[-3_000:]
+    provider.asked.clear()
+    return found
+
+
+def is_complete(transcript: Path) -> bool:
+    """Whether the last turn in a transcript of Codex or Claude Code has ended with words of the model."""
+    records = [json.loads(line) for line in transcript.read_text("utf-8").splitlines() if line.endswith("}")]
+    ends = [each.get("message", {}).get("stop_reason") or each.get("payload", {}).get("type") for each in records]
+    return "end_turn" in ends or "task_complete" in ends
 
 
 def test_a_session_of_claude_code_goes_on_in_codex_and_back(tmp_path: Path) -> None:
@@ -119,7 +128,8 @@ def test_a_session_of_claude_code_goes_on_in_codex_and_back(tmp_path: Path) -> N
         [first] = ours.json("sessions")["sessions"]
 
         provider.made.clear()
-        asked = continued("codex", tmp_path, provider, environment)[0]
+        provider.asked.clear()
+        asked = continued("codex", tmp_path, provider, environment, ".codex/sessions/**/rollout-*.jsonl")
         assert asked.path.endswith("/responses")
         assert RULE in asked.text
         assert f"This continues session {first['session_id']}" in asked.text
@@ -128,7 +138,7 @@ def test_a_session_of_claude_code_goes_on_in_codex_and_back(tmp_path: Path) -> N
         newest = ours.json("sessions")["sessions"][0]
         assert newest["agent"] == "codex"
         provider.made.clear()
-        asked = continued("claude", tmp_path, provider, environment)[0]
+        asked = continued("claude", tmp_path, provider, environment, ".claude/projects/*/*.jsonl")
         assert asked.path.split("?")[0].endswith("/messages")
         assert RULE in asked.text
         assert f"This continues session {newest['session_id']}" in asked.text

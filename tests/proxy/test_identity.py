@@ -339,3 +339,17 @@ def test_another_user_with_the_same_id_after_a_restart_gets_a_session_of_their_o
     assert found["chat-1-of-ann"] == {ID}
     assert found["chat-1-of-ann"].isdisjoint(found["chat-2-of-bob"])
     assert all(len(marks(messages)) == 1 for messages in recorded(tmp_path / "stash.db").values())
+
+
+@pytest.mark.parametrize(("prefix", "stays"), [("toolu_01QxKZ8rTn5mVb3wYc7Lh", True), ("call_", False)])
+def test_who_goes_back_after_a_restart_stays_in_the_session_if_its_calls_are_there(
+    provider: CachingProvider, clock: Clock, tmp_path: Path, prefix: str, stays: bool
+) -> None:
+    """Ids that a model counts are those of any other user's first calls too."""
+    messages = json.loads(json.dumps(session(4)).replace('"toolu_', f'"{prefix}'))
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as first:
+        assert say(first, messages, **NAMED) == ID
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as second:
+        back = [*messages[:5], {"role": "user", "content": "Try another way."}]
+        assert (say(second, back, **NAMED) == ID) is stays
+    assert rewinds(tmp_path / "stash.db", ID) == stays

@@ -120,4 +120,4 @@ def _hint(name: str, known: list[str]) -> str:
     """The name that is meant, if one is near enough, else where all are listed: there are too many for an error."""
     if near := difflib.get_close_matches(name, known, n=1, cutoff=NEAR):
         return f"Did you mean '{near[0]}'?"
-    return "contextstash config show --all lists the settings."
+    return "contextstash config show lists the settings."

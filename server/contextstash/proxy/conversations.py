@@ -49,6 +49,10 @@ MAX_SENDERS = 10_000
 MAX_RESPONSES = 8
 """Responses of a conversation that a request may follow: the newest, and some to which a program goes back."""
 
+MIN_RANDOM_ID = 20
+"""Characters of a call's id that no other conversation has: Anthropic's and OpenAI's have 29 or 30, most of them
+random. Those that a model counts, such as `call_0`, are shorter."""
+
 RECENT_SECONDS = 7 * 24 * 3600
 RECENT_SESSIONS = 200
 """How far back sessions without a client's id are searched for one that continues after a restart;
@@ -523,8 +527,9 @@ class Conversations:
     async def _is_main(self, name: str, state: ProxiedSession, asked: AskedRequest) -> bool:
         """Whether a request that is no continuation of a stored session belongs to it all the same. In a loop of calls
         nobody goes back: what differs there is of another agent, unless the client records the session itself, with
-        other messages than it sends. After a restart the sender is not known: then other messages are of another user
-        with the same id. A response that is not the newest one has ended a line that is not stored."""
+        other messages than it sends. After a restart the sender is not known: then who goes back must have results of
+        the session's own calls, or the messages are of another user with the same id. A response that is not the newest
+        one has ended a line that is not stored."""
         request = asked.request
         if follows_response(request):
             return False
@@ -540,7 +545,8 @@ class Conversations:
             return True
         common = len(await self._sessions.positions(name, [message.plain for message in request.messages]))
         if not known_sender:
-            return not state.mark and common >= state.length
+            own = any(len(r.call_id) >= MIN_RANDOM_ID for each in request.messages[:common] for r in each.results)
+            return (may_go_back and own) or (not state.mark and common >= state.length)
         return common < len(request.messages) and not request.messages[common].is_models and common > 0
 
     async def _is_taken(self, session_id: str) -> bool:

@@ -20,8 +20,12 @@ MAX_RESTARTS = 5
 
 RESTART_SECONDS = 60.0
 
-STOP_SECONDS = 5.0
-"""How long the proxy may take to end after its client: longer than the three seconds that it needs at most."""
+LAST_SECONDS = 10.0
+"""How long the proxy may take to record the last requests after its client has ended: nothing waits for it then but the
+prompt. With eight busy processes on two cores the first request of a session took 3 s."""
+
+STOP_SECONDS = LAST_SECONDS + 5.0
+"""How long the proxy may take to end after its client."""
 
 SECRET_BYTES = 18
 """Of the path that only the client knows: 24 characters, too many to be guessed."""

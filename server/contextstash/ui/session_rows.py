@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from contextstash.files.project_names import project_name
 from contextstash.process.background_tasks import BackgroundTasks
 from contextstash.service.bounded_cache import BoundedCache
 
@@ -53,8 +53,8 @@ class Row:
 
     @property
     def project_name(self) -> str:
-        """The last part of the project's folder."""
-        return PurePath(self.project).name or self.project if self.project else ""
+        """How the project is shown; empty if there is none."""
+        return project_name(self.project) if self.project else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,12 +66,6 @@ class Connection(aiosqlite.Connection):
         return await self.run(lambda db: in_transaction(db, work, "BEGIN"))
 
 
-class Database(sqlite3.Connection):
-    """A connection that knows the version of the database that its program is made for, once it is migrated."""
-
-    version: int | None = None
-
-
 def in_transaction(db: sqlite3.Connection, work: Work[Result], begin: str = BEGIN_WRITING) -> Result:
     """Run `work` between `begin` and COMMIT; roll back on any error. Raises StoreVersionError if a newer program has
     migrated the database since it was opened: this one would misread it, or write what the newer one does not expect.
@@ -81,11 +75,12 @@ def in_transaction(db: sqlite3.Connection, work: Work[Result], begin: str = BEGI
     else:
         db.execute(begin)
     try:
-        if isinstance(db, Database) and db.version is not None:
+        known = getattr(db, "version", None)  # see Database
+        if known is not None:
             [version] = db.execute("PRAGMA user_version").fetchone()
-            if version != db.version:
+            if version != known:
                 raise StoreVersionError(
-                    f"A newer contextstash has brought the database from version {db.version} to {version}: restart"
+                    f"A newer contextstash has brought the database from version {known} to {version}: restart"
                     " this program. Nothing was written."
                 )
         result = work(db)
@@ -172,7 +167,6 @@ async def connect(
             timeout=busy_seconds,
             cached_statements=CACHED_STATEMENTS,
             check_same_thread=False,
-            factory=Database,
         )
 
     connection = Connection(open_it, 64)
@@ -326,36 +320,38 @@ class PieceWork:
     What a killed process leaves is continued when the database is opened again."""
 
     def __init__(self, writer: Connection, lock: asyncio.Lock) -> None:
-        self._writer = writer
-        self._lock = lock
-        self._alone = asyncio.Lock()
-        self._closing = asyncio.Event()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self.writer = writer
+        self.lock = lock
+        self.alone = asyncio.Lock()
+        self.closing = asyncio.Event()
+        self.tasks: set[asyncio.Task[Any]] = set()
 
     async def close(self) -> None:
         """Stop after the piece that is being worked on."""
-        self._closing.set()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.closing.set()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
 
-    def _task(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+    def task(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        """Begin work that `close` waits for."""
         task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
         return task
 
-    async def _pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Wait, at most until the work is to stop."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._closing.wait(), seconds)
+            await asyncio.wait_for(self.closing.wait(), seconds)
 
-    async def _write(self, work: Work[Result]) -> Result:
-        async with self._lock:
-            return await self._writer.write(work)
+    async def write(self, work: Work[Result]) -> Result:
+        """What `work` returns, run as one transaction."""
+        async with self.lock:
+            return await self.writer.write(work)
 
-    async def _pieces(self, piece: Work[bool]) -> bool:
+    async def pieces(self, piece: Work[bool]) -> bool:
         """Do piece after piece until one says that there is no more; False if the work is to stop before that."""
-        while not self._closing.is_set():
-            if not await self._write(piece):
+        while not self.closing.is_set():
+            if not await self.write(piece):
                 return True
             await asyncio.sleep(PAUSE_SECONDS)
         return False

@@ -6,6 +6,7 @@ import sqlite3
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -21,6 +22,12 @@ without its key."""
 
 FindKey = Callable[[], bytes | None]
 """Returns the user's key, None if the user has none. It may ask a keyring or run a command."""
+
+
+class Database(sqlite3.Connection):
+    """A connection that knows the version of the database that its program is made for, once it is migrated."""
+
+    version: int | None = None
 
 
 def no_key() -> None:
@@ -90,8 +97,8 @@ def connection(path: Path, key: bytes | None, *, read_only: bool = False, **opti
     """
     place = f"file:{quote(str(path.absolute()))}?mode=ro" if read_only else path
     if key is None:
-        return sqlite3.connect(place, uri=read_only, **options)  # type: ignore[no-any-return]
-    db = cast(sqlite3.Connection, _sqlcipher().connect(place, uri=read_only, **options))
+        return sqlite3.connect(place, uri=read_only, factory=Database, **options)
+    db = cast(sqlite3.Connection, _sqlcipher().connect(place, uri=read_only, factory=_encrypted(), **options))
     db.execute("PRAGMA cipher_log_level = NONE")  # it would write to standard error
     if key:
         db.execute(f'PRAGMA key = "{key_literal(key)}"')
@@ -107,6 +114,12 @@ def _sqlcipher() -> Any:
             " pip install --editable '.[encryption]' in the checkout."
         ) from error
     return dbapi2
+
+
+@cache
+def _encrypted() -> type[Any]:
+    """Database with SQLCipher's connection, which is another class than SQLite's."""
+    return type("Database", (_sqlcipher().Connection,), {"version": None})
 
 
 def is_encrypted(db: sqlite3.Connection) -> bool:

@@ -64,76 +64,76 @@ class Deletion(PieceWork):
     async def finish(self) -> bool:
         """Remove everything that is marked. False if some of it may still be in the files. Cancelling the caller does
         not stop it."""
-        finished = await asyncio.shield(self._task(self._finished()))
+        finished = await asyncio.shield(self.task(self._finished()))
         if not finished:
             self.finish_later(AGAIN_SECONDS)
         return finished
 
     def finish_later(self, seconds: float = 0.0) -> None:
         """Remove everything that is marked, in the background, until that is done; begin in `seconds`."""
-        if not self._closing.is_set():
-            self._task(self._until_finished(seconds))
+        if not self.closing.is_set():
+            self.task(self._until_finished(seconds))
 
     async def _until_finished(self, seconds: float) -> bool:
-        await self._pause(seconds)
-        while not self._closing.is_set() and not await self._finished():
-            await self._pause(AGAIN_SECONDS)
-        return not self._closing.is_set()
+        await self.pause(seconds)
+        while not self.closing.is_set() and not await self._finished():
+            await self.pause(AGAIN_SECONDS)
+        return not self.closing.is_set()
 
     async def _finished(self) -> bool:
-        async with self._alone:
+        async with self.alone:
             try:
                 return await self._all_taken_out()
             except StoreError:  # locked for too long, or the disk is full: the session is invisible all the same
                 return False
 
     async def _all_taken_out(self) -> bool:
-        await self._write(give_up_abandoned)
-        if not await self._all_rows_removed() or not await self._pieces(remove_former_index):
+        await self.write(give_up_abandoned)
+        if not await self._all_rows_removed() or not await self.pieces(remove_former_index):
             return False
-        marks = await self._writer.read(_marks)
+        marks = await self.writer.read(_marks)
         if not marks:
             return True
         if any(indexed for _, indexed in marks):
             if not await self._index_merged():
                 return False
-            await self._write(rewrite_terms)
-        async with self._lock:
-            await self._writer.run(_rewrite_small_file)
+            await self.write(rewrite_terms)
+        async with self.lock:
+            await self.writer.run(_rewrite_small_file)
         if not await self._log_truncated():
             return False
         # Only now: whoever opens the database after a crash sees by the marks what is still to be done.
-        await self._write(lambda db: _remove_marks(db, marks))
+        await self.write(lambda db: _remove_marks(db, marks))
         return True
 
     async def _index_merged(self) -> bool:
         """Merge the whole search index, after which no deleted word is left in it. FTS5 counts the pages that it
         writes, and deleted words are only read: a piece takes about 0.5 s of CPU time for each 10 MB of deleted text
         that stands together."""
-        await self._write(lambda db: merge_index(db, -MERGED_PAGES))
-        return await self._pieces(_merged_piece)
+        await self.write(lambda db: merge_index(db, -MERGED_PAGES))
+        return await self.pieces(_merged_piece)
 
     async def _all_rows_removed(self) -> bool:
         """Remove the rows of everything that is marked; a message with very much text is prepared outside the
         transactions."""
         long: _LongText | None = None
-        while not self._closing.is_set():
-            more, message = await self._write(lambda db, long=long: _removed_piece(db, long))  # type: ignore[misc]
+        while not self.closing.is_set():
+            more, message = await self.write(lambda db, long=long: _removed_piece(db, long))  # type: ignore[misc]
             if not more:
                 return True
             if message is None:
                 long = None
             elif long is None or long.message != message:
-                found = await self._writer.run(lambda db, message=message: read_searchable(db, message))  # type: ignore[misc]
+                found = await self.writer.run(lambda db, message=message: read_searchable(db, message))  # type: ignore[misc]
                 long = None if found is None else _LongText(message, found, await asyncio.to_thread(_pieces, found))
             await asyncio.sleep(PAUSE_SECONDS)
         return False
 
     async def _log_truncated(self) -> bool:
         give_up = time.monotonic() + LOG_SECONDS
-        while not self._closing.is_set():
-            async with self._lock:
-                if await self._writer.run(truncate_log):
+        while not self.closing.is_set():
+            async with self.lock:
+                if await self.writer.run(truncate_log):
                     return True
             if time.monotonic() > give_up:
                 return False

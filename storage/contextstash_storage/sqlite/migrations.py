@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from contextstash_storage.errors import StoreVersionError
-from contextstash_storage.sqlite.connection import Database, in_transaction
+from contextstash_storage.sqlite.connection import in_transaction
 
 
 def migrations() -> list[tuple[int, str]]:
@@ -42,7 +42,7 @@ def migrate(db: sqlite3.Connection, known: Sequence[tuple[int, str]] | None = No
 
 def note_version(db: sqlite3.Connection, version: int) -> None:
     """From now on the connection refuses a database of another version."""
-    if isinstance(db, Database):
+    if hasattr(db, "version"):  # see Database
         db.version = version
 
 

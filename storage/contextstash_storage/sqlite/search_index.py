@@ -291,36 +291,36 @@ class IndexWork(PieceWork):
 
     def start(self) -> None:
         """Index everything that is queued, in the background."""
-        self._task(self._until_done())
+        self.task(self._until_done())
 
     async def wait(self) -> None:
         """Index what is queued; return after MAX_WAIT_SECONDS at the latest, while the rest goes on."""
-        if not self._closing.is_set():
-            await asyncio.wait([self._task(self._until_done())], timeout=MAX_WAIT_SECONDS)
+        if not self.closing.is_set():
+            await asyncio.wait([self.task(self._until_done())], timeout=MAX_WAIT_SECONDS)
 
     async def _until_done(self) -> None:
-        async with self._alone:
-            while not self._closing.is_set():
+        async with self.alone:
+            while not self.closing.is_set():
                 try:
                     await self._all_indexed()
                     return
                 except StoreError:  # locked for too long, or the disk is full: the queue is durable
-                    await self._pause(AGAIN_SECONDS)
+                    await self.pause(AGAIN_SECONDS)
 
     async def _all_indexed(self) -> None:
-        while not self._closing.is_set():
-            more, large = await self._write(index_short_messages)
+        while not self.closing.is_set():
+            more, large = await self.write(index_short_messages)
             if large is not None:
                 await self._index_long(large)
             elif not more:
                 break
             await asyncio.sleep(PAUSE_SECONDS)
-        await self._pieces(remove_former_index)
+        await self.pieces(remove_former_index)
 
     async def _index_long(self, message: int) -> None:
-        searchable = await self._writer.run(lambda db: read_searchable(db, message))
+        searchable = await self.writer.run(lambda db: read_searchable(db, message))
         found = [] if searchable is None else await asyncio.to_thread(searchable.pieces)
-        await self._pieces(lambda db: _index_some(db, message, searchable, found))
+        await self.pieces(lambda db: _index_some(db, message, searchable, found))
 
 
 def index_short_messages(db: sqlite3.Connection) -> tuple[bool, int | None]:

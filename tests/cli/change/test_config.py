@@ -41,7 +41,7 @@ def test_the_thresholds_in_tokens_follow_from_the_model(contextstash: CommandLin
 
 def test_a_key_is_never_shown(contextstash: CommandLine) -> None:
     key = {"ANTHROPIC_API_KEY": "sk-ant-secret"}
-    done = contextstash.run("config", "show", "--all", environment=key)
+    done = contextstash.run("config", "show", environment=key)
     assert "set by ANTHROPIC_API_KEY" in done.stdout
     assert "sk-ant-secret" not in done.stdout + done.stderr
 
@@ -61,3 +61,15 @@ def test_the_places_of_settings_are_listed(contextstash: CommandLine) -> None:
 
 def test_an_invalid_value_is_an_error_in_one_line(contextstash: CommandLine) -> None:
     assert "prune_at" in failure_of(contextstash.run("config", "show", "--set", "prune_at=7"))
+
+
+def test_every_setting_is_shown_with_its_default_and_the_changed_ones_alone_on_request(
+    contextstash: CommandLine,
+) -> None:
+    (contextstash.folder / "contextstash.toml").write_text("summary_tokens = 900\n")
+    every = contextstash.run("config", "show").stdout.splitlines()
+    changed = contextstash.run("config", "show", "--changed").stdout
+    assert any(line.split() == ["image_tokens", "1,500", "default"] for line in every)
+    assert "summary_tokens" in changed
+    assert "image_tokens" not in changed
+    assert "settings have default values." in changed

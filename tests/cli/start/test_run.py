@@ -56,6 +56,14 @@ url, body = os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages?beta=true", open(sy
 urllib.request.urlopen(urllib.request.Request(url, body, method="POST"), timeout=60).read()
 """
 
+HOLDS_THE_DATABASE = """
+import subprocess, sys
+hold = "import sqlite3, sys, time; c = sqlite3.connect(sys.argv[1], isolation_level=None);"
+hold += "c.execute('BEGIN IMMEDIATE'); print('held', flush=True); time.sleep(3)"
+held = subprocess.Popen([sys.executable, "-c", hold, sys.argv[2]], stdout=subprocess.PIPE)
+held.stdout.readline()
+"""
+
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="run passes a socket to its child")
@@ -92,6 +100,21 @@ def test_a_client_goes_through_a_proxy_of_its_own_which_is_started_again_if_it_d
     assert listed["project"] == str(Path.cwd())
     assert [asked.body for asked in provider.asked] == [body.read_bytes()] * 4
     assert "contextstash: Proxy: " in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="run passes a socket to its child")
+def test_the_last_request_is_recorded_before_run_ends_however_busy_the_machine_is(tmp_path: Path) -> None:
+    client, body, database = tmp_path / "claude", tmp_path / "body.json", tmp_path / "stash.db"
+    client.write_text(f"#!{sys.executable}\n{ONE_REQUEST}{HOLDS_THE_DATABASE}{ONE_REQUEST}", "utf-8")
+    client.chmod(0o700)
+    body.write_text(json.dumps(request_of(session(2))), "utf-8")
+    with caching_provider() as provider:
+        command = [sys.executable, "-m", "contextstash", "run", "--upstream", provider.url, "--db", str(database)]
+        command += [str(client), "--", str(body), str(database)]
+        environment = {**os.environ, "HOME": str(tmp_path)}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "Proxy: 2 requests" in done.stderr
 
 
 def listed_in(database: Path) -> subprocess.CompletedProcess[str]:

@@ -189,7 +189,7 @@ def config() -> None:
 @click.option("--agent", metavar="NAME", help="Include the settings of this agent, agents/NAME.yaml.")
 @click.option("--session", metavar="ID", help="Include the settings of this session and of its agent.")
 @click.option("--model", metavar="NAME", help="The model whose window the thresholds at the end are computed for.")
-@click.option("--all", "everything", is_flag=True, help="Also show the settings with default values.")
+@click.option("--changed", is_flag=True, help="Only the settings whose values are not the defaults.")
 @DATABASE
 @PRESET
 @SET
@@ -198,7 +198,7 @@ def show(
     agent: str | None,
     session: str | None,
     model: str | None,
-    everything: bool,
+    changed: bool,
     db: Location | None,
     preset: str | None,
     given: tuple[str, ...],
@@ -222,11 +222,11 @@ def show(
         other = {"api_key": key, "network": network.sentence, "ignored": [remark.text for remark in remarks]}
         click.echo(json.dumps({"settings": rows, "tokens": thresholds, **other}, indent=2, ensure_ascii=False))
         return
-    shown = [value for value in values if everything or value.layer != "default"]
+    shown = [value for value in values if not changed or value.layer != "default"]
     if shown:
         print_table(["setting", "value", "set by"], [(each.name, _text(each.value), each.layer) for each in shown])
-    if not everything:
-        click.echo(f"{len(values) - len(shown)} settings have default values; --all shows them.")
+    if changed:
+        click.echo(f"{len(values) - len(shown)} settings have default values.")
     click.echo(", ".join(f"{name.replace('_', ' ')} {tokens:,}" for name, tokens in thresholds.items()) + " tokens.")
     for line in (key, " ".join(filter(None, (network.sentence, network.detail))), *(remark.text for remark in remarks)):
         click.echo(line)

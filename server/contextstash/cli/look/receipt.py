@@ -44,10 +44,11 @@ class SinceType(click.ParamType[Any]):
 @click.option("--since", type=SinceType(), metavar="TIME", help="From this day on (UTC), such as 7d or 2026-05-31.")
 @database_options
 def receipt(opener: StashOpener, as_json: bool, session: str | None, since: date | None) -> None:
-    """Say what the provider billed for SESSION with its sub-agents, or for all sessions of the last 7 days, and what it
-    would have billed without contextstash. What contextstash cost is in it: the cache written again, what was fetched
-    again, its own tools."""
-    if session is None and since is None:
+    """Say what the provider billed for SESSION with its sub-agents, or for all sessions of the last 7 days (of all time
+    if there was none in them), and what it would have billed without contextstash. What contextstash cost is in it: the
+    cache written again, what was fetched again, its own tools."""
+    usual = session is None and since is None
+    if usual:
         since = datetime.now(UTC).date() - timedelta(days=DEFAULT_DAYS)
 
     async def read(stash: Stash) -> tuple[Receipt, Receipt | None]:
@@ -59,10 +60,13 @@ def receipt(opener: StashOpener, as_json: bool, session: str | None, since: date
     result, older = opener.run(read)
     if as_json:
         print_json(result)
-    elif not result.requests:
-        say(_nothing(result, older))
-    else:
+    elif result.requests:
         _print(result)
+    elif older is not None and older.requests and usual:
+        click.echo(f"None in the last {DEFAULT_DAYS} days. All before:")
+        _print(older)
+    else:
+        say(_nothing(result, older))
 
 
 def _nothing(result: Receipt, older: Receipt | None) -> str:
@@ -72,7 +76,7 @@ def _nothing(result: Receipt, older: Receipt | None) -> str:
         return f"No request whose usage was reported{when}. contextstash run CLIENT records them as they are made."
     return (
         f"No request whose usage was reported{when}, but {counted(older.requests, 'older request')} in"
-        f" {counted(older.sessions, 'session')}: contextstash receipt --since 9999d, or a date such as 2026-05-31."
+        f" {counted(older.sessions, 'session')}. Without --since the receipt shows them."
     )
 
 

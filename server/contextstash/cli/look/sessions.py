@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +14,7 @@ from contextstash.cli.automatic_retention import news
 from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import print_json, print_table
 from contextstash.cli.readable import amount, short_id, when
+from contextstash.files.project_names import project_name
 from contextstash.hosts.deleted_transcripts import deleted_by
 
 if TYPE_CHECKING:
@@ -148,6 +148,6 @@ def _row(each: Listed) -> tuple[object, ...]:
         amount(line.tokens),
         f"{line.percent:.0f} %",
         line.agent or "-",
-        Path(each.project).name if each.project else line.agent or "-",
+        project_name(each.project) if each.project else "-",
         f"{'† ' if each.deleted else ''}{line.title or '-'}",
     )

@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from contextstash.configuration.locations import data_folder
 from contextstash.process.own_interpreter import own_interpreter
 from contextstash.process.plain_logs import configure_logs
 from contextstash.proxy.headers import check_upstream
+from contextstash.proxy.supervisor import LAST_SECONDS
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
@@ -33,14 +35,15 @@ logger = logging.getLogger(__name__)
 
 RECORD_SECONDS = 0.6
 """How long the last requests may take to be recorded, after a signal and the second that replies have then (see
-web/loopback). Most take milliseconds."""
+web/loopback). Most take milliseconds. A proxy whose client has ended, under `contextstash run`, has LAST_SECONDS."""
 
 CLOSE_SECONDS = 0.2
 """How long the database may take to close then. SQLite keeps what was committed if it is not closed."""
 
-END_SECONDS = 2.0
-"""The process ends so long after a signal, whatever it still does: whoever ends it waits three seconds, and with eight
-busy processes on two cores the end itself took up to 0.7 s. On an idle machine the periods above are over before."""
+END_SECONDS = 1.4
+"""The process ends so long after these seconds, whatever it still does: whoever ends it waits three seconds, and with
+eight busy processes on two cores the end itself took up to 0.7 s. On an idle machine the periods above are over
+before."""
 
 
 READ_AHEAD_BYTES = 4 << 20
@@ -76,6 +79,11 @@ class ServedProxy:
     at_once: bool = False
     clock: Callable[[], float] = field(default=time.time)
 
+    @property
+    def record_seconds(self) -> float:
+        """How long the last requests may take to be recorded."""
+        return RECORD_SECONDS if self.descriptor is None else LAST_SECONDS
+
 
 def serve_proxy(served: ServedProxy) -> None:
     """Serve until a signal. Raises BadInputError if the address of the model API or the port cannot be used."""
@@ -99,7 +107,7 @@ def serve_proxy(served: ServedProxy) -> None:
         lambda address: f"contextstash proxy: {address} -> {upstream}",
         settings=PROXY_SETTINGS,
         listener=listener,
-        drain=_bounded_end if served.at_once else None,
+        drain=partial(_bounded_end, served.record_seconds) if served.at_once else None,
     )
     if served.at_once:
         _exit()
@@ -131,7 +139,7 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
 
     async def at_end() -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(engine.idle(), RECORD_SECONDS)
+            await asyncio.wait_for(engine.idle(), served.record_seconds)
         closing = asyncio.ensure_future(_close(upstream, stash))
         await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
         if served.at_once and not closing.done():
@@ -152,9 +160,9 @@ def _exit() -> None:
     os._exit(0)
 
 
-async def _bounded_end() -> None:
-    """From now on this process has END_SECONDS, also if its event loop or a thread does not end."""
-    timer = threading.Timer(END_SECONDS, _cut_off)
+async def _bounded_end(record_seconds: float) -> None:
+    """From now on this process has so long, also if its event loop or a thread does not end."""
+    timer = threading.Timer(record_seconds + END_SECONDS, _cut_off)
     timer.daemon = True
     timer.start()
 
