@@ -139,7 +139,7 @@ async def _by_session(store: SqliteStore) -> list[tuple[Session, dict[int, list[
             for first in range(0, session.counters.messages, READ_AT_ONCE):
                 last = first + READ_AT_ONCE - 1
                 read: list[Any] = await store.read_messages(session.session_id, first=first, last=last)
-                kinds |= {each.seq: found for each in read if (found := list(secrets_of(each.body)))}
+                kinds |= {each.seq: its for each in read if (its := list(secrets_of(each.body)))}
             found.append((session, kinds))
         before = page[-1].session_id
     return found
