@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,24 @@ def test_constraints_pin_every_dependency_and_name_no_index() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = project["dependencies"] + [name for extra in project["optional-dependencies"].values() for name in extra]
     assert {re.split(r"[<>=\[;]", name)[0].lower().replace(".", "-") for name in wanted} <= pinned
+
+
+IMPORTED = r'(?:^\s*(?:import|from) |"(?=backports\.))(\w+)'
+"""A module that a file imports; that of Zstandard is imported by its name in a text."""
+
+
+def test_each_dependency_has_its_reason_on_its_line_and_is_imported() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    lines = text.split("\ndependencies = [\n")[1].split("\n]\n")[0].splitlines()
+    assert [line for line in lines if " # " not in line] == []
+    imported = set()
+    for folder in ("server", "storage"):
+        for path in (ROOT / folder).rglob("*.py"):
+            imported |= set(re.findall(IMPORTED, path.read_text(encoding="utf-8"), re.MULTILINE))
+    providers: dict[str, set[str]] = {}
+    for module, names in packages_distributions().items():
+        for name in names:
+            providers.setdefault(re.sub(r"[-_.]+", "-", name).lower(), set()).add(module)
+    for line in lines:
+        name = re.sub(r"[-_.]+", "-", re.match(r'\s*"([A-Za-z0-9._-]+)', line)[1]).lower()  # type: ignore[index]
+        assert providers.get(name, set()) & imported, f"{name} is not imported"

@@ -12,6 +12,7 @@ from contextstash.cli import automatic_retention as automatic
 from contextstash.cli.automatic_retention import automatic_retention, carry_out, news
 from contextstash.configuration.settings import configuration
 from contextstash.context.window.settings import ContextSettings, resolve_settings
+from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.service.stash import Stash
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.command_line import CommandLine
@@ -57,6 +58,7 @@ async def test_the_first_time_it_only_says_what_would_go_and_from_when_on(tmp_pa
     told = news(path)
     assert told is not None
     assert "2 sessions deleted" in told
+    assert not any(b"secret work 1" in file.read_bytes() for file in tmp_path.glob("s.db*")), "as `delete` does"
     assert "secret" not in told + path.with_name("s.db.retention").read_text()
     assert news(path) is None
 
@@ -155,6 +157,13 @@ async def test_a_process_begins_it_in_the_background(tmp_path: Path, monkeypatch
         begin(stash)
         await asyncio.gather(*automatic._running)
     assert path.with_name("s.db.retention").exists()
+
+
+async def test_the_server_and_the_proxy_begin_it_when_they_open_the_database(tmp_path: Path) -> None:
+    begun: list[Stash] = []
+    stash = await opener(ServeOptions(db=tmp_path / "s.db", on_open=begun.append))()
+    assert begun == [stash]
+    await stash.close()
 
 
 def test_sessions_and_doctor_say_it_once(tmp_path: Path) -> None:

@@ -11,17 +11,20 @@ import pytest
 
 from contextstash.service.stash import Stash
 from contextstash.sharing.export import FORMS, exported_text
+from contextstash_storage.databases import open_store
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 from tests.support.planted_secrets import (
     KINDS,
     Planted,
     indexed_texts,
+    is_indexed,
     made_session,
     planted,
     readable,
     with_secrets,
 )
+from tests.support.postgres_server import database_name, new_store_address, server
 from tests.support.stashes import SESSION, all_handles, as_bytes, stash_at, whole_output
 from tests.support.traces import trace_files, trace_natives
 
@@ -80,7 +83,9 @@ async def test_no_planted_secret_can_be_read_or_found(
     stash, secrets, _, database = planted_session
     await stash.compact_session(SESSION, strategy="extractive")
     shown = [each async for each in shown_texts(stash)]
-    shown.append(("index", indexed_texts(database)))
+    words = indexed_texts(database)
+    assert not [secret.kind for secret in secrets if is_indexed(secret, words)]
+    shown.append(("index", words))
     shown.append(("summary", (await stash.get_summary(SESSION)).model_dump_json()))
     for secret in secrets:
         for word in (secret.secret, secret.text):
@@ -88,6 +93,35 @@ async def test_no_planted_secret_can_be_read_or_found(
             shown.append(("search", hits.model_dump_json()))
     found = {(secret.kind, where) for secret in secrets for where, text in shown if readable(secret, text)}
     assert not found
+
+
+@pytest.mark.postgres
+async def test_no_planted_secret_can_be_read_or_found_in_postgresql() -> None:
+    random = Random(17)
+    secrets = planted(random, 3 * len(KINDS))
+    natives = with_secrets(made_session(), secrets, random)
+    address = new_store_address()
+    stash = Stash(await open_store(address), settings={"automatic": False, "window": 60_000, "output_tokens": None})
+    try:
+        await stash.record_messages(natives, session_id=SESSION, format="anthropic")
+        assert await stash.read_conversation(SESSION) == natives
+        await stash.compact_session(SESSION, strategy="extractive")
+        shown = [each async for each in shown_texts(stash)]
+        shown.append(("summary", (await stash.get_summary(SESSION)).model_dump_json()))
+        for secret in secrets:
+            hits = await stash.search_history(secret.secret, session_id=SESSION, limit=50)
+            shown.append(("search", hits.model_dump_json()))
+    finally:
+        await stash.close()
+    rows = "SELECT string_agg(each::text, ' ') FROM {} AS each"
+    words = server().sql(rows.format("(SELECT vector FROM search_entries)"), database_name(address))
+    assert "broken" in words
+    kept = [("index", words)]
+    for table in ("outputs", "events", "edits", "requests", "(SELECT derived, key, role FROM messages)"):
+        kept.append((table, server().sql(rows.format(table), database_name(address))))
+    found = {(secret.kind, where) for secret in secrets for where, text in shown + kept if readable(secret, text)}
+    assert not found
+    assert not [secret.kind for secret in secrets if is_indexed(secret, words)]
 
 
 async def test_what_the_model_is_given_is_as_it_was_recorded(

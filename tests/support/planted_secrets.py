@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import re
 import sqlite3
 import string
 from collections.abc import Callable, Iterator
@@ -130,6 +131,12 @@ def readable(secret: Planted, text: str) -> bool:
     """Whether a text shows a secret, or so much of one that it can be guessed; a line of a private key is enough."""
     lines = [secret.secret, json.dumps(secret.secret)[1:-1], *secret.secret.splitlines()]
     return any(line in text for line in lines)
+
+
+def is_indexed(secret: Planted, words: str) -> bool:
+    """Whether an index has a word of a secret: indexes fold case, divide at punctuation and take off endings."""
+    lines = [max(re.findall(r"[a-z0-9]+", line.lower()), key=len) for line in secret.secret.splitlines()]
+    return any(line[: max(6, len(line) - 4)] in words.lower() for line in lines)
 
 
 def made_session() -> list[Native]:

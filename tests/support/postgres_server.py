@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from contextstash_storage.postgres.address import Address, parse_address
 
@@ -167,6 +167,11 @@ def new_store_address(partitions: int = 0) -> Address:
     with ThreadPoolExecutor(1) as thread:  # a test has an event loop of its own
         template = thread.submit(_template, partitions).result()
     return parse_address(server().address(new_database(template), pool_size=4))
+
+
+def database_name(address: Address) -> str:
+    """The database that an address names."""
+    return urlsplit(address.given).path.removeprefix("/")
 
 
 def new_database(template: str = "template1") -> str:

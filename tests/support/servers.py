@@ -83,7 +83,7 @@ def started_http_server(command: list[str]) -> Iterator[tuple[subprocess.Popen[s
         try:
             assert process.stderr
             line = process.stderr.readline()
-            assert "http://" in line, line + process.stderr.read()
+            assert "://" in line, line + process.stderr.read()
             assert "Authorization: Bearer" in process.stderr.readline()
             yield process, line.split("serves ")[1].split(";")[0].strip()
         finally:

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.context.text.counts import counted
-from contextstash.context.window.settings import RETENTION, ContextSettings, resolve_settings
 from contextstash.files.atomic_file import replace_file
 from contextstash_storage.errors import ContextstashError
 
 if TYPE_CHECKING:
     from contextstash.configuration.settings import Configuration
+    from contextstash.context.window.settings import ContextSettings
     from contextstash.service.results import RetainResult
     from contextstash.service.stash import Stash
     from contextstash_storage.databases import Location
@@ -44,6 +44,7 @@ def automatic_retention(db: Location | None, configuration: Configuration) -> Ca
     """What to call with the stash when a long-running process has opened it; None if the user has set no limit, or if
     the database is on a server, which many use: a scheduled `contextstash retain --yes` is for that."""
     from contextstash.configuration.locations import default_database
+    from contextstash.context.window.settings import RETENTION, resolve_settings
 
     database = db or default_database()
     layers = [layer.values for layer in configuration.layers() if layer.of_user]
@@ -70,11 +71,15 @@ async def _later(stash: Stash, database: Path, settings: ContextSettings) -> Non
 
 async def carry_out(stash: Stash, database: Path, settings: ContextSettings, now: datetime) -> None:
     """Announce what the limits would delete, or delete it if it was announced; at most once a day."""
+    from contextstash.context.window.settings import RETENTION
+
     file = _file(database)
     state = _state(file)
     if abs(now - _time(state.get("looked"), now - EACH)) < EACH:
         return
     _write(file, {**state, "looked": now.isoformat()})  # first: two processes shall not do it at the same time
+    if settings.index_days is not None:  # not announced: a search in the session brings it back
+        await stash.unindex(now, days=settings.index_days, dry_run=False)
     found = await stash.retain(now, settings=settings, spare=EACH)
     if not found.sessions:
         return

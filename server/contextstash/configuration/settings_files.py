@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from contextstash.context.text.near_names import nearest
 from contextstash_storage.errors import BadInputError
 
 
@@ -51,9 +51,6 @@ def read_yaml(text: str, place: str, *, aliases: bool = True) -> dict[str, Any]:
 
 
 AGENTS_TABLE = "agents"
-
-NEAR = 0.5
-"""How similar a name must be to be meant, by difflib's ratio. `prune_att` has 0.94 of `prune_at`."""
 
 Tables = dict[str, Mapping[str, Any]]
 """The settings for single agents in a TOML file, by the agent's name."""
@@ -101,7 +98,8 @@ def check_names(
     """Raises BadInputError if a name is not a setting; `others` are names that are valid too."""
     if not settings:
         return
-    from contextstash.context.window.settings import NAMES_ELSEWHERE, known_settings
+    from contextstash.context.window.presets import NAMES_ELSEWHERE
+    from contextstash.context.window.settings import known_settings
 
     known = known_settings()
     for name in settings:
@@ -118,6 +116,5 @@ def check_names(
 
 def _hint(name: str, known: list[str]) -> str:
     """The name that is meant, if one is near enough, else where all are listed: there are too many for an error."""
-    if near := difflib.get_close_matches(name, known, n=1, cutoff=NEAR):
-        return f"Did you mean '{near[0]}'?"
-    return "contextstash config show lists the settings."
+    near = nearest(name, known)
+    return f"Did you mean '{near}'?" if near else "contextstash config show lists the settings."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from anyio.abc import TaskGroup
 from mcp import MCPError
 from mcp.types import INVALID_PARAMS, Tool
 
+from contextstash.context.text.near_names import nearest
 from contextstash.gateway.directory import Directory
 from contextstash.gateway.names import Origin
 from contextstash.gateway.servers.offers import Offer
@@ -83,8 +83,8 @@ class Fleet:
         raise MCPError(INVALID_PARAMS, self._unknown("prompt", name, directory.prompts))
 
     def _unknown(self, what: str, name: str, known: Any) -> str:
-        near = difflib.get_close_matches(name, list(known), n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
+        near = nearest(name, known)
+        hint = f" Did you mean '{near}'?" if near else ""
         missing = [
             f"'{upstream.name}' ({upstream.problem or 'still starting'})"
             for upstream in self.upstreams.values()

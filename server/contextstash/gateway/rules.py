@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from contextstash.context.text.near_names import did_you_mean
 from contextstash.context.tool_outputs.limits import OutputLimits
 from contextstash_storage.errors import BadInputError
 
@@ -97,9 +97,7 @@ def _object(value: Any, place: str, known: tuple[str, ...]) -> Mapping[str, Any]
         raise BadInputError(f"{place} must be an object.")
     for name in value:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(known)}."
-            raise BadInputError(f"There is no {place}.{name}. {hint}")
+            raise BadInputError(f"There is no {place}.{name}. {did_you_mean(name, known)}")
     return value
 
 

@@ -274,6 +274,7 @@ class Stash:
     list_sessions = _use_case(sessions.list_sessions)
     delete_session = _use_case(sessions.delete_session)
     retain = _use_case(retention.retain)
+    unindex = _use_case(retention.unindex)
     line_of = _use_case(sessions.session_line)
     last_prompt = _use_case(sessions.last_prompt)
     read_session = _use_case(Access.session)

@@ -42,7 +42,7 @@ class OwnHosts:
     def has_origin(self, origin: str) -> bool:
         """Whether an Origin header names this server."""
         scheme, _, host = origin.partition("://")
-        if scheme.lower() == "http" and _OF_THIS_MACHINE.fullmatch(host):
+        if scheme.lower() in ("http", "https") and _OF_THIS_MACHINE.fullmatch(host):
             return True
         return self.origin is not None and origin.lower() in (self.origin, f"{self.origin}:443")
 

@@ -106,24 +106,25 @@ def serve(
     settings: Mapping[str, Any] | None = None,
     listener: socket.socket | None = None,
     drain: Drain | None = None,
-    behind_proxy: bool = False,
+    public: bool = False,
 ) -> None:
     """Serve the application that `app` returns, on a free port if `port` is 0, or on a `listener` that is open already.
     `announce` turns the address into a line for standard error. `settings` are uvicorn's. `drain` is awaited after a
-    signal, while the server still listens. `behind_proxy`: another host may be served, whose network a proxy protects.
-    Raises BadInputError if the host is not this machine or the port cannot be used."""
+    signal, while the server still listens. `public`: another host may be served, which TLS protects here or in a proxy
+    in front. Raises BadInputError if the host is not this machine or the port cannot be used."""
     own_interpreter()
     if listener is not None:
         anyio.run(_serve, app, listener, settings or {}, drain)
         return
-    if host not in LOOPBACK and not behind_proxy:
+    if host not in LOOPBACK and not public:
         raise BadInputError(
             f"Serving on {host} would show every session to everyone who can reach it."
             f" Serve on {', '.join(LOOPBACK[:-1])} or {LOOPBACK[-1]}."
         )
     with _listening(host, port) as listener:
         named = f"[{host}]" if ":" in host else host
-        sys.stderr.write(announce(f"http://{named}:{listener.getsockname()[1]}") + "\n")
+        scheme = "https" if settings and "ssl_certfile" in settings else "http"
+        sys.stderr.write(announce(f"{scheme}://{named}:{listener.getsockname()[1]}") + "\n")
         sys.stderr.flush()
         anyio.run(_serve, app, listener, settings or {}, drain)
 

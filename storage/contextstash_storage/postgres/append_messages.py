@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from contextstash_storage.codec.record_json import to_json
+from contextstash_storage.codec.record_json import group_of, to_json
 from contextstash_storage.postgres import logs, search_index
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.dialect import OF_SESSION, run
@@ -26,6 +26,7 @@ from contextstash_storage.preparation.messages import (
 from contextstash_storage.records import Appended, Counters, Cursor, Message, NewMessage, Output, Session
 from contextstash_storage.search.documents import Document, Piece, documents, pieces, storable
 from contextstash_storage.sql import batches
+from contextstash_storage.sql.outputs import last_taken, numbered
 from contextstash_storage.sql.requests import book_usage
 from contextstash_storage.sql.rows import now
 from contextstash_storage.sql.steps import Key
@@ -170,7 +171,10 @@ class MessageWriter:
 
     async def _add_output(self, seq: int, output: Output) -> None:
         """Store an output under its handle, or under the next free one of that name."""
-        handle = await self._free_handle(output.handle)
+        name = output.handle
+        taken = self._handles.get(name)
+        self._handles[name] = 1 + (await run(self.db, last_taken(self.key, name)) if taken is None else taken)
+        handle = numbered(name, self._handles[name])
         placed = output.model_copy(update={"handle": handle, "seq": seq})
         self._row(
             "outputs (owner, session_id, seq, block, handle, tool, argument, tokens, characters, record)",
@@ -185,29 +189,6 @@ class MessageWriter:
                 to_json(placed),
             ),
         )
-
-    async def _free_handle(self, name: str) -> str:
-        """The name itself, or with the lowest number that is free: `name-2`, `name-3`, … Numbers are given in order, so
-        the free one is found by doubling steps and halving them again."""
-        taken = self._handles.get(name)
-        if taken is None:
-            taken = await self._last_taken(name)
-        self._handles[name] = taken + 1
-        return _numbered(name, taken + 1)
-
-    async def _last_taken(self, name: str) -> int:
-        """The highest number of a name that is taken, 0 for none."""
-        low, high = 0, 1
-        while await self._is_taken(name, high):
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if await self._is_taken(name, middle) else (low, middle)
-        return low
-
-    async def _is_taken(self, name: str, number: int) -> bool:
-        sql = f"SELECT EXISTS (SELECT FROM outputs WHERE {OF_SESSION} AND handle = $3)"
-        return bool(await self.db.fetchval(sql, *self.key, _numbered(name, number)))
 
     async def _add_entries(self, seq: int, number: int, prepared: Prepared) -> None:
         if prepared.message.outputs and not self._has_read_calls:
@@ -239,10 +220,6 @@ class MessageWriter:
         added = Indexed(self._entries, self._words, self._last_at)
         self._entries, self._words = 0, 0
         return added
-
-
-def _numbered(name: str, number: int) -> str:
-    return name if number == 1 else f"{name}-{number}"
 
 
 def _pieces(prepared: Prepared) -> list[Piece]:
@@ -283,12 +260,6 @@ async def _reply_start(writer: MessageWriter, group: str | None, seq: int) -> in
             break
         seq -= 1
     return seq
-
-
-def group_of(derived: str) -> str | None:
-    """The id of the reply that a message is a part of, by what is stored with it as `derived`."""
-    group: str | None = json.loads(derived).get("group")
-    return group
 
 
 async def store_cursor(db: Connection, key: Key, cursor: Cursor) -> None:

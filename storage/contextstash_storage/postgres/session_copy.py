@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from contextstash_storage.postgres.append_messages import MessageWriter, group_of
+from contextstash_storage.codec.record_json import group_of
+from contextstash_storage.postgres.append_messages import MessageWriter
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.dialect import OF_SESSION, run
 from contextstash_storage.postgres.logs import insert_call

@@ -9,7 +9,7 @@ from contextstash_storage.errors import BadInputError
 from contextstash_storage.handles import MAX_NAMED, NAME_LENGTH, ambiguous, former_handle
 from contextstash_storage.records import Output
 from contextstash_storage.sql.rows import no_handle
-from contextstash_storage.sql.steps import Statement, Steps
+from contextstash_storage.sql.steps import Key, Statement, Steps
 
 OutputOf = Callable[[Sequence[Any]], Output]
 """Makes the output of a row of the dialect's `output` columns."""
@@ -48,3 +48,26 @@ def find_handles(owner: str, prefix: str, limit: int) -> Steps[list[str]]:
         (owner, prefix, len(prefix), prefix, limit),
     )
     return [handle for (handle,) in rows]
+
+
+def numbered(name: str, number: int) -> str:
+    """The handle of the output that is the one of this number among those of one name."""
+    return name if number == 1 else f"{name}-{number}"
+
+
+def last_taken(key: Key, name: str, known: int = 0) -> Steps[int]:
+    """The highest number of a handle's name that is taken, 0 for none; the first `known` are. Numbers are given in
+    order, so it is found by doubling steps and halving them again: a thousand equal outputs take ten look-ups each."""
+
+    def is_taken(number: int) -> Steps[bool]:
+        values = (*key, numbered(name, number))
+        return bool((yield Statement("SELECT 1 FROM outputs WHERE {of} AND handle = ?", values)))
+
+    low, step = known, 1
+    while (yield from is_taken(low + step)):
+        low, step = low + step, 2 * step
+    high = low + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if (yield from is_taken(middle)) else (low, middle)
+    return low

@@ -43,6 +43,7 @@ from contextstash_storage.records import (
     Session,
 )
 from contextstash_storage.sql import batches
+from contextstash_storage.sql.outputs import last_taken, numbered
 from contextstash_storage.sql.requests import book_usage
 from contextstash_storage.sql.rows import now
 from contextstash_storage.sqlite.connection import Connection, GroupCommit
@@ -52,6 +53,7 @@ from contextstash_storage.sqlite.logs import insert_call
 from contextstash_storage.sqlite.outputs import insert_output
 from contextstash_storage.sqlite.rows import LARGE_BODY, insert_large
 from contextstash_storage.sqlite.search_index import insert_pieces, queue
+from contextstash_storage.sqlite.unindexed_sessions import index_again
 from contextstash_storage.sqlite.view_edits import insert_edits
 
 PIECE_SIZE = 120_000
@@ -70,6 +72,7 @@ class Progress:
     stored: tuple[Message, ...] = ()
     first_seq: int | None = None
     repeats: bool = False
+    indexed_again: bool = False
     left: Counters | None = None
     into: tuple[int, datetime] | None = None
     """The row of the session that the first piece went into, and when that was made: a row number can come again."""
@@ -98,8 +101,10 @@ def append_piece(db: sqlite3.Connection, batch: Batch, progress: Progress) -> Pr
         _store_cursor(db, batch.owner, row, batch.cursor)
     if stored or counters != session.counters:
         session = _store_counters(db, row, session, counters)
+    indexed_again = bool(stored) and index_again(db, row)
     progress = replace(
         progress,
+        indexed_again=progress.indexed_again or indexed_again,
         done=done,
         stored=progress.stored + stored,
         first_seq=known.first_seq if progress.first_seq is None else progress.first_seq,
@@ -110,7 +115,8 @@ def append_piece(db: sqlite3.Connection, batch: Batch, progress: Progress) -> Pr
 
 
 def _appended(batch: Batch, progress: Progress, session: Session) -> Appended:
-    return batch.appended(session, progress.stored, progress.first_seq, repeats=progress.repeats)
+    appended = batch.appended(session, progress.stored, progress.first_seq, repeats=progress.repeats)
+    return appended.model_copy(update={"indexed_again": True}) if progress.indexed_again else appended
 
 
 def _with_edits_before(
@@ -215,30 +221,9 @@ def _blob(db: sqlite3.Connection, blob: Blob, content: bytes) -> int:
 
 def _insert_output(db: sqlite3.Connection, row: int, output: Output, seq: int, handles: dict[str, int]) -> None:
     """Store an output under its handle, or under the next free one of that name."""
-    handle = _free_handle(db, row, output.handle, handles)
-    insert_output(db, row, output.model_copy(update={"handle": handle, "seq": seq}))
-
-
-def _free_handle(db: sqlite3.Connection, row: int, name: str, handles: dict[str, int]) -> str:
-    """The name itself, or with the lowest number that is free: `name-2`, `name-3`, … Numbers are given in order, so the
-    free one is found by doubling steps and halving them again: a thousand equal outputs take ten look-ups each."""
-
-    def is_taken(number: int) -> bool:
-        handle = name if number == 1 else f"{name}-{number}"
-        values = (row, handle)
-        return db.execute("SELECT 1 FROM outputs WHERE session = ? AND handle = ?", values).fetchone() is not None
-
-    taken = handles.get(name, 0)
-    step = 1
-    while is_taken(taken + step):
-        taken += step
-        step *= 2
-    free = taken + step
-    while free - taken > 1:
-        middle = (taken + free) // 2
-        taken, free = (middle, free) if is_taken(middle) else (taken, middle)
-    handles[name] = free
-    return name if free == 1 else f"{name}-{free}"
+    name = output.handle
+    handles[name] = run(db, last_taken((row,), name, handles.get(name, 0))) + 1
+    insert_output(db, row, output.model_copy(update={"handle": numbered(name, handles[name]), "seq": seq}))
 
 
 def _store_call(db: sqlite3.Connection, row: int, message: NewMessage, session: Session, seq: int) -> None:

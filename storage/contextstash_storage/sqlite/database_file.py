@@ -102,6 +102,9 @@ def connection(path: Path, key: bytes | None, *, read_only: bool = False, **opti
     db.execute("PRAGMA cipher_log_level = NONE")  # it would write to standard error
     if key:
         db.execute(f'PRAGMA key = "{key_literal(key)}"')
+        if not is_encrypted(db):  # as with a class of connections that is another driver's: nothing else would say so
+            db.close()
+            raise StoreError("The database cannot be encrypted: the installed sqlcipher3 does not take the key.")
     return db
 
 

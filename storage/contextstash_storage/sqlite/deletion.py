@@ -31,6 +31,7 @@ from contextstash_storage.sqlite.search_index import (
     remove_pieces,
     rewrite_terms,
 )
+from contextstash_storage.sqlite.unindexed_sessions import next_messages
 
 LOG_SECONDS = 5.0
 """How long a deletion waits for readers of other processes until the log can be truncated. Ours read for some ms."""
@@ -172,6 +173,11 @@ def _removed_piece(db: sqlite3.Connection, long: _LongText | None) -> tuple[bool
         while _remove_rows(db, row):
             if time.monotonic() > until:
                 return True, None
+    for message in next_messages(db):
+        if time.monotonic() > until:
+            return True, None
+        if not _forget_text(db, message, long):
+            return True, message
     return False, None
 
 

@@ -6,13 +6,12 @@ A text that was indexed before its secrets were masked is replaced by one of the
 from __future__ import annotations
 
 import sqlite3
-import uuid
 from collections.abc import Callable
 
 from contextstash_storage.codec.bodies import put_together
 from contextstash_storage.preparation.compact_form import referring, sources
 from contextstash_storage.search.documents import documents, pieces
-from contextstash_storage.sqlite.rows import DELETED_OWNER, IS_SEEN
+from contextstash_storage.sqlite.rows import IS_SEEN
 from contextstash_storage.sqlite.search_index import (
     Searchable,
     indexed_pieces,
@@ -79,12 +78,3 @@ def _index_again(db: sqlite3.Connection, found: Searchable, change: Change, *, c
         insert_pieces(db, found.session, found.seq, found.message, found.blocks, new)
     elif not is_queued(db, found.message):
         queue(db, found.message)
-
-
-def leave_mark(db: sqlite3.Connection) -> None:
-    """Have the deletion remove the words that are no longer in the index from the files."""
-    db.execute(
-        "INSERT INTO sessions (session_id, owner, created_at, updated_at, counters, settings)"
-        " VALUES (?, ?, '', '', '{}', json_object('indexed', 1))",
-        (uuid.uuid4().hex, DELETED_OWNER),
-    )

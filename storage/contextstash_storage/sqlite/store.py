@@ -48,6 +48,7 @@ from contextstash_storage.sqlite import (
     hidden_sessions,
     logs,
     session_copy,
+    unindexed_sessions,
     view_edits,
 )
 from contextstash_storage.sqlite.append_messages import append_in_pieces
@@ -108,7 +109,7 @@ async def _open(path: Path, owner: str, busy_seconds: float, find_key: FindKey) 
         await writer.run(migrate)
         await writer.write(remove_former_index)
         unindexed = await writer.read(has_work)
-        hidden = await writer.read(hidden_sessions.any_hidden)
+        hidden = await writer.read(lambda db: hidden_sessions.any_hidden(db) or unindexed_sessions.is_in_work(db))
         reader = await connect(path, find_key, read_only=True, busy_seconds=busy_seconds)
         await reader.run(lambda db: note_version(db, migrations()[-1][0]))
     except BaseException:
@@ -243,7 +244,7 @@ class SqliteStore(SessionStore):
                 break
             last = end
         if changed and not dry_run:
-            await self._write(derived_texts.leave_mark)
+            await self._write(unindexed_sessions.leave_mark)
             await self._deletion.finish()
         return changed
 
@@ -259,6 +260,8 @@ class SqliteStore(SessionStore):
         appended = await append_in_pieces(self._group, batch, messages)
         if any(is_indexed_later(message) for message in messages):
             await self._index_work.wait()
+        elif appended.indexed_again:
+            self._index_work.start()
         return appended
 
     async def read_messages(
@@ -343,6 +346,23 @@ class SqliteStore(SessionStore):
 
     async def unindexed_messages(self) -> int:
         return await self._reader.read(queued_messages)
+
+    async def unindex_sessions(self, session_ids: Sequence[str]) -> int:
+        marked = await self._write(lambda db: unindexed_sessions.take_out(db, self.owner, session_ids))
+        await self._deletion.finish()
+        return marked
+
+    async def unindexed_sessions(self) -> list[str]:
+        return [name for _, name in await self._reader.read(lambda db: unindexed_sessions.unindexed(db, self.owner))]
+
+    async def index_session(self, session_id: str) -> bool:
+        def work(db: sqlite3.Connection) -> bool:
+            return unindexed_sessions.index_again(db, session_row(db, self.owner, session_id)[0])
+
+        was_out = await self._write(work)
+        if was_out:
+            await self._index_work.wait()
+        return was_out
 
     async def size(self) -> int | None:
         return await self._reader.read(used_bytes)

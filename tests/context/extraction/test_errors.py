@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -41,6 +42,7 @@ def open_errors(script: Script) -> list[str]:
         ("go test -tags=integration ./...", "go test ./...", True),
         ("go test ./other", "go vet ./...", True),
         ("mise run fmt && go test ./...", "go test ./...", False),
+        ("# All of it.\ncd /srv\ngo test ./... 2>&1 | tail -5", "go test ./...", False),
     ],
 )
 def test_a_failed_run_leaves_if_a_later_one_covers_it(failing: str, passing: str, stands: bool) -> None:
@@ -77,7 +79,8 @@ def test_an_error_names_its_message_and_what_was_changed_since() -> None:
 def test_a_run_whose_tests_passed_is_remembered_until_one_fails() -> None:
     script = run(Script(), "cd /srv && go vet ./... 2>&1 | head -3 && go test ./... 2>&1 | tail -20", GO_PASSED)
     first = extract_summary(script.turns, max_tokens=900, count=quarter)
-    assert "- Tests passed at message 1: `go vet ./... && go test ./...`\n" in first
+    assert "- Tests passed at message 1: `go vet ./... && go test ./...`" in first
+    assert first.count("go vet") == 1
     edit = {"file_path": "/srv/sync.go", "old_string": "a", "new_string": "b"}
     later = (
         Script().call("Edit", edit, "updated").assistant("Changed.").user("Go on.").call("bash", {"command": "ls"}, "a")
@@ -132,3 +135,13 @@ def test_attempts_on_one_command_are_one_line_that_says_when_it_passed() -> None
     assert line == f"(5, 9) changed `a.go`, `b.go`; then `go test ./sync` still failed: {reason}"
     later = actions_of(run(script, "go test ./sync", GO_PASSED).turns)
     assert joined_attempts([line], [line], later) == [f"{line}; it passed at 11"]
+
+
+def test_an_attempt_says_when_its_command_succeeded_after_the_summary() -> None:
+    edit = {"file_path": "/srv/kind.go", "old_string": "a", "new_string": "b"}
+    script = run(Script(), "go run ./cmd probe", "undefined: kind", failed=True).call("Edit", edit, "updated")
+    actions = actions_of(run(script, "go run ./cmd probe", "undefined: kind", failed=True).turns)
+    first = failed_attempts(script.turns, actions, changes_by_message(actions))
+    later = actions_of(Script().assistant("Now.").call("Bash", {"command": "go run ./cmd probe"}, "ok").turns)
+    later = [replace(action, seq=action.seq + len(script.turns)) for action in later]
+    assert joined_attempts(first, [], later)[0].endswith(f"; it passed at {later[0].seq}")

@@ -46,7 +46,10 @@ def retain(
         echo(f"{line.last_recorded[:10]}  {line.session_id}  {counted(line.messages, 'message')}  {line.title or '-'}")
     done = "Deleted" if yes else "Would delete"
     echo(f"{done} {counted(len(result.sessions), 'session')}; {counted(result.pinned, 'session')} kept for a pin.")
-    if result.sessions and not yes:
-        echo("Nothing was deleted. To delete them: the same command with --yes")
+    if result.unindexed:
+        out = "Took" if yes else "Would take"
+        echo(f"{out} {counted(result.unindexed, 'session')} out of the search index (index_days).")
+    if (result.sessions or result.unindexed) and not yes:
+        echo("Nothing was changed. To do it: the same command with --yes")
     if result.note:
         echo(result.note, err=True)

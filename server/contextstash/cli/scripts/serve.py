@@ -36,7 +36,14 @@ FOLLOWED = ["auto", "claude-code", "codex", "gemini", "opencode", "pi"]
 @click.option("-v", "--verbose", is_flag=True, help="Log each change of a session to standard error.")
 @click.option("--json-logs", is_flag=True, help="Write each line of the log as a JSON object.")
 @click.option("--http", type=AddressType(), metavar="HOST:PORT", help="Serve over HTTP instead of stdin and stdout.")
-@click.option("--public-url", metavar="URL", help="With --http: the https:// address of the proxy in front.")
+@click.option("--public-url", metavar="URL", help="With --http: the https:// address that clients use.")
+@click.option(
+    "--tls-certificate",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="With --public-url: serve https itself, with this certificate and its chain, in PEM.",
+)
+@click.option("--tls-key", metavar="FILE", type=click.Path(path_type=Path), help="The private key of the certificate.")
 @click.option("--stateful", is_flag=True, help="With --http: keep a session for each client of the older protocol.")
 @click.option(
     "--rate-limit",
@@ -106,6 +113,10 @@ def _http_options(address: tuple[str, int] | None, given: Mapping[str, Any]) -> 
 
     if address is None and (given["public_url"] is not None or given["stateful"]):
         raise BadInputError("--public-url and --stateful are for a server over HTTP: pass --http HOST:PORT too.")
+    if (given["tls_certificate"] is None) != (given["tls_key"] is None):
+        raise BadInputError("A certificate and its key belong together: pass --tls-certificate and --tls-key.")
+    if given["tls_certificate"] is not None and given["public_url"] is None:
+        raise BadInputError("A certificate is for a name: pass --public-url https://NAME/mcp too.")
     if given["oauth_client_id"] is not None and given["oauth_issuer"] is None:
         raise BadInputError("--oauth-client-id is a client of an issuer: pass --oauth-issuer URL too.")
     if given["oauth_issuer"] is not None and given["public_url"] is None:

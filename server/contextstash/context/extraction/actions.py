@@ -108,6 +108,7 @@ class Action:
         return ": ".join(filter(None, (code, said)))
 
 
+_COMMENTS = re.compile(r"^(?:\s*#[^\n]*\n)+")
 _GO_TO = re.compile(r"^\s*(?:cd|pushd) [^&;|\n]{1,200}(?:&&|;|\n)\s*")
 _LINE_END = re.compile(r"(?<![\\&|;({\s])[ \t]*\n\s*(?![)}])")
 """The end of a line that ends a command, too."""
@@ -121,8 +122,9 @@ _PIPED = re.compile(
 
 
 def bare_command(command: str) -> str:
-    """A command in one line, without a `cd` before it and without pipes that only shorten its output."""
-    shell = _GO_TO.sub("", without_heredocs(command[:20_000])[0].strip(), count=1)
+    """A command in one line, without comments and a `cd` before it, and without pipes that only shorten its output."""
+    shell = _COMMENTS.sub("", without_heredocs(command[:20_000])[0].strip())
+    shell = _GO_TO.sub("", shell, count=1)
     line = one_line(_LINE_END.sub("; ", shell), 600)
     return _PIPED.sub(lambda found: found.group(1) or "", line).removesuffix("2>&1").strip()
 

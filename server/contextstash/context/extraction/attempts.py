@@ -115,11 +115,17 @@ def joined_attempts(older: Sequence[str], newer: Sequence[str], actions: Iterabl
         for seq in map(int, seqs.split(", ")):
             attempt = attempt.again(seq, names.split(", "), reason)
         kept[label] = replace(attempt, passed=int(passed or 0))
-    passed_at = {label_of(action): action.seq for action in actions if action.tests and not action.failed}
+    passed_at = {label_of(action): action.seq for action in actions if _succeeded(action)}
     for label, entry in kept.items():
         if isinstance(entry, _Attempt) and passed_at.get(label, 0) > entry.seqs[-1]:
             kept[label] = replace(entry, passed=passed_at[label])
     return [entry if isinstance(entry, str) else entry.line() for entry in kept.values()]
+
+
+def _succeeded(action: Action) -> bool:
+    """Whether a command ended without a failure."""
+    ended = action.output is not None and not action.output.running
+    return ended and action.command is not None and not action.failed and not action.refused
 
 
 def _given_up(turns: Sequence[Turn]) -> list[tuple[int, str]]:

@@ -32,7 +32,8 @@ _NARRATION = re.compile(
     r"^(?:now,? |ok(?:ay)?,? |good[.,!]? |great[.,!]? |perfect[.,!]? |excellent[.,!]? )?"
     r"(?:let me|let['’]s|i['’]ll|i will|i['’]m going to|i am going to|now i['’]ll|now i need|i"
     r" need to|i should"
-    r"|i want to|next,? i|checking|looking at|running"
+    r"|i want to|next,? i"
+    r"|(?:now )?(?:checking|looking at|running|returning|moving|switching|continuing|starting|proceeding)\b"
     r"|i['’]m (?:\w+ly |now |also )?\w+ing|i['’]ve got)\b",
     re.IGNORECASE,
 )

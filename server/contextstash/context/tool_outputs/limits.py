@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
+from contextstash.context.text.near_names import nearest
 from contextstash.context.text.truncate import Count
 from contextstash.context.tool_outputs import layouts
 from contextstash.context.tool_outputs.layouts import Layout, fitted
@@ -151,8 +151,7 @@ def _over(value: int, maximum: int | None) -> bool:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name.removeprefix("output_"), list(NAMES), n=1, cutoff=0.5)
-    right = NAMES_ELSEWHERE.get(name.lower()) or (near[0] if near else None)
+    right = NAMES_ELSEWHERE.get(name.lower()) or nearest(name.removeprefix("output_"), NAMES)
     hint = f"Did you mean '{right}'?" if right else f"Known: {', '.join(NAMES)}."
     return f"There is no limit '{name}'. {hint}"
 

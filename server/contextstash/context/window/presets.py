@@ -207,3 +207,29 @@ PRESETS: dict[str, dict[str, Any]] = {
     "byte-budget-quality": {**BYTE_BUDGET, "prune_at_tokens": 20_000, "prune_keep_last": 10},
 }
 """The values that differ from the default, by preset."""
+
+NAMES_ELSEWHERE = {
+    "max_messages_before_summary": "messages_at",
+    "max_tokens_before_summary": "tokens_at",
+    "min_recent_messages": "fit_keep_messages",
+    "response_reserve": "output_reserve",
+    "auto_summarize": "compact_automatic",
+    "model_context_limit": "window",
+    "output_token_max": "output_reserve",
+    "auto_compact_threshold": "compact_at",
+    "prune_protect": "prune_protect_tokens",
+    "prune_minimum": "prune_minimum_tokens",
+    "max_output_tokens": "output_tokens",
+    "max_messages": "fallback_messages",
+    "max_tokens": "fallback_tokens",
+    "keep_recent": "compact_keep_messages",
+    "keep_recent_tokens": "compact_keep_tokens",
+    "reserve_tokens": "output_reserve",
+    "tool_call_cutoff": "prune_at_results",
+    "tool_summary_strategy": "tool_digest",
+    "auto_compact": "automatic",
+    "max_context_tokens": "window",
+    "max_context_bytes": "prune_at_tokens",
+    "keep_recent_tools": "prune_keep_last",
+}
+"""The settings of the systems that the presets reproduce, with our names; for the hint in an error."""

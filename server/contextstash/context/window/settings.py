@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
-from contextstash.context.window.presets import PRESETS
+from contextstash.context.text.near_names import did_you_mean
+from contextstash.context.window.presets import NAMES_ELSEWHERE, PRESETS
 from contextstash_storage.errors import BadInputError
 
 DESCRIBED = "described"
@@ -29,7 +29,7 @@ MAX_PIN_CHARACTERS = 500
 DESTINATION = "summarizer_base_url"
 """The setting that says where sessions are sent. A session cannot set it, since a model may change session settings."""
 
-RETENTION = ("keep_days", "keep_gigabytes", "keep_in")
+RETENTION = ("keep_days", "keep_gigabytes", "keep_in", "index_days")
 """The settings that say what `contextstash retain` deletes."""
 
 USERS_ALONE = frozenset({DESTINATION, "secrets", "encryption_key", *RETENTION})
@@ -451,6 +451,14 @@ class ContextSettings(BaseModel):
         " the environment or the user's own file alone. `contextstash encrypt` encrypts a database that exists.",
     )
 
+    index_days: int | None = Field(
+        default=None,
+        gt=0,
+        description="Days after which a session is taken out of the search index, which is not announced: it is read as"
+        " before and takes about two thirds of the room; a search in it alone indexes it again. A session cannot set"
+        " it.",
+    )
+
     @field_validator("pin")
     @classmethod
     def _pins_are_handles_or_paths(cls, pins: tuple[str, ...]) -> tuple[str, ...]:
@@ -507,7 +515,7 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
             merged[name] = current_value(name, value)
     preset = merged.get("preset", "default")
     if preset not in PRESETS:
-        raise BadInputError(_unknown("preset", str(preset), list(PRESETS)))
+        raise BadInputError(f"There is no preset '{preset}'. {did_you_mean(str(preset), PRESETS)}")
     try:
         return ContextSettings(**{**PRESETS[preset], **merged, "preset": preset})
     except ValidationError as error:
@@ -567,42 +575,9 @@ def former_values(layer: Mapping[str, Any]) -> list[str]:
     ]
 
 
-NAMES_ELSEWHERE = {
-    "max_messages_before_summary": "messages_at",
-    "max_tokens_before_summary": "tokens_at",
-    "min_recent_messages": "fit_keep_messages",
-    "response_reserve": "output_reserve",
-    "auto_summarize": "compact_automatic",
-    "model_context_limit": "window",
-    "output_token_max": "output_reserve",
-    "auto_compact_threshold": "compact_at",
-    "prune_protect": "prune_protect_tokens",
-    "prune_minimum": "prune_minimum_tokens",
-    "max_output_tokens": "output_tokens",
-    "max_messages": "fallback_messages",
-    "max_tokens": "fallback_tokens",
-    "keep_recent": "compact_keep_messages",
-    "keep_recent_tokens": "compact_keep_tokens",
-    "reserve_tokens": "output_reserve",
-    "tool_call_cutoff": "prune_at_results",
-    "tool_summary_strategy": "tool_digest",
-    "auto_compact": "automatic",
-    "max_context_tokens": "window",
-    "max_context_bytes": "prune_at_tokens",
-    "keep_recent_tools": "prune_keep_last",
-}
-"""The settings of the systems that the presets reproduce, with our names; for the hint in an error."""
-
-
 def unknown_setting(name: str) -> str:
     """A sentence about an unknown setting, with the nearest right name."""
     ours = NAMES_ELSEWHERE.get(name.lower())
     if ours:
         return f"There is no setting '{name}'. It is called '{ours}' here."
-    return _unknown("setting", name, known_settings())
-
-
-def _unknown(what: str, name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(known)}."
-    return f"There is no {what} '{name}'. {hint}"
+    return f"There is no setting '{name}'. {did_you_mean(name, known_settings())}"

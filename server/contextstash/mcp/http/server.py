@@ -99,8 +99,25 @@ def run_http(
         for gate in gates:
             await gate.drain()
 
-    behind_proxy = options.public_url is not None
-    serve(app, options.host, options.port, announce, settings=SETTINGS, drain=drain, behind_proxy=behind_proxy)
+    settings, public = {**SETTINGS, **_tls(options)}, options.public_url is not None
+    serve(app, options.host, options.port, announce, settings=settings, drain=drain, public=public)
+
+
+def _tls(options: HttpOptions) -> dict[str, Any]:
+    """uvicorn's settings for https. Raises BadInputError if the certificate or its key cannot be used."""
+    if options.tls_certificate is None or options.tls_key is None:
+        return {}
+    import ssl
+
+    try:
+        # The empty password keeps OpenSSL from asking for one in the terminal of a service.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.tls_certificate, options.tls_key, lambda: b"")
+    except OSError as error:
+        raise BadInputError(
+            f"The certificate {options.tls_certificate} and the key {options.tls_key} cannot be used together"
+            f" ({error.strerror or error}). Both must be PEM files, the key without a password."
+        ) from error
+    return {"ssl_certfile": options.tls_certificate, "ssl_keyfile": options.tls_key}
 
 
 def address_line(address: str, path: str, opening: str | None, *, logged: bool) -> str:

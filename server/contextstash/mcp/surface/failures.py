@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
+from contextstash.context.text.near_names import nearest
 from contextstash.mcp.surface.schemas import expected
 from contextstash.process.plain_logs import error_trace
 
@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
     """The message for an unknown argument, prompt, …, with the nearest known name."""
     known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"Did you mean '{near[0]}'? " if near else ""
+    near = nearest(name, known)
+    hint = f"Did you mean '{near}'? " if near else ""
     return f"There is no {what} '{name}'. {hint}Known: {', '.join(known) or 'none'}."
 
 

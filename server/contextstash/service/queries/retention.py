@@ -50,10 +50,12 @@ async def retain(
     with a pin stays, and so does one recorded within the time `spare`. Raises BadInputError if no limit is set."""
     settings = settings or access.settings()
     given = KeepLimits(keep_days=days, keep_gigabytes=gigabytes)
-    rules = {} if given != KeepLimits() else dict(settings.keep_in)
-    if given == KeepLimits():
+    by_settings = given == KeepLimits()
+    index_days = settings.index_days if by_settings and project is None else None
+    rules = dict(settings.keep_in) if by_settings else {}
+    if by_settings:
         given = KeepLimits(keep_days=settings.keep_days, keep_gigabytes=settings.keep_gigabytes)
-    if given == KeepLimits() and not rules:
+    if given == KeepLimits() and not rules and index_days is None:
         raise BadInputError(NO_LIMIT)
     listed = await _listed(access)
     groups = await _grouped(access, listed, given, rules, project)
@@ -71,12 +73,21 @@ async def retain(
         except SessionNotFoundError:  # deleted by another process meanwhile
             continue
     return RetainResult(
+        unindexed=index_days and await unindex(access, now, days=index_days, dry_run=dry_run),
         sessions=lines,
         kept=len(listed) - len(gone),
         pinned=len(going) - len(gone),
         dry_run=dry_run,
         note=next((note for note in reversed(notes) if note), None),
     )
+
+
+async def unindex(access: Access, now: datetime, *, days: int, dry_run: bool = True) -> int:
+    """Take the sessions last recorded more than `days` ago out of the search index; returns how many were in it."""
+    known = set(await access.store.unindexed_sessions())
+    old = [session.session_id for session in _older(await _listed(access), now, days)]
+    names = [session_id for session_id in old if session_id not in known]
+    return len(names) if dry_run else await access.store.unindex_sessions(names)
 
 
 async def _grouped(

@@ -141,6 +141,10 @@ def test_a_relative_path_is_the_file_below_the_common_folder_if_there_is_one() -
     lines = [line for _, line in file_lines(actions_of(script.turns))]
     assert "`tests/test_a.py`: edited, read" in lines
     assert "`./other.py`: edited" in lines
+    script = Script().call("Read", {"file_path": "/srv/docs/memo.md"}, "1\tx")
+    script.call("bash", {"command": "sed -i s/x/y/ docs/memo.md && rm -f .git/index.lock"}, "")
+    script.call("Read", {"file_path": "~/.claude/projects/-srv/5b1f/tool-results/toolu_1.txt"}, "1\tx")
+    assert [line for _, line in file_lines(actions_of(script.turns))] == ["`/srv/docs/memo.md`: edited, read"]
 
 
 def test_the_agents_own_scripts_are_one_line_behind_the_files_of_the_work() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.context.extraction.summary.extractive_summary import extract_summary
+from contextstash.context.extraction.summary.extractive_summary import OLD_PLAN, extract_summary
 from contextstash.context.extraction.summary_format import Section, read_summary
 from tests.support.turns import Script, laws, quarter
 
@@ -108,6 +108,21 @@ def test_an_error_is_resolved_by_a_later_success_of_a_wider_run_and_names_the_ch
     ]
 
 
+def test_a_plan_that_the_agent_did_not_update_for_the_newest_request_says_so() -> None:
+    plan = {"todos": [{"content": "Collect the findings", "status": "in_progress"}]}
+    script = Script().user("Review the repo.").call("TodoWrite", plan, "ok").assistant("All five reviews are in.")
+    script.user("Put it in a memo called review.").call("Bash", {"command": "ls docs"}, "a.md")
+    first = extract_summary(script.turns, max_tokens=900, count=quarter)
+    open_items = read_summary(first)[Section.OPEN]
+    assert open_items[:2] == ["[~] Collect the findings (in progress)", OLD_PLAN]
+    later = Script().call("Bash", {"command": "ls src"}, "b.md")
+    second = extract_summary(later.turns, previous=first, max_tokens=900, count=quarter)
+    assert read_summary(second)[Section.OPEN] == open_items
+    later.call("TodoWrite", {"todos": [{"content": "Write the memo", "status": "in_progress"}]}, "ok")
+    third = extract_summary(later.turns, previous=first, max_tokens=900, count=quarter)
+    assert OLD_PLAN not in third
+
+
 def test_open_items_are_the_newest_to_do_list_and_what_the_assistant_says_is_left_to_do() -> None:
     assert summary_of(fines_session())[Section.OPEN] == [
         "[~] Fix lint (in progress)",
@@ -120,7 +135,7 @@ def test_open_items_are_the_newest_to_do_list_and_what_the_assistant_says_is_lef
 def test_the_last_message_and_the_last_commands_are_kept() -> None:
     state = summary_of(fines_session())[Section.STATE]
     assert state[0].startswith("The assistant's last message: Fines are charged once now.")
-    assert "ran `pytest -q`: tests: 4 passed" in state
+    assert "Tests passed at message 12: `pytest -q`: 4 passed" in state
 
 
 def test_interrupted_work_is_listed_as_in_progress() -> None:

@@ -104,3 +104,4 @@ def test_an_approval_is_in_progress_if_the_request_is_told_by_an_earlier_summary
     second = extract_summary(script.turns, previous=first, max_tokens=1_000, count=quarter, words_kept=True)
     assert "In progress: the decision in message 1, above" in second
     assert "the request in message" not in second
+    assert "ExitPlanMode" not in second

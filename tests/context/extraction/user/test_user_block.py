@@ -272,3 +272,18 @@ def test_a_command_without_arguments_is_a_request_by_its_name(kind: Any) -> None
     assert "Never push" not in block
     script.call("bash", {"command": "gh pr view"}, "open")
     assert "In progress: /github-pr-review" in extract_summary(script.turns, max_tokens=1_000, count=quarter)
+
+
+def test_a_skill_that_the_agent_loads_is_told_once_and_by_the_summary_alone() -> None:
+    script = Script().user("Fix all findings in a loop.").call("Skill", {"skill": "simplify"}, "Launching")
+    script.user("Base directory for this skill: /srv/skills/simplify\n\n# Simplify\nReview the diff.")
+    script.turns[-1] = replace(script.turns[-1], texts=("You are improving the code.\nReview the diff.",))
+    script.call("bash", {"command": "git diff"}, "+x")
+    assert "simplify" not in block_of(script.turns)
+    first = extract_summary(script.turns, max_tokens=1_000, count=quarter, words_kept=True)
+    assert "In progress: the request in message 0, word for word above: Fix all findings in a loop." in first
+    assert "- Loaded: skill simplify, message 3:\n  You are improving the code.\n  Review the diff." in first
+    later = Script().call("bash", {"command": "git push"}, "pushed")
+    second = extract_summary(later.turns, previous=first, max_tokens=1_000, count=quarter, words_kept=True)
+    assert "In progress: the request in message 0" in second
+    assert "improving" not in second

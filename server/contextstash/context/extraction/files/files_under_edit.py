@@ -18,7 +18,6 @@ from contextstash.context.extraction.files.file_steps import (
     file_steps,
 )
 from contextstash.context.extraction.files.known_text import KnownText
-from contextstash.context.extraction.files.session_files import base_folder
 
 MAX_NAMES = 6
 """Names of a changed file in its line, the newest ones: as many as fit one line."""
@@ -177,11 +176,6 @@ def _change(file: EditedFile) -> str:
     names = f" ({', '.join(file.affected)})" if file.affected and not file.deleted else ""
     note = "; changed since by a command that does not show how" if file.unseen and file.text.runs else ""
     return f"{file.what_was_done()}{names}{note}"
-
-
-def common_folder(files: Iterable[EditedFile]) -> str:
-    """The folder that most of the files are in; empty if there is none."""
-    return base_folder([file.path for file in files])
 
 
 def path_below(path: str, base: str) -> str:

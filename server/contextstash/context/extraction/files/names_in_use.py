@@ -239,12 +239,15 @@ def _commands(turns: Sequence[Turn]) -> list[str]:
     newest: dict[str, int] = {}
     for action in actions_of(turn for turn in turns if turn.role != "user"):
         command = bare_command(action.command) if action.command else ""
-        if 0 < len(command) <= MAX_COMMAND and not LOOKING.match(command) and "`" not in command:
+        if 0 < len(command) <= MAX_COMMAND and not _EVERYDAY.match(command) and "`" not in command:
             uses[command] += 1
             newest[command] = action.seq
     often = [command for command, number in uses.items() if number >= MIN_USES]
     return [f"`{command}`" for command in sorted(often, key=lambda command: -newest[command])]
 
+
+_EVERYDAY = re.compile(rf"{LOOKING.pattern}|^git (?:add|commit|push|pull|fetch|stash|checkout)\b")
+"""Commands that say nothing about the work: they only look, or are the same in every project."""
 
 MAX_COMMAND = 120
 """Characters of a command that is listed; a longer one is a script."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from contextstash.context.extraction.actions import Action
@@ -76,11 +76,16 @@ MAX_SCRIPT = 20_000
 """Characters of a script that are searched; a longer one is data."""
 
 
+_NOT_OF_WORK = re.compile(r"(?:^|/)(?:\.git|\.claude/projects)/")
+"""Git's own files, such as a stale lock, and the outputs that Claude Code moved into files, are not files of the
+work."""
+
+
 def _uses(actions: Iterable[Action]) -> Iterator[tuple[int, FileUse]]:
     """The file uses of the calls, each with its message; a script that a call runs changes what it opens to write."""
     scripts: dict[str, list[str]] = {}
     for action in actions:
-        uses = file_uses(action)
+        uses = [use for use in file_uses(action) if not _NOT_OF_WORK.search(use.path)]
         targets = _written_by(action.command) if action.command else []
         for use in uses:
             yield action.seq, use
@@ -111,10 +116,12 @@ def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[
         uses[:0] = [(when + oldest, use) for when, use in _uses_of_lines(lines_before)]
     uses += _uses(actions)
     base = base_folder([use.path for _, use in uses])
-    inside = {use.path for _, use in uses if use.path.startswith(f"{base}/")}
+    absolute = {use.path for _, use in uses if use.path.startswith("/")}
+    known = _absolute_paths(absolute, base)
     records: dict[str, _Record] = {}
     for when, use in _without_backups(uses):
-        records.setdefault(_below(use.path, base, inside), _Record()).touch(use, when)
+        path = use.path.removeprefix("./")
+        records.setdefault(_below(known.get(path, use.path), base), _Record()).touch(use, when)
     lines = [(1e9, f"Below `{base}/`:")] if base else []
     changed = [(path, record) for path, record in records.items() if set(record.verbs) - {"read"}]
     newest_first = sorted(changed, key=lambda entry: ("deleted" in entry[1].verbs, -entry[1].last, -entry[1].count))
@@ -205,8 +212,8 @@ def _absolute(use: FileUse, base: str) -> FileUse:
 
 
 def base_folder(paths: Iterable[str]) -> str:
-    """The deepest folder that contains at least 60 % of the absolute paths; empty if there is none, or fewer than three
-    paths."""
+    """Of the folders that contain at least 60 % of the absolute paths, the one that shortens these the most; empty if
+    there is none, or fewer than three paths."""
     absolute = {path for path in paths if path.startswith("/")}
     if len(absolute) < 3:
         return ""
@@ -215,14 +222,28 @@ def base_folder(paths: Iterable[str]) -> str:
         parts = path.split("/")[1:-1]
         folders.update("/" + "/".join(parts[:depth]) for depth in range(2, len(parts) + 1))
     common = [folder for folder, count in folders.items() if count * 10 >= 6 * len(absolute)]
-    return max(common, key=len, default="")
+    return max(common, key=lambda folder: (len(folder) * folders[folder], len(folder)), default="")
 
 
-def _below(path: str, base: str, inside: Container[str]) -> str:
+def _absolute_paths(absolute: Iterable[str], base: str) -> dict[str, str]:
+    """The absolute path of each relative one that can only mean that file: below the base folder, or with a folder in
+    it if no other file's path ends with it."""
+    found: dict[str, str] = {}
+    twice: set[str] = set()
+    for path in sorted(absolute):
+        parts = path.split("/")
+        for place in range(1, len(parts) - 1):
+            end = "/".join(parts[place:])
+            twice |= {end} & found.keys()
+            found[end] = path
+    below = {path[len(base) + 1 :]: path for path in absolute if base and path.startswith(f"{base}/")}
+    return {**{end: path for end, path in found.items() if end not in twice}, **below}
+
+
+def _below(path: str, base: str) -> str:
     """The path as it is shown. Next to a base folder, a path relative to the working folder, which may be another one,
-    begins with `./`, unless the files `inside` the base folder have one at this path."""
+    begins with `./`."""
     if base and path.startswith(f"{base}/"):
         return path[len(base) + 1 :]
     path = path.removeprefix("./")
-    relative = base and not path.startswith(("/", "~")) and f"{base}/{path}" not in inside
-    return f"./{path}" if relative else path
+    return f"./{path}" if base and not path.startswith(("/", "~")) else path

@@ -186,7 +186,10 @@ def _written(files: Sequence[EditedFile], pieces: Sequence[_Piece], base: str) -
     parts = []
     for file in files:
         own = sorted((piece for piece in pieces if piece.file is file), key=lambda piece: piece.place)
-        parts += [_fenced(_head(file, excerpt, base), excerpt) for excerpt in _joined(own)]
+        name = f"`{path_below(file.path, base)}`"
+        for excerpt in _joined(own):
+            parts.append(_fenced(_head(file, excerpt, name), excerpt))
+            name = "the same file"
     return "\n".join(parts)
 
 
@@ -214,7 +217,7 @@ def _excerpt(run: Run, start: int, stop: int) -> Excerpt:
     return Excerpt(run.first + start if run.first else 0, tuple(run.lines[start:stop]), run.moved)
 
 
-def _head(file: EditedFile, part: Excerpt, base: str) -> str:
+def _head(file: EditedFile, part: Excerpt, name: str) -> str:
     """Such as "`a.py`, lines 40 to 52:"."""
     whole = "\n".join(file.text.runs[0].lines).strip("\n") if file.text.whole else None
     if whole is not None and len("\n".join(part.lines)) >= len(whole.strip()):
@@ -224,7 +227,7 @@ def _head(file: EditedFile, part: Excerpt, base: str) -> str:
     else:
         place = f"{'about ' * part.moved}lines {part.first} to {part.last}"
     later = " (a command changed it since: read it again before an edit)" if file.unseen else ""
-    return f"`{path_below(file.path, base)}`, {place}{later}:"
+    return f"{name}, {place}{later}:"
 
 
 _FENCE = re.compile(r"^\s*(`{3,})", re.MULTILINE)

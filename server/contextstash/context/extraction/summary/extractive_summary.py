@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from contextstash.context.extraction.actions import Action, actions_of, bare_command
+from contextstash.context.extraction.actions import Action, actions_of, bare_command, is_dialog
 from contextstash.context.extraction.attempts import failed_attempts, joined_attempts
 from contextstash.context.extraction.errors import changes_from, failures, file_names, label_of
 from contextstash.context.extraction.files.file_actions import file_uses
@@ -36,6 +36,7 @@ from contextstash.context.extraction.todos import is_plan_call, stated_open_item
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user.decisions import weighted_decisions
 from contextstash.context.extraction.user.user_requests import (
+    SKILL,
     Request,
     dialog_decisions,
     reply_lines,
@@ -306,12 +307,29 @@ def _open_items(material: _Material) -> list[Item]:
     plan = todo_lines(material.actions, before)
     said: list[str] = []
     if not material.turns:
-        said = [line for line in old if not is_plan_line(line) and not line.startswith(UNDER_WAY)]
+        said = [line for line in old if not is_plan_line(line) and not line.startswith((UNDER_WAY, OLD_PLAN))]
     elif material.turns[-1].ends_work:
         said = stated_open_items(material.last_said)
     working = _under_way(material)
-    lines = [*(before if plan is None else plan), *([working] if working else []), *said]
+    shown = before if plan is None else plan
+    old_plan = OLD_PLAN if _is_old_plan(material, shown, plan is None) else ""
+    notes = filter(None, (old_plan, working, _skill(material)))
+    lines = [*shown, *notes, *said]
     return [Item(defused(line), weight=float(-place), cut="\n" in line) for place, line in enumerate(lines)]
+
+
+OLD_PLAN = "The plan above is older than the newest request: the agent did not update it."
+
+
+def _is_old_plan(material: _Material, plan: Sequence[str], carried: bool) -> bool:
+    """Whether the plan has open entries, and the agent ended a turn after it wrote them and was given another request;
+    `carried` is whether an earlier summary tells it."""
+    if not any(is_plan_line(line) and line[1] != "x" for line in plan):
+        return False
+    written = max((action.seq for action in material.actions if is_plan_call(action)), default=-1)
+    newest = max((request.seq for request in material.requests if not request.is_reply), default=-1)
+    newer = any(written < turn.seq < newest and turn.ends_work for turn in material.turns)
+    return newer or (carried and OLD_PLAN in material.old(Section.OPEN))
 
 
 UNDER_WAY = "In progress: "
@@ -319,18 +337,19 @@ UNDER_WAY = "In progress: "
 MAX_REPEATED = 120
 """Characters of a request that is repeated where it says what is under way: a line."""
 
-MAX_COMMAND_TEXT = 2_400
-"""Characters of a command's or skill's text that is being carried out, in whole lines: about 600 tokens, half of a
-summary in a window of 10,000. A longer text has the steps at its beginning."""
+MAX_COMMAND_TEXT = 1_200
+"""Characters of a command's or skill's text that is being carried out, in whole lines: about 300 tokens, a quarter of a
+summary in a window of 10,000. A longer text has its steps at the beginning."""
 
 
 def _under_way(material: _Material) -> str:
     """The newest request, if the turns end before the work on it does. If the user's words stand next to the summary,
     only where it is; of a skill that the agent loaded the text, too."""
     before = next((line for line in material.old(Section.OPEN) if line.startswith(UNDER_WAY)), "")
-    last = material.requests[-1].seq if material.requests else -1
+    requests = [request for request in material.requests if not request.command.startswith(SKILL)]
+    last = requests[-1].seq if requests else -1
     decided = [(seq, line) for seq, line in dialog_decisions(material.actions) if seq > last]
-    if not material.requests and not decided:
+    if not requests and not decided:
         return before if not material.turns or not material.turns[-1].ends_work else ""
     if material.turns[-1].seq == material.last_said_seq:
         return ""
@@ -338,18 +357,31 @@ def _under_way(material: _Material) -> str:
         seq, line = decided[-1]
         told = f"the decision in message {seq}, above" if material.words_kept else one_line(line, 160)
         return f"{UNDER_WAY}{told}"
-    newest = material.requests[-1]
+    newest = requests[-1]
     if newest.command and newest.text not in newest.command:
-        text = first_lines(newest.text, MAX_COMMAND_TEXT, f"the text of the command in message {newest.seq}")
-        return f"{UNDER_WAY}{one_line(newest.command, 80)}, message {newest.seq}:\n{text}"
+        return f"{UNDER_WAY}{_command_text(newest)}"
     if material.words_kept:
         said = f": {newest.text}" if len(newest.text) <= MAX_REPEATED and "\n" not in newest.text else ""
         return f"{UNDER_WAY}the request in message {newest.seq}, word for word above{said}"
     if material.answered and newest.is_reply and (reply := reply_lines(newest)):
         return f"{UNDER_WAY}{reply[-1]}"
-    wanted = [request.text for request in material.requests if not request.is_reply]
+    wanted = [request.text for request in requests if not request.is_reply]
     wanted = wanted or list(material.old(Section.TASK))
     return f"{UNDER_WAY}{one_line(wanted[-1], 160)}" if wanted else ""
+
+
+def _skill(material: _Material) -> str:
+    """The text of the skill that the agent loaded last, if it has not ended its turn since. It is told once: a later
+    summary no longer has it, as the agent may have loaded it hundreds of messages before."""
+    newest = material.requests[-1] if material.requests else None
+    if newest is None or not newest.command.startswith(SKILL) or material.turns[-1].ends_work:
+        return ""
+    return f"Loaded: {_command_text(newest)}"
+
+
+def _command_text(request: Request) -> str:
+    text = first_lines(request.text, MAX_COMMAND_TEXT, f"the text of the command in message {request.seq}")
+    return f"{one_line(request.command, 80)}, message {request.seq}:\n{text}"
 
 
 LAST_MESSAGE = "The assistant's last message: "
@@ -378,8 +410,10 @@ def _state(material: _Material, base: str) -> list[Item]:
     else:
         said = [line for line in material.old(Section.STATE) if line.startswith(LAST_MESSAGE)]
         items += [Item(line, weight=3.0, cut=True) for line in said]
-    last = [action for action in material.actions if not is_plan_call(action)][-MAX_LAST_ACTIONS:]
-    items += [Item(line, weight=2.5) for line in _tests_passed(material)]
+    passed = _tests_passed(material)
+    items += [Item(line, weight=2.5) for line in passed]
+    last = [action for action in material.actions if not _is_told(action, material.words_kept, passed)]
+    last = last[-MAX_LAST_ACTIONS:]
     # Of equal lines, such as several changes of one file, the newest.
     lines = {_action_line(action, base): place for place, action in enumerate(last)}
     for line, place in sorted(lines.items(), key=lambda entry: entry[1]):
@@ -387,26 +421,35 @@ def _state(material: _Material, base: str) -> list[Item]:
     return items
 
 
-_PASSED = re.compile(r"Tests passed at message (\d{1,12}): `([^`]+)`(?: \(changed since: ([^()]*)\))?")
+def _is_told(action: Action, words_kept: bool, passed: Sequence[str]) -> bool:
+    """Whether a call is told elsewhere: one that only writes the plan, a dialog with the user, the run whose tests
+    passed."""
+    if is_plan_call(action) or (words_kept and is_dialog(action.tool)):
+        return True
+    return bool(action.tests) and any(line.startswith(_passed_at(action.seq)) for line in passed)
+
+
+def _passed_at(seq: int) -> str:
+    return f"Tests passed at message {seq}: "
+
+
+_PASSED = re.compile(r"Tests passed at message \d{1,12}: `[^`]+`(?:: \d+ passed)?")
 
 
 def _tests_passed(material: _Material) -> list[str]:
     """The newest test run, if all of its tests passed, with the files that were changed after it."""
     runs = [action for action in material.actions if action.tests]
-    if runs and runs[-1].failed:
-        return []
-    since, first = list[str](), 0
-    if runs:
-        seq, label = runs[-1].seq, label_of(runs[-1])
-        first = seq + 1
-    elif known := next(filter(None, map(_PASSED.fullmatch, material.old(Section.STATE))), None):
-        seq, label = int(known.group(1)), known.group(2)
-        since = known.group(3).split(", ") if known.group(3) else []
-    else:
-        return []
+    old = next((line for line in material.old(Section.STATE) if _PASSED.match(line)), "")
+    since, first, told = list[str](), 0, ""
+    if runs and runs[-1].tests and not runs[-1].failed:
+        run, count = runs[-1], runs[-1].tests.passed
+        told = f"{_passed_at(run.seq)}`{label_of(run)}`{f': {count} passed' if count else ''}"
+        first = run.seq + 1
+    elif not runs and old:
+        told, _, changed = old.partition(" (changed since: ")
+        since = changed.rstrip(")").split(", ") if changed else []
     since += changes_from(changes_by_message(material.actions), first)
-    changed = f" (changed since: {', '.join(file_names(since))})" if since else ""
-    return [f"Tests passed at message {seq}: `{label}`{changed}"]
+    return [f"{told} (changed since: {', '.join(file_names(since))})" if since else told] if told else []
 
 
 def _action_line(action: Action, base: str) -> str:
@@ -456,6 +499,7 @@ def _archived(material: _Material, base: str) -> list[Item]:
         (action.tool, action.argument): (place, action)
         for place, action in enumerate(material.actions)
         if action.handle and action.output and len(action.output.text) >= MIN_INDEXED_LENGTH
+        if not (material.words_kept and is_dialog(action.tool))
     }
     lines: dict[str, float] = {}
     similar: Counter[str] = Counter()

@@ -23,6 +23,7 @@ from contextstash.context.extraction.user.decisions import (
 )
 from contextstash.context.extraction.user.user_requests import (
     APPROVED,
+    SKILL,
     Request,
     answered,
     dialog_decisions,
@@ -282,8 +283,8 @@ _COMMAND = re.compile(rf"\[command (.{{1,{MAX_COMMAND}}}?), for one turn\] ?")
 
 
 def _written(entry: Said) -> str:
-    """The entry as an item; of a command only its name and arguments, and of a skill that the agent loaded only the
-    name: the user did not write its text, which the summary has as long as it is carried out."""
+    """The entry as an item; of a command only its name and arguments: the user did not write its text, which the
+    summary has as long as it is carried out."""
     asked = f"\n[the assistant had said: {unforged(entry.asked)}]" if entry.asked else ""
     command = f"[command {one_line(entry.command, MAX_COMMAND)}, for one turn] " if entry.command else ""
     text = "" if entry.command else unforged(entry.text.strip())
@@ -300,9 +301,9 @@ def _marks(words: UserWords) -> Iterator[str]:
 
 
 def _entries(turns: Sequence[Turn]) -> list[Said]:
-    """The user's messages and answers in dialogs, in order."""
+    """The user's messages and answers in dialogs, in order; no skill that the agent loaded."""
     requests, _ = requests_of(turns)
-    found = [_said(request) for request in requests]
+    found = [_said(request) for request in requests if not request.command.startswith(SKILL)]
     dialogs = dialog_decisions(actions_of(turns))
     found += [Said(seq, line) for seq, line in dialogs]
     found.sort(key=lambda entry: entry.seq)
