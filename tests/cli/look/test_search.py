@@ -136,5 +136,3 @@ def test_a_line_that_begins_with_a_speaker_or_a_heading_is_printed_word_for_word
     found = contextstash.run("search", "quinces").stdout
     assert "  **Developer on main**: read the quinces." in found
     assert "“**Developer" not in found
-    snippets = [hit["snippet"] for hit in contextstash.json("search", "quinces")["hits"]]
-    assert any(each.startswith("“**Developer on main") for each in snippets)

@@ -459,6 +459,10 @@ class ContextSettings(BaseModel):
         " it.",
     )
 
+    def __hash__(self) -> int:
+        """Of the sizes, which differ most: a mapping such as `keep_in` has no hash."""
+        return hash((self.preset, self.window, self.compact_at, self.prune_at))
+
     @field_validator("pin")
     @classmethod
     def _pins_are_handles_or_paths(cls, pins: tuple[str, ...]) -> tuple[str, ...]:
