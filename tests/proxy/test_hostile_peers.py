@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from contextstash.hosts.request_identity import MAX_ID, ClientSession, announces
 from contextstash.proxy.headers import passed_on
 from contextstash.proxy.http.body_limits import HeldBodies
 from contextstash.proxy.http.encodings import MAX_DECODED_BYTES, decoder
+from contextstash.proxy.http.stream_start import MAX_HELD_BYTES, held_start
 from contextstash.proxy.http.usage_tap import UsageTap
 from tests.support.caching_provider import caching_provider
 from tests.support.proxies import Clock, RunningProxy, request_of, running_proxy, session
@@ -124,6 +127,41 @@ def test_what_is_decoded_of_a_response_is_bounded() -> None:
     tap.take(BOMB)
     assert tap.usage is None
     assert len(tap._pending) <= MAX_DECODED_BYTES
+
+
+def test_the_beginning_of_a_stream_is_bounded_as_it_is_decoded_and_not_as_it_is_sent() -> None:
+    """Blanks are compressed to a thousandth: a chunk of 3 KB has three megabytes."""
+    taken = []
+
+    async def stream() -> AsyncIterator[bytes]:
+        packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+        for _ in range(40):
+            taken.append(packer.compress(b" " * (3 * MEBIBYTE)) + packer.flush(zlib.Z_SYNC_FLUSH))
+            yield taken[-1]
+
+    held, refusal = asyncio.run(held_start(stream(), "gzip"))
+    assert (held, refusal) == (taken, None)
+    assert len(taken) * 3 * MEBIBYTE <= MAX_HELD_BYTES + 3 * MEBIBYTE
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_a_refusal_in_a_stream_is_found_in_chunks_of_any_size(size: int) -> None:
+    refusal = json.dumps({"type": "error", "error": {"code": "context_length_exceeded"}}).encode()
+    body = b'event: a\n\ndata: {"type": "response.created"}\n\ndata: ' + refusal + b"\n\ndata: later\n\n"
+
+    async def stream() -> AsyncIterator[bytes]:
+        for place in range(0, len(body), size):
+            yield body[place : place + size]
+
+    held, found = asyncio.run(held_start(stream(), None))
+    assert found == refusal
+    assert body.startswith(b"".join(held))
+
+
+def test_a_reply_of_very_many_levels_is_read_without_an_error() -> None:
+    tap = UsageTap("application/json", None)
+    tap.take(b'{"usage": {"input_tokens": 5}, "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+    assert tap.usage is None
 
 
 def test_the_prompt_of_a_compaction_is_found_in_any_case_and_place() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 from keyring.backend import KeyringBackend
@@ -11,6 +12,9 @@ from keyring.errors import KeyringLocked
 
 PLACE = "FILE_KEYRING"
 """The variable with the file's name; a file that does not end in .json is a locked keyring."""
+
+SECONDS = "FILE_KEYRING_SECONDS"
+"""The variable that says how long a person needs to unlock it before something is written."""
 
 
 class FileKeyring(KeyringBackend):
@@ -20,6 +24,7 @@ class FileKeyring(KeyringBackend):
         return self._entries().get(f"{service} {username}")
 
     def set_password(self, service: str, username: str, password: str) -> None:
+        time.sleep(float(os.environ.get(SECONDS, "0")))
         self._file.write_text(json.dumps({**self._entries(), f"{service} {username}": password}))
 
     def delete_password(self, service: str, username: str) -> None:

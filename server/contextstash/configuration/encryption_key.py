@@ -9,7 +9,8 @@ import shlex
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,18 +78,51 @@ def read_key(source: str) -> bytes:
         raise StoreError(f"{SETTING} must be keyring, file:PATH or command:COMMAND.")
     if found is None or not re.fullmatch(r"[0-9a-fA-F]{64}", found.strip()):
         what = "no key" if not found else "something that is not a key of 64 hexadecimal digits"
-        raise StoreError(f"{SETTING} names {what} ({source}): {advice}.")
+        raise StoreError(f"{SETTING} names {what} ({shown(source)}): {advice}.")
     return bytes.fromhex(found.strip())
+
+
+def shown(source: str) -> str:
+    """The place of a key as it may be printed: not the arguments of a command, nor what may be a key itself."""
+    kind, _, place = source.partition(":")
+    if kind == "command":
+        return f"command:{(place.split() or [''])[0]}"
+    return source if source == "keyring" or kind == "file" else "something that is not shown, since it may be a key"
 
 
 def read_or_make_key(source: str) -> bytes:
     """The key from its place. If a keyring or a file has none yet, a new one is put there first."""
     kind, _, place = source.partition(":")
-    if kind == "keyring" and _in_keyring() is None:
-        _keyring().set_password(*KEYRING_ENTRY, secrets.token_hex(KEY_BYTES))
+    if source == "keyring":
+        with _alone():
+            if _in_keyring() is None:
+                _keyring().set_password(*KEYRING_ENTRY, secrets.token_hex(KEY_BYTES))
     elif kind == "file" and not _path(place).exists():
         _make_file(_path(place))
     return read_key(source)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """While no other process of the user makes a key: a second one would take the place of the first, with which a
+    database may be encrypted by then. Raises StoreError if one does. Windows has no such lock."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    folder = user_config_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise StoreError(
+            "Another process is making the key, and may wait for you. Let it end, and try again."
+        ) from error
+    finally:
+        os.close(opened)
 
 
 def _path(place: str) -> Path:
@@ -149,9 +183,19 @@ def _keyring() -> Any:
 
 
 def _from_command(command: str) -> str | None:
+    """What a command prints. It runs in the home folder: programs read files of the current one, which may be of a
+    repository that was cloned."""
     try:
+        words = shlex.split(command)
+        if words and {"/", os.sep} & set(words[0]) and not Path(words[0]).is_absolute():
+            raise StoreError(f"{SETTING} must name a program by its name or its whole path, not {words[0]}.")
         done = subprocess.run(
-            shlex.split(command), stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_SECONDS, check=True
+            words,
+            cwd=Path.home(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=COMMAND_SECONDS,
+            check=True,
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise StoreError(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from contextstash_storage.errors import StoreBusyError, StoreError
@@ -37,18 +38,22 @@ def convert(path: Path, key: bytes, *, encrypt: bool) -> bool:
     """Encrypt a file, or decrypt it; False if that is how it is. A process that is killed leaves it as it was, or
     converted; the part of a new file that it may leave, which can be read if it decrypts, is removed by the next one.
 
-    Raises StoreBusyError if another process has the file open, StoreError if the file cannot be read or written.
+    Raises StoreBusyError if another process has the file open, StoreError if the file cannot be read or written, or has
+    a second name, under which it would be overwritten too.
     """
-    new = path.with_name(f"{path.name}.converting")
     try:
         with closing(_locked(path, lambda: key)) as db:
+            _new_file(path).unlink(missing_ok=True)
             if is_encrypted(db) == encrypt:
                 return False
+            if path.stat().st_nlink > 1:
+                raise StoreError(
+                    f"{path} has a second name (a hard link, as in backups by cp -al), and what stands there would be"
+                    " overwritten. Nothing was changed: delete the link, or make it a copy of its own (cp)."
+                )
             old = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
             try:
-                _write(db, new, key if encrypt else b"")
-                new.replace(path)
-                _sync(path.parent)
+                _replace(db, path, key if encrypt else b"")
                 _overwrite(old)
             finally:
                 db.close()  # before `old`, the end of which takes away the lock
@@ -58,8 +63,6 @@ def convert(path: Path, key: bytes, *, encrypt: bool) -> bool:
         raise (StoreBusyError(IN_USE) if busy else store_error(error)) from error
     except OSError as error:
         raise StoreError(f"The database could not be converted and is as it was: {error}.") from error
-    finally:
-        new.unlink(missing_ok=True)
     return True
 
 
@@ -83,13 +86,42 @@ def _locked(path: Path, find_key: FindKey) -> sqlite3.Connection:
         db.execute("BEGIN EXCLUSIVE")
         db.execute("COMMIT")  # in this mode the lock stays
 
-    return open_file(path, find_key, lock, isolation_level=None, timeout=WAIT_SECONDS)
+    with _overwritten(path.with_name(f"{path.name}-wal")):
+        return open_file(path, find_key, lock, isolation_level=None, timeout=WAIT_SECONDS)
+
+
+@contextmanager
+def _overwritten(log: Path) -> Iterator[None]:
+    """Overwrite a file that is deleted meanwhile. Windows deletes no file that is open: there it is not overwritten."""
+    file = os.open(log, os.O_RDWR) if os.name != "nt" and log.exists() else None
+    try:
+        yield
+        if file is not None and os.fstat(file).st_nlink == 0:
+            _overwrite(file)
+    finally:
+        if file is not None:
+            os.close(file)
+
+
+def _new_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.converting")
+
+
+def _replace(db: sqlite3.Connection, path: Path, key: bytes) -> None:
+    """Put a new file, with all of the database, in the place of the old one, which has to be locked."""
+    new = _new_file(path)
+    try:
+        _write(db, new, key)
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    _sync(path.parent)
 
 
 def _write(db: sqlite3.Connection, new: Path, key: bytes) -> None:
     """Write all of a database to a new file, durably, and check that all of it is there."""
-    new.unlink(missing_ok=True)
-    new.touch(mode=0o600)
+    new.touch(mode=0o600, exist_ok=False)
     db.execute("ATTACH ? AS target KEY ?", (str(new), key_literal(key) if key else ""))
     # It becomes durable at the end, as a whole; a journal would hold what is to be encrypted.
     db.execute("PRAGMA target.journal_mode = OFF")

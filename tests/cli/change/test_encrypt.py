@@ -7,13 +7,14 @@ import re
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.support.command_line import CommandLine, failure_of, write_transcript
-from tests.support.file_keyring import PLACE
+from tests.support.file_keyring import PLACE, SECONDS
 
 pytest.importorskip("sqlcipher3")
 
@@ -135,6 +136,53 @@ def test_the_key_is_not_changed_by_the_way(line: CommandLine) -> None:
     said = failure_of(line.run("encrypt", "--key", f"file:{line.folder}/second"))
     assert "contextstash decrypt, then encrypt" in said
     assert not (line.folder / "second").exists()
+
+
+def test_a_key_in_place_of_its_place_is_not_shown(line: CommandLine) -> None:
+    for source, shown in (("ab" * 32, "may be a key"), (f"command:echo {'ab' * 32}", "is command:echo already")):
+        environment = {"CONTEXTSTASH_ENCRYPTION_KEY": source}
+        said = failure_of(line.run("encrypt", "--key", f"file:{line.folder}/key", environment=environment))
+        assert shown in said
+        assert "abab" not in said
+    wrong = {"CONTEXTSTASH_ENCRYPTION_KEY": f"command:echo {'ab' * 32} {'cd' * 32}"}
+    said = failure_of(line.run("sessions", environment=wrong))
+    assert "not a key of 64 hexadecimal digits (command:echo)" in said
+    assert "abab" not in said + line.run("doctor", environment=wrong).stdout
+
+
+def test_a_command_is_not_taken_from_the_current_folder_and_does_not_run_there(line: CommandLine) -> None:
+    program = line.folder / "getkey"
+    program.write_text(f"#!/bin/sh\npwd > {line.folder}/ran\necho {'ab' * 32}\n")
+    program.chmod(0o700)
+    (line.folder / "cloned").mkdir()
+    for source, runs in ((f"command:{program}", True), ("command:../getkey", False)):
+        environment = {
+            "CONTEXTSTASH_ENCRYPTION_KEY": source,
+            "CONTEXTSTASH_DB": str(line.database),
+            "HOME": str(line.folder),
+        }
+        (line.folder / "ran").unlink(missing_ok=True)
+        done = CommandLine(line.folder / "cloned").run("sessions", environment=environment)
+        assert (done.returncode == 0) is runs
+        assert (line.folder / "ran").exists() is runs
+        if runs:
+            assert Path((line.folder / "ran").read_text().strip()) == line.folder.resolve()
+        else:
+            assert "by its name or its whole path" in failure_of(done)
+
+
+def test_two_who_make_a_key_at_once_do_not_replace_each_others(line: CommandLine) -> None:
+    keyring = {
+        "PYTHON_KEYRING_BACKEND": "tests.support.file_keyring.FileKeyring",
+        PLACE: str(line.folder / "ring.json"),
+    }
+    slow = ({**keyring, SECONDS: seconds} for seconds in ("0.5", "2"))
+    with ThreadPoolExecutor(2) as threads:
+        done = list(threads.map(lambda each: line.run("encrypt", "--key", "keyring", environment=each), slow))
+    assert 0 in [each.returncode for each in done]
+    assert all("Another process" in each.stderr for each in done if each.returncode)
+    assert head(line) == ENCRYPTED
+    assert hits(line, keyring) == 1
 
 
 def test_backups_that_can_still_be_read_are_named(line: CommandLine) -> None:

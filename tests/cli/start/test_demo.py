@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from contextstash.cli.start.demo import _survey
+from contextstash.demo.own_sessions import Survey, survey
+from contextstash_storage.sqlite.database_file import MARK
 from tests.support.command_line import ANSI, CommandLine, write_transcript
 
 ROOT = Path(__file__).parents[3]
@@ -112,3 +118,26 @@ def test_the_users_own_sessions_are_measured_and_searched_without_a_trace(tmp_pa
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
+
+
+def test_who_has_encrypted_the_database_gets_no_readable_copy_of_their_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sqlcipher3")
+    (tmp_path / "key").write_text("ab" * 32)
+    (tmp_path / "key").chmod(0o600)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("CONTEXTSTASH_ENCRYPTION_KEY", f"file:{tmp_path / 'key'}")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    write_transcript(tmp_path / "5b1f6c1e.jsonl")
+    files: dict[str, bytes] = {}
+
+    async def looked_at(*given: Any) -> Survey:
+        found = await survey(*given)
+        files.update({path.name: path.read_bytes() for path in (tmp_path / "temporary").rglob("demo.db*")})
+        return found
+
+    monkeypatch.setattr("contextstash.demo.own_sessions.survey", looked_at)
+    assert asyncio.run(_survey([tmp_path / "5b1f6c1e.jsonl"]))
+    assert files["demo.db"].startswith(MARK)
+    assert not [name for name, content in files.items() if b"tool_result" in content]

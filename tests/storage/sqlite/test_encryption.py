@@ -241,6 +241,18 @@ convert(Path(sys.argv[1]), bytes(range(32)), encrypt=sys.argv[2] == "encrypt")
 """
 
 
+HELD_UP = """
+from contextstash_storage.sqlite import conversion
+sync = conversion._sync
+def held_up(path):
+    print("written", flush=True)
+    sys.stdin.readline()
+    sync(path)
+conversion._sync = held_up
+"""
+"""Waits when the new file is written."""
+
+
 def killed_after(command: list[str], seconds: float) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
@@ -304,6 +316,56 @@ async def test_a_plain_database_stays_plain_for_who_has_a_key_and_a_new_one_is_e
     store: SessionStore = await open_sqlite(new, find_key=our_key)
     await store.close()
     assert new.read_bytes()[:16] == MARK
+
+
+async def test_the_log_of_a_writer_that_was_killed_is_overwritten(path: Path) -> None:
+    store = await open_sqlite(path)
+    await new_session(store)
+    await store.close()
+    code = WORKER.replace("print(number, flush=True)", "__import__('os')._exit(9)")
+    done = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code, str(path), "1"], check=False)
+    assert done.returncode == 9
+    log = path.with_name(f"{path.name}-wal")
+    kept = os.open(log, os.O_RDONLY)
+    try:
+        assert b"worker" in os.pread(kept, 1 << 24, 0)
+        assert convert(path, KEY, encrypt=True)
+        assert not log.exists()
+        assert set(os.pread(kept, 1 << 24, 0)) == {0}
+    finally:
+        os.close(kept)
+
+
+async def test_a_database_with_a_second_name_is_left_as_it_is(path: Path) -> None:
+    whole = await plain(path)
+    path.with_name("link.db").hardlink_to(path)
+    with pytest.raises(StoreError, match=r"has a second name .* Nothing was changed"):
+        convert(path, KEY, encrypt=True)
+    assert await contents(path.with_name("link.db"), no_key) == whole
+
+
+async def test_a_second_one_that_gives_up_leaves_the_new_file_of_the_first(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = await plain(path)
+    monkeypatch.setattr("contextstash_storage.sqlite.conversion.WAIT_SECONDS", 0.1)
+    code = CONVERT.replace("\nconvert(", HELD_UP + "\nconvert(")
+    await asyncio.to_thread(_gives_up, path, [sys.executable, "-c", code, str(path), "encrypt"])
+    assert await contents(path, our_key) == whole
+
+
+def _gives_up(path: Path, first: list[str]) -> None:
+    with subprocess.Popen(first, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        assert [process.stdout.readline() for _ in range(2)] == ["ready\n", "written\n"]
+        with pytest.raises(StoreBusyError):
+            convert(path, KEY, encrypt=True)
+        process.communicate("go on\ngo on\n")
+    assert process.returncode == 0
+    assert path.read_bytes()[:16] == MARK
 
 
 async def test_a_disk_without_room_leaves_the_database_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

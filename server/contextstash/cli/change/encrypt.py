@@ -30,7 +30,7 @@ def encrypt(context: click.Context, db: Location | None, key: str | None) -> Non
     clients first: nothing is changed while another process has the database open.
     """
     from contextstash.cli.change.config import set_
-    from contextstash.configuration.encryption_key import read_or_make_key
+    from contextstash.configuration.encryption_key import read_or_make_key, shown
     from contextstash_storage.sqlite.conversion import convert, readable_files
 
     path, known = _file(db), _known_place()
@@ -38,7 +38,9 @@ def encrypt(context: click.Context, db: Location | None, key: str | None) -> Non
     if place is None:
         raise BadInputError(f"Where shall the key be? Pass --key: {PLACES}, which prints 64 hexadecimal digits.")
     if known not in (None, place):
-        raise BadInputError(f"{SETTING} is {known} already. To change the key: contextstash decrypt, then encrypt.")
+        raise BadInputError(
+            f"{SETTING} is {shown(known or '')} already. To change the key: contextstash decrypt, then encrypt."
+        )
     made = read_or_make_key(place)
     if known is None:
         context.invoke(set_, pairs=(f"{SETTING}={place}",))

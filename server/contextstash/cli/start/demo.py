@@ -46,12 +46,12 @@ def demo(sample: bool) -> None:
 
 async def _survey(transcripts: list[Path]) -> bool:
     """Show the user's own sessions; False if none of them holds a tool output."""
+    from contextstash.configuration.database import open_database
     from contextstash.demo.own_sessions import SETTINGS, survey
     from contextstash.service.stash import Stash
-    from contextstash_storage.sqlite.store import open_sqlite
 
     with tempfile.TemporaryDirectory(prefix="contextstash-demo-") as folder:
-        store = await open_sqlite(Path(folder) / "demo.db")
+        store = await open_database(Path(folder) / "demo.db")  # encrypted, if the user's own is
         stash = Stash(store, settings=SETTINGS)
         try:
             with working("Reading your newest sessions"):

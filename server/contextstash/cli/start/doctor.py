@@ -131,13 +131,13 @@ def _database(path: Location) -> Iterator[Finding]:
 
 def _encryption(encrypted: bool) -> Iterator[Finding]:
     """Whether the file is encrypted; nothing for those who have not asked for it."""
-    from contextstash.configuration.encryption_key import key_source
+    from contextstash.configuration.encryption_key import key_source, shown
 
     source = key_source(os.environ)
     if encrypted:
-        yield Finding("encryption", "ok", f"the database is encrypted; its key: {source}")
+        yield Finding("encryption", "ok", f"the database is encrypted; its key: {shown(source or '')}")
     elif source is not None:
-        says = f"the database can be read without a key, though encryption_key is set ({source})"
+        says = f"the database can be read without a key, though encryption_key is set ({shown(source)})"
         yield Finding("encryption", "wrong", says, "End all clients, then: contextstash encrypt")
 
 

@@ -19,7 +19,8 @@ REFUSED_CODES = ("context_length_exceeded", "invalid_prompt", "invalid_request_e
 """The codes that are about the request itself, as status 400 is, and not about the sender or the API."""
 
 MAX_HELD_BYTES = 4 << 20
-"""A longer beginning is passed on unread. The first events repeat the request's instructions and tools, 100 KB."""
+"""A longer beginning, as sent or decoded, is passed on unread. The first events repeat the request's instructions and
+tools, 100 KB."""
 
 
 async def held_start(chunks: AsyncIterator[bytes], encoding: str | None) -> tuple[list[bytes], bytes | None]:
@@ -27,18 +28,23 @@ async def held_start(chunks: AsyncIterator[bytes], encoding: str | None) -> tupl
     request. Never raises for what the stream contains: one that cannot be read is passed on."""
     held: list[bytes] = []
     decoded = decoder(encoding)
-    text, size = b"", 0
+    begun, size = bytearray(), 0
     async for chunk in chunks:
         held.append(chunk)
-        size += len(chunk)
         try:
-            text += decoded(chunk)
+            text = decoded(chunk)
         except Exception:
             return held, None
-        *lines, text = text.split(b"\n")
-        for line in lines:
-            if line.startswith(b"data:") and not _is_empty(line[5:]):
-                return held, line[5:].strip() if _refuses(line[5:]) else None
+        # Only new text is split: a line may come in very many chunks.
+        size += max(len(chunk), len(text))
+        ended, line_break, rest = text.rpartition(b"\n")
+        begun += ended
+        if line_break:
+            for line in bytes(begun).split(b"\n"):
+                if line.startswith(b"data:") and not _is_empty(line[5:]):
+                    return held, line[5:].strip() if _refuses(line[5:]) else None
+            begun = bytearray()
+        begun += rest
         if size > MAX_HELD_BYTES:
             break
     return held, None

@@ -51,7 +51,7 @@ class UsageTap:
         if self._readable and not self._stream and self._pending:
             try:
                 self._merge(json.loads(self._pending))
-            except ValueError:
+            except (ValueError, RecursionError):
                 self._stop()
         try:
             return read_usage(self._reported)
