@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from contextstash.summarizers import SummaryRequest, choose, write_summary
-from contextstash.summarizers.base import WriterSettings
+from contextstash.summarizers.base import SummaryRequest, WriterSettings
+from contextstash.summarizers.choice import choose, write_summary
 from contextstash_storage.errors import BadInputError
 from tests.support.turns import Script, quarter
 

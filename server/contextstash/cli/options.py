@@ -141,7 +141,7 @@ class StashOpener:
         from contextstash.configuration.api_key import api_key_from
         from contextstash.configuration.database import open_database
         from contextstash.hosts.project_folder import project_of
-        from contextstash.hosts.windows import HOST_WINDOWS
+        from contextstash.hosts.window_sizes import HOST_WINDOWS
         from contextstash.service.stash import Stash
 
         stash = Stash(

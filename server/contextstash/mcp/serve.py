@@ -76,7 +76,7 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
     async def open_stash() -> Stash:
         from contextstash.configuration.database import open_database
         from contextstash.hosts.project_folder import project_of
-        from contextstash.hosts.windows import HOST_WINDOWS
+        from contextstash.hosts.window_sizes import HOST_WINDOWS
         from contextstash.service.stash import Stash
 
         store = await open_database(options.db)

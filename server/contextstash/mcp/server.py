@@ -13,7 +13,7 @@ from contextstash import __version__
 from contextstash.mcp.call_observer import CallObserver, Observe
 from contextstash.mcp.lazy import LazyStash, OpenStash
 from contextstash.mcp.scopes import ScopeChecks
-from contextstash.mcp.surface import followed_client
+from contextstash.mcp.surface import followed_descriptions
 from contextstash.mcp.surface.agent_tools import agent_tools
 from contextstash.mcp.surface.checks import ProtocolChecks
 from contextstash.mcp.surface.completions import add_completions
@@ -90,12 +90,12 @@ def build_server(
 
     offered = _offered(stash, tools)
     if followed:
-        offered = followed_client.described(offered)
+        offered = followed_descriptions.described(offered)
     server: MCPServer[None] = MCPServer(
         "contextstash",
         title="contextstash",
         description=DESCRIPTION,
-        instructions=followed_client.INSTRUCTIONS if followed else INSTRUCTIONS,
+        instructions=followed_descriptions.INSTRUCTIONS if followed else INSTRUCTIONS,
         version=version,
         tools=list[Any](offered),
         lifespan=lifespan,

@@ -13,9 +13,9 @@ from contextstash.formats.breakpoints import content_of
 from contextstash.formats.request.text import RequestText, TextMessage
 from contextstash.proxy.bills import Added
 from contextstash.proxy.conversations import lists_tools
+from contextstash.proxy.fetched_again import keys_of
 from contextstash.proxy.requests.occurrences import has_results, result_names
 from contextstash.proxy.requests.preparation import Prepared
-from contextstash.proxy.rereads import keys_of
 
 HAND_OFF = OF_SESSION.encode()
 """What each part of a hand-off says in its first line."""

@@ -17,9 +17,9 @@ from typing import Any
 from contextstash.formats.reasoning_reports import DroppedPiece
 from contextstash.formats.request.text import RequestText, TextMessage, message_of
 from contextstash.hosts.request_identity import ClientSession, continues_summary, is_compaction
+from contextstash.proxy.fetched_again import Rereads
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.request_lines import Line, common_start, goes_back, has_reply, line_mark, prefix_marks
-from contextstash.proxy.rereads import Rereads
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.requests.proxied import Catalog, ProxiedEdits, ProxiedSessions, RecordedList
 from contextstash_storage.records import ProxiedSession, Usage

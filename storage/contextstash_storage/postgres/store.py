@@ -12,11 +12,11 @@ from contextstash_storage.codec.record_json import from_json
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.postgres import (
     append_messages,
-    changes,
     full_text_search,
     leases,
     logs,
     messages,
+    notifications,
     session_copy,
     session_news,
     sessions,
@@ -80,7 +80,7 @@ class PostgresStore(SessionStore):
         self.owner = owner
         self._database = database
         self._process = leases.ProcessLock(database.address)
-        self._announcer = changes.Announcer(database)
+        self._announcer = notifications.Announcer(database)
         self.tokens = RowTokens(self._of_owner, self._write_steps)
 
     def for_owner(self, owner: str) -> PostgresStore:
@@ -97,7 +97,7 @@ class PostgresStore(SessionStore):
     def changed_sessions(self) -> AsyncIterator[str | None]:
         """The ids of sessions as they change, by any process on any machine; None first, and whenever some may have
         been missed."""
-        return changes.changed_sessions(self._database, self.owner)
+        return notifications.changed_sessions(self._database, self.owner)
 
     async def create_session(self, session: Session) -> Session:
         owned = session.model_copy(update={"owner": self.owner})

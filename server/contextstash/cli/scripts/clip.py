@@ -138,7 +138,7 @@ def _limited(text: str, options: ClipOptions) -> LimitedOutput:
 
 async def _archived(text: str, options: ClipOptions, layer: dict[str, Any]) -> LimitedOutput:
     from contextstash.configuration.database import open_database
-    from contextstash.hosts.windows import HOST_WINDOWS
+    from contextstash.hosts.window_sizes import HOST_WINDOWS
     from contextstash.service.recording.output_limits import limit_text
     from contextstash.service.session_access import Access
 

@@ -20,7 +20,7 @@ from contextstash.hosts.hooks.log import note
 from contextstash.hosts.own_files import own_file
 from contextstash.hosts.project_folder import project_folder, project_of
 from contextstash.hosts.readers.kinds import recognize
-from contextstash.hosts.windows import HOST_WINDOWS
+from contextstash.hosts.window_sizes import HOST_WINDOWS
 from contextstash.service.stash import Stash
 
 MAX_SESSIONS_SEARCHED = 50

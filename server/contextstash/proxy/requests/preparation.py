@@ -34,6 +34,7 @@ from contextstash.formats.request.text import Fact, RequestText, TextMessage, ha
 from contextstash.formats.request.whole import SERVER_STATE_KEYS
 from contextstash.hosts.request_identity import announces, is_compaction
 from contextstash.proxy.conversations import AskedRequest, Conversation, lists_tools, tool_names
+from contextstash.proxy.fetched_again import keys_of
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.requests.cache_anchor import anchor, takes_anchor
 from contextstash.proxy.requests.occurrences import has_results, result_names
@@ -49,7 +50,6 @@ from contextstash.proxy.requests.provider_clearing import asked_edits, clear_mor
 from contextstash.proxy.requests.reasoning import ShownEdits
 from contextstash.proxy.requests.shown_sizes import PLACEHOLDER_TOKENS, ShownSizes, shown_sizes
 from contextstash.proxy.requests.thinking import old_thoughts, turn_start
-from contextstash.proxy.rereads import keys_of
 from contextstash.service.requests.proxied import ProxiedEdits
 from contextstash.service.requests.proxied_parts import MessagePart
 from contextstash_storage.records import Output

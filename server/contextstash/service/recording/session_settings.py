@@ -17,7 +17,7 @@ from contextstash.formats import UNDECIDED
 from contextstash.service.recording.messages import check_session_id, create_session, ensure_session
 from contextstash.service.results import ConfigureResult
 from contextstash.service.session_access import Access
-from contextstash.summarizers import CONSENT
+from contextstash.summarizers.choice import CONSENT
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import Session
 

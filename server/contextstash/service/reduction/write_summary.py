@@ -15,8 +15,8 @@ from contextstash.context.view.view import Entry, build_view
 from contextstash.service.masks import shown_text, shown_texts
 from contextstash.service.reduction.writer_calls import log_calls, writer_settings
 from contextstash.service.session_access import Access
-from contextstash.summarizers import choose, content_key, write_summary
 from contextstash.summarizers.base import Summarizer, SummaryRequest, WrittenSummary
+from contextstash.summarizers.choice import choose, content_key, write_summary
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import CachedSummary, Message, RewindEdit
 

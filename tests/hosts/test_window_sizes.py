@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.hosts.windows import claude_code_window
+from contextstash.hosts.window_sizes import claude_code_window
 from tests.support.command_line import CommandLine
 
 SESSION = "5b1f6c1e-0000-4000-8000-000000000001"
