@@ -156,6 +156,16 @@ def test_only_the_users_own_limits_count(tmp_path: Path) -> None:
     assert automatic_retention(tmp_path / "s.db", found) is not None
 
 
+async def test_limits_that_were_taken_away_are_announced_again(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await fill(path)
+    await run(path, LATER)
+    assert automatic_retention(path, configuration(project=tmp_path, environment={}, user_folder=tmp_path)) is None
+    assert news(path) is None
+    assert await run(path, LATER + 5 * DAY) == ["s-0", "s-1", "s-2"]
+    assert news(path) is not None
+
+
 async def test_a_process_begins_it_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s.db"
     await fill(path)

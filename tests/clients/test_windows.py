@@ -63,12 +63,19 @@ def claude(
 
 
 def codex(
-    home: Path, provider: CodingProvider, *options: str, model: str = "gpt-5.4", more: tuple[str, ...] = (WORK,)
+    home: Path,
+    provider: CodingProvider,
+    *options: str,
+    fails: bool = False,
+    model: str = "gpt-5.4",
+    more: tuple[str, ...] = (WORK,),
 ) -> subprocess.CompletedProcess[str]:
     (home / ".codex").mkdir(exist_ok=True)
     flags = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust"]
     asked = ["--", "exec", *flags, "-m", model, *more]
-    return contextstash(home, "run", "--yes", "--upstream", provider.url, *options, program("codex"), *asked)
+    return contextstash(
+        home, "run", "--yes", "--upstream", provider.url, *options, program("codex"), *asked, fails=fails
+    )
 
 
 def sizes(provider: CodingProvider) -> list[int]:

@@ -134,7 +134,8 @@ async def main():
         await client.list_prompts()
 
 anyio.run(main)
-heavy = {"aiosqlite", "tiktoken", "genai_prices", "anthropic", "platformdirs", "contextstash.service.stash"}
+heavy = {"aiosqlite", "sqlcipher3", "keyring", "tiktoken", "genai_prices", "anthropic", "platformdirs"}
+heavy.add("contextstash.service.stash")
 print(sorted(heavy & sys.modules.keys()))
 """
     environment = {**os.environ, "CONTEXTSTASH_DB": str(tmp_path / "s.db")}

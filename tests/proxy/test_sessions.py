@@ -11,6 +11,7 @@ from typing import Any
 from contextstash.hosts.following.ingest import ingest
 from contextstash.service.stash import Stash
 from contextstash_storage.sqlite.store import open_sqlite
+from tests.proxy.test_identity import recorded
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import (
     ID,
@@ -240,3 +241,17 @@ def test_tools_by_name_are_enough_if_the_client_searches_tools(
     tools = [READ, {"name": "ToolSearch", "input_schema": {"type": "object"}}]
     prune_cold(proxy, clock, messages, tools=tools)
     assert placeholders(provider.bodies[-1]) == OLD
+
+
+def test_the_results_that_filled_the_window_are_recorded_from_the_request_for_the_summary(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    """No other request holds them: the next one begins with the summary."""
+    messages = session(3)
+    play(proxy, clock, messages[:5])
+    summary = {"role": "user", "content": "Your task is to create a detailed summary of the conversation so far."}
+    proxy.send(request_of([*messages, summary]))
+    proxy.send(request_of([{"role": "user", "content": "This session is being continued. Go on."}]))
+    found = json.dumps(recorded(proxy.database))
+    assert '"toolu_2"' in found
+    assert "detailed summary" not in found

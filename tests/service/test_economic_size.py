@@ -66,5 +66,5 @@ async def test_a_session_over_mcp_may_choose_it(tmp_path: Path) -> None:
 
 
 def test_another_word_is_an_error_that_says_both() -> None:
-    with pytest.raises(BadInputError, match=r"window must be a whole number, not 'cheap'; window must be 'economic'"):
+    with pytest.raises(BadInputError, match=r"window must be a whole number or 'economic', not 'cheap'"):
         resolve_settings({"window": "cheap"})

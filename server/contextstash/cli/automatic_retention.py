@@ -54,7 +54,10 @@ def automatic_retention(db: Location | None, configuration: Configuration) -> Ca
     database = db or default_database()
     layers = [layer.values for layer in configuration.layers() if layer.of_user]
     own = {name: layer[name] for layer in layers for name in RETENTION if name in layer}
-    if not own or not isinstance(database, Path):
+    if not isinstance(database, Path):
+        return None
+    if not own:
+        _take_back(database)
         return None
     settings = resolve_settings(own)
 
@@ -64,6 +67,17 @@ def automatic_retention(db: Location | None, configuration: Configuration) -> Ca
         task.add_done_callback(_running.discard)
 
     return begin
+
+
+def _take_back(database: Path) -> None:
+    """Forget what was announced, once the user has taken the limits away: set again, they are announced again."""
+    file = _file(database)
+    state = _state(file)
+    if "limits" in state:
+        names = ("looked",) if state.get("announced") else ("looked", "said")
+        kept: dict[str, Any] = {name: state[name] for name in names if name in state}
+        with suppress(OSError):  # of another user
+            _write(file, kept)
 
 
 async def _later(stash: Stash, database: Path, settings: ContextSettings) -> None:

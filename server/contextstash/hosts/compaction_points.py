@@ -35,7 +35,7 @@ SYSTEM_SETTINGS = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
 class CompactionSetting:
     """The setting of a `client`, whose own name is `name`. `value` is what it takes for a size in tokens, of at least
     `lowest` and at most `highest`; `keys` is where it stands in the `file` of the client's configuration; `for_run`
-    adds it to a process."""
+    adds it to a process; `why` says why the value is another than the size, if it is."""
 
     client: str
     name: str
@@ -46,6 +46,7 @@ class CompactionSetting:
     kind: Kind
     keys: tuple[str, ...]
     for_run: Callable[[Launch, float], Launch]
+    why: str = ""
 
     def nearest(self, tokens: int) -> int:
         """The wanted size, or the nearest one that the client takes."""
@@ -135,6 +136,7 @@ SETTINGS: Mapping[str, CompactionSetting] = {
         kind="json",
         keys=("autoCompactWindow",),
         for_run=_claude,
+        why=f" ({CLAUDE_CODE_RESERVE:,} more: so far below it Claude Code compacts)",
     ),
     "codex": CompactionSetting(
         "codex",

@@ -57,7 +57,7 @@ from contextstash.proxy.requests.reasoning import may_show, shown_edits, thinkin
 from contextstash.proxy.requests.thinking import span_of
 from contextstash.proxy.run_totals import Totals
 from contextstash.proxy.senders import sender_of
-from contextstash.proxy.side_calls import SideCalls
+from contextstash.proxy.side_calls import SideCalls, before_summary
 from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin, StripSpan
 from contextstash_storage.errors import ContextstashError, EditConflictError
 from contextstash_storage.records import Session, Usage
@@ -453,7 +453,7 @@ class Engine:
             await self._conversations.note_unrecorded(conversation, request)
             return
         try:
-            if not is_side_call(request) and not prepared.left_behind:
+            if not prepared.left_behind:
                 await self._record(conversation, request, usage, response)
         except Exception as error:
             # Each request holds the whole conversation: the next one records what is missing.
@@ -488,10 +488,13 @@ class Engine:
         usage: Usage | None,
         response: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record the messages of a request: as the whole conversation, or by the client's transcript if the session is
-        followed by it, so that it is stored once. Tried again if other processes change the session meanwhile: two
-        proxies may serve one session."""
+        """Record a request's messages as the whole conversation, or by the client's transcript if that is followed.
+        Tried again if others change the session."""
         async with conversation.recording:
+            found = before_summary(conversation, request) if is_side_call(request) else request
+            if found is None:
+                return
+            request, response = found, (response if found is request else None)
             for seconds in CONFLICT_PAUSES:
                 try:
                     await self._record_alone(conversation, request, usage, response)
@@ -577,8 +580,7 @@ class Engine:
 
     def _fault(self, conversation: Conversation | None, error: BaseException) -> None:
         """Count an error that let a request go out unedited. Logs only its kind: the text may quote the request."""
-        self.totals.faults += 1
-        named = conversation.session_id if conversation else "a request"
+        self.totals.faults, named = self.totals.faults + 1, conversation.session_id if conversation else "a request"
         logger.warning("%s went on unedited: %s", named, type(error).__name__)
         if conversation is not None:
             state = conversation.state

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
+from contextstash.formats.request.text import RequestText
 from contextstash.proxy.accounts import booked_side_call
 from contextstash.proxy.bills import Bill
 from contextstash.proxy.conversations import AskedRequest, Conversation
@@ -37,3 +39,16 @@ class SideCalls:
         for bill, model in self._waiting.pop(conversation.session_id) or ():
             facts = await asyncio.shield(self._models.of(model))
             conversation.state = bill.added_to(booked_side_call(conversation.state, bill, self._clock()), facts)
+
+
+def before_summary(conversation: Conversation, request: RequestText) -> RequestText | None:
+    """What stands in front of the client's request for a summary, if that goes on from what is recorded: the results
+    that have filled the window are in no other request."""
+    messages = request.messages[:-1]
+    if request.latest is not request.messages[-1] or request.latest.results:
+        return None
+    if not conversation.recorded or conversation.same_messages(request) < len(conversation.recorded):
+        return None
+    if len(messages) == len(conversation.recorded):
+        return None
+    return replace(request, messages=messages, spans=request.spans[:-1], asked={})

@@ -141,6 +141,8 @@ class Receipt(Result):
     dollars_billed: float | None = Field(default=None, description="By list prices, replies and summaries included")
     dollars_without: float | None = Field(default=None, description="Without contextstash, estimated")
     dollars_saved: float | None = Field(default=None, description="The difference; negative if contextstash cost more")
+    shortened_outputs: int | None = Field(default=None, description="Outputs that hooks and gateways shortened")
+    shortened_tokens: int | None = Field(default=None, description="These outputs' tokens before that")
     levers: list[ReceiptLever]
     hold_out: HoldOutComparison | None = None
     method: str
@@ -250,7 +252,8 @@ class ContextStatus(Result):
     due: list[str] | None = Field(default=None, description="What the next message triggers")
     messages: int = Field(description="Messages in the history")
     messages_summarized: int
-    outputs_archived: int
+    outputs_archived: int = Field(description="Outputs that left the view")
+    outputs_shortened: int | None = Field(default=None, description="Outputs that hooks and gateways shortened")
     last_summary: SummaryMade | None = None
     savings: Savings | None = None
     proxy: ProxyReport | None = None

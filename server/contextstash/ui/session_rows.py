@@ -122,12 +122,13 @@ class SessionRows:
     async def _told_apart(self, stash: Stash, rows: list[Row]) -> list[Row]:
         """The rows; those with the title of another one have the last prompt too."""
         count = Counter(row.title for row in rows)
-        return [
-            replace(row, last_prompt=await stash.last_prompt(await stash.read_session(row.line.session_id)))
-            if count[row.title] > 1
-            else row
-            for row in rows
-        ]
+        told = []
+        for row in rows:
+            last = None
+            if count[row.title] > 1:
+                last = await stash.last_prompt(await stash.read_session(row.line.session_id))
+            told.append(replace(row, last_prompt=None if last == row.title else last))
+        return told
 
     async def _all(self, stash: Stash) -> list[Row]:
         found: list[Session] = []

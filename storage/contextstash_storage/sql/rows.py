@@ -9,6 +9,7 @@ from typing import Any
 
 from contextstash_storage.codec.record_json import from_json
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, SessionNotFoundError
+from contextstash_storage.handles import HANDLE
 from contextstash_storage.records import Counters, Session
 from contextstash_storage.sql.steps import Statement, Steps
 
@@ -35,9 +36,11 @@ def no_session(session_id: str) -> SessionNotFoundError:
 
 def no_handle(handle: str, session_id: str | None) -> HandleNotFoundError:
     """The error for a handle that does not exist, or not in the named session."""
+    what = f"There is no output '{handle}'{' in that session' * (session_id is not None)}."
+    if not HANDLE.fullmatch(handle):
+        what = f"'{handle}' is too short, or no handle."
     return HandleNotFoundError(
-        f"There is no archived output '{handle}'{' in that session' * (session_id is not None)}."
-        " Handles look like out_k3f9x2abq7m4wz5d; search_history finds outputs and names theirs."
+        f"{what} Handles look like out_k3f9x2abq7m4wz5d; search_history finds outputs and names theirs."
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from contextstash import open_stash_sync
 from contextstash.cli.look.search import around_match
-from tests.support.command_line import CommandLine, failure_of
+from tests.support.command_line import CommandLine, failure_of, write_transcript
 from tests.support.orchard import Orchard
 
 
@@ -97,7 +97,7 @@ def test_a_handle_is_said_to_be_what_it_is_instead_of_searched_for(orchard: Orch
     [line] = orchard.run("search", handle).stdout.splitlines()
     assert line.startswith(f"{handle} is an output of Read, 121 lines, ")
     assert line.endswith(f", message {hit['seq'] - 1} of session {orchard.session}: contextstash show {handle}")
-    assert "There is no archived output" in failure_of(orchard.run("search", "out_nosuch23"))
+    assert "There is no output" in failure_of(orchard.run("search", "out_nosuch23"))
 
 
 def test_a_session_is_found_by_its_title(orchard: Orchard) -> None:
@@ -125,3 +125,14 @@ def test_a_search_in_an_empty_database_says_that_nothing_is_recorded(contextstas
     with open_stash_sync(contextstash.database):
         pass
     assert "Nothing is recorded yet" in contextstash.run("search", "tree").stderr
+
+
+def test_a_line_that_begins_with_a_speaker_or_a_heading_is_printed_word_for_word(contextstash: CommandLine) -> None:
+    path = contextstash.folder / "session.jsonl"
+    write_transcript(path, outputs=1)
+    lines = path.read_text().replace("Read all the orchard files.", "**Developer on main**: read the quinces.")
+    path.write_text(lines)
+    assert contextstash.run("import", path).returncode == 0
+    found = contextstash.run("search", "quinces").stdout
+    assert "  **Developer on main**: read the quinces." in found
+    assert "“**Developer" not in found

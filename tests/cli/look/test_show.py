@@ -67,6 +67,7 @@ def test_the_messages_of_a_session_are_shown_in_order(orchard: Orchard) -> None:
 
 def test_an_unknown_handle_and_an_unknown_session_say_what_to_do(orchard: Orchard) -> None:
     assert "search" in failure_of(orchard.run("show", "out_nosuch00"))
+    assert failure_of(orchard.run("show", "out_cdvh")).startswith("'out_cdvh' is too short, or no handle. Handles look")
     assert "contextstash sessions" in failure_of(orchard.run("status", "nosuchsession"))
 
 

@@ -16,6 +16,8 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="the client of these tests is a script"),
 ]
 
+OPTIONS = {"claude": [], "gemini": ["--prompt-interactive"], "codex": ["-c", "mcp_optional_startup_grace_ms=0"]}
+
 CLIENT = """
 import json, os, sys
 json.dump({"arguments": sys.argv[1:], "folder": os.getcwd()}, open(os.environ["NOTED"], "w"))
@@ -58,7 +60,7 @@ def test_the_client_gets_the_hand_off_in_the_sessions_folder(
     assert "You must not change any of them" in message
     assert 'session_id "5b1f6c1e-0000-4000-8000-000000000001"' in message
     assert "out_" in message
-    assert noted["arguments"][:-1] == (["--prompt-interactive"] if client == "gemini" else [])
+    assert noted["arguments"][:-1] == OPTIONS[client]
     assert f"{client} cannot search the old session yet." in done.stderr
 
 

@@ -49,7 +49,9 @@ def test_pruning_and_compacting_shrink_the_view_and_restoring_undoes_both(output
     [(before_restore, restored)] = changes(section(output, "Restore"))
     assert full > pruned == before_compaction > compacted == before_restore
     assert restored == full
-    assert re.search(r"\d+ archived outputs and the messages behind 1 summary are back", section(output, "Restore"))
+    assert re.search(
+        r"\d+ outputs archived in steps 3 and 4 and the messages behind 1 summary", section(output, "Restore")
+    )
 
 
 def test_nothing_is_archived_in_the_estimate_before_the_first_prune(output: str) -> None:
@@ -108,7 +110,7 @@ def test_the_users_own_sessions_are_measured_and_searched_without_a_trace(tmp_pa
     shown = contextstash.run("demo").stdout
     assert "1 session, the newest of 1 transcript here" in shown
     assert f"tokens in {len(texts)} calls" in shown
-    searches = re.findall(r"search (\S+)  \(one of the largest outputs\)\n +→ out_\w+, hit \d+, ", shown)
+    searches = re.findall(r"search (\S+)  \(one of the largest outputs\)\n +→ out_\w+, place \d+ of the hits, ", shown)
     assert len(set(searches)) == 3
     assert sorted(tmp_path.rglob("*")) == files
     assert "1. Record" in contextstash.run("demo", "--sample").stdout

@@ -157,3 +157,18 @@ def test_a_progress_bar_is_shown_only_on_a_terminal(contextstash: CommandLine) -
     assert "session.jsonl" in shown
     [report] = json.loads(done.stdout)
     assert report["recorded"] == 82
+
+
+def test_a_folder_does_not_bring_back_what_was_deleted_and_a_named_file_does(contextstash: CommandLine) -> None:
+    folder = contextstash.folder / "transcripts"
+    folder.mkdir()
+    path = folder / "session.jsonl"
+    write_transcript(path, outputs=3)
+    [first] = contextstash.json("import", folder)
+    assert contextstash.run("delete", first["session_id"], "--yes").returncode == 0
+    again = contextstash.run("import", folder)
+    assert again.returncode == 0, again.stderr
+    assert "deleted here in the last 30 days; to bring one back, name its file:" in again.stderr
+    assert contextstash.json("sessions")["sessions"] == []
+    [back] = contextstash.json("import", path)
+    assert back["recorded"] == 8

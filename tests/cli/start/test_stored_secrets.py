@@ -50,6 +50,11 @@ def test_what_was_stored_without_masks_is_found_and_masked(tmp_path: Path) -> No
     again = json.loads(line.run("doctor", "--secrets", "--json", "--db", database).stdout)
     assert again["readable_messages"] == 0
     assert [(each["session_id"], each["secrets"]) for each in again["found_in"]] == [(SESSION, total)]
+    [holder] = again["found_in"]
+    assert holder["title"]
+    assert sum(map(len, holder["messages"].values())) == total
+    first = min(map(int, holder["messages"]))
+    assert f"To see one: contextstash show {SESSION} --message {first}" in looked.stdout
 
 
 def test_it_says_so_if_there_are_none(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_what_the_agent_says_that_it_gave_up_is_a_failed_attempt() -> None:
     [
         "Run the same command again; if it still fails, the new error shows the first bytes of the answer.",
         "The issue is that the reloader doesn't work when the folder is the root.",
+        "Reverted the change of the lock file: removed the dead `StageFiles()` from the store ✓",
         "For combined queries, this doesn't work because the clause is not used.",
     ],
 )

@@ -74,6 +74,14 @@ def test_a_secret_in_a_long_line_is_masked_wherever_a_part_ends(filling: str) ->
         assert KEY[:20] not in masked(text.replace(f'"auth":"{GITHUB}', f'"api_key":"{KEY}')), place
 
 
+@pytest.mark.timeout(20)
+def test_beginnings_of_keys_without_keys_are_read_once() -> None:
+    line = "-----BEGIN A PRIVATE KEY-----\n"
+    assert masked(line * 30_000) == line * 30_000
+    body = f"{KEY}{KEY[::-1]}{KEY}\n" * 3
+    assert KEY not in masked(f"{line}{body}{line}{body}")
+
+
 def test_a_letter_whose_lower_case_is_longer_hides_no_secret() -> None:
     for text in (f"API_KEY={KEY}", f"Authorization: Bearer {KEY}", "DB_PASSWORD=hunter2!Xy9z"):
         found = masked(f"İstanbul\n{text} İ")

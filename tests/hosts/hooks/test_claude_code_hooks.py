@@ -106,6 +106,20 @@ def test_a_large_output_is_replaced_in_its_own_shape_once_it_is_archived(hooked:
     assert hooked.whole(handle_in(updated["stdout"])) == LARGE
 
 
+def test_the_receipt_and_the_status_name_what_a_hook_shortened(hooked: Hooked) -> None:
+    response = {"stdout": LARGE, "stderr": "", "interrupted": False, "isImage": False}
+    shown = hooked.after("Bash", response, command="make all")["stdout"]
+    hooked.write("user", "Fix the build.")
+    hooked.write("assistant", [{"type": "text", "text": "Done."}], tokens=5_000, model="claude-sonnet-4-5")
+    line = hooked.command_line
+    assert line.run("import", hooked.transcript).returncode == 0
+    receipt = line.json("receipt", SESSION)
+    assert (receipt["unchanged_sessions"], receipt["shortened_outputs"]) == (0, 1)
+    assert receipt["shortened_tokens"] > len(shown) / 4
+    assert "Hooks or gateways shortened 1 new output of " in line.run("receipt", SESSION).stdout
+    assert "1 new output shortened by a hook or gateway, kept whole by handle." in line.run("status").stdout
+
+
 def test_the_whole_of_an_output_that_claude_code_keeps_in_a_file_is_archived(hooked: Hooked) -> None:
     file = hooked.transcript.with_suffix("") / "tool-results" / "b7me750tt.txt"
     file.parent.mkdir(parents=True)

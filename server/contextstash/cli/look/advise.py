@@ -81,8 +81,9 @@ def recommendation(result: WindowAdvice) -> str:
     if least > WORTH_PERCENT:
         return "Recommended: leave the window as it is; none of these saves a tenth."
     cost, point = max((each for each in priced if each[0] <= least + 5), key=lambda each: each[1])
+    why = "" if cost == least else ", the largest within 5 points of the cheapest: each compaction loses something"
     return (
-        f"Recommended: {amount(point)}, for about {cost:.0f} % of the recorded cost. For one run: contextstash run"
+        f"Recommended: {amount(point)}, for about {cost:.0f} % of the recorded cost{why}. For one run: contextstash run"
         f" claude --window {point // 1_000}k; for all runs: contextstash install CLIENT --window {point // 1_000}k."
     )
 

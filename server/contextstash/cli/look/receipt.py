@@ -88,6 +88,9 @@ def _print(result: Receipt) -> None:
     click.echo(f"{counted(result.sessions, 'session')}{unchanged}, {counted(result.requests, 'request')}{since}:")
     billed, without = amount(result.tokens_billed), amount(result.tokens_without)
     click.echo(f"{billed} prompt tokens billed, about {without} without contextstash.")
+    if result.shortened_outputs:
+        which = f"{counted(result.shortened_outputs, 'new output')} of {amount(result.shortened_tokens or 0)} tokens"
+        click.echo(f"Hooks or gateways shortened {which}: not in these figures.")
     if result.levers:
         print_table(["what contextstash changed", "tokens", "US dollars"], [_row(each) for each in result.levers])
     say(result.method)

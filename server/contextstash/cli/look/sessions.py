@@ -82,8 +82,8 @@ def sessions(opener: StashOpener, as_json: bool, sort: str, everything: bool, li
             "No session matches." if any(parts.values()) else "No sessions yet. Record one: contextstash import PATH"
         )
     else:
-        columns = ["session", "last", "messages", "tokens", "full", "project", "title"]
-        print_table(columns, map(_row, found), less_wanted=["project", "messages", "tokens"])
+        columns = ["session", "last", "messages", "tokens", "full", "client", "project", "title"]
+        print_table(columns, map(_row, found), less_wanted=["project", "client", "messages", "tokens"])
         if deleted := [each.deleted for each in found if each.deleted]:
             what = "1 session" if len(deleted) == 1 else f"{len(deleted)} sessions"
             click.echo(f"Marked †: {what} deleted by the client by {max(deleted)}, kept here whole.", err=True)
@@ -148,6 +148,7 @@ def _row(each: Listed) -> tuple[object, ...]:
         line.messages,
         amount(line.tokens),
         f"{line.percent:.0f} %",
-        project_name(each.project) if each.project else line.agent or "-",
+        line.agent or "-",
+        project_name(each.project) if each.project else "-",
         f"{'† ' if each.deleted else ''}{line.title or '-'}",
     )

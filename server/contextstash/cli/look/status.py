@@ -200,6 +200,8 @@ def _facts(status: ContextStatus) -> Iterator[str]:
         f"{counted(status.messages, 'message')} in history ({status.messages_summarized:,} summarized),"
         f" {counted(status.outputs_archived, 'tool output')} archived."
     )
+    if status.outputs_shortened:
+        yield f"{counted(status.outputs_shortened, 'new output')} shortened by a hook or gateway, kept whole by handle."
     yield from _own_view(status)
     if status.last_summary:
         last = status.last_summary

@@ -85,7 +85,7 @@ def _show_survey(found: Survey) -> None:
     for each in found.searches:
         often = f"{each.times:,} calls of {each.tool}" if each.times > 1 else "one of the largest outputs"
         _line(shortened(f"  search {each.words}  ({often})", _width()))
-        place = f"{each.handle}, hit {each.place}" if each.handle else "not among the first hits"
+        place = f"{each.handle}, place {each.place} of the hits" if each.handle else "not among the first hits"
         _line(f"    → {place}, {each.seconds * 1000:.0f} ms")
     _line("")
     _line("Nothing was written or sent. To keep and follow your sessions: contextstash install claude-code --hooks")
@@ -191,8 +191,8 @@ def _show_restored(number: int, step: Restored) -> None:
 
 def _what_is_back(result: RestoreResult) -> str:
     summaries = sum(each.handle.startswith("sum_") for each in result.restored)
-    outputs = counted(len(result.restored) - summaries, "archived output")
-    return f"{outputs} and the messages behind {counted(summaries, 'summary')} are"
+    outputs = counted(len(result.restored) - summaries, "output")
+    return f"{outputs} archived in steps 3 and 4 and the messages behind {counted(summaries, 'summary')} are"
 
 
 def _sameness(same: bool) -> str:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from contextstash.context.text.counts import counted
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
-    from contextstash.hosts.clients import Machine, Scope
+    from contextstash.hosts.clients import Client, Machine, Scope
     from contextstash_storage.databases import Location
     from contextstash_storage.postgres.address import Address
 
@@ -256,6 +256,7 @@ def _clients() -> Iterator[Finding]:
                 installed += 1
                 yield _installed(client.name, scope, servers[SERVER])
                 yield from _hooks(client.name, scope, machine)
+                yield from _status_line(client, scope, machine)
     if not installed:
         yield Finding("clients", "note", "contextstash is not installed in any client", "contextstash install CLIENT")
 
@@ -284,6 +285,23 @@ def _hooks(client: str, scope: Scope, machine: Machine) -> Iterator[Finding]:
         says = f"missing for {', '.join(missing)}" if missing else f"installed for {', '.join(hooks.events)}"
     advice = f"contextstash install {client} --hooks" if state == "note" else hooks.remark or ""
     yield Finding(f"{client} ({scope}) hooks", state, says, advice)
+
+
+def _status_line(client: Client, scope: Scope, machine: Machine) -> Iterator[Finding]:
+    """The finding for our status line in a client; none if it has another one, or none."""
+    import shlex
+
+    from contextstash.files.regular_files import read_regular
+    from contextstash.hosts.install.changes import KEY, is_ours, status_line_file
+
+    try:
+        line = json.loads(read_regular(status_line_file(client, scope, machine))).get(KEY)
+        named = shlex.split(line["command"])[0] if is_ours(line) else None
+    except (BadInputError, OSError, ValueError, AttributeError):  # what is wrong with the file the others say
+        return
+    if named is not None:
+        found = _installed(client.name, scope, {"command": named})
+        yield replace(found, what=f"{found.what} status line", advice=found.advice and f"{found.advice} --statusline")
 
 
 def _installed(client: str, scope: str, entry: object) -> Finding:

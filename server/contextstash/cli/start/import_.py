@@ -17,6 +17,7 @@ import click
 from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import echo, echo_json, print_table
 from contextstash.cli.start.transcript_import import (
+    DELETED,
     EXPORT,
     NO_TRANSCRIPT,
     SAMPLE,
@@ -225,7 +226,8 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
 
     Reads Claude Code, Codex, Gemini CLI, OpenCode, pi, Cline, Roo Code, VS Code, SWE-agent, OpenHands, files of
     OpenAI, Anthropic or Gemini messages, and exported sessions; the format is detected from the content. Other files
-    in a folder are skipped, and so are exported sessions. Nothing is pruned or compacted.
+    in a folder are skipped, and so are exported sessions and those that were deleted here in the last 30 days.
+    Nothing is pruned or compacted.
 
     Exit code 1 if a file could not be read; the others are recorded.
     """
@@ -243,7 +245,7 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
         return INTERRUPTED
     results = [*(each for each in imported if isinstance(each, Imported)), *failed]
     skipped = [each for each in imported if isinstance(each, Skipped)]
-    if not results:
+    if not results and all(each.what != DELETED for each in skipped):
         raise BadInputError(_nothing_found(paths, skipped))
     if as_json:
         echo_json([_without_absent(result) for result in results])
@@ -324,6 +326,12 @@ def _skipped_lines(skipped: Sequence[Skipped]) -> Iterator[str]:
     """One line for each reason, with an example."""
     others = [each.path for each in skipped if each.what == NO_TRANSCRIPT]
     exports = [each.path for each in skipped if each.what == EXPORT]
+    from contextstash_storage.deleted_sessions import KEPT_DAYS
+
+    deleted = [each.path for each in skipped if each.what == DELETED]
+    if deleted:
+        which = f"of {counted(len(deleted), 'session')} deleted here in the last {KEPT_DAYS} days"
+        yield f"Skipped transcripts {which}; to bring one back, name its file: {deleted[0]}"
     if others:
         are = "that is not a transcript" if len(others) == 1 else "that are not transcripts"
         yield f"Skipped {counted(len(others), 'file')} {are}, such as {others[0]}"

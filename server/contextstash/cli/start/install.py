@@ -63,7 +63,8 @@ def install(
     if window is not None and (remark := remark_on(compaction_setting(client), window)):
         click.echo(remark, err=True)
     machine = Machine.this()
-    statusline = statusline and _may_replace(other_status_line(CLIENTS[client], scope, machine))
+    wants_line = statusline
+    statusline = wants_line and _may_replace(other_status_line(CLIENTS[client], scope, machine))
     changes = plan_install(
         CLIENTS[client],
         scope,
@@ -75,11 +76,13 @@ def install(
         window=window,
     )
     if not any(change.needed for change in changes):
-        click.echo(f"contextstash is already installed in {client}: {changes[0].path}")
+        parts = ["the server", *["hooks"] * hooks, *["the status line"] * statusline, *["the window"] * bool(window)]
+        click.echo(f"contextstash is already installed in {client} ({', '.join(parts)}): {changes[0].path}")
         return
     if confirm_changes(changes, **confirmation):
         apply_all(changes, apply_install)
-        click.echo(f"Installed. Restart {client} to use it; contextstash uninstall {client} removes it.")
+        without = " without the status line, which stays as it was" if wants_line and not statusline else ""
+        click.echo(f"Installed{without}. Restart {client} to use it; contextstash uninstall {client} removes it.")
         for line in _remarks(client, hooks, window, database):
             click.echo(line)
 

@@ -247,7 +247,7 @@ def _check_configured(launched: LaunchedClient, arguments: tuple[str, ...], *, q
         return True
     command = f"contextstash install {launched.installed_as}"
     if yes or quiet or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        click.echo(f"contextstash: not configured in this client, so nothing is pruned. Run: {command}", err=True)
+        click.echo(f"contextstash: not installed in this client, so nothing is pruned. Run first: {command}", err=True)
         return False
     click.echo("Without contextstash's server the client cannot retrieve outputs, so nothing is pruned.", err=True)
     if not click.confirm(f"Run {command} now?", err=True):

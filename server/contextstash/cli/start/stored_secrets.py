@@ -26,6 +26,9 @@ READ_AT_ONCE = 500
 MAX_NAMED = 20
 """Sessions that are named in a terminal: a screen of them. --json names all."""
 
+MAX_PLACES = 3
+"""Messages of a session that are named in a terminal: enough to look at some. --json names all, with the kinds."""
+
 KEPT = (
     "The originals are kept for the model alone, but in plain text in the database file {}: whoever reads that file"
     " reads them. To store none from now on: contextstash config set secrets=drop. To remove those that are stored:"
@@ -35,11 +38,13 @@ KEPT = (
 
 @dataclass(frozen=True)
 class Holder:
-    """A session with secrets in its messages; its title is masked."""
+    """A session with secrets in its messages; its title is masked. `messages`: the kinds of secrets in each message,
+    by its position."""
 
     session_id: str
     title: str | None
     secrets: int
+    messages: dict[int, list[str]]
 
 
 def report(path: Location, *, mask: bool, as_json: bool) -> int:
@@ -73,10 +78,17 @@ def _print(kinds: Counter[str], holders: list[Holder]) -> None:
         noun, in_, where = kind.partition(" in ")
         click.echo(f"{count:7,} {noun}{'s' * (count != 1)}{in_}{where}")
     click.echo(f"{counted(kinds.total(), 'secret')} in {counted(len(holders), 'session')}:")
-    rows = [(each.session_id, each.secrets, each.title or "") for each in holders[:MAX_NAMED]]
-    print_table(["session", "secrets", "title"], rows)
+    rows = [(each.session_id, each.secrets, _places(each), each.title or "") for each in holders[:MAX_NAMED]]
+    print_table(["session", "secrets", "in messages", "title"], rows)
+    example = holders[0]
+    click.echo(f"To see one: contextstash show {example.session_id} --message {min(example.messages)}")
     if len(holders) > MAX_NAMED:
         click.echo(f"and {counted(len(holders) - MAX_NAMED, 'more session')}: contextstash doctor --secrets --json")
+
+
+def _places(holder: Holder) -> str:
+    first = sorted(holder.messages)[:MAX_PLACES]
+    return ", ".join(map(str, first)) + ", …" * (len(holder.messages) > MAX_PLACES)
 
 
 def _of_index(readable: int, mask: bool, is_stored: bool) -> str:
@@ -94,6 +106,8 @@ async def _looked_at(path: Path, mask: bool) -> tuple[Counter[str], list[Holder]
     """The kinds of secrets in the messages of all owners, the sessions that hold them, and how many messages the search
     index shows with some."""
     from contextstash.configuration.encryption_key import database_key
+    from contextstash.service.queries.sessions import title_of
+    from contextstash.service.session_access import Access
     from contextstash_storage.sqlite.store import open_sqlite
 
     store = await open_sqlite(path, find_key=database_key)
@@ -101,27 +115,31 @@ async def _looked_at(path: Path, mask: bool) -> tuple[Counter[str], list[Holder]
         kinds: Counter[str] = Counter()
         holders: list[Holder] = []
         for owner in await store.owners():
-            for session, found in await _by_session(store.for_owner(owner)):
+            own = store.for_owner(owner)
+            for session, messages in await _by_session(own):
+                found = Counter(kind for each in messages.values() for kind in each)
                 kinds += found
                 if found:
-                    title = None if session.title is None else masked(session.title)
-                    holders.append(Holder(session.session_id, title, found.total()))
+                    title = await title_of(Access(own), session)
+                    shown = None if title is None else masked(title)
+                    holders.append(Holder(session.session_id, shown, found.total(), messages))
         holders.sort(key=lambda each: -each.secrets)
         return kinds, holders, await store.change_texts(masked, dry_run=not mask)
     finally:
         await store.close()
 
 
-async def _by_session(store: SqliteStore) -> list[tuple[Session, Counter[str]]]:
+async def _by_session(store: SqliteStore) -> list[tuple[Session, dict[int, list[str]]]]:
+    """Each session with the kinds of secrets in its messages, by their positions."""
     found = []
     before: str | None = None
     while page := await store.list_sessions(limit=READ_AT_ONCE, before=before):
         for session in page:
-            kinds: Counter[str] = Counter()
+            kinds: dict[int, list[str]] = {}
             for first in range(0, session.counters.messages, READ_AT_ONCE):
                 last = first + READ_AT_ONCE - 1
                 read: list[Any] = await store.read_messages(session.session_id, first=first, last=last)
-                kinds.update(kind for message in read for kind in secrets_of(message.body))
+                kinds |= {each.seq: its for each in read if (its := list(secrets_of(each.body)))}
             found.append((session, kinds))
         before = page[-1].session_id
     return found

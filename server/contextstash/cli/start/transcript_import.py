@@ -19,6 +19,7 @@ EXPORT_PREFIX = b'{"contextstash_session":'
 
 NO_TRANSCRIPT = "no transcript"
 EXPORT = "an exported session"
+DELETED = "a session that was deleted here"
 SAMPLE = "the sample session of contextstash demo"
 
 
@@ -82,13 +83,15 @@ async def import_one(stash: Stash, item: Found, session: str | None, advance: Ad
     except OSError as error:
         return Imported(str(item.path), error=f"cannot be read: {error.strerror or error}")
     try:
-        report = await ingest(stash, item.path, reader=reader, on_progress=read, reduce=False, wanted=True)
+        report = await ingest(stash, item.path, reader=reader, on_progress=read, reduce=False, wanted=item.named)
     except ContextstashError as error:
         return Imported(str(item.path), error=str(error))
     except OSError as error:
         return Imported(str(item.path), error=f"cannot be read: {error.strerror or error}")
     finally:
         read(item.size)
+    if report.deleted:
+        return Skipped(item.path, DELETED)
     return Imported(str(item.path), report.session_id, report.recorded, duplicates=report.duplicates)
 
 

@@ -145,6 +145,10 @@ def _states(sentence: str) -> bool:
     return not sentence.endswith(("?", "？")) and is_statement(sentence) and is_whole(sentence)
 
 
+_DONE = re.compile(r"[✓✔✅☑]|\[[xX]\]")
+"""What an agent ticked: it worked, also if that was to take something back."""
+
+
 def _gave_up(sentence: str) -> bool:
-    match = _GAVE_UP.search(sentence)
+    match = None if _DONE.search(sentence) else _GAVE_UP.search(sentence)
     return match is not None and not _CONDITION.search(sentence[: match.start()])

@@ -41,8 +41,8 @@ _ROUND = str.maketrans(dict.fromkeys(_OPENING, "(") | dict.fromkeys(_CLOSING, ")
 
 _LOOK_ALIKES = {
     "a": "aаαａ", "c": "cсϲｃ", "d": "dԁｄ", "e": "eеｅ", "g": "gɡｇ", "h": "hһｈ", "i": "iіｉ", "l": "lⅼｌ",
-    "m": "mⅿｍ", "n": "nｎ", "o": "oоοｏ", "p": "pрｐ", "r": "rｒ", "s": "sѕｓ", "t": "tｔ", "u": "uｕ", "v": "vѵｖ",
-    "w": "wԝｗ", "x": "xхｘ", "y": "yуｙ",
+    "m": "mмⅿｍ", "n": "nпｎ", "o": "oоοｏ", "p": "pрｐ", "r": "rｒ", "s": "sѕｓ", "t": "tтτｔ", "u": "uυｕ",
+    "v": "vѵｖ", "w": "wԝｗ", "x": "xхｘ", "y": "yуｙ",
 }  # fmt: skip
 """Letters of other alphabets, and full-width letters, that look like Latin ones."""
 

@@ -331,8 +331,9 @@ PRIVATE_KEY = Rule(
     "private key",
     ("-----BEGIN",),
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    r"(?P<v>[A-Za-z0-9+/=\s:,._→|\\#*>-]{20,12000}?)(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    r"|(?![A-Za-z0-9+/=\s:,._→|\\#*>-]))",
+    # Up to the next BEGIN at most: a text that is full of them would be searched again and again.
+    r"(?P<v>(?:(?!-----BEGIN)[A-Za-z0-9+/=\s:,._→|\\#*>-]){20,12000}?)"
+    r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|(?=-----BEGIN)|(?![A-Za-z0-9+/=\s:,._→|\\#*>-]))",
     gate="PRIVATE KEY(?: BLOCK)?-----",
     holds=_has_key,
 )

@@ -144,7 +144,7 @@ def _window(
         written[path] = {"value": value, "before": before}
         setting.put(data, value)
 
-    does = f"compaction at {tokens:,} tokens: {'.'.join(setting.keys)} = {value}"
+    does = f"compaction at {tokens:,} tokens: {'.'.join(setting.keys)} = {value}{setting.why}"
     return FileEdit(path, setting.kind, put, (does,))
 
 

@@ -9,7 +9,7 @@ from contextstash.service.queries.hold_out import compared
 from contextstash.service.queries.overview import cost_of_calls
 from contextstash.service.queries.proxy_report import state_since
 from contextstash.service.queries.savings import effects_of
-from contextstash.service.recording.output_archive import OUTPUTS_AGENT
+from contextstash.service.recording.output_archive import OUTPUTS_AGENT, kept_outputs
 from contextstash.service.results import HoldOutComparison, Receipt, ReceiptLever
 from contextstash.service.session_access import Access
 from contextstash_storage.records import Lever, ProxiedSession, Session
@@ -22,7 +22,7 @@ METHOD = (
     "Billed: the usage that the provider reported, at list prices. Without contextstash: the same requests with what"
     " was left out of them, counted from its text, calibrated by the reported usage and never above the model's window;"
     " without contextstash's tools and hand-offs, and without what was fetched or read again. In sessions that do not"
-    " go through the proxy, hooks and gateways shorten new outputs: that is not counted."
+    " go through the proxy, hooks and gateways shorten new outputs: that is not in the dollars."
 )
 
 
@@ -43,7 +43,7 @@ class _Sum:
         self.sessions = self.requests = self.unpriced = self.tokens = self.tokens_without = 0
         self.billed = self.without = 0.0
         self.priced = False
-        self.unchanged = 0
+        self.unchanged = self.shortened = self.shortened_tokens = 0
         self.levers: dict[str, Lever] = {}
         self.states: dict[str, ProxiedSession] = {}
 
@@ -72,6 +72,8 @@ class _Sum:
             dollars_billed=round(self.billed, 4) if priced else None,
             dollars_without=round(self.without, 4) if priced else None,
             dollars_saved=round(self.without - self.billed, 4) if priced else None,
+            shortened_outputs=self.shortened or None,
+            shortened_tokens=self.shortened_tokens or None,
             levers=_listed(self.levers, priced=priced),
             hold_out=hold_out,
             method=METHOD,
@@ -100,7 +102,9 @@ async def _add(found: _Sum, access: Access, session: Session, since: date | None
     costs = [(cost_of_calls(day), day) for day in days]
     known = [cost for cost, _ in costs if cost is not None]
     found.sessions += 1
-    found.unchanged += not effects
+    shortened, whole = await kept_outputs(access, session.session_id)
+    found.shortened, found.shortened_tokens = found.shortened + shortened, found.shortened_tokens + whole
+    found.unchanged += not effects and not shortened
     found.requests += sum(day.calls for day in days)
     found.unpriced += sum(day.calls for cost, day in costs if cost is None)
     tokens = sum(day.prompt_tokens for day in days)

@@ -153,7 +153,8 @@ async def search_history(
     (the sessions of clients that ran in the folder `project`, by default in the session's), or `everywhere` (all of the
     owner's sessions; also the scope if no session is named or followed). `tool`: only calls of this tool; `since` and
     `until`: only messages of this time, each a date or a time in ISO format, included. With `unseen_first` what the
-    session's view shows counts less; with `line_breaks` snippets have the lines of the text."""
+    session's view shows counts less; with `line_breaks` snippets have the lines of the text, for a person:
+    without the quotation marks by which a model is kept from taking a line for a speaker's."""
     if not query.strip():
         raise BadInputError("query is empty: pass the words, names or paths to look for.")
     if scope is not None and scope not in SCOPES:
@@ -244,7 +245,7 @@ def _hit(hit: SearchHit, terms: Sequence[str], line_breaks: bool) -> Hit:
         role=hit.role,
         tool=None if hit.tool is None else one_line(hit.tool, MAX_TOOL_CHARACTERS),
         created_at=hit.created_at,
-        snippet=defused(text),
+        snippet=text if line_breaks else defused(text),
         score=round(hit.score, 3),
         matched=matched,
     )

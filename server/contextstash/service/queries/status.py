@@ -7,6 +7,7 @@ from contextstash.service.queries.diagnosis import estimate_with_notes
 from contextstash.service.queries.proxy_report import report_of
 from contextstash.service.queries.savings import SHRINKING, savings_of
 from contextstash.service.queries.sessions import title_of
+from contextstash.service.recording.output_archive import kept_outputs
 from contextstash.service.results import Change, ContextStatus, Estimate, SummaryMade
 from contextstash.service.session_access import Access
 from contextstash_storage.records import ArchiveEdit, Event, SummaryEdit
@@ -31,6 +32,7 @@ async def context_status(access: Access, session_id: str | None = None) -> Conte
         messages=session.counters.messages,
         messages_summarized=sum(edit.messages for edit in summaries),
         outputs_archived=sum(isinstance(edit, ArchiveEdit) for edit in overlay.replaced.values()),
+        outputs_shortened=(await kept_outputs(access, session.session_id))[0] or None,
         last_summary=_made(max(summaries, key=lambda edit: edit.edit_id)) if summaries else None,
         savings=None if proxied is not None else await savings_of(access, session),
         proxy=None if proxied is None else report_of(proxied),

@@ -12,7 +12,7 @@ from contextstash.formats import get_format
 from contextstash.service.masks import derived
 from contextstash.service.recording.messages import append, check_limits, check_session_id, output_handle, sha256_of
 from contextstash.service.session_access import Access
-from contextstash_storage.errors import NotFoundError, SessionNotFoundError
+from contextstash_storage.errors import BadInputError, NotFoundError, SessionNotFoundError
 from contextstash_storage.records import Appended, Native, Session
 
 OUTPUTS_SESSION = "outputs"
@@ -38,6 +38,15 @@ def outputs_session_id(session_id: str | None) -> str:
     name = f"{session_id}{OUTPUTS_SUFFIX}"
     check_session_id(name)
     return name
+
+
+async def kept_outputs(access: Access, session_id: str) -> tuple[int, int]:
+    """How many outputs of a session are archived here, because a hook or gateway showed the model a shorter text, and
+    their tokens as a whole."""
+    with suppress(BadInputError, NotFoundError):
+        found = await access.store.read_outputs(outputs_session_id(session_id))
+        return len(found), sum(output.tokens for output in found)
+    return 0, 0
 
 
 async def keep_output(

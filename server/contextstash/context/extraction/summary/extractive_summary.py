@@ -57,7 +57,7 @@ TASK_SHARE = 0.22
 """The share of the summary that the task may take at first: what it shows of the constraints is not repeated below. A
 little above the share of its section in `section_budget.SHARES`."""
 
-NAMES_SHARE = 0.2
+NAMES_SHARE = 0.32
 """The share of the summary that the names in use may take. More would keep more of the names that are needed next, and
 leave less room for what is read."""
 

@@ -33,9 +33,8 @@ SHARES: Mapping[Section, float] = {
     Section.TASK: 0.20,
     Section.EARLIER: 0.30,
     Section.DECISIONS: 0.14,
-    Section.FILES: 0.17,
-    Section.TRIED: 0.12,
-    Section.NAMES: 0.35,
+    Section.TRIED: 0.20,
+    Section.NAMES: 0.20,
     Section.ERRORS: 0.09,
     Section.FINDINGS: 0.22,
     Section.ARCHIVED: 0.06,
@@ -44,7 +43,7 @@ SHARES: Mapping[Section, float] = {
 """The share of the budget that each section gets at first, relative to the sum of the sections that exist. The
 task, the findings and an earlier summary have the most text. What a section does not use goes to others, see REFILL."""
 
-RESERVED: Mapping[Section, float] = {Section.OPEN: 0.25, Section.STATE: 0.12}
+RESERVED: Mapping[Section, float] = {Section.OPEN: 0.25, Section.STATE: 0.12, Section.FILES: 0.30}
 """The share of the budget up to which these sections are filled before all others: a plan without some of its entries,
 or a state without the last message, would be wrong. Both sections are usually much shorter."""
 
