@@ -76,13 +76,36 @@ def test_programs_and_pages_of_this_machine_may_name_their_origin(origin: str, t
 
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "DELETE", "OPTIONS"])
 @pytest.mark.parametrize(
-    "headers", [{"host": "rebound.example"}, {"host": "127.0.0.1.evil.example"}, {"origin": "https://evil.example"}]
+    "headers",
+    [
+        {"host": "rebound.example"},
+        {"host": "127.0.0.1.evil.example"},
+        {"origin": "https://evil.example"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        [("origin", "http://localhost"), ("origin", "https://evil.example")],
+    ],
 )
 def test_another_host_or_page_is_refused_with_every_method(
-    method: str, headers: dict[str, str], tmp_path: Path
+    method: str, headers: dict[str, str] | list[tuple[str, str]], tmp_path: Path
 ) -> None:
     with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
         assert proxy.http.request(method, f"{proxy.url}/v1/models", headers=headers).status_code == 403
+        assert provider.asked == []
+
+
+@pytest.mark.parametrize("headers", [{"sec-fetch-site": "none"}, {"sec-fetch-mode": "cors"}])
+def test_what_the_user_or_a_program_asks_for_is_served(headers: dict[str, str], tmp_path: Path) -> None:
+    with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
+        assert proxy.send(request_of(session(1)), headers).status_code == 200
+
+
+def test_the_proxy_is_not_one_for_any_address(tmp_path: Path) -> None:
+    with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
+        port = int(proxy.url.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), 10) as client:
+            client.sendall(b"GET http://evil.example/v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 400 ")
         assert provider.asked == []
 
 

@@ -19,7 +19,7 @@ from contextstash.proxy.conversations import AskedRequest, Conversations
 from contextstash.proxy.engine import Engine
 from contextstash.proxy.options import ProxyOptions
 from contextstash.proxy.requests.preparation import Prepared
-from contextstash.proxy.senders import sender_of
+from contextstash.proxy.senders import Sender, sender_of
 from contextstash.service.stash import Stash
 from contextstash_storage.records import RewindEdit
 from contextstash_storage.sqlite.store import open_sqlite
@@ -141,14 +141,54 @@ def web_token(subject: str, expires: int) -> str:
     return f"e30.{base64.urlsafe_b64encode(claims).decode().rstrip('=')}.signature{expires}"
 
 
-def test_a_renewed_token_is_of_the_same_sender_and_another_key_is_not() -> None:
+def test_a_renewed_token_may_be_of_the_same_sender_and_another_key_is_not() -> None:
     account = {"user_id": f"user_1_account_2_session_{ID}"}
-    assert sender_of(bearer("sk-ant-oat01-one"), account) == sender_of(bearer("sk-ant-oat01-two"), account)
-    assert sender_of(bearer("sk-ant-oat01-one"), {}) != sender_of(bearer("sk-ant-oat01-two"), {})
-    assert sender_of(bearer("sk-ant-api03-one"), account) != sender_of(bearer("sk-ant-api03-two"), account)
+    one, two = (sender_of(bearer(f"sk-ant-oat01-{name}"), account) for name in ("one", "two"))
+    assert one != two
+    assert one.may_be(two)
+    assert not one.may_be(sender_of(bearer("sk-ant-oat01-two"), {"user_id": f"user_1_account_3_session_{ID}"}))
+    assert not sender_of(bearer("sk-ant-oat01-one"), {}).may_be(sender_of(bearer("sk-ant-oat01-two"), {}))
+    assert not sender_of(bearer("sk-ant-api03-one"), account).may_be(sender_of(bearer("sk-ant-api03-two"), account))
     assert sender_of(bearer(web_token("ann", 1)), {}) == sender_of(bearer(web_token("ann", 2)), {})
     assert sender_of(bearer(web_token("ann", 1)), {}) != sender_of(bearer(web_token("bob", 1)), {})
     assert sender_of([(b"x-api-key", b"k")], {}) != sender_of([], {})
+
+
+def say_by(proxy: RunningProxy, token: str, messages: list[Message]) -> str:
+    """Send a request with a token of Claude's sign-in, which names the account."""
+    body = request_of(messages, **NAMED)
+    response = proxy.send(body, {"authorization": f"Bearer sk-ant-oat01-{token}"})
+    assert response.status_code == 200
+    return str(response.headers["x-contextstash-session"])
+
+
+def test_a_renewed_token_continues_the_session_and_its_pruned_outputs(proxy: RunningProxy, clock: Clock) -> None:
+    messages = json.loads(json.dumps(session(12)).replace('"toolu_', '"toolu_01QxKZ8rTn5mVb3wYc7Lh'))
+    assert {say_by(proxy, "one", messages[:count]) for count in (1, 3, 5)} == {ID}
+    clock.now += 10
+    assert {say_by(proxy, "two", messages[:count]) for count in (7, 9)} == {ID}
+    assert say_by(proxy, "three", [*messages[:5], {"role": "user", "content": "Try another way."}]) == ID
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_who_names_the_account_of_another_gets_a_session_of_their_own(
+    provider: CachingProvider, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgotten: bool
+) -> None:
+    """They may know its ids and guess what was said, but not the ids of the model's calls."""
+    monkeypatch.setattr("contextstash.proxy.conversations.MAX_CONVERSATIONS", 1 if forgotten else 64)
+    random_ids = [f"toolu_01{letter * 22}" for letter in "ab"]
+    known, own = (json.loads(json.dumps(session(4)).replace('"toolu_', f'"{each}')) for each in random_ids)
+    begun = [GREETING, REPLY]
+    injected = {"role": "user", "content": "chat-1-of-bob"}
+    summary = {**injected, "content": "This session is being continued from a previous conversation. chat-1-of-bob"}
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+        for forged in ([*begun, injected], [GREETING, injected], [summary], [*begun, *own[:3], REPLY, injected]):
+            assert say_by(proxy, "ann", [*begun, *known[:3]]) == ID
+            if forgotten:
+                say(proxy, [{"role": "user", "content": "Another conversation."}])
+            assert say_by(proxy, "bob", forged) != ID
+        assert say_by(proxy, "ann", [*begun, *known[:5]]) == ID
+    assert marks(recorded(tmp_path / "stash.db")[ID]) == set()
 
 
 def agent_messages(agent: int, turns: int) -> list[Message]:
@@ -239,7 +279,7 @@ async def test_a_sub_agent_that_begins_while_the_first_request_waits_has_a_sessi
 
     def asked(messages: list[Message], **fields: Any) -> AskedRequest:
         body = json.dumps(request_of(messages, **fields)).encode()
-        return AskedRequest(read_request("anthropic", body), ClientSession(ID), b"sender", 0.0)
+        return AskedRequest(read_request("anthropic", body), ClientSession(ID), Sender(b"sender"), 0.0)
 
     conversations = Conversations(None)
     main = await conversations.find(asked(session(2)[:1]))

@@ -20,6 +20,7 @@ from contextstash.hosts.request_identity import ClientSession, continues_summary
 from contextstash.proxy.fetched_again import Rereads
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.request_lines import Line, common_start, goes_back, has_reply, line_mark, prefix_marks
+from contextstash.proxy.senders import Sender
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.requests.proxied import Catalog, ProxiedEdits, ProxiedSessions, RecordedList
 from contextstash_storage.records import ProxiedSession, Usage
@@ -67,7 +68,7 @@ class AskedRequest:
 
     request: RequestText
     client: ClientSession | None
-    sender: bytes
+    sender: Sender
     at: float
     ended: bool = False
     left_behind: bool = False
@@ -87,6 +88,18 @@ class AskedRequest:
         one, two = self.request, other.request
         same = one.value("previous_response_id") == two.value("previous_response_id")
         return same and len(one.messages) == len(two.messages) == common_start(one.messages, two.messages)
+
+    def may_be_of(self, sender: Sender | None, common: int) -> bool:
+        """Whether it may continue a session of this sender, None if that is not known. Of another token of the same
+        account, as after it was renewed, the `common` first messages must hold what only its client knows."""
+        if sender is None or sender == self.sender:
+            return True
+        return self.sender.may_be(sender) and self.has_random_call(common)
+
+    def has_random_call(self, count: int) -> bool:
+        """Whether its first messages, so many, hold a result of a call whose id cannot be guessed."""
+        results = (result for message in self.request.messages[:count] for result in message.results)
+        return any(len(result.call_id) >= MIN_RANDOM_ID for result in results)
 
     @cached_property
     def surroundings(self) -> str:
@@ -170,7 +183,7 @@ class Conversation:
     unoffered_since: float | None = None
     line: Line = ()
     flights: list[AskedRequest] = field(default_factory=list)
-    sender: bytes | None = None
+    sender: Sender | None = None
     compacting: bool = False
     responses: OrderedDict[str, Line] = field(default_factory=OrderedDict)
     origin: Conversation | None = None
@@ -368,7 +381,7 @@ class Conversations:
         """Without `sessions` nothing is looked up or recorded."""
         self._sessions = sessions
         self._known: BoundedCache[str, Conversation] = BoundedCache(MAX_CONVERSATIONS)
-        self._senders: BoundedCache[str, bytes] = BoundedCache(MAX_SENDERS)
+        self._senders: BoundedCache[str, Sender] = BoundedCache(MAX_SENDERS)
         self._looking_up = asyncio.Lock()
 
     def of_client(self, client_id: str | None) -> Conversation | None:
@@ -420,7 +433,7 @@ class Conversations:
             for each in self._known.newest_first()
             if each.format == asked.request.format
             and each.state.client_session == asked.client_id
-            and each.sender in (None, asked.sender)
+            and asked.may_be_of(each.sender, common_start(each.line, asked.request.messages))
         ]
 
     def _in_memory(self, asked: AskedRequest) -> Conversation | None:
@@ -505,7 +518,7 @@ class Conversations:
             for session_id, state in found.items()
             if state.client_session == asked.client_id
             and session_id not in self._known
-            and self._senders.get(session_id) in (None, asked.sender)
+            and asked.may_be_of(self._senders.get(session_id), state.length)
         ]
 
     async def _of_client(
@@ -535,7 +548,7 @@ class Conversations:
             return False
         if state.surroundings != asked.surroundings and head_of(request) not in state.heads:
             return False
-        known_sender = self._senders.get(name) is not None
+        known_sender = self._senders.get(name) == asked.sender
         may_go_back = not request.latest.results or not state.mark or continues_summary(request.messages[0].native)
         if known_sender and may_go_back:
             return True
@@ -545,7 +558,7 @@ class Conversations:
             return True
         common = len(await self._sessions.positions(name, [message.plain for message in request.messages]))
         if not known_sender:
-            own = any(len(r.call_id) >= MIN_RANDOM_ID for each in request.messages[:common] for r in each.results)
+            own = asked.has_random_call(common)
             return (may_go_back and own) or (not state.mark and common >= state.length)
         return common < len(request.messages) and not request.messages[common].is_models and common > 0
 

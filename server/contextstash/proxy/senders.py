@@ -1,4 +1,4 @@
-"""Who sends a request: a keyed hash of its credentials, in memory only, so that two users never share a session."""
+"""Who sends a request: keyed hashes of its credentials, in memory only, so that two users never share a session."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import hmac
 import json
 import secrets
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 _HEADERS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"chatgpt-account-id")
@@ -22,20 +23,35 @@ _CLAUDE_TOKEN = b"sk-ant-oat"
 """The beginning of an access token of Claude's sign-in. Claude Code gets a new one every few hours."""
 
 
-def sender_of(headers: Iterable[tuple[bytes, bytes]], metadata: Any) -> bytes:
-    """The hash of a request's credentials. Of a token that is renewed during a session, its account is taken: that of
-    the token itself, or the one that Claude Code names in the body's `metadata`."""
+@dataclass(frozen=True)
+class Sender:
+    """Keyed hashes of a request's credentials, and of the account that its body names if these are renewed during a
+    session. The model API checks the credentials alone: anyone can name an account."""
+
+    credentials: bytes
+    account: bytes | None = None
+
+    def may_be(self, other: Sender) -> bool:
+        """Whether both name the same account, perhaps with a token that was renewed between."""
+        return self.account is not None and self.account == other.account
+
+
+def sender_of(headers: Iterable[tuple[bytes, bytes]], metadata: Any) -> Sender:
+    """The hashes of a request's credentials."""
     found = {name.lower(): value for name, value in headers}
-    parts = [_lasting(found[name], metadata) if name in found else b"" for name in _HEADERS]
-    return hmac.digest(_KEY, b"\0".join(parts), hashlib.sha256)
+    tokens = {name: _token_of(found[name]) for name in _HEADERS if name in found}
+    account = _account_of(metadata)
+    named = {name: account if account and token.startswith(_CLAUDE_TOKEN) else token for name, token in tokens.items()}
+    lasting = {name: _subject_of(token) or token for name, token in tokens.items()}
+    return Sender(_hash(lasting), None if named == tokens else _hash(named))
 
 
-def _lasting(value: bytes, metadata: Any) -> bytes:
-    """What of a credential stays the same when it is renewed; a key is never renewed."""
-    token = value[7:].strip() if value[:7].lower() == b"bearer " else value
-    if token.startswith(_CLAUDE_TOKEN):
-        return _account_of(metadata) or token
-    return _subject_of(token) or token
+def _hash(parts: Mapping[bytes, bytes]) -> bytes:
+    return hmac.digest(_KEY, b"\0".join(parts.get(name, b"") for name in _HEADERS), hashlib.sha256)
+
+
+def _token_of(value: bytes) -> bytes:
+    return value[7:].strip() if value[:7].lower() == b"bearer " else value
 
 
 def _account_of(metadata: Any) -> bytes | None:

@@ -11,9 +11,13 @@ MAX_SCANNED = 40_000
 """How many characters of one text are split, about 10,000 tokens. Longer texts are pasted, not written; their
 rest is not read."""
 
-_BULLET = re.compile(r"^\s*(?:[-*+•>]|\d{1,3}[.)]|\[[ xX]\]|✅|❌|✓|✗|☐|☑)+\s+")
+_BULLET = re.compile(r"^\s*(?:(?:[-*+•>]|\d{1,3}[.)]|\[[ xX]\]|✅|❌|✓|✗|☐|☑)+\s+)+")
 _END = re.compile(r"(?<=[.!?])[\"'”’)*_]{0,3}\s+(?=[^\sa-z])|(?<=[。！？])")
-_MARKUP = re.compile(r"^#{1,6} |\*\*|__(?=\w)|(?<=\w)__")
+_MARKUP = re.compile(
+    r"(?P<code>`[^`]+`)|^#{1,6} "
+    r"|(?<!\w)(?P<mark>\*\*|__(?=[^_]{0,80} ))(?=\S)(?P<bold>.{1,300}?)(?<=\S)(?P=mark)(?!\w)"
+)
+"""Code spans, which stay as they are, and marks: in `**kwargs` and `__name__` they are a part of the name."""
 
 
 def sentences(text: str) -> list[str]:
@@ -33,15 +37,19 @@ def _split(text: str) -> list[str]:
     for line in text.split("\n"):
         if line.lstrip().startswith("|"):
             continue
-        line = _MARKUP.sub("", _BULLET.sub("", line.strip())).strip()
+        line = _MARKUP.sub(_plain, _BULLET.sub("", line.strip())).strip()
         found += [part.strip() for part in _END.split(line) if part.strip()]
     return found
+
+
+def _plain(match: re.Match[str]) -> str:
+    return match["code"] or (_MARKUP.sub(_plain, match["bold"]) if match["bold"] else "")
 
 
 _FENCE = re.compile(r"^[ \t]*(?:[-*+>][ \t]+|\d{1,3}[.)][ \t]+){0,4}(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
 _QUOTE = re.compile(r"^[ \t]*(?:[-*+][ \t]+|\d{1,3}[.)][ \t]+){0,4}>")
 _INDENTED = re.compile(r"^(?: {4,}|[ ]{0,3}\t)")
-_BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s")
+_LIST_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s")
 _NEW_BLOCK = re.compile(r"^\s*(?:[-*+•#|]|\d{1,3}[.)]\s)")
 
 _SPANS = re.compile(
@@ -90,6 +98,6 @@ def _own_lines(lines: list[str], indented: bool) -> Iterator[str]:
             continue
         quoting = bool(_QUOTE.match(line)) or (quoting and bool(line.strip()) and not _NEW_BLOCK.match(line))
         blank_before = not before.strip()
-        coding = indented and bool(_INDENTED.match(line)) and not _BULLET.match(line) and (blank_before or coding)
+        coding = indented and bool(_INDENTED.match(line)) and not _LIST_ITEM.match(line) and (blank_before or coding)
         before = line
         yield "" if quoting or coding else line

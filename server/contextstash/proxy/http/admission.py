@@ -28,10 +28,16 @@ def behind_secret(scope: MutableMapping[str, Any], secret: str) -> MutableMappin
 
 def is_foreign_page(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether a browser sends a request for a page that is not from this machine. Such a page could have the user's
-    local model work for it, and put conversations of its own among the recorded ones. Programs send no Origin."""
-    origin = header(headers, b"origin")
-    if origin is None:
-        return False
+    local model work for it, and put conversations of its own among the recorded ones. Programs send no Origin, and a
+    browser sends none with what a page merely embeds, such as an image: then it says by Sec-Fetch-Site whose page that
+    is, and no page has this port's address."""
+    origins = [value.decode("latin-1") for name, value in headers if name.lower() == b"origin"]
+    if not origins:
+        return (header(headers, b"sec-fetch-site") or "none") not in ("none", "same-origin")
+    return len(origins) > 1 or _is_foreign(origins[0])
+
+
+def _is_foreign(origin: str) -> bool:
     try:
         parts = urlsplit(origin)
     except ValueError:

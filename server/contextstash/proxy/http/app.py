@@ -108,6 +108,9 @@ class ProxyApp:
             logger.warning("refused a request of a web page")
             await _refuse(send, "web pages of other hosts are refused.")
             return
+        if not (scope.get("raw_path") or b"/").startswith(b"/"):
+            await send_error(send, 400, "invalid_request_error", "contextstash proxy: this is no forward proxy.")
+            return
         own = scope if self._secret is None else behind_secret(scope, self._secret)
         if own is None:
             await _refuse(send, "this proxy serves only the client that contextstash run has started.")
