@@ -15,6 +15,7 @@ import click
 from mcp import Client
 
 from contextstash.cli.app import cli
+from contextstash.configuration.encryption_key import SETTING as KEY_SETTING
 from contextstash.context.window.presets import PRESETS
 from contextstash.context.window.project_limits import BOUNDS
 from contextstash.context.window.settings import ContextSettings, resolve_settings
@@ -67,6 +68,8 @@ def _values(field: Any, default: Any, others: Mapping[str, Any]) -> str:
 
 def _bounds(name: str) -> str:
     """The values that a project's file may set without being trusted."""
+    if name == KEY_SETTING:
+        return "never read from there"
     if name not in BOUNDS:
         return "only if it is trusted"
     least, most = BOUNDS[name]

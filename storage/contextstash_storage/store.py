@@ -316,8 +316,8 @@ class SessionStore(ABC):
 
     @abstractmethod
     async def size(self) -> int | None:
-        """The bytes that the database uses, without those that deletions left free in its file; None if the database is
-        on a server."""
+        """The bytes that the owner's sessions use in the database, estimated, without those that deletions left free in
+        its file; None if the database is on a server."""
 
     async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None:
         def change(key: Key, session: Session) -> Steps[None]:

@@ -194,3 +194,18 @@ def test_sessions_says_what_comes_each_time(tmp_path: Path) -> None:
     line = CommandLine(tmp_path)
     for _ in range(2):
         assert "2 sessions of 3 will be deleted" in line.run("sessions", "--db", path).stderr
+
+
+async def test_a_size_is_that_of_the_owners_sessions_and_not_of_others_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await fill(path)
+    words = " ".join(f"{number * 7919 % 1_000_003:x}" for number in range(60_000))
+    others = Stash(await open_sqlite(path, owner="mallory"))
+    await others.record_messages([{"role": "user", "content": words}], session_id="flood")
+    limit = path.stat().st_size / 2 / 1e9
+    try:
+        assert len((await others.retain(NOW + DAY, gigabytes=limit)).sessions) == 1
+    finally:
+        await others.close()
+    async with stash_at(path) as stash:
+        assert (await stash.retain(NOW + DAY, gigabytes=limit)).sessions == []

@@ -271,6 +271,14 @@ def used_bytes(db: sqlite3.Connection) -> int:
     return (pages - free) * size
 
 
+def owned_bytes(db: sqlite3.Connection, owner: str) -> int:
+    """An owner's share of these bytes, estimated by the tokens of the sessions."""
+    tokens = "coalesce(counters ->> '$.appended', 0) + 1"
+    query = f"SELECT coalesce(sum(({tokens}) * (owner = ?)), 0), coalesce(sum({tokens}), 0) FROM sessions"
+    owned, whole = db.execute(query, (owner,)).fetchone()
+    return round(used_bytes(db) * (int(owned) / max(1, int(whole))))
+
+
 def _marks(db: sqlite3.Connection) -> list[tuple[str, bool]]:
     """The names of deleted sessions whose rows are removed, and whether any text of theirs was in the index."""
     return db.execute(

@@ -61,7 +61,7 @@ from contextstash_storage.sqlite.connection import (
     connect,
 )
 from contextstash_storage.sqlite.database_file import FindKey, no_key
-from contextstash_storage.sqlite.deletion import Deletion, used_bytes
+from contextstash_storage.sqlite.deletion import Deletion, owned_bytes
 from contextstash_storage.sqlite.dialect import run, session_row
 from contextstash_storage.sqlite.migrations import migrate, migrations, note_version
 from contextstash_storage.sqlite.outputs import output_of, outputs_between
@@ -365,7 +365,7 @@ class SqliteStore(SessionStore):
         return was_out
 
     async def size(self) -> int | None:
-        return await self._reader.read(used_bytes)
+        return await self._reader.read(lambda db: owned_bytes(db, self.owner))
 
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
         return await self._of_row(session_id, lambda db, row: logs.token_sums(db, row, width))
