@@ -10,7 +10,10 @@ from contextstash.context.text.sentences import sentences
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ("It uses `klass.__name__`, not `klass.__qualname__`.", ["It uses `klass.__name__`, not `klass.__qualname__`."]),
+        (
+            "It uses `klass.__name__`, not `klass.__qualname__`.",
+            ["It uses `klass.__name__`, not `klass.__qualname__`."],
+        ),
         ("**Root cause:** the `**kwargs` are lost.", ["Root cause: the `**kwargs` are lost."]),
         ("__Two words__ and __main__ and **kwargs", ["Two words and __main__ and **kwargs"]),
         ("2**3**4 is large", ["2**3**4 is large"]),

@@ -66,6 +66,17 @@ def test_a_failed_edit_uses_no_file() -> None:
     assert file_uses(actions_of(script.turns)[0]) == []
 
 
+def test_a_file_that_is_not_there_was_not_read() -> None:
+    script = Script().call("Read", {"file_path": "gone.py"}, "Error: File does not exist.", is_error=True)
+    script = script.call(
+        "Bash",
+        {"command": "cat gone.txt there.txt"},
+        "Exit code 1\ncat: gone.txt: No such file or directory\nhere",
+        is_error=True,
+    )
+    assert [line for _, line in file_lines(actions_of(script.turns))] == ["Only read: `there.txt`"]
+
+
 def test_files_are_listed_below_their_common_folder_changed_ones_first() -> None:
     script = Script()
     for name in ("a", "b", "c"):

@@ -85,7 +85,7 @@ def _uses(actions: Iterable[Action]) -> Iterator[tuple[int, FileUse]]:
     """The file uses of the calls, each with its message; a script that a call runs changes what it opens to write."""
     scripts: dict[str, list[str]] = {}
     for action in actions:
-        uses = [use for use in file_uses(action) if not _NOT_OF_WORK.search(use.path)]
+        uses = [use for use in file_uses(action) if not _NOT_OF_WORK.search(use.path) and not _in_vain(action, use)]
         targets = _written_by(action.command) if action.command else []
         for use in uses:
             yield action.seq, use
@@ -95,6 +95,15 @@ def _uses(actions: Iterable[Action]) -> Iterator[tuple[int, FileUse]]:
                 yield action.seq, FileUse(target, "edited")
         if targets and not action.failed and not any(use.path in scripts for use in uses):
             yield from ((action.seq, FileUse(target, "edited")) for target in targets)
+
+
+def _in_vain(action: Action, use: FileUse) -> bool:
+    """Whether the command tried to read a file that is not there; it may have read others."""
+    if use.verb != "read" or action.output is None:
+        return False
+    name = use.path.rpartition("/")[2]
+    lines = action.output.text[:MAX_SCRIPT].split("\n")
+    return any("No such file" in line and name in line for line in lines)
 
 
 def _written_by(command: str) -> list[str]:

@@ -37,7 +37,7 @@ NAMES_SHARE = 0.6
 and the texts of files stand beside the summary. Measured likewise: with 0.45 62 % of the needed facts are there, with
 0.6 64 %, and as many of the next edits."""
 
-FILES_HEADING = "## Files under edit, as they stand"
+FILES_HEADING = "## Files in use, as they stand"
 
 MIN_HELD = 20
 """Letters and digits of a request. A shorter one may be part of the client's summary by chance, and would then be left
