@@ -193,7 +193,7 @@ async def search(
     scope = await _scope(db, owner, where)
     if scope is None:
         return []
-    reader = _Reader(db, owner)
+    reader = _Reader(db, owner, wanted)
     found = await _terms(db, wanted, scope)
     if not any(count for _, count in found):
         considered = limit if weigh is None else RANKED_HITS * limit
@@ -331,9 +331,10 @@ async def _ranked(
 class _Reader:
     """Reads what hits show. Sessions are numbered for the ranking, which prefers the newest: by their messages."""
 
-    def __init__(self, db: Connection, owner: str) -> None:
+    def __init__(self, db: Connection, owner: str, wanted: Sequence[str]) -> None:
         self._db = db
         self._owner = owner
+        self._wanted = wanted
         self.numbers: dict[str, int] = {}
         self.sessions: dict[int, str] = {}
 
@@ -349,7 +350,7 @@ class _Reader:
         """The best hits, without outputs whose lines are in better ones. A text is read only if its hit, or one behind
         it, can be among the best."""
         by_name = None if weigh is None else lambda hit: weigh(self.sessions[hit.session], hit.seq)
-        best: BestHits[tuple[dict[int, _Stored], str]] = BestHits(found, limit, by_name)
+        best: BestHits[tuple[dict[int, _Stored], str]] = BestHits(found, limit, by_name, self._wanted)
         stored: dict[int, _Stored] = {}
         for place, hit in enumerate(found):
             if place % READ_TOGETHER == 0:

@@ -117,7 +117,8 @@ def _grouped(
     matches: Mapping[tuple[int, int], Match], calls: Mapping[int | None, Match], outputs: Sequence[PairedOutput]
 ) -> list[Ranked]:
     """The outputs, those of equal calls together, of these the fullest first: a file read whole is of more use than a
-    few of its lines. Each group has the score of its best."""
+    few of its lines. Those with less than half of the best one's score come last: they lack a telling word of the
+    query. Each group has the score of its best."""
     groups: dict[tuple[int, str, str | int], list[tuple[Ranked, int]]] = defaultdict(list)
     for output in outputs:
         match = matches.get((output.message, output.block))
@@ -134,7 +135,7 @@ def _grouped(
     hits = []
     for group in sorted(groups.values(), key=lambda members: -max(hit.message for hit, _ in members)):
         best = max(hit.score for hit, _ in group)
-        group.sort(key=lambda member: (-member[1], -member[0].message))
+        group.sort(key=lambda member: (member[0].score < best / 2, -member[1], -member[0].message))
         hits += [hit if hit.score == best else replace(hit, score=best) for hit, _ in group]
     return hits
 
@@ -145,17 +146,23 @@ def rarity(count: int, entries: int) -> float:
 
 
 class BestHits(Generic[Kept]):
-    """Which hits are the best by their weighed scores, without outputs whose lines are in hits with a better score. The
-    texts of hits are added one by one, only as long as a hit, or one behind it, can be among the best. With each a
-    store keeps what it needs to show the hit."""
+    """Which hits are the best by their weighed scores, without outputs whose lines are in hits with a better score, and
+    which have no more of the terms that are looked for. The texts of hits are added one by one, only as long as a hit,
+    or one behind it, can be among the best. With each a store keeps what it needs to show the hit."""
 
-    def __init__(self, found: Sequence[Ranked], limit: int, weigh: Callable[[Ranked], float] | None) -> None:
+    def __init__(
+        self,
+        found: Sequence[Ranked],
+        limit: int,
+        weigh: Callable[[Ranked], float] | None,
+        wanted: Sequence[str],
+    ) -> None:
         self._found = found
         self._limit = limit
         self._considered = limit if weigh is None else RANKED_HITS * limit
         self._scores = [hit.score if weigh is None else weigh(hit) * hit.score for hit in found]
         self._best_behind = list(accumulate(reversed(self._scores), max, initial=0.0))[-2::-1]
-        self._shown = ShownLines()
+        self._shown = ShownLines(wanted)
         self._added = 0
         self._hits: list[tuple[float, Ranked, Kept]] = []
 
@@ -181,18 +188,25 @@ class BestHits(Generic[Kept]):
 
 
 class ShownLines:
-    """The lines of the outputs that are among the hits already."""
+    """The lines of the outputs that are among the hits already, and which of the wanted terms each of them has."""
 
-    def __init__(self) -> None:
-        self._shown: list[frozenset[str]] = []
+    def __init__(self, wanted: Sequence[str]) -> None:
+        self._wanted = {term.casefold() for term in wanted}
+        self._shown: list[tuple[frozenset[str], set[str]]] = []
 
     def adds(self, text: str) -> bool:
-        """Whether an output shows enough that no better hit does; it is then remembered."""
+        """Whether an output shows enough that no better hit does; it is then remembered. Outputs of a command that is
+        run again and again may differ in the one line that is looked for."""
         lines = _lines(text)
         least = SAME_LINES * len(lines)
-        if lines and any(not lines.isdisjoint(shown) and len(lines & shown) >= least for shown in self._shown):
+        folded = text.casefold()
+        terms = {term for term in self._wanted if term in folded}
+        if lines and any(
+            not lines.isdisjoint(shown) and len(lines & shown) >= least and terms <= known
+            for shown, known in self._shown
+        ):
             return False
-        self._shown.append(lines)
+        self._shown.append((lines, terms))
         return True
 
 

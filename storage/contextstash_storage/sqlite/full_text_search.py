@@ -174,7 +174,7 @@ def search(
         is_enough = len(matches) >= ranks
         if found.is_sifted and not (is_enough or found.is_complete):
             continue
-        best = _best_hits(db, _ranked(db, matches, where), limit, weigh)
+        best = _best_hits(db, _ranked(db, matches, where), limit, weigh, wanted)
         hits = best.best()
         if is_enough or found.is_complete or best.are_enough:
             break
@@ -326,9 +326,11 @@ def _outputs(db: sqlite3.Connection, matches: Sequence[Match], where: SearchFilt
     return [*of_calls, *alone]
 
 
-def _best_hits(db: sqlite3.Connection, found: Sequence[Ranked], limit: int, weigh: Weigh | None) -> BestHits[str]:
+def _best_hits(
+    db: sqlite3.Connection, found: Sequence[Ranked], limit: int, weigh: Weigh | None, wanted: Sequence[str]
+) -> BestHits[str]:
     """The best hits with their texts."""
-    best: BestHits[str] = BestHits(found, limit, None if weigh is None else _by_row(db, found, weigh))
+    best: BestHits[str] = BestHits(found, limit, None if weigh is None else _by_row(db, found, weigh), wanted)
     for text in _texts(db, found):
         if best.add(text, text):
             break

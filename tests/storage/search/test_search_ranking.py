@@ -91,6 +91,16 @@ async def test_of_the_outputs_of_equal_calls_the_fullest_is_first_and_what_it_ho
     assert await handles(store, "src/module.py") == ["out_whole", "out_later"]
 
 
+async def test_the_run_of_a_command_with_the_line_that_is_looked_for_is_found(store: SessionStore) -> None:
+    """Its other lines are those of the later runs, and these are longer."""
+    for run in range(8):
+        lines = [*LINES, f"finished as build-{run}734451", *["and a line more in this run"] * run]
+        await record(store, *ran(f"run{run}", "Bash", "make release", "\n".join(lines)))
+    for run in (0, 3, 7):
+        assert (await handles(store, f"build-{run}734451"))[0] == f"out_run{run}"
+    assert await handles(store, "make release") == ["out_run7"]
+
+
 async def test_stop_words_do_not_count_unless_there_is_nothing_else(store: SessionStore) -> None:
     await record(store, says("what is it that you did"), says("the deployment failed"))
     assert await handles(store, "what is the deployment") == ["message 1"]
