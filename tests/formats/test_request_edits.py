@@ -135,12 +135,12 @@ def has_mark(message: TextMessage) -> bool:
 
 
 def as_read(body: bytes, before: RequestText | None) -> object:
-    """All that is read of a body; the kind of the error if it cannot be read."""
+    """All that is read of a body; "refused" if it cannot be read: of two mistakes either may be found first."""
     try:
         request = read_request("anthropic", body, before)
         system = request.value("system")
-    except ValueError as error:
-        return type(error).__name__
+    except ValueError:
+        return "refused"
     messages = [(message.raw, message.native) for message in request.messages]
     return messages, request.spans, request.fields, system, request.places(has_mark)
 

@@ -18,8 +18,8 @@ MIN_LINE = 12
 """Characters of a line that counts: shorter ones, such as a closing brace, stand in many files."""
 
 REREAD_SHARE = 0.5
-"""An output is a re-read as a whole if this share of it stood in outputs that are out of view. A guess: of the outputs
-of other calls hardly any line did, of a re-read by another tool nearly all."""
+"""An output is a re-read as a whole if this share of it stood in outputs that are out of view. In recorded sessions
+hardly any line of other outputs did, and nearly all of a re-read; if it is too low, more is charged than is due."""
 
 MIN_SHARED = 700
 """Characters, about 200 tokens as of the smallest output that is pruned. Of an output that mostly shows other things,

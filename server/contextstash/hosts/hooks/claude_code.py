@@ -49,7 +49,7 @@ HOST = HookHost(
     texts_of=texts_of,
     replacement=replacement,
     # Claude Code itself cuts most outputs at 30,000 characters. A file is read to be worked with, so it is cut only if
-    # it is very long: 40,000 is a guess, about 1,000 lines.
+    # it is very long: above 40,000 characters, about 1,000 lines.
     limits={"Read": 40_000},
     cut_at_end=frozenset({"Read"}),
     # Of a Bash output above 30,000 characters Claude Code 2.1 shows the first 2,000 and the path of its file.

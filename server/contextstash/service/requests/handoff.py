@@ -98,8 +98,8 @@ client waits for it: 500,000 tokens took 2 s on an idle machine."""
 EXTRACTIVE = "extractive"
 
 PART_SECONDS, LOOK_SECONDS, END_SECONDS = 10.0, 0.05, 0.25
-"""How long a part waits for the one before it, how often it looks, and how long the process of that one then takes to
-end, a guess. If it is not enough, the parts are shown in another order; each says which one it is."""
+"""How long a part waits for the one before it, how often it looks, and how long the process of that one is then
+given to end. If that is not enough, the parts are shown in another order; each says which one it is."""
 
 NEW_WINDOW = "Hand-off to the client's new window."
 TO_SESSION = "Hand-off to session {}."
