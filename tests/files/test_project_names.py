@@ -35,5 +35,10 @@ def test_a_folder_that_only_looks_like_one_is_shown_by_its_own_name(tmp_path: Pa
     assert project_name(str(tmp_path)) == tmp_path.name
 
 
+def test_a_worktree_in_the_usual_folder_keeps_its_name_when_it_is_gone() -> None:
+    assert project_name("/gone/app/.worktrees/3") == "app (3)"
+    assert project_name("/gone/app/.worktrees/alex/fix-login") == "app (alex/fix-login)"
+
+
 def test_a_root_is_shown_as_it_is() -> None:
     assert project_name("/") == "/"

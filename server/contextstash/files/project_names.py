@@ -19,6 +19,9 @@ def project_name(folder: str) -> str:
     path = PurePath(folder)
     name, parent = path.name or folder, path.parent
     repository = parent.parent.parent if parent.parts[-2:] == (".claude", "worktrees") else None  # Claude Code's place
+    if ".worktrees" in path.parts[1:-1]:  # the place that many choose; the branch's name may have slashes
+        place = path.parts.index(".worktrees")
+        repository, name = PurePath(*path.parts[:place]), "/".join(path.parts[place + 1 :])
     with suppress(OSError, BadInputError):
         link = read_regular(Path(folder, ".git"), MAX_LINK_BYTES).decode("utf-8", "replace").strip()
         git = PurePath(link.removeprefix("gitdir:").strip()).parent
