@@ -65,6 +65,7 @@ def test_of_contradicting_or_equal_findings_the_newest_stays(earlier: str, later
         "Now the planner types in `types.go` and `client.go`.",
         "Next, a test for `BuildDesiredRefs` with `AllRefs`.",
         "Good - most recent `Session` only.",
+        "**So either:**\n1. The bug does not exist and `fix()` was unnecessary.\n2. `watch_dir()` is the cause.",
         "If it does not work, then either:\n1. `get_dirs()` is returning the wrong folders.\n2. `watch_dir()` fails.",
         "Why does `load` fail?\n\n- The path of `load` is wrong.\n- The cache of `load` is stale.",
     ],

@@ -82,7 +82,7 @@ def without_suppositions(text: str) -> str:
     for line in text.split("\n"):
         listed = bool(_LISTED.match(line))
         if line.strip() and not listed:
-            supposed = bool(_SUPPOSES.search(line[-200:]))
+            supposed = bool(_SUPPOSES.search(line[-200:].rstrip().rstrip("*_")))  # the line may be bold
         if not (supposed and listed):
             kept.append(line)
     return "\n".join(kept)
