@@ -51,7 +51,7 @@ class Known:
         return self.session, self.handle, self.summary, self.word
 
 
-NOBODY = Known("zelda-session", "out_0000000000", "sum_0000000000", "phoenix")
+NOBODY = Known("zelda-session", "out_aaaaaaaaaaaaaaaa", "sum_aaaaaaaaaaaaaaaa", "phoenix")
 
 
 @dataclass(frozen=True)
