@@ -173,8 +173,12 @@ async def connect(
     connection._thread.daemon = True
     try:
         await connection
-    except driver_errors() as error:
-        raise store_error(error) from error
+    except Exception as error:
+        # It reports its end to the event loop, which a hook closes at once: too late, that would be printed.
+        await asyncio.to_thread(connection._thread.join)
+        if isinstance(error, driver_errors()):
+            raise store_error(error) from error
+        raise
     return connection
 
 
