@@ -153,20 +153,25 @@ def recorded(database: Path) -> str:
     return json.dumps(asyncio.run(read()))
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
-def test_after_it_every_output_of_the_session_is_found_here(client: Client, event: Callable[[Client], None]) -> None:
+def check_every_output_is_found(client: Any, ours: CommandLine, event: Callable[[Any], None]) -> None:
+    """Work, let it happen, work on: all outputs are recorded, and those from before are found and shown whole."""
     client.work()
     before = client.planted()
     assert len(before) >= 2
     event(client)
     seen = client.planted()
     assert len(seen) > len(before)
-    assert seen <= set(PLANTED.findall(recorded(client.ours.database)))
+    assert seen <= set(PLANTED.findall(recorded(ours.database)))
     for line in sorted(before):
-        hits = client.ours.json("search", line)["hits"]
+        hits = ours.json("search", line)["hits"]
         assert hits, line
-        shown = [client.ours.run("show", hit["handle"]).stdout for hit in hits if hit.get("handle")]
+        shown = [ours.run("show", hit["handle"]).stdout for hit in hits if hit.get("handle")]
         assert any(line in text for text in shown), [(h.get("handle"), h["score"], h["snippet"][-80:]) for h in hits]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
+def test_after_it_every_output_of_the_session_is_found_here(client: Client, event: Callable[[Client], None]) -> None:
+    check_every_output_is_found(client, client.ours, event)
 
 
 def test_a_session_that_the_sweep_deleted_is_said_to_be_kept_here(client: Client) -> None:

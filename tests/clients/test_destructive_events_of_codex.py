@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.test_destructive_events import PLANTED, recorded
+from tests.clients.test_destructive_events import PLANTED, check_every_output_is_found
 from tests.clients.test_windows import SECONDS, WORK, codex, program
 from tests.support.coding_provider import CodingProvider, coding_provider
 from tests.support.command_line import CommandLine
@@ -84,15 +84,4 @@ EVENTS = (rewrite, delete, resume, compact)
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
 def test_after_it_every_output_of_the_session_is_found_here(client: Client, event: Callable[[Client], None]) -> None:
-    client.work()
-    before = client.planted()
-    assert len(before) >= 2
-    event(client)
-    seen = client.planted()
-    assert len(seen) > len(before)
-    ours = CommandLine(client.home)
-    assert seen <= set(PLANTED.findall(recorded(ours.database)))
-    for line in sorted(before):
-        hits = ours.json("search", line)["hits"]
-        shown = [ours.run("show", hit["handle"]).stdout for hit in hits if hit.get("handle")]
-        assert any(line in text for text in shown), hits
+    check_every_output_is_found(client, CommandLine(client.home), event)

@@ -92,7 +92,7 @@ class Rereads:
         return [tokens for key, tokens in self.new.items() if key in self.found]
 
     def source(self, key: Key) -> Key | None:
-        """The output that an output has shown again, also by way of others; None if it is no re-read."""
+        """The output that an output has shown again, also by way of others; None if it shows none."""
         found = None
         while key in self.found:
             key = found = self.found[key].of

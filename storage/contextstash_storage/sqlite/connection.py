@@ -353,7 +353,7 @@ class PieceWork:
             return await self.writer.write(work)
 
     async def pieces(self, piece: Work[bool]) -> bool:
-        """Do piece after piece until one says that there is no more; False if the work is to stop before that."""
+        """Do piece after piece until one says that it was the last; False if the work is to stop before that."""
         while not self.closing.is_set():
             if not await self.write(piece):
                 return True

@@ -40,8 +40,8 @@ class Reread:
 class OutputLines:
     """The lines of a conversation's outputs, each with the newest output that shows it.
 
-    A line is read again if that output is out of view. What was changed since is no re-read: a file by a call that
-    names it, the output of a run by any change. If in doubt, such as after a change by a script, it is one.
+    A line is read again if that output is out of view. What was changed since does not count as one: a file by a call
+    that names it, the output of a run by any change. If in doubt, such as after a change by a script, it counts.
     """
 
     def __init__(self) -> None:

@@ -37,6 +37,7 @@ from contextstash.proxy.conversations import AskedRequest, Conversation, lists_t
 from contextstash.proxy.fetched_again import keys_of
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.requests.cache_anchor import anchor, takes_anchor
+from contextstash.proxy.requests.cleared_results import asked_edits, clear_more, in_force
 from contextstash.proxy.requests.occurrences import has_results, result_names
 from contextstash.proxy.requests.other_parts import OtherPart, newest_inputs, other_parts, pinned_parts
 from contextstash.proxy.requests.pinned_edits import (
@@ -46,7 +47,6 @@ from contextstash.proxy.requests.pinned_edits import (
     stripped,
     thinking_size,
 )
-from contextstash.proxy.requests.provider_clearing import asked_edits, clear_more, in_force
 from contextstash.proxy.requests.reasoning import ShownEdits
 from contextstash.proxy.requests.shown_sizes import PLACEHOLDER_TOKENS, ShownSizes, shown_sizes
 from contextstash.proxy.requests.thinking import old_thoughts, turn_start
