@@ -274,6 +274,31 @@ def test_a_command_without_arguments_is_a_request_by_its_name(kind: Any) -> None
     assert "In progress: /github-pr-review" in extract_summary(script.turns, max_tokens=1_000, count=quarter)
 
 
+AGENTS = "# AGENTS.md instructions for /srv/app\n\n<INSTRUCTIONS>\n# Rules\n- Never push to main.\n</INSTRUCTIONS>"
+CLAUDE = (
+    "<system-reminder>\nYou can use the following context:\n# claudeMd\nThese instructions override.\n\nContents of"
+    " /srv/app/CLAUDE.md (project instructions, checked in):\n\n- Never push to main.\n\n# currentDate\nToday.\n"
+    "      IMPORTANT: this context may or may not be relevant.\n</system-reminder>"
+)
+
+
+@pytest.mark.parametrize(("text", "name"), [(AGENTS, "AGENTS.md"), (CLAUDE, "/srv/app/CLAUDE.md")])
+def test_rules_of_files_that_the_client_put_there_stay_once_behind_the_first_request(text: str, name: str) -> None:
+    script = Script().user(text).user("Never mind the docs, fix `load`.").assistant("Done.").user(text)
+    script.user("Write the tests of `load` too, please.")
+    block = block_of(script.turns)
+    first, rules, last = block.split("\n- ")[1:]
+    assert first == "(1) Never mind the docs, fix `load`."
+    assert plain(rules).startswith(f"(0) [rules of {name}, which the client put here]\n")
+    assert plain(rules).rstrip().endswith("- Never push to main.")
+    assert last.startswith("(4) Write the tests of `load` too, please.\nAnswered by the agent: (1) at 2.")
+    again = read_block([block])
+    assert [entry.source for entry in again.words.entries] == ["", name, ""]
+    assert name not in block_of(Script().user(text).user("And now?").turns, again)
+    own = user_block(script.turns, span=(0, 4), first_tokens=900, tokens=900, count=quarter, client_puts=True)
+    assert name not in own
+
+
 def test_a_skill_that_the_agent_loads_is_told_once_and_by_the_summary_alone() -> None:
     script = Script().user("Fix all findings in a loop.").call("Skill", {"skill": "simplify"}, "Launching")
     script.user("Base directory for this skill: /srv/skills/simplify\n\n# Simplify\nReview the diff.")

@@ -105,8 +105,39 @@ def without_host_text(text: str) -> str:
     return text.strip() or (arguments.group(1).strip() if arguments else "")
 
 
-_ANALYSIS = re.compile(r"\n *Analysis:\n.*?\n *Summary:(?=\n)", re.DOTALL)
-"""What Claude Code's summary has before the summary: the model's notes on how it reads the session."""
+_AGENTS_MD = re.compile(r"\A\s*# (AGENTS\.md) instructions\b[^\n]*\n(.*)\Z", re.DOTALL)
+_USER_INSTRUCTIONS = re.compile(r"\A\s*<(user_instructions)>(.*?)</user_instructions>", re.DOTALL)
+_CLAUDE_MD = re.compile(
+    r"^Contents of (\S[^\n]{0,300}?\.md)(?: \([^\n]*\))?:\n(.*?)"
+    r"(?=^Contents of \S|^# \w+$|^ *IMPORTANT: this context may|^</system-reminder>|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+_INSTRUCTIONS_TAG = re.compile(r"</?INSTRUCTIONS>")
+"""How Codex and Claude Code put the rules of a project's files into the conversation."""
+
+
+def client_rules(text: str) -> Iterator[tuple[str, str]]:
+    """The rules that a client put into a message in the user's role, each with the file that they are from."""
+    patterns = (_CLAUDE_MD,) if "# claudeMd" in text else (_AGENTS_MD, _USER_INSTRUCTIONS)
+    for pattern in patterns:
+        for name, rules in pattern.findall(text):
+            if rules := _INSTRUCTIONS_TAG.sub("", rules).strip():
+                yield name, rules
+
+
+_NOTES = re.compile(
+    r"\n *Analysis:\n.*?\n *Summary:(?=\n)"
+    r"|\n\s*If you need specific details from before compaction \([^\n]*"
+    r"|\n\s*Please continue the conversation from where we left it off [^\n]*",
+    re.DOTALL,
+)
+"""What Claude Code's summary has before and behind the summary: the model's notes on how it reads the session, and
+where the client keeps it."""
+
+
+def without_notes(summary: str) -> str:
+    """A client's summary without what is no summary of the session."""
+    return _NOTES.sub("", summary)
 
 
 def words_handed_over(text: str) -> str:
@@ -143,13 +174,13 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Request], list[str]]:
         if turn.role != "user" or turn.kind == "host" or any(map(_is_result, texts)):
             continue
         if turn.kind == "summary":
-            carried += [_ANALYSIS.sub("", text, count=1) for text in texts if text.strip()]
+            carried += [without_notes(text) for text in texts if text.strip()]
             continue
         for whole in texts:
             text = words_handed_over(whole) or without_host_text(whole)
             given = command_of(whole)
             if is_carried_over(text):
-                carried.append(_ANALYSIS.sub("", text, count=1))
+                carried.append(without_notes(text))
             elif text:
                 if command and not given and requests and requests[-1].command == command:
                     requests.pop()
