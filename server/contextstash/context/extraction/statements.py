@@ -31,7 +31,9 @@ _TURNS_BACK = re.compile(
 
 _THOUGHT = re.compile(
     r"\b(?:maybe|perhaps|possibly|presumably|i (?:think|guess|wonder|suspect|believe|assume)|not sure|i[’']m not sure"
-    r"|(?:might|may|could) (?:be|have|need|also|not)|probably|likely (?:causes?|because|due|means)|what if|let me"
+    r"|might|(?:may|could) (?:already|be|have|need|also|not|still)|probably|likely (?:causes?|because|due|means)"
+    r"|what if|let me"
+    r"|should(?:n['’]t)?|ought to|suggests?|seems?|appears? to|looks like|(?:is|are) likely"
     r"|let[’']s|hmm+|wait|vielleicht|wahrscheinlich|peut-être|quizás?|tal vez)\b|也许|可能|或许|たぶん|かもしれ",
     re.IGNORECASE,
 )
