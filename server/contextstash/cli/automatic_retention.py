@@ -45,8 +45,8 @@ _running: set[asyncio.Task[None]] = set()
 
 
 def automatic_retention(db: Location | None, configuration: Configuration) -> Callable[[Stash], None] | None:
-    """What to call with the stash when a long-running process has opened it; None if the user has set no limit, or if
-    the database is on a server, which many use: a scheduled `contextstash retain --yes` is for that."""
+    """The function to call with the stash when a long-running process has opened it; None if the user has set no limit,
+    or if the database is on a server, which many use: a scheduled `contextstash retain --yes` is for that."""
     from contextstash.configuration.locations import default_database
     from contextstash.context.window.retention_limits import RETENTION
     from contextstash.context.window.settings import resolve_settings
@@ -134,7 +134,7 @@ def _is_unusual(found: RetainResult, state: dict[str, Any]) -> bool:
 
 
 def news(database: Location | None, *, now: datetime | None = None, is_read: bool = True) -> str | None:
-    """What is to be said of the automatic retention: of a deletion once, if a person reads it; of one that comes, until
+    """The message about the automatic retention: of a deletion once, if a person reads it; of one that comes, until
     it comes, since a call by an agent or a script may be the first to be told."""
     from contextstash.configuration.locations import default_database
 

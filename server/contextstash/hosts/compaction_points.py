@@ -92,7 +92,7 @@ def compaction_setting(client: str) -> CompactionSetting:
 
 
 def remark_on(setting: CompactionSetting, wanted: int) -> str | None:
-    """What to tell a user whose size the client does not take."""
+    """The remark for a user whose size the client does not take."""
     nearest = setting.nearest(wanted)
     if nearest == wanted:
         return None

@@ -14,7 +14,8 @@ import click
 from contextstash.cli.automatic_retention import news
 from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import print_json, print_table
-from contextstash.cli.readable import amount, short_id, when
+from contextstash.cli.readable import short_id, when
+from contextstash.context.text.counts import amount
 from contextstash.files.project_names import project_name
 from contextstash.hosts.deleted_transcripts import deleted_by
 

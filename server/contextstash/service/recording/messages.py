@@ -363,7 +363,7 @@ def _outputs(texts: Sequence[str], blocks: Sequence[Block], counter: Counter, ca
 
 
 def sha256_of(text: str) -> str:
-    """What is stored as the hash of an output's text."""
+    """The hash of an output's text, as it is stored."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
