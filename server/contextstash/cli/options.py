@@ -159,15 +159,16 @@ class StashOpener:
 
     def serving(self, **more: Any) -> ServeOptions:
         """The options of a server or proxy that works on this database."""
-        from contextstash.cli.automatic_retention import automatic_retention
+        from contextstash.configuration.locations import default_database
         from contextstash.mcp.serve import ServeOptions
+        from contextstash.service.automatic_retention import automatic_retention
 
         settings = self.settings
         return ServeOptions(
             db=self.database,
             settings=settings.settings_layer,
             consent=settings.may_call_model,
-            on_open=automatic_retention(self.database, settings),
+            on_open=automatic_retention(self.database or default_database(), settings.of_user()),
             **more,
         )
 

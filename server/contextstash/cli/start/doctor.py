@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.cli.automatic_retention import news
 from contextstash.cli.options import DATABASE, JSON, settings_from
 from contextstash.cli.output import say
 from contextstash.configuration.settings import Configuration, shown
 from contextstash.context.text.counts import counted
+from contextstash.service.automatic_retention import news
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
