@@ -135,6 +135,14 @@ class StashOpener:
     database: Location | None
     settings: Configuration
 
+    @property
+    def file(self) -> Path | None:
+        """The file of the database; None if it is on a server."""
+        from contextstash.configuration.locations import default_database
+
+        location = self.database or default_database()
+        return location if isinstance(location, Path) else None
+
     @asynccontextmanager
     async def stash(self) -> AsyncIterator[Stash]:
         """The open stash. Closes it at the end."""
@@ -159,7 +167,6 @@ class StashOpener:
 
     def serving(self, **more: Any) -> ServeOptions:
         """The options of a server or proxy that works on this database."""
-        from contextstash.configuration.locations import default_database
         from contextstash.mcp.serve import ServeOptions
         from contextstash.service.automatic_retention import automatic_retention
 
@@ -168,7 +175,7 @@ class StashOpener:
             db=self.database,
             settings=settings.settings_layer,
             consent=settings.may_call_model,
-            on_open=automatic_retention(self.database or default_database(), settings.of_user()),
+            on_open=automatic_retention(self.file, settings.of_user()),
             **more,
         )
 

@@ -14,7 +14,6 @@ import click
 from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import print_json, print_table
 from contextstash.cli.readable import short_id, when
-from contextstash.configuration.locations import default_database
 from contextstash.context.text.counts import amount
 from contextstash.files.project_names import project_name
 from contextstash.hosts.deleted_transcripts import deleted_by
@@ -91,7 +90,7 @@ def sessions(opener: StashOpener, as_json: bool, sort: str, everything: bool, li
             click.echo(f"Marked †: {what} deleted by the client by {max(deleted)}, kept here whole.", err=True)
         if more:
             click.echo(f"More: contextstash sessions --limit {limit * 2}", err=True)
-    if not as_json and (said := news(opener.database or default_database(), is_read=sys.stderr.isatty())):
+    if not as_json and (said := news(opener.file, is_read=sys.stderr.isatty())):
         click.echo(said, err=True)
 
 
