@@ -29,7 +29,7 @@ from bench.recorded_requests import Recorded, facts_in, recorded, texts
 from contextstash.configuration.models import cache_price_ratios
 from contextstash.context.window.window_costs import MIN_FREED, RESTART, SUMMARY_TOKENS, Step, hidden_prefix
 from contextstash.service.stash import Stash
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 
 SIZES = (60_000, 80_000, 100_000, 120_000, 150_000)
 

@@ -14,7 +14,7 @@ from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.service import automatic_retention as automatic
 from contextstash.service.automatic_retention import automatic_retention, carry_out, news
 from contextstash.service.stash import Stash
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.command_line import CommandLine
 from tests.support.stashes import stash_at
 
