@@ -42,7 +42,7 @@ class SummaryRequest:
     turns before its end, also such as an earlier summary covers, for how things stand and names that are in use for
     longer; `first_seq` is the first message that the summary replaces; `shown` are the
     turns that stay in the view after it, so that it need not repeat their names. `words_kept` says that the view has
-    the user's words beside the summary.
+    the user's words in addition to the summary.
     """
 
     turns: tuple[Turn, ...]
