@@ -38,6 +38,9 @@ _NARRATION = re.compile(
     re.IGNORECASE,
 )
 
+_OF_THE_MOMENT = re.compile(r"\b(?:so|and) (?:now )?i(?:['’]m| am| will|['’]ll)\b", re.IGNORECASE)
+"""What a sentence says in addition if it tells what the agent does next."""
+
 _LEAD = re.compile(
     r"^(?:(?:now|next|first|then|finally|also|good|great|perfect|excellent|ok(?:ay)?|alright|yes|so|and|step \d+|\d+"
     r"|[A-Z]\w* \d+)\b[ ,.:!—–-]*)+",
@@ -192,6 +195,8 @@ def _value(sentence: str, closing: bool) -> float:
     if not 25 <= len(sentence) <= MAX_LENGTH or _NARRATION.match(sentence) or sentence.endswith((":", "?")):
         return 0.0
     if not is_statement(sentence) or not is_whole(sentence) or _OF_USER.search(sentence):
+        return 0.0
+    if _OF_THE_MOMENT.search(sentence):
         return 0.0
     said = _LEAD.sub("", sentence)
     if (_ANNOUNCES.match(sentence) or said[:1].islower()) and not _HAPPENS.search(said):

@@ -87,7 +87,8 @@ def is_whole(sentence: str) -> bool:
     stop, says what was done, or has a subject and a finite verb."""
     if "…" in sentence:
         return False
-    if _FULL_STOP.search(sentence) or _DONE.match(sentence) or _OTHER_LETTER.search(sentence):
+    done = _DONE.match(sentence) and _CODE.search(sentence)  # without a name, such a line is a heading
+    if _FULL_STOP.search(sentence) or done or _OTHER_LETTER.search(sentence):
         return True
     return not _GLOSSARY.match(sentence) and bool(_SUBJECT.match(sentence) and _FINITE.search(_CODE.sub("", sentence)))
 

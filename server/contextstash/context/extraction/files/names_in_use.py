@@ -134,7 +134,7 @@ def names_of(text: str) -> dict[str, None]:
             and not _NO_FILE.match(path)
             and (path[0] in "/~." or "." in path.rsplit("/", 1)[-1])
         ):
-            found[path] = None
+            found[path.removeprefix("./")] = None
     for name in _NAME.findall(_PATH.sub(" ", text)):
         if _SHAPED.search(name) and 3 * sum(map(str.isdigit, name)) <= len(name) and not _HEXADECIMAL.fullmatch(name):
             found[name] = None

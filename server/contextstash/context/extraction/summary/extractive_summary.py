@@ -425,8 +425,8 @@ def _command_text(request: Request) -> str:
 LAST_MESSAGE = "The assistant's last message"
 
 SAID_SHARE = 0.08
-"""The share of the summary that the assistant's last message may take before the newest calls have room. Two thirds of
-what a summary reserves for the last state."""
+"""The share of the summary that the assistant's last message may take before the newest calls have room. Half of what a
+summary reserves for the last state."""
 
 MIN_OPENING = 60
 """Characters. A shorter first line, such as "Here is the result:", says nothing without the next one."""

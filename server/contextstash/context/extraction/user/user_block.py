@@ -208,13 +208,22 @@ def _lines(words: UserWords, first: bool, first_tokens: int, tokens: int, count:
     whole = [_written(entry) for entry in words.entries]
     costs = [count(text) + 1 for text in whole]
     main = _main(words) if first else None
-    standing = [c for entry, c in zip(words.entries, costs, strict=True) if _stands(words, entry) and entry is not main]
+    files = [entry for entry in words.entries if entry.source] if main else []
+    standing = [
+        c
+        for entry, c in zip(words.entries, costs, strict=True)
+        if _stands(words, entry) and entry is not main and entry not in files
+    ]
     gone = [c for entry, c in zip(words.entries, costs, strict=True) if not _stands(words, entry)]
     level = max(MIN_ENTRY_TOKENS, _level(standing, tokens - sum(min(MIN_ENTRY_TOKENS, cost) for cost in gone)))
     rest = max(MIN_ENTRY_TOKENS, _level(gone, tokens - sum(min(level, cost) for cost in standing)))
+    # Rules of files have the room that the first request leaves.
+    left = first_tokens - (costs[words.entries.index(main)] if main else 0)
+    of_files = max(MIN_ENTRY_TOKENS, left // max(1, len(files)))
     lines = []
     for entry, text, cost in zip(words.entries, whole, costs, strict=True):
         most = first_tokens if entry is main else level if _stands(words, entry) else rest
+        most = of_files if entry in files else most
         if cost > most:
             note = f"message {entry.seq}"
             kept = {rule for rule, _ in user_rules(Request(entry.seq, entry.text))}

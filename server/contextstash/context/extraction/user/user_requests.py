@@ -167,17 +167,15 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Request], list[str]]:
             said = next((text for text in reversed(texts) if text.strip()), said)
             command = _skill_of(turn)
             continue
-        if _is_bare_command(turn, texts, command):
-            requests.append(Request(turn.seq, command, command=command))
-            said = command = ""
-            continue
-        if turn.role != "user" or turn.kind == "host" or any(map(_is_result, texts)):
+        if turn.kind == "host":
+            texts = [text for text in texts if _skill_text(text, command)]
+        if turn.role != "user" or any(map(_is_result, texts)):
             continue
         if turn.kind == "summary":
             carried += [without_notes(text) for text in texts if text.strip()]
             continue
         for whole in texts:
-            text = words_handed_over(whole) or without_host_text(whole)
+            text = words_handed_over(whole) or _skill_text(whole, command) or without_host_text(whole)
             given = command_of(whole)
             if is_carried_over(text):
                 carried.append(without_notes(text))
@@ -190,13 +188,13 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Request], list[str]]:
     return requests, carried
 
 
-_SKILL_TEXT = re.compile(r"\A\s*Base directory for this skill:")
+_SKILL_TEXT = re.compile(r"\A\s*Base directory for this skill:[^\n]*\n")
 
 
-def _is_bare_command(turn: Turn, texts: Sequence[str], command: str) -> bool:
-    """Whether the user typed the command and nothing else, so that only a skill's text follows. Arguments of a command,
-    and the names of skills that the agent loads, stand after a space."""
-    return turn.role == "user" and command != "" and " " not in command and any(map(_SKILL_TEXT.match, texts))
+def _skill_text(text: str, command: str) -> str:
+    """The text of a skill that the client puts behind the command that loads it; empty if this is none."""
+    head = _SKILL_TEXT.match(text) if command else None
+    return text[head.end() :].strip() if head else ""
 
 
 def _skill_of(turn: Turn) -> str:
@@ -357,9 +355,14 @@ def _chosen_option(request: Request) -> str:
     if not choice:
         return ""
     name = re.escape(choice.group(1))
-    line = rf"^\W*(?:option |variant )?{name}\W*[.):—–-]+\W.{{3,{MAX_ASKED_LENGTH}}}$"
+    line = rf"^[^\w\n]*(?:option |variant )?{name}[^\w\n]*[.):—–-]+[^\w\n].{{3,{MAX_ASKED_LENGTH}}}$"
     found = re.search(line, request.asked, re.IGNORECASE | re.MULTILINE)
-    return f"{choice.group(1)} is: {one_line(found.group(), MAX_ASKED_LENGTH)}" if found else ""
+    plain = _CELL.sub(": ", found.group().strip(" |").replace("**", "")) if found else ""
+    return f"{choice.group(1)} is: {one_line(plain, MAX_ASKED_LENGTH)}" if plain else ""
+
+
+_CELL = re.compile(r"\s*\|\s*")
+"""Between two cells of a table in Markdown."""
 
 
 def _ending_with(said: Sequence[str], last: int) -> str:
