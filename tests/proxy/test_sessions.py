@@ -12,7 +12,7 @@ import pytest
 
 from contextstash.hosts.following.ingest import ingest
 from contextstash.service.stash import Stash
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.proxy.test_identity import recorded
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import (

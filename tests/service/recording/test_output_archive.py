@@ -12,7 +12,7 @@ from contextstash.service.recording.output_archive import OUTPUTS_AGENT
 from contextstash.service.stash import Stash
 from contextstash_storage import handles
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.stashes import SESSION, stash_at, whole_output
 
 LIMITS = {"chars": 500, "cut": "head_tail"}
