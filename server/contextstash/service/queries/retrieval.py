@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from contextstash.context.text.counts import counted
@@ -225,15 +225,15 @@ def _time(text: str | None, name: str, *, included: bool = False) -> datetime | 
     """The time that an argument names, or with `included` the end of it. Raises BadInputError."""
     if text is None:
         return None
+    last = timedelta(days=1) if len(text.strip()) <= len("2026-05-31") else timedelta(seconds=1)
     try:
-        time = datetime.fromisoformat(text.strip())
-    except ValueError as error:
+        time = datetime.fromisoformat(text.strip()) + (last if included else timedelta())
+        time.astimezone(UTC)  # at either end of the calendar there is no such time
+    except (ValueError, OverflowError) as error:
         raise BadInputError(
             f"{name} is a date or a time such as 2026-05-31 or 2026-05-31T14:00, not '{text}'."
         ) from error
-    if not included:
-        return time
-    return time + (timedelta(days=1) if len(text.strip()) <= len("2026-05-31") else timedelta(seconds=1))
+    return time
 
 
 def _hit(hit: SearchHit, terms: Sequence[str], line_breaks: bool) -> Hit:
