@@ -146,6 +146,7 @@ _ENTRIES = """
 SELECT entry, message, messages.session, seq, block, piece, kind, pair, {created}, sessions.owner
 FROM json_each(?) JOIN search_entries ON entry = value JOIN messages USING (message) JOIN sessions USING (session)
 """
+_WORDS = "SELECT id, sz FROM search_pieces_docsize WHERE id IN (SELECT value FROM json_each(?))"
 _OUTPUTS_OF_CALLS = f"""
 SELECT pair, message, messages.session, messages.seq, outputs.block, {TOOL}, {ARGUMENT}, {CHARACTERS}, {{created}}
 FROM search_entries JOIN messages USING (message)
@@ -289,7 +290,21 @@ def _read(
         )
         if place.holds(session, owner, kind) and where.admits(created)
     }
+    calls = [entry for entry, match in found.items() if match.kind is Kind.CALL]
+    for entry, sizes in db.execute(_WORDS, (json.dumps(calls),)):
+        found[entry] = replace(found[entry], words=_words_of(sizes))
     return [found[entry] for entry in entries if entry in found]
+
+
+def _words_of(sizes: bytes) -> int:
+    """The words of a row: FTS5 stores those of each column as a number of seven bits a byte, all but the last byte of
+    a number with the eighth bit set."""
+    words = column = 0
+    for byte in sizes:
+        column = column << 7 | byte & 0x7F
+        if byte < 0x80:
+            words, column = words + column, 0
+    return words
 
 
 def _with_time(query: str, where: SearchFilter) -> str:
