@@ -1,4 +1,4 @@
-"""What a process that serves sets in its interpreter. A library sets nothing of this: the interpreter belongs to the
+"""The settings of a serving process's interpreter. A library sets nothing of this: the interpreter belongs to the
 program that uses it."""
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class SummaryRequest:
     `summarizers.prompts`). The summary may have `max_tokens` tokens, counted with `count`. `history` are more of the
     turns before its end, also such as an earlier summary covers, for names that are in use for longer; `shown` are the
     turns that stay in the view after it, so that it need not repeat their names. `words_kept` says that the view has
-    the user's words beside the summary.
+    the user's words in addition to the summary.
     """
 
     turns: tuple[Turn, ...]

@@ -364,7 +364,7 @@ class ContextSettings(BaseModel):
         default=(),
         max_length=MAX_PINS,
         description="Tool outputs that stay in the view: handles (out_…), or paths of files, of which the newest output"
-        " that shows the file stays; or rules (rule: never push), which stand beside every summary. What a summary"
+        " that shows the file stays; or rules (rule: never push), which stand with every summary. What a summary"
         " replaces follows it word for word.",
     )
     # Off: two fifths of what would be cut are needed later, and each costs a retrieval. docs/proxy.md has the figures.

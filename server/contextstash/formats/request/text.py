@@ -109,11 +109,11 @@ class TextMessage:
 
     @cached_property
     def notes(self) -> dict[str, Any]:
-        """What a caller derives from the message and keeps here, for as long as the message is known."""
+        """Values that a caller derives from the message and keeps as long as the message is known."""
         return {}
 
     def span(self, path: Path) -> Span:
-        """Where the value at a path stands in `raw`. Raises JsonPositionError."""
+        """The span in `raw` of the value at a path. Raises JsonPositionError."""
         if path not in self._spans:
             self._spans[path] = find(self.raw, 0, path)
         return self._spans[path]

@@ -24,8 +24,8 @@ again was not caused by an edit."""
 
 
 async def savings_of(access: Access, session: Session) -> Savings | None:
-    """What was saved in a session; None if nothing was, or if the client sends its own history, which our edits do not
-    change. Each request was smaller by the tokens that earlier events had removed from the view."""
+    """The savings of a session; None if nothing was saved, or if the client sends its own history, which our edits do
+    not change. Each request was smaller by the tokens that earlier events had removed from the view."""
     now = -sum(session.counters.own.values())
     if session.source is not None or now <= 0:
         return None
@@ -38,7 +38,7 @@ async def savings_of(access: Access, session: Session) -> Savings | None:
 
 
 async def effects_of(access: Access, session: Session, since: date | None = None) -> dict[str, Lever]:
-    """What our edits of a session changed of the bill since a day, by lever; empty if the client sends its own history.
+    """The effect of our edits on the bill since a day, by lever; empty if the client sends its own history.
     What they took out of requests counts at the price of cached tokens, the least that it would have cost."""
     if session.source is not None:
         return {}

@@ -222,10 +222,7 @@ class ProxiedSessions:
 
     async def find(self, session_id: str) -> Session | None:
         """The session of this id, None if there is none."""
-        try:
-            return await self._access.store.get_session(session_id)
-        except SessionNotFoundError:
-            return None
+        return await self._access.find(session_id)
 
     def kept(self, session: Session) -> tuple[str, ...]:
         """The session's pins: handles of outputs and paths of files that stay whatever their age."""
@@ -313,9 +310,8 @@ class ProxiedSessions:
         access = self._access
         settings = {"automatic": False}
         start = len(known.positions) if known is not None else 0
-        if since is not None:
-            await access.store.get_session(session_id)
-        session = await ensure_session(access, session_id, natives[start:], settings=settings, **facts)
+        stored = await (access.find(session_id) if since is None else access.store.get_session(session_id))
+        session = await ensure_session(access, session_id, stored, natives[start:], settings=settings, **facts)
         extras = _with_usage(natives, usage)
         async with self._locks.of(session_id):
             if known is not None and known.is_current(session.counters):
