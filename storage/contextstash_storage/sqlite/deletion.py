@@ -19,7 +19,8 @@ from contextstash_storage.sqlite.connection import (
 )
 from contextstash_storage.sqlite.database_file import driver_errors, primary_code
 from contextstash_storage.sqlite.hidden_sessions import give_up_abandoned
-from contextstash_storage.sqlite.rows import DELETED_OWNER
+from contextstash_storage.sqlite.packs import pack_some
+from contextstash_storage.sqlite.rows import DELETED_OWNER, forget_body
 from contextstash_storage.sqlite.search_index import (
     Searchable,
     indexed_pieces,
@@ -55,6 +56,7 @@ _PARTS = (
     ("requests", "request"),
     ("declared_parts", "version"),
     ("dictionaries", "mark"),
+    ("packs", "pack"),
 )
 
 
@@ -178,7 +180,7 @@ def _removed_piece(db: sqlite3.Connection, long: _LongText | None) -> tuple[bool
             return True, None
         if not _forget_text(db, message, long):
             return True, message
-    return False, None
+    return pack_some(db), None
 
 
 def _first_message(db: sqlite3.Connection, row: int) -> int | None:
@@ -227,12 +229,9 @@ def _leave_text(db: sqlite3.Connection, message: int) -> bool:
 
 def _remove_message(db: sqlite3.Connection, message: int) -> None:
     """Remove a message whose text is forgotten, with what only it refers to."""
-    held = db.execute("SELECT DISTINCT blob FROM message_blobs WHERE message = ?", (message,)).fetchall()
+    forget_body(db, message)
     db.execute("DELETE FROM search_queue WHERE message = ?", (message,))
     db.execute("DELETE FROM messages WHERE message = ?", (message,))
-    db.executemany(
-        "DELETE FROM blobs WHERE blob = ?1 AND NOT EXISTS (SELECT 1 FROM message_blobs WHERE blob = ?1)", held
-    )
 
 
 def _remove_rows(db: sqlite3.Connection, row: int) -> bool:
