@@ -101,7 +101,7 @@ def test_an_archive_and_a_summary_have_different_types() -> None:
 @pytest.mark.parametrize(
     ("text", "summary"),
     [
-        ("[Summary: Words of it: \"summary\":[1,2] — end]", "Words of it: \"summary\":[1,2] — end"),
+        ('[Summary: Words of it: "summary":[1,2] — end]', 'Words of it: "summary":[1,2] — end'),
         ("the same", "the same"),
         ("shown\ud800", ""),
         ("shown", "other words"),
