@@ -12,10 +12,11 @@ from itertools import accumulate, pairwise
 
 from contextstash_storage.codec.bodies import IN_PACK, checksum, to_bytes
 
-PACK_BYTES = 256_000
-"""Bytes of the bodies of one pack. Of 64, 128, 256 and 512 KB, recorded sessions of Claude Code take 0.56, 0.52, 0.49
-and 0.46 of what each body takes compressed alone, those of Codex 0.55, 0.49, 0.43 and 0.39. To read one message takes
-0.7, 1.4, 2.6 and 4.5 ms; a pack is made in 16 ms with 128 KB, in 35 with 256 and 75 with 512, under the write lock."""
+PACK_BYTES = 384_000
+"""Bytes of the bodies of one pack. With 64, 128, 256, 384 and 512 KB, recorded sessions of Claude Code take 0.56, 0.52,
+0.49, 0.47 and 0.46 of what each body takes compressed alone, those of Codex 0.55, 0.49, 0.43, 0.41 and 0.39. To read
+the first message of a pack takes 0.7, 1.4, 2.6, 3.9 and 4.5 ms of processor time; to make one, under the write lock,
+takes 16 ms with 128 KB, 35 with 256, 55 with 384 and 75 with 512."""
 
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2 * PACK_BYTES}]
 """With preset 4 packs are 3 % larger, with 9 they are 1 % smaller and take 1.5 times as long. The usual dictionary of
