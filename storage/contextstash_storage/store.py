@@ -315,8 +315,8 @@ class SessionStore(ABC):
         return False
 
     @abstractmethod
-    async def size(self) -> int | None:
-        """The bytes that the owner's sessions use in the database, estimated, without those that deletions left free in
+    async def session_sizes(self) -> dict[str, int] | None:
+        """The bytes that each of the owner's sessions takes in the database, without those that deletions left free in
         its file; None if the database is on a server."""
 
     async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None:

@@ -194,7 +194,7 @@ class PostgresStore(SessionStore):
     async def unindexed_messages(self) -> int:
         return 0
 
-    async def size(self) -> int | None:
+    async def session_sizes(self) -> dict[str, int] | None:
         return None
 
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:

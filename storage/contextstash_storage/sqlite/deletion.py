@@ -32,6 +32,7 @@ from contextstash_storage.sqlite.search_index import (
     remove_pieces,
     rewrite_terms,
 )
+from contextstash_storage.sqlite.sizes import used_bytes
 from contextstash_storage.sqlite.unindexed_sessions import next_messages
 
 LOG_SECONDS = 5.0
@@ -261,21 +262,6 @@ def _rewrite_small_file(db: sqlite3.Connection) -> None:
     and in files of former versions too."""
     if used_bytes(db) <= SMALL_FILE_BYTES:
         db.execute("VACUUM")
-
-
-def used_bytes(db: sqlite3.Connection) -> int:
-    """The bytes of the file without its free pages, which later messages fill."""
-    names = ("page_count", "freelist_count", "page_size")
-    pages, free, size = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)  # SQLCipher's is a text
-    return (pages - free) * size
-
-
-def owned_bytes(db: sqlite3.Connection, owner: str) -> int:
-    """An owner's share of these bytes, estimated by the tokens of the sessions."""
-    tokens = "coalesce(counters ->> '$.appended', 0) + 1"
-    query = f"SELECT coalesce(sum(({tokens}) * (owner = ?)), 0), coalesce(sum({tokens}), 0) FROM sessions"
-    owned, whole = db.execute(query, (owner,)).fetchone()
-    return round(used_bytes(db) * (int(owned) / max(1, int(whole))))
 
 
 def _marks(db: sqlite3.Connection) -> list[tuple[str, bool]]:
