@@ -1,4 +1,8 @@
-"""Replies and messages as programs hold them: the objects of a provider's SDK, or dictionaries, as plain JSON."""
+"""Replies and messages as programs hold them: the objects of a provider's SDK, or dictionaries, as plain JSON.
+
+response = client.chat.completions.create(messages=request.messages, **request.options)
+messages += session.reply(response)  # or response.model_dump(), or one message of the assistant
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The tools with which a model reads again what left its window, in each provider's form."""
+"""The tools with which a model reads again what left its window, in each provider's form.
+
+request = await session.request(messages, tools=[*tools, *session.tools()])
+...
+output = await session.call_tool(call.name, call.input)  # None if it is a tool of the program
+"""
 
 from __future__ import annotations
 

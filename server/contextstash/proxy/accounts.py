@@ -8,7 +8,8 @@ from contextstash.context.view.calibration import MIN_GROWTH
 from contextstash.proxy.added_parts import added_by_us
 from contextstash.proxy.bills import Bill, bill_of, on_its_day
 from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE
-from contextstash.proxy.requests.preparation import Prepared, is_side_call
+from contextstash.proxy.request_lines import is_side_call
+from contextstash.proxy.requests.preparation import Prepared
 from contextstash.proxy.requests.shown_sizes import shown_sizes, size_of
 from contextstash_storage.records import ProxiedSession, Usage
 

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from contextstash.formats.request.text import RequestText
+from contextstash.formats.breakpoints import content_of
+from contextstash.formats.request.text import RequestText, TextMessage, message_of
+from contextstash.hosts.request_identity import is_compaction
 from contextstash.proxy.accounts import booked_side_call
 from contextstash.proxy.bills import Bill
 from contextstash.proxy.conversations import AskedRequest, Conversation
@@ -42,13 +44,23 @@ class SideCalls:
 
 
 def before_summary(conversation: Conversation, request: RequestText) -> RequestText | None:
-    """What stands in front of the client's request for a summary, if that goes on from what is recorded: the results
-    that have filled the window are in no other request."""
-    messages = request.messages[:-1]
-    if request.latest is not request.messages[-1] or request.latest.results:
+    """What the client's request for a summary holds but the prompt for it, if that is new: the results that have
+    filled the window are in no other request. None if there is nothing new, or if it does not go on from what is
+    recorded."""
+    known = conversation.same_messages(request)
+    if request.compacts:  # the API's own compaction has no prompt
+        return request if known < len(request.messages) else None
+    place = request.messages.index(request.latest)
+    rest = _without_prompt(request.latest)
+    messages = (*request.messages[:place], *([rest] if rest is not None else []))
+    if not known or known < len(conversation.recorded) or len(messages) <= known:
         return None
-    if not conversation.recorded or conversation.same_messages(request) < len(conversation.recorded):
+    return replace(request, messages=messages, spans=request.spans[: len(messages)], asked={})
+
+
+def _without_prompt(message: TextMessage) -> TextMessage | None:
+    """The results in a message into which the client has merged its prompt for a summary; None if it holds none."""
+    if not message.results:
         return None
-    if len(messages) == len(conversation.recorded):
-        return None
-    return replace(request, messages=messages, spans=request.spans[:-1], asked={})
+    content = [block for block in content_of(message.native) if not is_compaction({"content": [block]})]
+    return message_of({**message.native, "content": content}, message.format)

@@ -70,9 +70,10 @@ class Ranked:
     call: int | None = None
 
 
-def ranked(matches: Sequence[Match], outputs: Sequence[PairedOutput]) -> list[Ranked]:
-    """The hits, best first; of equals the newest. `outputs` are those of all pairs among the matches."""
-    said = _smoothed(_best([match for match in matches if match.kind is Kind.TEXT]))
+def ranked(matches: Sequence[Match], outputs: Sequence[PairedOutput], said_weight: float = 1.0) -> list[Ranked]:
+    """The hits, best first; of equals the newest. `outputs` are those of all pairs among the matches; what was said
+    counts `said_weight` times."""
+    said = _smoothed(_best([match for match in matches if match.kind is Kind.TEXT]), said_weight)
     calls: dict[int | None, Match] = {}
     for match in matches:
         if match.kind is Kind.CALL and (match.pair not in calls or match.score > calls[match.pair].score):
@@ -99,7 +100,7 @@ def _hit(match: Match, score: float, call: int | None = None) -> Ranked:
     return Ranked(match.message, match.session, match.seq, match.block, match.piece, match.kind, score, call)
 
 
-def _smoothed(matches: Mapping[tuple[int, int], Match]) -> list[Ranked]:
+def _smoothed(matches: Mapping[tuple[int, int], Match], weight: float) -> list[Ranked]:
     """One hit for each message, with part of its neighbors' scores; the newest first."""
     best: dict[tuple[int, int], Match] = {}
     for match in matches.values():
@@ -109,7 +110,7 @@ def _smoothed(matches: Mapping[tuple[int, int], Match]) -> list[Ranked]:
     hits = []
     for (session, seq), match in sorted(best.items(), reverse=True):
         neighbors = [best[place].score for place in ((session, seq - 1), (session, seq + 1)) if place in best]
-        hits.append(_hit(match, match.score + NEIGHBOR_WEIGHT * sum(neighbors)))
+        hits.append(_hit(match, weight * (match.score + NEIGHBOR_WEIGHT * sum(neighbors))))
     return hits
 
 

@@ -13,7 +13,7 @@ from contextstash_storage.errors import StoreError
 from contextstash_storage.records import SearchHit
 from contextstash_storage.search.call_pairs import call_of_pair
 from contextstash_storage.search.documents import Document, Kind, kind_mark, pieces, tool_mark
-from contextstash_storage.search.query import CALL_WEIGHT, WHOLE_WEIGHT, SearchFilter, terms
+from contextstash_storage.search.query import CALL_WEIGHT, WHOLE_WEIGHT, SearchFilter, terms, text_weight
 from contextstash_storage.search.ranking import (
     CALL_CHARACTERS,
     MORE_MATCHES,
@@ -174,7 +174,7 @@ def search(
         is_enough = len(matches) >= ranks
         if found.is_sifted and not (is_enough or found.is_complete):
             continue
-        best = _best_hits(db, _ranked(db, matches, where), limit, weigh, wanted)
+        best = _best_hits(db, _ranked(db, matches, where, wanted), limit, weigh, wanted)
         hits = best.best()
         if is_enough or found.is_complete or best.are_enough:
             break
@@ -297,10 +297,12 @@ def _with_time(query: str, where: SearchFilter) -> str:
     return query.format(created="NULL" if where.any_time else STORED_TIME)
 
 
-def _ranked(db: sqlite3.Connection, matches: Sequence[Match], where: SearchFilter) -> list[Ranked]:
+def _ranked(
+    db: sqlite3.Connection, matches: Sequence[Match], where: SearchFilter, wanted: Sequence[str]
+) -> list[Ranked]:
     if where.scope == "messages":
         return ranked(matches, ())
-    found = ranked(matches, _outputs(db, matches, where))
+    found = ranked(matches, _outputs(db, matches, where), text_weight(wanted))
     return [hit for hit in found if hit.kind is not Kind.CALL] if where.scope == "outputs" else found
 
 

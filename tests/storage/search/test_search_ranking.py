@@ -101,6 +101,25 @@ async def test_the_run_of_a_command_with_the_line_that_is_looked_for_is_found(st
     assert await handles(store, "make release") == ["out_run7"]
 
 
+QUESTION = "why does the linter complain in the remote pipeline but not locally"
+
+
+async def test_a_question_finds_what_was_said_before_calls_with_one_of_its_words(store: SessionStore) -> None:
+    await record(
+        store,
+        says("It complains in the remote pipeline, I see nothing of that locally."),
+        *ran("a", "Bash", "git remote show origin", "remote origin"),
+        *ran("b", "Bash", "git remote add origin ../other", "done"),
+        *(message for run in range(9) for message in ran(f"other{run}", "Bash", f"make check-{run}", f"{run} passed")),
+    )
+    assert (await handles(store, QUESTION))[0] == "message 0"
+
+
+async def test_a_name_finds_the_call_with_it_before_what_was_said_of_it(store: SessionStore) -> None:
+    await record(store, says("parse_config is wrong"), *ran("a", "Grep", "parse_config", "def parse_config(path):"))
+    assert await handles(store, "parse_config") == ["out_a", "message 0"]
+
+
 async def test_stop_words_do_not_count_unless_there_is_nothing_else(store: SessionStore) -> None:
     await record(store, says("what is it that you did"), says("the deployment failed"))
     assert await handles(store, "what is the deployment") == ["message 1"]

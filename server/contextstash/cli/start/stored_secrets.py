@@ -92,7 +92,7 @@ def _places(holder: Holder) -> str:
 
 
 def _of_index(readable: int, mask: bool, is_stored: bool) -> str:
-    """What the search index shows of them, or showed until now."""
+    """The line on the secrets that the search index shows, or showed until now."""
     which = counted(readable, "message")
     if readable:
         advice = f"The search index shows some of them, in {which}: contextstash doctor --secrets --mask"

@@ -15,11 +15,11 @@ from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.json.json_text import lenient_value
 from contextstash.service.masks import derived, masked_argument, shown_value, stored_body
-from contextstash.service.recording.messages import check_session_id, remember_calls, search_text_of
+from contextstash.service.recording.messages import remember_calls, search_text_of
 from contextstash.service.recording.output_archive import outputs_session_id
 from contextstash.service.requests.get_context import read_context
 from contextstash.service.results import CopyResult
-from contextstash.service.session_access import READ_AT_ONCE, Access
+from contextstash.service.session_access import READ_AT_ONCE, Access, check_session_id
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
 from contextstash_storage.json_values import NotJsonError, check_json
 from contextstash_storage.records import (

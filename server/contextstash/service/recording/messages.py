@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -24,7 +23,7 @@ from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.masks import derived, stored_body
 from contextstash.service.recording.reasoning import with_reported_reasoning
 from contextstash.service.session_access import Access
-from contextstash_storage.errors import BadInputError, BadMessageError, SessionNotFoundError
+from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.handles import handle_of
 from contextstash_storage.json_values import NotJsonError, check_json
 from contextstash_storage.records import Appended, Block, Native, NewMessage, Output, Session, Usage
@@ -161,25 +160,21 @@ def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
 async def ensure_session(
     access: Access,
     session_id: str | None,
+    known: Session | None,
     natives: Sequence[Native],
     *,
     system: object = None,
     tools: Sequence[Any] | None = None,
-    known: Session | None = None,
     **facts: Any,
 ) -> Session:
-    """The session to record into: the one named, created if it does not exist, or a new one with a generated id.
-    `known` is the session if the caller has just read it.
+    """The session to record into: the one that is `known` to exist, or else a new one, with a generated id if it is
+    not named.
 
     `facts` are fields of Session. Of an existing session only a new model, a new agent and a first title are stored.
     `system` and `tools` show the format of a session that begins with plain text.
     """
     check_limits(natives)
     given = {name: value for name, value in facts.items() if value is not None}
-    if session_id is not None:
-        check_session_id(session_id)
-        with suppress(SessionNotFoundError):
-            known = known or await access.store.get_session(session_id)
     if known is not None:
         return await _with_facts(access, known, natives, given)
     wanted = given.pop("format", None)
@@ -249,15 +244,6 @@ def _shown_format(session: Session, natives: Sequence[Native]) -> str:
 def new_session_id() -> str:
     """A new id that sorts by time."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-
-
-def check_session_id(session_id: str) -> None:
-    """Raises BadInputError if the id is not safe in a URI and on a command line."""
-    valid = 0 < len(session_id) <= 200 and all(c.isprintable() and c not in "/?#%\\ " for c in session_id)
-    if not valid:
-        raise BadInputError(
-            "A session_id is 1 to 200 printable characters without spaces, slashes, '?', '#', '%' or backslashes."
-        )
 
 
 async def append(
@@ -377,7 +363,7 @@ def _outputs(texts: Sequence[str], blocks: Sequence[Block], counter: Counter, ca
 
 
 def sha256_of(text: str) -> str:
-    """What is stored as the hash of an output's text."""
+    """The hash of an output's text, as it is stored."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

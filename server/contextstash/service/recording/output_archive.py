@@ -10,8 +10,8 @@ from typing import Any
 
 from contextstash.formats import get_format
 from contextstash.service.masks import derived
-from contextstash.service.recording.messages import append, check_limits, check_session_id, output_handle, sha256_of
-from contextstash.service.session_access import Access
+from contextstash.service.recording.messages import append, check_limits, output_handle, sha256_of
+from contextstash.service.session_access import Access, check_session_id
 from contextstash_storage.errors import BadInputError, NotFoundError, SessionNotFoundError
 from contextstash_storage.records import Appended, Native, Session
 

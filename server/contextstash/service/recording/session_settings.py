@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from contextstash.context.window.settings import (
@@ -14,9 +13,9 @@ from contextstash.context.window.settings import (
     session_layer,
 )
 from contextstash.formats import UNDECIDED
-from contextstash.service.recording.messages import check_session_id, create_session, ensure_session
+from contextstash.service.recording.messages import create_session, ensure_session
 from contextstash.service.results import ConfigureResult
-from contextstash.service.session_access import Access
+from contextstash.service.session_access import Access, check_session_id
 from contextstash.summarizers.choice import CONSENT
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import Session
@@ -37,15 +36,12 @@ async def open_session(
     """A session before its first message, created if it does not exist. Settings that differ from its own are changed.
     `facts` are format, model, agent, title and parent_session_id; `default_format` is called if there is no format."""
     settings = settings or {}
-    check_session_id(session_id)
     resolve_settings(access.layer(facts.get("agent")), settings)
-    known: Session | None = None
-    with suppress(SessionNotFoundError):
-        known = await access.store.get_session(session_id)
+    known = await access.find(session_id)
     given: dict[str, Any] = dict(facts)
     if known is None and given.get("format") is None:
         given["format"] = default_format()
-    session = await ensure_session(access, session_id, (), known=known, **given)
+    session = await ensure_session(access, session_id, known, (), **given)
     changed = {name: value for name, value in settings.items() if session.settings.get(name) != value}
     if changed:
         await configure(access, session_id, changed)

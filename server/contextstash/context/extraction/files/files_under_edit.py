@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from contextstash.context.extraction.actions import Action
-from contextstash.context.extraction.files.file_actions import file_uses
+from contextstash.context.extraction.files.file_actions import COPY, MOVED, file_uses, is_backup
 from contextstash.context.extraction.files.file_steps import (
     Changed,
     Moved,
@@ -74,11 +74,12 @@ def files_under_edit(actions: Iterable[Action]) -> list[EditedFile]:
 
 
 def files_of(actions: Iterable[Action]) -> list[EditedFile]:
-    """Every file that these calls read or changed, the newest change first, then the newest read."""
+    """Every file that these calls read or changed, the newest change first, then the newest read; no backups."""
     files = _Files()
     for action in actions:
         files.add(action)
-    return sorted(files.by_path.values(), key=lambda file: (-file.changed_at, -(file.read_at or -1)))
+    known = (file for path, file in files.by_path.items() if path not in files.backups)
+    return sorted(known, key=lambda file: (-file.changed_at, -(file.read_at or -1)))
 
 
 class _Files:
@@ -86,6 +87,7 @@ class _Files:
 
     def __init__(self) -> None:
         self.by_path: dict[str, EditedFile] = {}
+        self.backups: set[str] = set()
         self._after: dict[str, int] = {}
 
     def add(self, action: Action) -> None:
@@ -99,7 +101,7 @@ class _Files:
                 file.edits += 1
             self._take(file, step, action)
         for use in file_uses(action):
-            names = [name for name in use.names if not name.startswith(("was ", "copy of "))]
+            names = [name for name in use.names if not name.startswith((MOVED, COPY))]
             for file in self._named(use.path) if use.verb in ("edited", "created") else ():
                 file.names = [name for name in file.names if name not in names] + names
 
@@ -132,7 +134,9 @@ class _Files:
         if old is not None:
             file.text = KnownText([*old.text.runs], old.text.whole)
             file.created, file.edits, file.names = old.created, old.edits, [*old.names]
-        if copied:
+        if copied and is_backup(file.path, was):
+            self.backups.add(file.path)
+        elif copied:
             file.created = True
         else:
             file.was = was
