@@ -61,12 +61,13 @@ from contextstash_storage.sqlite.connection import (
     connect,
 )
 from contextstash_storage.sqlite.database_file import FindKey, no_key
-from contextstash_storage.sqlite.deletion import Deletion, owned_bytes
+from contextstash_storage.sqlite.deletion import Deletion
 from contextstash_storage.sqlite.dialect import run, session_row
 from contextstash_storage.sqlite.migrations import migrate, migrations, note_version
 from contextstash_storage.sqlite.outputs import output_of, outputs_between
 from contextstash_storage.sqlite.read_messages import MessageRows, NewsRows, read_news, rows_at, rows_between
 from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages, remove_former_index
+from contextstash_storage.sqlite.sizes import session_sizes
 from contextstash_storage.store import MAX_INTEGER, Change, Placement, Read, SessionStore, Weigh
 
 Result = TypeVar("Result")
@@ -364,8 +365,8 @@ class SqliteStore(SessionStore):
             await self._index_work.wait()
         return was_out
 
-    async def size(self) -> int | None:
-        return await self._reader.read(lambda db: owned_bytes(db, self.owner))
+    async def session_sizes(self) -> dict[str, int]:
+        return await self._reader.read(lambda db: session_sizes(db, self.owner))
 
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
         return await self._of_row(session_id, lambda db, row: logs.token_sums(db, row, width))

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, MutableMapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from contextstash.cli.options import (
     settings_from,
 )
 from contextstash.cli.output import print_table
+from contextstash.configuration.encryption_key import SETTING as KEY_SETTING
 from contextstash.configuration.locations import (
     AGENT_ENDINGS,
     AGENTS_FOLDER,
@@ -214,6 +215,7 @@ def show(
     agent = agent or (found.agent if found else None)
     own = session_layer(found.settings) if found else {}
     layers = [*configuration.layers(agent), *([Layer("session", own)] if found else [])]
+    layers = [_without_unused_key(layer, remarks) for layer in layers]
     values = effective(layers)
     key, network = key_line(configuration, os.environ, agent), network_use(configuration, os.environ, agent, own)
     thresholds = _thresholds(layers, model or (found.model if found else None))
@@ -230,6 +232,16 @@ def show(
     click.echo(", ".join(f"{name.replace('_', ' ')} {tokens:,}" for name, tokens in thresholds.items()) + " tokens.")
     for line in (key, " ".join(filter(None, (network.sentence, network.detail))), *(remark.text for remark in remarks)):
         click.echo(line)
+
+
+def _without_unused_key(layer: Layer, remarks: list[Remark]) -> Layer:
+    """A layer without `encryption_key`, and a remark that says so, if its key is never looked for."""
+    used = ("environment", str(user_config_folder() / SETTINGS_FILE))
+    if KEY_SETTING not in layer.values or layer.name in used:
+        return layer
+    text = f"{KEY_SETTING} in {layer.name} is not used: it counts in the environment or in {used[1]} alone."
+    remarks.append(Remark(text))
+    return replace(layer, values={name: value for name, value in layer.values.items() if name != KEY_SETTING})
 
 
 def _session(opener: StashOpener, prefix: str) -> Session:

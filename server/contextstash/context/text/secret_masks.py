@@ -87,7 +87,14 @@ def _gate() -> SchemaValidator:
     search takes 60 to 100 (measured over recorded sessions). pydantic's pattern is the one way to it that is installed
     anyway."""
     gates = [*(rule.gate for rule in RULES), PRIVATE_KEY.gate, "(?i:<private>)", _MAY_BE_INVISIBLE]
-    return SchemaValidator(core_schema.str_schema(pattern="|".join(f"(?:{gate})" for gate in gates), strict=True))
+    pattern = "|".join(f"(?:{_uncounted(gate)})" for gate in gates)
+    return SchemaValidator(core_schema.str_schema(pattern=pattern, strict=True))
+
+
+def _uncounted(gate: str) -> str:
+    """A gate that lets a little more through, and is compiled in half of the time, which each hook pays: repetitions
+    are counted by copies of what they repeat, and digits of other scripts are hundreds of ranges."""
+    return re.sub(r"\{([01]),\d+\}", lambda match: "*+"[int(match[1])], gate).replace(r"\d", "[0-9]")
 
 
 def may_hold_secrets(text: str) -> bool:
@@ -105,8 +112,7 @@ def secrets_in(text: str) -> list[Found]:
 
 
 def _secrets_in(text: str) -> list[Found]:
-    if not may_hold_secrets(text):
-        return []
+    """The secrets in a text that may hold some."""
     found = [each for start, end in _parts(text) for each in _in_part(text, start, end)]
     if PRIVATE_KEY.literals[0] in text:
         found += _matches(PRIVATE_KEY, text, 0, len(text))

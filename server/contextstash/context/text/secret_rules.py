@@ -182,9 +182,12 @@ _NAMES = (
     "private_key", "auth_key", "encryption_key", "signing_key", "account_key", "accountkey", "credential", "_key",
     "_pat", "_auth",
 )  # fmt: skip
-_AFTER_NAME = r"[A-Za-z0-9_-]{0,30}"
-_LINE = r"(?:\\?\r?\n|\\n)(?:[ \t]{0,8}\d{1,6}[\t→:|-])?[ \t]{0,40}"
-"""A line break, also in JSON, and a line's number, as tools that read files write it."""
+_NAME = r"[A-Za-z_-][A-Za-z0-9_-]{2,44}"
+"""From a name on, and what may follow it. It is looked for where a name stands: to list the names takes 0.4 ms."""
+
+_LINE = r"(?:\\?\r?\n|\\n)(?:[ \t]{0,8}[0-9]{1,6}(?:[\t:|-]|→))?[ \t]{0,40}"
+"""A line break, also in JSON, and a line's number, as tools that read files write it. The arrow is not in the class: a
+class with a character beyond Latin-1 takes 0.1 ms to compile."""
 
 _BETWEEN = (
     r"[\x5c\"'`\]]{0,3}(?:[ \t]{0,8}(?:=>|:=|=|:)[ \t]{0,8}(?:(?:[|>][+-]?)?" + _LINE + r")?"
@@ -194,7 +197,7 @@ _BETWEEN = (
 name of the value's field (Kubernetes, .NET)."""
 
 _ASSIGNED = (
-    rf"(?P<n>(?:{'|'.join(_NAMES)}){_AFTER_NAME})(?:{_BETWEEN}"
+    rf"(?P<n>{_NAME})(?:{_BETWEEN}"
     r"""(?:(?P<q>\\?["'`])(?P<v>[^"'`\\\n‹›•]{6,300})(?P=q)|(?P<w>[^\s"'`\\,;&<>(){}\[\]|‹›•]{6,300}))"""
     r"""|[\x5c"']{0,2}>(?P<x>[^\s"'`<>‹›•]{6,300})(?=<\x5c?/))"""
 )

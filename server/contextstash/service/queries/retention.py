@@ -64,10 +64,8 @@ async def retain(
         raise BadInputError(NO_LIMIT)
     listed = await _listed(access)
     groups = await _grouped(access, listed, given, rules, project)
-    size = await access.store.size()
-    if size is None and any(group.limits.keep_gigabytes for group in groups):
-        raise BadInputError(NO_SIZE)
-    going = [session for group in groups for session in _beyond(group, listed, now, size or 0)]
+    sizes = await _sizes(access, groups)
+    going = [session for group in groups for session in _beyond(group, listed, now, sizes)]
     going = [session for session in going if _recorded_at(session) <= now - spare]
     gone = [session for session in going if not session.settings.get("pin")]
     lines = [await _line(access, session) for session in gone]
@@ -80,6 +78,16 @@ async def retain(
         dry_run=dry_run,
         note=note,
     )
+
+
+async def _sizes(access: Access, groups: Sequence[_Kept]) -> Mapping[str, int]:
+    """The bytes that each session takes, if a limit asks for them: to count them, all rows of messages are read."""
+    if not any(group.limits.keep_gigabytes for group in groups):
+        return {}
+    sizes = await access.store.session_sizes()
+    if sizes is None:
+        raise BadInputError(NO_SIZE)
+    return sizes
 
 
 async def _delete(access: Access, session_ids: Sequence[str]) -> str | None:
@@ -126,19 +134,19 @@ def _folders(rules: Mapping[str, KeepLimits]) -> dict[Path, KeepLimits]:
     return {Path(name).expanduser(): rule for name, rule in rules.items()}
 
 
-def _beyond(group: _Kept, listed: Sequence[Session], now: datetime, size: int) -> list[Session]:
+def _beyond(group: _Kept, listed: Sequence[Session], now: datetime, sizes: Mapping[str, int]) -> list[Session]:
     """Those of its sessions that are older, or take more room, than its limits allow."""
     old = _older(group.sessions, now, group.limits.keep_days)
     known = {session.session_id for session in old}
     left = [session for session in group.sessions if session.session_id not in known]
     considered = left if group.is_project else [session for session in listed if session.session_id not in known]
-    share = sum(map(_weight, considered)) / max(1, sum(map(_weight, listed)))
-    return old + _too_large(considered, left, group.limits.keep_gigabytes, round(size * share))
+    return old + _too_large(considered, left, group.limits.keep_gigabytes, _with_unlisted(listed, sizes))
 
 
-def _weight(session: Session) -> int:
-    """The size of a session is not stored: it is estimated by its tokens."""
-    return session.counters.appended + 1
+def _with_unlisted(listed: Sequence[Session], sizes: Mapping[str, int]) -> dict[str, float]:
+    """The bytes of the listed sessions, those of their archives included, which are not listed."""
+    shown = sum(sizes.get(session.session_id, 0) for session in listed)
+    return {name: size * sum(sizes.values()) / max(1, shown) for name, size in sizes.items()}
 
 
 async def _listed(access: Access) -> list[Session]:
@@ -160,20 +168,19 @@ def _older(sessions: Sequence[Session], now: datetime, days: int | None) -> list
 
 
 def _too_large(
-    counted: Sequence[Session], deletable: Sequence[Session], gigabytes: float | None, size: int
+    counted: Sequence[Session], deletable: Sequence[Session], gigabytes: float | None, sizes: Mapping[str, float]
 ) -> list[Session]:
-    """The oldest of the deletable ones without which the counted ones, which take `size` bytes, are small enough."""
+    """The oldest of the deletable ones without which the counted ones are small enough."""
     if gigabytes is None:
         return []
-    each = size / max(1, sum(map(_weight, counted)))
-    left = float(size)
+    left = sum(sizes.get(session.session_id, 0.0) for session in counted)
     found: list[Session] = []
     for session in reversed(deletable):
         if left <= gigabytes * GIGABYTE:
             break
         found.append(session)
         if not session.settings.get("pin"):
-            left -= each * _weight(session)
+            left -= sizes.get(session.session_id, 0.0)
     return found
 
 
