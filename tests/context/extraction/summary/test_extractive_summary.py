@@ -83,7 +83,7 @@ def test_a_command_is_shown_as_it_was_run() -> None:
 def test_a_command_that_still_runs_has_not_printed_nothing() -> None:
     running = "Chunk ID: 1\nWall time: 1.0 seconds\nProcess running with session ID 7\nOutput:\n"
     script = Script().user("Test it.").call("exec_command", {"cmd": "make test"}, running)
-    assert summary_of(script)[Section.STATE] == ["(2) ran `make test`: still running"]
+    assert summary_of(script)[Section.STATE] == ["(2) ran `make test`: still running, no output"]
 
 
 def test_the_notes_of_a_clients_summary_are_left_out_also_if_it_is_an_earlier_summary() -> None:

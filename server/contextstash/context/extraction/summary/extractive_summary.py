@@ -48,7 +48,7 @@ from contextstash.context.extraction.user.user_requests import (
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.pasted import first_lines
 from contextstash.context.text.sanitize import clip, one_line
-from contextstash.context.tool_outputs.digest import digest_output
+from contextstash.context.tool_outputs.digest import digest_output, still_running
 
 Count = Callable[[str], int]
 
@@ -514,9 +514,8 @@ def _action_line(action: Action, base: str) -> str:
     printed = _below(action.output.text, base)
     digest = digest_output(action.tool, action.argument, printed, action.is_error)
     code = action.output.exit_code
-    if action.output.running:
-        return f"{call}: still running{f'; so far: {digest}' if printed.strip() else ''}"
-    return f"{call}: {f'exit {code}: ' if code else ''}{digest}"
+    state = f"exit {code}: " if code else still_running(action.output)
+    return f"{call}: {state}{digest}"
 
 
 def _what_changed(action: Action) -> str:
