@@ -149,7 +149,8 @@ def _below(text: str, base: str) -> str:
 @dataclass(frozen=True, slots=True)
 class _Material:
     """What a summary is made from: the `turns` that it replaces, with what they contain, and the summaries before. The
-    turns that are `known` are at least these, and all end with the same message."""
+    turns that are `known` are at least these, and all end with the same message. `changed` are the files that they
+    changed, by message."""
 
     turns: Sequence[Turn]
     actions: Sequence[Action]
@@ -158,6 +159,8 @@ class _Material:
     known: Sequence[Turn]
     known_actions: Sequence[Action]
     known_requests: Sequence[Request]
+    changed: Mapping[int, Sequence[str]]
+    known_changed: Mapping[int, Sequence[str]]
     summaries: Sequence[Sections]
     before: Sections
     current: Sections
@@ -204,6 +207,8 @@ def _read(
     requests, carried = requests_of(turns)
     actions = actions_of(turns)
     more = bool(turns) and len(history) > len(turns) and history[-1].seq == turns[-1].seq
+    known_actions = actions_of(history) if more else actions
+    changed = changes_by_message(actions)
     said, said_seq = "", -1
     for turn in turns:
         for block, text in zip(turn.blocks, turn.texts, strict=True):
@@ -215,8 +220,10 @@ def _read(
         turns=turns,
         actions=actions,
         known=history if more else turns,
-        known_actions=actions_of(history) if more else actions,
+        known_actions=known_actions,
         known_requests=requests_of(history)[0] if more else requests,
+        changed=changed,
+        known_changed=changes_by_message(known_actions) if more else changed,
         requests=requests,
         carried=carried,
         summaries=summaries,
@@ -290,13 +297,12 @@ def _names(
 
 
 def _errors(material: _Material) -> list[Item]:
-    changed = changes_by_message(material.known_actions)
-    found = failures(material.known_actions, changed, material.old(Section.ERRORS))
+    found = failures(material.known_actions, material.known_changed, material.old(Section.ERRORS))
     return [Item(failure.line(), weight=1e6 * (not failure.resolved) + failure.seq) for failure in found]
 
 
 def _tried(material: _Material) -> list[Item]:
-    new = failed_attempts(material.turns, material.actions, changes_by_message(material.actions))
+    new = failed_attempts(material.turns, material.actions, material.changed)
     lines = joined_attempts(material.old(Section.TRIED), new, material.actions)
     return [Item(line, weight=float(place)) for place, line in enumerate(lines)]
 
@@ -321,19 +327,13 @@ def _findings(material: _Material, tried: str) -> list[Item]:
     lines = merged([text for _, text in before], list(said))[-MAX_COMPARED:]
     standing = standing_findings(lines)
     shown = [line for line in lines if line in standing and (line in weights or line not in said) and line not in tried]
-    changes = _changes(material.known_actions)
+    changes = [(each.seq, each.written) for each in material.known_actions if each.seq in material.known_changed]
     remarks = {text for text, each in said.items() if not each.closing}
     shown = [line for line in shown if not is_overtaken(line, at[line], changes, remark=line in remarks)]
     items = material.weights(shown, weights, 1.0)
     least = sorted((item.weight for item in items), reverse=True)[:MAX_FINDINGS]
     kept = [item for item in items if item.weight >= least[-1]]
     return [replace(item, text=f"({at[item.text]}) {item.text}") if at[item.text] >= 0 else item for item in kept]
-
-
-def _changes(actions: Sequence[Action]) -> list[tuple[int, str]]:
-    """The calls that changed files, each with its message and what it wrote."""
-    changed = changes_by_message(actions)
-    return [(action.seq, action.written) for action in actions if action.seq in changed]
 
 
 def _open_items(material: _Material) -> list[Item]:
@@ -497,7 +497,7 @@ def _tests_passed(material: _Material) -> list[str]:
     elif not runs and old:
         told, _, changed = old.partition(" (changed since: ")
         since = changed.rstrip(")").split(", ") if changed else []
-    since += changes_from(changes_by_message(material.known_actions), first)
+    since += changes_from(material.known_changed, first)
     return [f"{told} (changed since: {', '.join(file_names(since))})" if since else told] if told else []
 
 
@@ -555,7 +555,7 @@ def _call(action: Action, base: str, most: int = 100) -> str:
 def _archived(material: _Material, base: str) -> list[Item]:
     """The outputs that are most likely to be needed again: large, recent or failed ones; the newest of repeated
     calls."""
-    changed = {path for paths in changes_by_message(material.actions).values() for path in paths}
+    changed = {path for paths in material.changed.values() for path in paths}
     newest = {
         (action.tool, action.argument): (place, action)
         for place, action in enumerate(material.actions)
