@@ -278,8 +278,8 @@ def _read(text: str) -> _Said:
 
 def is_overtaken(finding: str, seq: int, changes: Iterable[tuple[int, str]], *, remark: bool) -> bool:
     """Whether a change after message `seq` is about what a finding names in code, so that it tells what was before: if
-    it is a `remark` between two calls about anything, else about all of it. `changes` are the messages of changes with
-    their texts."""
+    it is a `remark` between two calls about any of it, else about half. One that names nothing, such as that all is
+    done, tells what was before any change. `changes` are the messages of changes with their texts."""
     names = _read(finding).names
-    among = any if remark else all
-    return bool(names) and any(at > seq and among(name in text for name in names) for at, text in changes)
+    least = min(1, len(names)) if remark else (len(names) + 1) // 2
+    return any(at > seq and sum(name in text for name in names) >= least for at, text in changes)

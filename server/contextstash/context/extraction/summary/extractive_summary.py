@@ -502,7 +502,7 @@ def _tests_passed(material: _Material) -> list[str]:
 
 
 def _action_line(action: Action, base: str) -> str:
-    call = _call(action, base, MAX_SHOWN_COMMAND)
+    call = _call(action, base, MAX_SHOWN_COMMAND if action.command is not None else 100)
     if action.output is None:
         return f"{call}: no result yet"
     if action.refused:
@@ -549,7 +549,10 @@ def _call(action: Action, base: str, most: int = 100) -> str:
     """The call in one line: a command as it was run, else the tool with its argument."""
     if action.command is not None:
         return f"ran `{one_line(as_run(action.command), most)}`"
-    return f"{one_line(action.tool, 40)} {one_line(_below(action.argument, base), 100)}".strip()
+    argument = _below(action.argument, base)
+    if argument.startswith("/") and len(argument) > most:  # of a path, the end names the file
+        argument = f"…{argument[1 - most :]}"
+    return f"{one_line(action.tool, 40)} {one_line(argument, most)}".strip()
 
 
 def _archived(material: _Material, base: str) -> list[Item]:
