@@ -34,12 +34,15 @@ _NARRATION = re.compile(
     r" need to|i should"
     r"|i want to|next,? i"
     r"|(?:now )?(?:checking|looking at|running|returning|moving|switching|continuing|starting|proceeding)\b"
-    r"|i['’]m (?:\w+ly |now |also )?\w+ing|i['’]ve got)\b",
+    r"|i['’]ve got)\b",
     re.IGNORECASE,
 )
 
-_OF_THE_MOMENT = re.compile(r"\b(?:so|and) (?:now )?i(?:['’]m| am| will|['’]ll)\b", re.IGNORECASE)
-"""What a sentence says in addition if it tells what the agent does next."""
+_OF_THE_MOMENT = re.compile(
+    r"\bi(?:['’]m| am) (?:\w+ly |now |also |just )?\w+ing\b|\b(?:so|and|next,?) (?:now )?i(?:['’]ll| will)\b",
+    re.IGNORECASE,
+)
+"""What a sentence says if it tells what the agent does now or next."""
 
 _LEAD = re.compile(
     r"^(?:(?:now|next|first|then|finally|also|good|great|perfect|excellent|ok(?:ay)?|alright|yes|so|and|step \d+|\d+"
@@ -97,9 +100,8 @@ def without_suppositions(text: str) -> str:
 
 _POINTS_BACK = re.compile(
     r"(?:it|they|he|she)(?:['’]\w+)?\b|(?:this|that|these|those)(?:['’]s)?"
-    r" (?:is|was|are|were|has|have|had|does|do|did|will|would|can|could|should|may|might|must|means?|makes?|gives?"
-    r"|ensures?|works?|fails?|allows?|shows?|confirms?|explains?|happens?|causes?|needs?|returns?|requires?|leads?|looks?|seems?"
-    r"|also|only|just|already|now|way)\b|(?:that|this)['’]s\b"
+    r" (?:are|were|have|had|do|did|will|would|can|could|should|may|might|must|only|just|already|now|way|\w+s)\b"
+    r"|(?:that|this)['’]s\b"
     r"|(?:all (?:of (?:them|these)|two|three|four|five|six)|both|each|neither|none|the (?:former|latter|other))"
     r" (?:of them |of these )?(?:is|are|was|were|has|have|had|do|does|did|need|use|work|pass|fail|call)s?\b",
     re.IGNORECASE,

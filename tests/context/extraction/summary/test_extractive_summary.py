@@ -63,6 +63,12 @@ def test_the_last_state_says_what_each_change_wrote_and_in_which_message() -> No
     ]
 
 
+def test_a_patch_whose_call_names_no_file_says_which_one_it_changed() -> None:
+    patch = "*** Begin Patch\n*** Update File: /srv/a.py\n@@\n x = 1\n+y = 2\n*** End Patch"
+    state = summary_of(Script().user("Fix it.").call("apply_patch", {"input": patch}, "Success."))[Section.STATE]
+    assert state[-1].endswith("/srv/a.py: + y = 2")
+
+
 def test_a_long_last_message_leaves_room_for_the_newest_calls() -> None:
     script = Script().user("Fix it.").assistant("I look at it closely. " * 200 + "Next: the index.")
     for number in range(40):

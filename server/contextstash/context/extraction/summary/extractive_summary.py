@@ -508,8 +508,8 @@ def _action_line(action: Action, base: str) -> str:
     if action.refused:
         return f"{call}: refused by the user"
     if _is_plain_change(action):
-        return f"{call}: {_what_changed(action) or 'done'}"
-    if not action.output.text.strip() and not action.output.exit_code and (told := _what_changed(action)):
+        return f"{call}: {_what_changed(action, call, base) or 'done'}"
+    if not action.output.text.strip() and not action.output.exit_code and (told := _what_changed(action, call, base)):
         return f"{call}: {told}"
     printed = _below(action.output.text, base)
     digest = digest_output(action.tool, action.argument, printed, action.is_error)
@@ -518,16 +518,18 @@ def _action_line(action: Action, base: str) -> str:
     return f"{call}: {state}{digest}"
 
 
-def _what_changed(action: Action) -> str:
-    """The first line that a change adds, or else removes, marked as in a diff; empty if that is not known."""
+def _what_changed(action: Action, call: str, base: str) -> str:
+    """The first line that a change adds, or else removes, marked as in a diff; empty if that is not known. With the
+    file, if the call as it is shown does not name it."""
     for step in file_steps(action):
+        file = "" if step.path.rpartition("/")[2] in call else f"{_below(step.path, base)}: "
         if isinstance(step, Written):
-            return f"{len(step.text.splitlines())} lines"
+            return f"{file}{len(step.text.splitlines())} lines"
         if isinstance(step, Replaced):
             old, new = step.old.split("\n"), step.new.split("\n")
             added = [f"+ {line.strip()}" for line in new if line.strip() and line not in old]
             removed = [f"- {line.strip()}" for line in old if line.strip() and line not in new]
-            return one_line((added or removed or [""])[0], MAX_CHANGED_LINE)
+            return file + one_line((added or removed or [""])[0], MAX_CHANGED_LINE)
     return ""
 
 
@@ -549,7 +551,7 @@ def _call(action: Action, base: str, most: int = 100) -> str:
     """The call in one line: a command as it was run, else the tool with its argument."""
     if action.command is not None:
         return f"ran `{one_line(as_run(action.command), most)}`"
-    argument = _below(action.argument, base)
+    argument = "" if action.argument.startswith("*** Begin Patch") else _below(action.argument, base)
     if argument.startswith("/") and len(argument) > most:  # of a path, the end names the file
         argument = f"…{argument[1 - most :]}"
     return f"{one_line(action.tool, 40)} {one_line(argument, most)}".strip()
