@@ -167,7 +167,8 @@ Fact = Callable[[TextMessage], bool]
 @dataclass(frozen=True)
 class RequestText:
     """The body of a request. `spans[i]` is where `messages[i]` stands; `fields` are the spans of the body's members.
-    `asked` are the messages of which a fact is true, and of how many messages it was asked."""
+    `asked` are the messages of which a fact is true, and of how many messages it was asked. `compacts` says that the
+    request went to the API's own address for compaction."""
 
     format: str
     body: bytes
@@ -176,6 +177,7 @@ class RequestText:
     fields: Mapping[str, Span]
     small: dict[str, Any] = field(default_factory=dict)
     asked: dict[Fact, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
+    compacts: bool = False
 
     def places(self, fact: Fact) -> tuple[int, ...]:
         """The messages of which this is true, by their places. Only those are asked that the request before did not

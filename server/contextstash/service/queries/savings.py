@@ -8,6 +8,7 @@ from datetime import date, timedelta
 from itertools import accumulate, pairwise
 
 from contextstash.configuration.models import price_of
+from contextstash.service.recording.client_edits import CLIENT
 from contextstash.service.results import Savings
 from contextstash.service.session_access import Access
 from contextstash_storage.records import Call, Event, EventKind, Lever, Session, Usage
@@ -47,7 +48,8 @@ async def effects_of(access: Access, session: Session, since: date | None = None
 
 async def _read(access: Access, session: Session) -> tuple[list[Event], list[Call]]:
     events = await access.store.last_events(session.session_id, SHRINKING, MAX_EVENTS)
-    return events[::-1], await access.store.read_calls(session.session_id, limit=MAX_CALLS)
+    ours = [event for event in reversed(events) if event.strategy != CLIENT]
+    return ours, await access.store.read_calls(session.session_id, limit=MAX_CALLS)
 
 
 def _effects(events: Sequence[Event], calls: Sequence[Call], since: date | None = None) -> dict[str, Lever]:

@@ -22,7 +22,7 @@ from contextstash.formats.usage import read_usage
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.masks import derived, stored_body
 from contextstash.service.recording.reasoning import with_reported_reasoning
-from contextstash.service.session_access import Access
+from contextstash.service.session_access import Access, check_conversation_id
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.handles import handle_of
 from contextstash_storage.json_values import NotJsonError, check_json
@@ -188,7 +188,10 @@ async def ensure_session(
 async def create_session(
     access: Access, session_id: str | None, format_name: str, facts: SessionFacts | None = None
 ) -> Session:
-    """Store a new session; `format_name` may be UNDECIDED until its first message is there."""
+    """Store a new session; `format_name` may be UNDECIDED until its first message is there. Raises BadInputError if no
+    conversation can have this id."""
+    if session_id is not None:
+        check_conversation_id(session_id)
     now, facts = datetime.now(UTC), facts or SessionFacts()
     return await access.store.create_session(
         Session(

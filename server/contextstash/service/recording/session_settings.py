@@ -15,7 +15,7 @@ from contextstash.context.window.settings import (
 from contextstash.formats import UNDECIDED
 from contextstash.service.recording.messages import SessionFacts, create_session, ensure_session
 from contextstash.service.results import ConfigureResult
-from contextstash.service.session_access import Access, check_session_id
+from contextstash.service.session_access import Access, check_conversation_id
 from contextstash.summarizers.choice import CONSENT
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import Session
@@ -85,7 +85,7 @@ async def _session_to_configure(access: Access, session_id: str | None, settings
     else:
         _check_destination(access, session.agent, settings)
         return session
-    check_session_id(session_id)
+    check_conversation_id(session_id)
     _check_destination(access, None, settings)
     resolve_settings(access.layer(None), settings)  # refused settings must not leave an empty session
     return await create_session(access, session_id, UNDECIDED)

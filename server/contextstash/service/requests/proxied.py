@@ -20,6 +20,7 @@ from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.proxied_clients import is_current
 from contextstash.service.recorder import SessionLocks
 from contextstash.service.recording.batches import BatchIdentity, fingerprints_of, record_batch
+from contextstash.service.recording.client_edits import client_compaction
 from contextstash.service.recording.messages import RecentCalls, SessionFacts, append, ensure_session
 from contextstash.service.recording.output_limits import limit_outputs
 from contextstash.service.recording.reasoning import log_dropped_reasoning
@@ -234,6 +235,16 @@ class ProxiedSessions:
         if dropped is not None:
             with suppress(SessionNotFoundError):
                 await log_dropped_reasoning(self._access, session_id, dropped)
+
+    async def note_compaction(self, session_id: str, before: int, after: int) -> None:
+        """Log that the client's window was compacted, from so many tokens to so many, as the provider counted them.
+        Without effect if it did not become smaller, if the session's transcript says so, or if it was deleted."""
+        session = await self.find(session_id)
+        if session is None or session.source is not None or after >= before:
+            return
+        with suppress(SessionNotFoundError):
+            event = await client_compaction(self._access, session, before, after)
+            await self._access.store.append_event(session_id, event)
 
     def calibration(self, session: Session) -> float:
         """The ratio of the tokens that the provider reports to those that we count, in this session."""
