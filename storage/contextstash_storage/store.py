@@ -416,6 +416,10 @@ class SessionStore(ABC):
         """How the sessions are recognized that were deleted lately."""
         return await self._of_owner(lambda: requests.deleted_sessions(self.owner))
 
+    async def copy_deleted(self, sessions: Sequence[DeletedSession]) -> None:
+        """Recognize sessions too that were deleted in another database, whose sessions are copied to this one."""
+        await self._write_steps(lambda: requests.copy_deleted(self.owner, sessions))
+
     async def note_responses(self, session_id: str, marks: Sequence[str], responses: Sequence[str]) -> None:
         """Recognize a deleted session by these responses too, which its client got later: the one of this id, that with
         which a request of these marks goes on, or that of one of the responses. Without effect if there is none."""

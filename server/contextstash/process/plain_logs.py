@@ -46,6 +46,12 @@ def configure_logs(*, as_json: bool = False) -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
+def configure_warnings() -> None:
+    """The warnings of a command as lines of printable characters: they can quote a file of somebody else's folder."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Printable("%(message)s"))
+
+
 def announcement(text: str, *, as_json: bool) -> str:
     """A line that is always printed, in the form of the log's lines: `text`, or a JSON object with it."""
     if not as_json:
