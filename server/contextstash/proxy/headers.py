@@ -13,6 +13,9 @@ RawHeaders = list[tuple[bytes, bytes]]
 SECRET_VARIABLE = "_CONTEXTSTASH_PROXY_SECRET"
 """The environment variable with which `contextstash run` tells its proxy the path that its client uses."""
 
+UPSTREAM_VARIABLE = "_CONTEXTSTASH_PROXY_UPSTREAM"
+"""The same for the model API's address: that of a gateway can hold a secret."""
+
 HOP_BY_HOP = frozenset(
     {
         b"connection",
