@@ -125,6 +125,7 @@ def findings_of(script: Script, **more: Any) -> list[str]:
         "`load_fines` seems to return None for an empty list.",
         "Change call sites to use `new_id()` and handle errors (skip invalid entries).",
         "Trusted data from storage: Use `must_id` there.",
+        "All three are quick and do nothing if `load` is set already.",
         "Updated Design Section 3: Code Changes Summary",
         "The failure of `go test` was only the build cache, so I’m rerunning it with `GOCACHE` in `/tmp`.",
         "Fix Bug 2 — `post_commit` should update `base`.",

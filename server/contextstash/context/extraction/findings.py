@@ -99,7 +99,9 @@ _POINTS_BACK = re.compile(
     r"(?:it|they|he|she)(?:['’]\w+)?\b|(?:this|that|these|those)(?:['’]s)?"
     r" (?:is|was|are|were|has|have|had|does|do|did|will|would|can|could|should|may|might|must|means?|makes?|gives?"
     r"|ensures?|works?|fails?|allows?|shows?|confirms?|explains?|happens?|causes?|needs?|returns?|requires?|leads?|looks?|seems?"
-    r"|also|only|just|already|now|way)\b|(?:that|this)['’]s\b",
+    r"|also|only|just|already|now|way)\b|(?:that|this)['’]s\b"
+    r"|(?:all (?:of (?:them|these)|two|three|four|five|six)|both|each|neither|none|the (?:former|latter|other))"
+    r" (?:of them |of these )?(?:is|are|was|were|has|have|had|do|does|did|need|use|work|pass|fail|call)s?\b",
     re.IGNORECASE,
 )
 """How a sentence begins that is about what the one before it named."""

@@ -110,6 +110,13 @@ def test_the_request_under_way_and_the_plan_are_known_if_only_the_history_has_th
     ]
 
 
+def test_a_short_reply_under_way_says_what_it_was_said_to() -> None:
+    script = Script().user("Look.").assistant("It is 8080. Should I change the port to 9090 now?").user("yes, do so")
+    script.call("Bash", {"command": "ls"}, "a")
+    text = extract_summary(script.turns, words_kept=True, max_tokens=900, count=quarter)
+    assert "word for word above: yes, do so (to “Should I change the port to 9090 now?”)" in text
+
+
 def test_the_sections_come_in_the_order_of_their_importance() -> None:
     text = extract_summary(fines_session().turns, max_tokens=1_000, count=quarter)
     assert [line[3:] for line in text.split("\n") if line.startswith("## ")] == [

@@ -299,6 +299,15 @@ def test_rules_of_files_that_the_client_put_there_stay_once_behind_the_first_req
     assert name not in own
 
 
+def test_a_request_on_which_the_user_stopped_the_work_says_so() -> None:
+    script = Script().user("Commit this.").call("Bash", {"command": "git commit"}, "done")
+    script.user("[Request interrupted by user for tool use]").user("First the tests, please.").assistant("Written.")
+    block = block_of(script.user("And the docs, too.").turns)
+    assert block.endswith("Answered by the agent: (4) at 5.\nThe user interrupted the work on: (0) at 3.")
+    assert read_block([block]).words.interrupted == {0: 3}
+    assert "(Commit" not in block
+
+
 def test_rules_of_files_have_the_room_that_the_first_request_leaves() -> None:
     rules = "\n".join(f"- Never push part {number} of the work to main." for number in range(60))
     script = Script().user(AGENTS.replace("- Never push to main.", rules)).user("Fix `load`.").assistant("Done.")

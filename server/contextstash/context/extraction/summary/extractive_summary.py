@@ -39,6 +39,7 @@ from contextstash.context.extraction.user.decisions import weighted_decisions
 from contextstash.context.extraction.user.user_requests import (
     SKILL,
     Request,
+    answered,
     dialog_decisions,
     reply_lines,
     requests_of,
@@ -396,7 +397,12 @@ def _under_way(material: _Material) -> str:
         return f"{UNDER_WAY}{_command_text(newest)}"
     if material.words_kept:
         said = f": {newest.text}" if len(newest.text) <= MAX_REPEATED and "\n" not in newest.text else ""
-        return f"{UNDER_WAY}the request in message {newest.seq}, word for word above{said}"
+        asked = (
+            f" (to “{one_line(answered(newest), MAX_REPEATED)}”)"
+            if said and newest.is_reply and answered(newest)
+            else ""
+        )
+        return f"{UNDER_WAY}the request in message {newest.seq}, word for word above{said}{asked}"
     if material.answered and newest.is_reply and (reply := reply_lines(newest)):
         return f"{UNDER_WAY}{reply[-1]}"
     wanted = [request.text for request in requests if not request.is_reply]

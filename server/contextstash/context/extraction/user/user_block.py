@@ -28,6 +28,7 @@ from contextstash.context.extraction.user.user_requests import (
     answered,
     client_rules,
     dialog_decisions,
+    is_interruption,
     requests_of,
     user_rules,
 )
@@ -48,6 +49,8 @@ _RULE = re.compile(r"^- \(pinned rule\) (.+)$", re.MULTILINE)
 _UNPINNED = re.compile(r"^- \(no longer pinned\) (.+)$", re.MULTILINE)
 _ANSWERED_LINE = "Answered by the agent: "
 _WITHDRAWN_LINE = "Withdrawn or changed by the user: "
+_INTERRUPTED_LINE = "The user interrupted the work on: "
+_MARK_LINES = (_ANSWERED_LINE, _WITHDRAWN_LINE, _INTERRUPTED_LINE)
 _MARK = re.compile(r"\((\d{1,12})\) (?:at|by) \(?(\d{1,12})\)?")
 
 
@@ -68,11 +71,13 @@ class Said:
 @dataclass(frozen=True, slots=True)
 class UserWords:
     """What the user said, in order. `answered` maps an entry to the message with which the assistant ended its turn on
-    it; `withdrawn` maps one to the later entry that takes it back."""
+    it; `withdrawn` maps one to the later entry that takes it back, `interrupted` one to the message with which the user
+    stopped the work on it."""
 
     entries: tuple[Said, ...] = ()
     answered: Mapping[int, int] = field(default_factory=dict)
     withdrawn: Mapping[int, int] = field(default_factory=dict)
+    interrupted: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def open(self) -> Said | None:
@@ -96,8 +101,8 @@ def words_of(turns: Sequence[Turn], before: UserWords | None = None) -> UserWord
     before = before or UserWords()
     known = {entry.source for entry in before.entries}
     entries = [entry for entry in _entries(turns) if not entry.source or entry.source not in known]
-    answered_at = _answered(turns, entries, before.open)
-    return UserWords(tuple(entries), answered_at, _withdrawn(before, entries))
+    answered_at, stopped_at = _ends(turns, entries, before.open)
+    return UserWords(tuple(entries), answered_at, _withdrawn(before, entries), stopped_at)
 
 
 def user_block(
@@ -129,7 +134,7 @@ def user_block(
         span = (0, span[1])
     lines = rules_block(rules, before.rules).split("\n")[1:]
     lines += _lines(words, not before.words.entries, first_tokens, tokens, count)
-    if not lines and not words.answered and not words.withdrawn:
+    if not lines and not words.answered and not words.withdrawn and not words.interrupted:
         return ""
     head = f"{USER_BLOCK_OPENING} {span[0]} to {span[1]}; the number is the message.{_SHORT if _cuts(lines) else ''}]"
     return "\n".join([head, *lines, *_marks(words)])
@@ -149,8 +154,7 @@ _SHORT = " search_history finds the whole of what is shortened."
 def read_block(texts: Iterable[str]) -> Block:
     """What the texts of a block say, oldest first."""
     last, entries, rules = -1, list[Said](), list[str]()
-    answered_at: dict[int, int] = {}
-    withdrawn: dict[int, int] = {}
+    marked: dict[str, dict[int, int]] = {line: {} for line in _MARK_LINES}
     for text in texts:
         if header := _HEADER.match(text):
             last = max(last, int(header.group(2)))
@@ -162,9 +166,9 @@ def read_block(texts: Iterable[str]) -> Block:
         ]
         rules = [rule for rule in [*rules, *_RULE.findall(body)] if rule not in _UNPINNED.findall(body)]
         for line in marks:
-            target = answered_at if line.startswith(_ANSWERED_LINE) else withdrawn
+            target = next(marked[each] for each in _MARK_LINES if line.startswith(each))
             target.update((int(seq), int(at)) for seq, at in _MARK.findall(line))
-    return Block(last, UserWords(tuple(entries), answered_at, withdrawn), tuple(rules))
+    return Block(last, UserWords(tuple(entries), *marked.values()), tuple(rules))
 
 
 def pinned_rules(pins: Iterable[str]) -> list[str]:
@@ -180,7 +184,7 @@ def _without_marks(text: str) -> tuple[str, list[str]]:
     """The lines with entries, and at the end of the text the lines with marks."""
     lines = text.split("\n")
     end = len(lines)
-    while end and lines[end - 1].startswith((_ANSWERED_LINE, _WITHDRAWN_LINE)):
+    while end and lines[end - 1].startswith(_MARK_LINES):
         end -= 1
     return "\n".join(lines[:end]), lines[end:]
 
@@ -199,6 +203,7 @@ def joined_words(before: UserWords, after: UserWords) -> UserWords:
         (*before.entries, *after.entries),
         {**before.answered, **after.answered},
         {**before.withdrawn, **after.withdrawn},
+        {**before.interrupted, **after.interrupted},
     )
 
 
@@ -320,6 +325,9 @@ def _marks(words: UserWords) -> Iterator[str]:
     if words.withdrawn:
         told = ", ".join(f"({seq}) by ({at})" for seq, at in sorted(words.withdrawn.items()))
         yield f"{_WITHDRAWN_LINE}{told}."
+    if words.interrupted:
+        told = ", ".join(f"({seq}) at {at}" for seq, at in sorted(words.interrupted.items()))
+        yield f"{_INTERRUPTED_LINE}{told}."
 
 
 def _entries(turns: Sequence[Turn]) -> list[Said]:
@@ -345,19 +353,22 @@ def _said(request: Request) -> Said:
     return Said(request.seq, request.text, answered(request), request.command)
 
 
-def _answered(turns: Sequence[Turn], entries: Sequence[Said], before: Said | None) -> dict[int, int]:
+def _ends(turns: Sequence[Turn], entries: Sequence[Said], before: Said | None) -> tuple[dict[int, int], dict[int, int]]:
     """The entries on which the assistant ended its turn, that is, said something without a call before the user's next
-    message. The newest entry has no next one, so more may follow."""
+    message, and those on which the user interrupted it. The newest entry has no next one, so more may follow."""
     asked = [*([before] if before else []), *(entry for entry in entries if not entry.source)]
     starts = [entry.seq for entry in asked]
     last: dict[int, tuple[int, bool]] = {}
+    stopped: dict[int, int] = {}
     place = -1
     for turn in turns:
         while place + 1 < len(starts) and starts[place + 1] <= turn.seq:
             place += 1
         if turn.role == "assistant" and place >= 0:
             last[starts[place]] = (turn.seq, turn.ends_work)
-    return {seq: at for seq, (at, ended) in last.items() if ended and seq != starts[-1]}
+        elif place >= 0 and any(map(is_interruption, turn.texts)):
+            stopped[starts[place]] = turn.seq
+    return {seq: at for seq, (at, ended) in last.items() if ended and seq != starts[-1] and seq not in stopped}, stopped
 
 
 def _withdrawn(before: UserWords, entries: Sequence[Said]) -> dict[int, int]:

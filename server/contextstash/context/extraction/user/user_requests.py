@@ -31,6 +31,12 @@ _HOST_TEXT = re.compile(
 )
 """How messages in the user's role begin that a host wrote: its own notes, skills, outputs of tools."""
 
+
+def is_interruption(text: str) -> bool:
+    """Whether this is what Claude Code writes if the user stops the work."""
+    return text.lstrip().startswith("[Request interrupted by user")
+
+
 _RESULT = re.compile(r"\A\s*\[(?!attempt_completion|ask_|plan_mode|act_mode)\w+(?: for [^\n]*)?\] Result:")
 """Cline and Roo Code send outputs of tools in the user's role. They send the user's answers in the same form, as
 outputs of tools that ask; these are excluded here."""
