@@ -57,7 +57,7 @@ def pack_some(db: sqlite3.Connection) -> bool:
     if due is None:
         return False
     session, first, end = due
-    last, bodies = _next_bodies(db, session, first)
+    bodies, next_seq = _next_bodies(db, session, first)
     if bodies:
         pack = pack_of(list(bodies.values()))
         values = (session, pack.mark, pack.content)
@@ -69,15 +69,16 @@ def pack_some(db: sqlite3.Connection) -> bool:
             # Moved to the end of the table: where they were, the small rows would leave half of each page unused.
             moved = (newest + 1 + place, reference(number, place), message)
             db.execute("UPDATE messages SET message = ?, body = ? WHERE message = ?", moved)
-    db.execute("UPDATE sessions SET packed = ? WHERE session = ?", (last, session))
-    if last == end:
+    db.execute("UPDATE sessions SET packed = ? WHERE session = ?", (end if next_seq is None else next_seq, session))
+    if next_seq is None:
         _forget_dictionary(db, session)
     return True
 
 
-def _next_bodies(db: sqlite3.Connection, session: int, first: int) -> tuple[int, dict[int, bytes]]:
-    """The bodies for the next pack, by message, and the position after the last one looked at. Bodies as large as a
-    pack stand alone, and so do those that cannot be read, or that former versions' search texts refer to."""
+def _next_bodies(db: sqlite3.Connection, session: int, first: int) -> tuple[dict[int, bytes], int | None]:
+    """The bodies for the next pack, by message, and the position of the first one for the pack after it, None if there
+    is none. Bodies as large as a pack stand alone, and so do those that cannot be read, or that former versions' search
+    texts refer to."""
     dictionary = dictionary_of(db, session)
     found: dict[int, bytes] = {}
     size = 0
@@ -87,18 +88,20 @@ def _next_bodies(db: sqlite3.Connection, session: int, first: int) -> tuple[int,
     )
     for message, seq, text, stored in rows:
         blobs = blobs_of(db, message)
-        body = None if blobs and text is not None and not is_referring(text) else _whole(stored, blobs, dictionary)
+        held = len(stored) + sum(len(content) for _, content in blobs)
+        is_former = bool(blobs) and text is not None and not is_referring(text)
+        body = None if is_former or held > PACK_BYTES else _whole(stored, blobs, dictionary)
+        looked_at = held if body is None else len(body)
+        if size and size + looked_at > PACK_BYTES:  # not more than this in one transaction, packed or not
+            return found, seq
+        size += looked_at
         if body is not None and len(body) <= PACK_BYTES:
-            if size + len(body) > PACK_BYTES:
-                break
             found[message] = body
-            size += len(body)
-        first = seq + 1
-    return first, found
+    return found, None
 
 
 def _whole(stored: bytes, blobs: list[tuple[str, bytes]], source: Source | None) -> bytes | None:
-    """The JSON of a body, large strings included; None if it cannot be read."""
+    """The JSON of a body with its large strings; None if it cannot be read."""
     try:
         return to_bytes(put_together(stored, blobs, source)) if blobs else unpacked(stored, source)
     except StoreError:

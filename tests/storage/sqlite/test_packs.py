@@ -14,6 +14,7 @@ from contextstash_storage.codec.packs import PACK_BYTES, pack_number
 from contextstash_storage.errors import StoreError
 from contextstash_storage.records import NewMessage
 from contextstash_storage.sqlite import dictionaries, open_sqlite, packs
+from contextstash_storage.sqlite.conversion import convert
 from contextstash_storage.sqlite.store import SqliteStore
 from tests.storage.sqlite.test_dictionaries import talk
 from tests.support.killed_workers import check_files
@@ -166,3 +167,22 @@ async def test_a_text_can_be_masked_after_it_was_packed(store: SqliteStore) -> N
     assert await store.change_texts(lambda text: text.replace("notes", "•••••")) == 1
     assert not await store.search("notes")
     assert await bodies(store) == said(SAID)
+
+
+async def test_an_encrypted_database_has_packs_too_and_keeps_them_when_it_is_decrypted(path: Path) -> None:
+    pytest.importorskip("sqlcipher3")
+    key = bytes(range(32))
+    encrypted = await open_sqlite(path, find_key=lambda: key)
+    await new_session(encrypted)
+    await packed(encrypted)
+    await encrypted.close()
+    assert convert(path, key, encrypt=False)
+    assert alone(path) == []
+    plain = await open_sqlite(path)
+    assert await bodies(plain) == said(SAID)
+    await plain.close()
+    assert convert(path, key, encrypt=True)
+    again = await open_sqlite(path, find_key=lambda: key)
+    packs._known.clear()
+    assert await bodies(again) == said(SAID)
+    await again.close()

@@ -444,9 +444,9 @@ class ContextSettings(BaseModel):
     index_days: int | None = Field(
         default=None,
         gt=0,
-        description="Days after which a session is taken out of the search index, which is not announced: it is read as"
-        " before and takes about two thirds of the room; a search in it alone indexes it again. A session cannot set"
-        " it.",
+        description="Days after which a session is taken out of the search index and its messages are compressed"
+        " together, which is not announced: it is read as before and takes about half of the room; a search in it alone"
+        " indexes it again. A session cannot set it.",
     )
 
     def __hash__(self) -> int:
