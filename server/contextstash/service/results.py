@@ -545,7 +545,7 @@ class DeleteResult(Result):
     session_id: str
     deleted: bool
     messages: int
-    sub_agents: int = Field(0, description="Sessions of its sub-agents, deleted with it")
+    sub_agents: int = Field(default=0, description="Sessions of its sub-agents, deleted with it")
     note: str | None = None
 
 

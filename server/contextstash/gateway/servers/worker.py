@@ -124,8 +124,8 @@ class Workers:
             raise RefusedError("parsing it needs too much memory; request less") from error
 
 
-_shown: dict[tuple[str, str, str], str] = {}
-"""Handles of the outputs that this worker process has shown, so that repeated ones are recognized."""
+_shown: set[tuple[str, str, str]] = set()
+"""The outputs that this worker process has shown, so that repeated ones are recognized."""
 
 
 def _shortened(line: bytes, call: Call, setup: Setup) -> WorkerResult:
