@@ -39,6 +39,10 @@ OVERLAP = 200
 LINE_OVERLAP = 2_000
 """The same for a part that begins within a line and a word: a key may stand on both sides of the cut."""
 
+MAX_WORD = 16_000
+"""Characters of the longest word that a part is extended for: servers refuse headers, and with them tokens, above 8,000
+to 16,000. The tail of a longer one is not masked."""
+
 _SEPARATORS = " \t\"',;"
 """Where a part of a long line ends if it can: no key has one of these in it."""
 
@@ -86,7 +90,7 @@ def _gate() -> SchemaValidator:
     """Whether a text may hold a secret, by Rust's linear search: 3 ms for a million characters, where Python's own
     search takes 60 to 100 (measured over recorded sessions). pydantic's pattern is the one way to it that is installed
     anyway."""
-    gates = [*(rule.gate for rule in RULES), PRIVATE_KEY.gate, "(?i:<private>)", _MAY_BE_INVISIBLE]
+    gates = [*(rule.gate for rule in RULES), PRIVATE_KEY.gate, "(?i-u:<private>)", _MAY_BE_INVISIBLE]
     return SchemaValidator(core_schema.str_schema(pattern="|".join(f"(?:{gate})" for gate in gates), strict=True))
 
 
@@ -144,7 +148,7 @@ def _parts(text: str) -> Iterator[tuple[int, int]]:
     """The parts of a text that may hold a secret, by their ends."""
     start = 0
     while start < len(text):
-        end = _part_end(text, start + PART_CHARACTERS)
+        end = _part_end(text, start, start + PART_CHARACTERS)
         if start and text[start - 1] != "\n":
             begin = max(0, start - (OVERLAP if text[start - 1] in _SEPARATORS else LINE_OVERLAP))
         else:
@@ -154,15 +158,25 @@ def _parts(text: str) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _part_end(text: str, least: int) -> int:
-    """The end of a part that has to reach to `least`: behind a line break soon after it, else behind a separator."""
+def _part_end(text: str, start: int, least: int) -> int:
+    """The end of a part that has to reach to `least`: behind a line break soon after it, else behind a separator. A
+    long word begins a part, so that none of it is looked at without its beginning."""
     if least >= len(text):
         return len(text)
     most = min(len(text), least + PART_CHARACTERS)
     cut = text.find("\n", least, most)
     if cut < 0:
-        cut = max(text.rfind(separator, least, most) for separator in _SEPARATORS)
+        cut = _last_separator(text, least, most)
+    if cut < 0:
+        cut = _last_separator(text, start, least)
+    if cut < 0:
+        most = min(len(text), start + MAX_WORD)
+        cut = min((place for each in "\n" + _SEPARATORS if (place := text.find(each, least, most)) >= 0), default=-1)
     return cut + 1 if cut >= 0 else most
+
+
+def _last_separator(text: str, start: int, end: int) -> int:
+    return max(text.rfind(separator, start, end) for separator in _SEPARATORS)
 
 
 def _in_part(text: str, start: int, end: int) -> Iterator[Found]:
