@@ -27,9 +27,10 @@ from bench.fidelity.facts import facts_of
 from bench.fidelity.sessions import tokens_of_text
 from bench.recorded_requests import Recorded, facts_in, recorded, texts
 from contextstash.configuration.models import cache_price_ratios
+from contextstash.context.window.token_counters import family_of
 from contextstash.context.window.window_costs import MIN_FREED, RESTART, SUMMARY_TOKENS, Step, hidden_prefix
 from contextstash.service.stash import Stash
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 
 SIZES = (60_000, 80_000, 100_000, 120_000, 150_000)
 
@@ -101,8 +102,10 @@ class Window:
                 grown = max(0, step.prompt - before.prompt)
                 self.size = min(step.prompt + extra, max(prefix, self.size + step.prompt - before.prompt))
             restarted = prefix + SUMMARY_TOKENS
+            share = fresh / step.prompt if fresh > step.prompt / 2 else 0.0
+            new = min(self.size, max(grown, round(share * self.size), min(fresh, self.size) if not share else 0))
             if self.size > self.point and self.size - restarted > MIN_FREED * self.point:
-                self.cost += self._price(call, max(0, self.size - grown), 0, min(grown, self.size))
+                self.cost += self._price(call, self.size - new, 0, new)
                 self.cost += REPLY_PRICE * SUMMARY_TOKENS
                 self.curve.tokens += self.size
                 self.curve.compactions += 1
@@ -111,8 +114,6 @@ class Window:
                 self.size = restarted + await self._compact(number)
                 self.cost += self._price(call, prefix, self.size - prefix, 0)
             else:
-                share = fresh / step.prompt if fresh > step.prompt / 2 else 0.0
-                new = min(self.size, max(grown, round(share * self.size), min(fresh, self.size) if not share else 0))
                 written = new if step.written else 0
                 self.cost += self._price(call, self.size - new, written, new - written)
             self.curve.tokens += self.size
@@ -142,7 +143,7 @@ class Window:
         )
         text = await self.stash.hand_off_text(session_id, None) or ""
         self.since, self.handed = number, set(facts_of(text))
-        return tokens_of_text(text)
+        return _tokens(call, text)
 
     async def _reply(self, number: int) -> int:
         """Look at the reply to a request; the tokens that a search for what it lacks brings."""
@@ -177,14 +178,19 @@ class Window:
         brought = CALL_TOKENS
         for hit in result.hits:
             found |= facts_of(hit.snippet)
-            brought += tokens_of_text(hit.snippet)
+            brought += _tokens(call, hit.snippet)
         for hit in result.hits:
             if hit.handle and missing - found:
                 page = await self.stash.get_archived_output(hit.handle, session_id=session_id, max_tokens=PAGE_TOKENS)
                 if missing & facts_of(page.text):
                     found |= facts_of(page.text)
-                    brought += tokens_of_text(page.text)
+                    brought += _tokens(call, page.text)
         return found, brought
+
+
+def _tokens(call: Recorded, text: str) -> int:
+    """The tokens of a text for the model of a request, as the product estimates them."""
+    return round(tokens_of_text(text) * family_of(call.model).factor)
 
 
 LIFETIMES = {"5m": 300, "1h": 3600}

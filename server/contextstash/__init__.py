@@ -18,8 +18,8 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "open_stash", "open_stash_sync"]
 
 _LIBRARY = {"open_stash": "contextstash.library.opened", "open_stash_sync": "contextstash.library.blocking"}
-"""Where each function for programs is; imported at its first use, so that the server and its hooks start quickly. Type
-checkers read `__init__.pyi`."""
+"""The module of each function for programs; imported at its first use, so that the server and its hooks start quickly.
+Type checkers read `__init__.pyi`."""
 
 
 def __getattr__(name: str) -> object:

@@ -26,6 +26,14 @@ from contextstash_storage.records import Usage
             Usage(prompt_tokens=100, completion_tokens=9, cached_tokens=64),
         ),
         (
+            {
+                "input_tokens": 100,
+                "input_tokens_details": {"cached_tokens": 64, "cache_write_tokens": 30},
+                "output_tokens": 9,
+            },
+            Usage(prompt_tokens=100, completion_tokens=9, cached_tokens=64, cache_write_tokens=30),
+        ),
+        (
             {"input_tokens": 100, "cached_input_tokens": 64, "output_tokens": 9, "total_tokens": 109},
             Usage(prompt_tokens=100, completion_tokens=9, cached_tokens=64),
         ),

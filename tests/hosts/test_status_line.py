@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from contextstash.hosts.status_line import line_of
+from contextstash_storage.sqlite import open_sqlite
 from contextstash_storage.sqlite.glance import Glance, glance
-from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.stored_sessions import SESSION, new_session
 
 USAGE = {

@@ -12,7 +12,7 @@ import pytest
 
 from contextstash.service.queries.proxy_report import report_lines, report_of_all
 from contextstash.service.stash import Stash
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.bound_reasoning import mismatched, reasoning_after
 from tests.support.caching_provider import CachingProvider, Refusal
 from tests.support.context_editing import BETA, PLACEHOLDER, edited_by_provider

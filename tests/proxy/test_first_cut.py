@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from contextstash.service.stash import Stash
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.bound_reasoning import mismatched, reasoning_after
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import READ, RETRIEVAL, Clock, RunningProxy, request_of, running_proxy, turn

@@ -22,7 +22,7 @@ from contextstash.proxy.requests.preparation import Prepared
 from contextstash.proxy.senders import Sender, sender_of
 from contextstash.service.stash import Stash
 from contextstash_storage.records import RewindEdit
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.caching_provider import CachingProvider
 from tests.support.effort import examples
 from tests.support.proxies import ID, Clock, RunningProxy, placeholders, request_of, running_proxy, session, turn

@@ -14,7 +14,7 @@ import pytest
 
 from contextstash.service.requests.proxied import ProxiedSessions, RecordedList
 from contextstash_storage.errors import EditConflictError
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.proxy.test_identity import recorded
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import (

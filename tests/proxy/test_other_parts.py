@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from contextstash.service.stash import Stash
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import (
     ID,

@@ -8,9 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from contextstash.hosts.following.ingest import ingest
 from contextstash.service.stash import Stash
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.proxy.test_identity import recorded
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import (
@@ -243,14 +245,18 @@ def test_tools_by_name_are_enough_if_the_client_searches_tools(
     assert placeholders(provider.bodies[-1]) == OLD
 
 
+@pytest.mark.parametrize("merged", [False, True])
 def test_the_results_that_filled_the_window_are_recorded_from_the_request_for_the_summary(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, merged: bool
 ) -> None:
-    """No other request holds them: the next one begins with the summary."""
+    """No other request holds them: the next one begins with the summary. Some clients write the prompt into the message
+    with the results, since messages of the user must not follow each other."""
     messages = session(3)
     play(proxy, clock, messages[:5])
-    summary = {"role": "user", "content": "Your task is to create a detailed summary of the conversation so far."}
-    proxy.send(request_of([*messages, summary]))
+    summary = {"type": "text", "text": "Your task is to create a detailed summary of the conversation so far."}
+    last = {"role": "user", "content": [*messages[-1]["content"], summary]}
+    apart = [*messages, {"role": "user", "content": [summary]}]
+    proxy.send(request_of([*messages[:-1], last] if merged else apart))
     proxy.send(request_of([{"role": "user", "content": "This session is being continued. Go on."}]))
     found = json.dumps(recorded(proxy.database))
     assert '"toolu_2"' in found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -41,6 +41,8 @@ def message(*texts: str, kind: str = "text") -> str:
 
 
 @settings(max_examples=examples(200), deadline=None)
+@example([["[]()"]])
+@example([["[run](../install.sh)"]])
 @given(st.lists(st.lists(st.sampled_from(HOSTILE) | st.text("<>&\"'`[]()!# \n-*_:/", max_size=12), max_size=6)))
 def test_no_recorded_text_becomes_a_tag_a_picture_or_a_script(texts: list[list[str]]) -> None:
     document = message(*map("".join, texts)) + message("".join(HOSTILE), kind="tool_result")

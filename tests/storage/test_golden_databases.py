@@ -15,7 +15,7 @@ import pytest
 from contextstash.context.pairing.rules import violations
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Counters
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.golden_sessions import SESSIONS, read_sessions
 from tests.support.stashes import stash_at, view
 

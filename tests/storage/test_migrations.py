@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from contextstash_storage.errors import StoreError, StoreVersionError
+from contextstash_storage.sqlite import open_sqlite
 from contextstash_storage.sqlite.migrations import migrate, migrations
-from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.stored_sessions import SESSION, new_session, record, says
 
 KNOWN = migrations()

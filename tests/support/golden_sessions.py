@@ -20,7 +20,7 @@ from typing import Any
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Cursor, Usage
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 
 SESSIONS = ("chat", "responses", "thoughtful", "followed", "merged")
 

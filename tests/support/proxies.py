@@ -22,7 +22,7 @@ from contextstash.proxy.options import ProxyOptions
 from contextstash.service.stash import Stash
 from contextstash.web.loopback import PROXY_SETTINGS
 from contextstash_storage.records import ProxiedSession
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.context_editing import BETA
 
 START = 1_800_000_000.0

@@ -11,7 +11,7 @@ from typing import Any
 from contextstash.context.pairing.rules import violations
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Native
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 
 SESSION = "session"
 

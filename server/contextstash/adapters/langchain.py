@@ -93,7 +93,7 @@ def _natives(messages: Sequence[BaseMessage]) -> list[Native]:
 
 def _with_calls_once(native: Native) -> Native:
     """The message without the calls in its content: over the Responses API LangChain's messages hold them there too,
-    beside `tool_calls`."""
+    in addition to `tool_calls`."""
     content = native.get("content")
     if not native.get("tool_calls") or not isinstance(content, list):
         return native

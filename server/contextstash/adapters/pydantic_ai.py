@@ -40,7 +40,7 @@ FORMAT = "openai-chat"
 """pydantic-ai's messages are recorded in this form, whatever the model is."""
 
 Source = tuple[int, int | None]
-"""Where a recorded message comes from: the position of the framework's message, and of the part in a request."""
+"""The origin of a recorded message: the position of the framework's message, and of the part in a request."""
 
 
 class StashHistory(AbstractCapability[Any]):

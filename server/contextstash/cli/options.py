@@ -135,6 +135,14 @@ class StashOpener:
     database: Location | None
     settings: Configuration
 
+    @property
+    def file(self) -> Path | None:
+        """The file of the database; None if it is on a server."""
+        from contextstash.configuration.locations import default_database
+
+        location = self.database or default_database()
+        return location if isinstance(location, Path) else None
+
     @asynccontextmanager
     async def stash(self) -> AsyncIterator[Stash]:
         """The open stash. Closes it at the end."""
@@ -159,15 +167,15 @@ class StashOpener:
 
     def serving(self, **more: Any) -> ServeOptions:
         """The options of a server or proxy that works on this database."""
-        from contextstash.cli.automatic_retention import automatic_retention
         from contextstash.mcp.serve import ServeOptions
+        from contextstash.service.automatic_retention import automatic_retention
 
         settings = self.settings
         return ServeOptions(
             db=self.database,
             settings=settings.settings_layer,
             consent=settings.may_call_model,
-            on_open=automatic_retention(self.database, settings),
+            on_open=automatic_retention(self.file, settings.of_user()),
             **more,
         )
 

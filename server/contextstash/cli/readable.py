@@ -23,16 +23,6 @@ def when(moment: str | None, now: datetime | None = None) -> str:
     return local.strftime("%d %b" if local.year == today.year else "%Y-%m-%d")
 
 
-def amount(tokens: int) -> str:
-    """A number of tokens in at most four characters: 950, 9.5k, 68k, 1.2M."""
-    if tokens < 1_000:
-        return str(tokens)
-    thousands = tokens / 1_000
-    if thousands < 999.5:
-        return f"{thousands:.1f}k" if thousands < 9.95 else f"{thousands:.0f}k"
-    return f"{thousands / 1_000:.1f}M"
-
-
 async def short_id(stash: Stash, session_id: str) -> str:
     """The shortest beginning of an id, of 8 characters or more, that names this session in a command."""
     length = MIN_ID_CHARACTERS

@@ -65,7 +65,7 @@ FOLDERS = {
     "Share and check": "share",
     "For clients and scripts": "scripts",
 }
-"""Where the commands of a section are, each in a file of its name."""
+"""The folder of each section's commands; each command has a file of its name."""
 
 FILES = {
     "import": "start.import_",

@@ -1,4 +1,4 @@
-"""Where the key of the model that writes summaries comes from."""
+"""The key of the model that writes summaries."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def _keyring() -> Any:
 
 
 def _from_command(command: str) -> str | None:
-    """What a command prints. It runs in the home folder: programs read files of the current one, which may be of a
+    """The output of a command. It runs in the home folder: programs read files of the current one, which may be of a
     repository that was cloned."""
     try:
         words = shlex.split(command)

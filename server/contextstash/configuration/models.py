@@ -45,7 +45,7 @@ model with any other prefix has no price."""
 VERSION = re.compile(
     r"(?:[-@](?:20\d{6}|20\d\d-\d\d-\d\d|\d{4}|\d\d-\d\d|\d\d-20\d\d|latest|preview|exp))*(?:-?v\d+(?::\d+)?)?"
 )
-"""What may follow a name of the price table: dates and versions. With anything else it is another model."""
+"""The endings of a model's name that the price table lacks: dates and versions. With any other it is another model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ def model_facts(model: str | None) -> ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class CachePriceRatios:
-    """What a token read from the prompt cache and one written to it cost, relative to an uncached input token of the
-    same model. `long_write` is a write that the cache keeps for an hour."""
+    """The costs of a token read from the prompt cache and of one written to it, relative to an uncached input token of
+    the same model. `long_write` is a write that the cache keeps for an hour."""
 
     read: float
     write: float

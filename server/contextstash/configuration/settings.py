@@ -92,6 +92,10 @@ class Configuration:
         """The layers for an agent as one: the server's layer of settings."""
         return {name: value for layer in self.layers(agent) for name, value in layer.values.items()}
 
+    def of_user(self, agent: str | None = None) -> dict[str, Any]:
+        """The same without the layers of a project, which the author of a repository wrote."""
+        return {name: value for layer in self.layers(agent) if layer.of_user for name, value in layer.values.items()}
+
     def consent(self, agent: str | None = None) -> str | None:
         """The setting of the user's own configuration that allows calls to a model, None if there is none. A project's
         file cannot allow them, even if it is trusted."""
@@ -100,7 +104,7 @@ class Configuration:
         from contextstash.context.window.settings import consenting
 
         users = [layer for layer in self.layers(agent) if layer.of_user]
-        name = consenting({name: value for layer in users for name, value in layer.values.items()})
+        name = consenting(self.of_user(agent))
         return name and f"{name} in {next(layer.name for layer in reversed(users) if name in layer.values)}"
 
     def may_call_model(self, agent: str | None = None) -> bool:

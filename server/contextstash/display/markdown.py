@@ -21,9 +21,10 @@ MAX_MARKDOWN = 20_000
 _ACTIVE = frozenset({"html_block", "html_inline", "image"})
 
 _UNCLEAR = re.compile(r"!\[|\](?:\(|:)|</?[a-z!?]", re.IGNORECASE)
-"""What is text to our parser, but may be a picture, a link or a tag to another one, or with a definition elsewhere."""
+"""Characters that are text to this parser, but may begin a picture, a link or a tag for another one."""
 
-_LINKS = re.compile(r"(?:https?://|mailto:|[^:]*$)", re.IGNORECASE)
+_LINKS = re.compile(r"https?://|mailto:", re.IGNORECASE)
+"""An address without a scheme leads into the folder that the document lies in, of whoever opens it."""
 
 
 def as_html(text: str) -> str:

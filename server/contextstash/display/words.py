@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from contextstash.context.text.counts import counted
+from contextstash.context.text.counts import amount, counted
 from contextstash.display.long_texts import cut
 from contextstash.display.markdown import as_html
 
@@ -16,17 +16,6 @@ CENT = 0.005
 def thousands(number: float) -> str:
     """A number with separators: 12,345."""
     return f"{number:,}"
-
-
-def amount(tokens: float) -> str:
-    """A number in at most six characters: 950, 9.5k, 68k, 1.2M."""
-    if tokens < 1_000:
-        return f"{tokens:.0f}"
-    thousand = tokens / 1_000
-    if thousand < 999.5:
-        return f"{thousand:.1f}k" if thousand < 9.95 else f"{thousand:.0f}k"
-    million = thousand / 1_000
-    return f"{million:.1f}M" if million < 999.95 else f"{million / 1_000:.1f}B"
 
 
 def dollars(amount_: float | None) -> str:

@@ -111,7 +111,7 @@ def elements(text: bytes, at: int) -> Iterator[Span]:
 
 
 def first_item(text: bytes, at: int, opening: bytes) -> int:
-    """Where the first item of a container begins; -1 if it is empty."""
+    """The position of the first item of a container; -1 if it is empty."""
     if text[at : at + 1] != opening:
         raise JsonPositionError(f"{opening.decode()} expected at byte {at}")
     at = skip_space(text, at + 1)
@@ -119,7 +119,7 @@ def first_item(text: bytes, at: int, opening: bytes) -> int:
 
 
 def next_item(text: bytes, at: int, closing: bytes) -> int:
-    """Where the item after the one that ends at `at` begins; -1 if that was the last one."""
+    """The position of the item after the one that ends at `at`; -1 if that was the last one."""
     at = skip_space(text, at)
     sign = text[at : at + 1]
     if sign == closing:

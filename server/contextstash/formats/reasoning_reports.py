@@ -1,4 +1,4 @@
-"""What a provider reports of reasoning that it did not use, since something before it had changed."""
+"""A provider's reports of reasoning that it did not use, because something before it had changed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DroppedReasoning:
 
     @property
     def sentence(self) -> str:
-        """What happened, for a person."""
+        """The report in words for a person."""
         pieces = "a piece" if self.count == 1 else f"{self.count} pieces"
         why = f" ({', '.join(self.reasons)})" if self.reasons else ""
         return f"The provider dropped {pieces} of reasoning{why}: something before it had changed since it was written."
@@ -38,7 +38,7 @@ class DroppedPiece:
 
 
 def dropped_reasoning(response: Mapping[str, Any]) -> DroppedReasoning | None:
-    """What a response, or the event with which its stream begins or ends, says in `input_transformations`; None if
+    """The field `input_transformations` of a response, or of the event with which its stream begins or ends; None if
     nothing was dropped. Mismatches that the provider allowed do not count."""
     return dropped_together(dropped_pieces(response))
 

@@ -65,13 +65,15 @@ def _anthropic_usage(data: Mapping[str, Any]) -> Usage:
 
 
 def _responses_usage(data: Mapping[str, Any]) -> Usage:
-    cached = _number(_part(data, "input_tokens_details"), "cached_tokens")
+    details = _part(data, "input_tokens_details")
+    cached = _number(details, "cached_tokens")
     return Usage(
         prompt_tokens=_number(data, "input_tokens"),
         completion_tokens=_number(data, "output_tokens"),
         reasoning_tokens=_number(_part(data, "output_tokens_details"), "reasoning_tokens")
         or _number(data, "reasoning_output_tokens"),
         cached_tokens=cached or _number(data, "cached_input_tokens"),
+        cache_write_tokens=_number(details, "cache_write_tokens"),
     )
 
 

@@ -39,7 +39,7 @@ class Machine:
 
     @property
     def configuration(self) -> Path:
-        """Where desktop programs keep their settings."""
+        """The folder in which desktop programs keep their settings."""
         if self.platform == "win32":
             return Path(self.environment.get("APPDATA") or self.home / "AppData" / "Roaming")
         if self.platform == "darwin":

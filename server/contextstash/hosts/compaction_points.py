@@ -16,11 +16,8 @@ from typing import Any
 from contextstash.hosts.clients import CLIENTS, Machine, Scope
 from contextstash.hosts.launch import Launch
 from contextstash.hosts.settings_files import Kind, content
+from contextstash.hosts.window_sizes import CLAUDE_CODE_RESERVE, CLAUDE_CODE_VARIABLE
 from contextstash_storage.errors import BadInputError
-
-CLAUDE_CODE_RESERVE = 33_000
-"""Tokens below its window at which Claude Code 2.1 compacts: 20,000 for the reply and 13,000 to spare. If a version
-keeps more or less, it compacts that much earlier or later."""
 
 CLAUDE_CODE_WINDOWS = (100_000, 1_000_000)
 """The smallest and the largest window, in tokens, that Claude Code 2.1 takes; others act like the nearest one."""
@@ -92,7 +89,7 @@ def compaction_setting(client: str) -> CompactionSetting:
 
 
 def remark_on(setting: CompactionSetting, wanted: int) -> str | None:
-    """What to tell a user whose size the client does not take."""
+    """The remark for a user whose size the client does not take."""
     nearest = setting.nearest(wanted)
     if nearest == wanted:
         return None
@@ -101,7 +98,7 @@ def remark_on(setting: CompactionSetting, wanted: int) -> str | None:
 
 
 def _claude(launch: Launch, value: float) -> Launch:
-    return Launch(launch.command, {**launch.environment, "CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(value)})
+    return Launch(launch.command, {**launch.environment, CLAUDE_CODE_VARIABLE: str(value)})
 
 
 def _codex(launch: Launch, value: float) -> Launch:

@@ -32,7 +32,7 @@ MCP_CONNECTION_NONBLOCKING and `alwaysLoad` had no effect there. Sources: the cl
 
 
 def first_message(hand_off: str, session_id: str) -> str:
-    """What the client gets first: the hand-off, and how the rest of the session is read."""
+    """The first message for the client: the hand-off, and how to read the rest of the session."""
     return (
         f"{hand_off}\n\n"
         f"This continues session {session_id} of another client; nothing of it is in your own history. The tools of"

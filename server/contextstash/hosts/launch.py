@@ -45,7 +45,7 @@ def codex_provider(environment: Mapping[str, str]) -> CodexProvider:
 
 
 def _has_key(login: Mapping[str, Any]) -> bool:
-    """Whether the login is an API key. The file of a ChatGPT login can hold one too, beside its tokens."""
+    """Whether the login is an API key. The file of a ChatGPT login can hold one in addition to its tokens."""
     mode = login.get("auth_mode")
     return bool(login.get("OPENAI_API_KEY")) and (mode == "apikey" if mode else not login.get("tokens"))
 

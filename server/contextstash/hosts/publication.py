@@ -7,6 +7,7 @@ server.json (they wait in its `_meta`), and the README's line on where the packa
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
@@ -20,12 +21,25 @@ def uv_command() -> list[str] | None:
     installed from. None if the installation does not record that source."""
     if PUBLISHED:
         return ["uvx", "contextstash"]
-    source = _source()
-    return None if source is None else ["uvx", "--from", source, "contextstash"]
+    source = recorded_source()
+    if source is None:
+        return None
+    return ["uvx", "--from", source.address + (f"@{source.commit}" if source.commit else ""), "contextstash"]
 
 
-def _source() -> str | None:
-    """The folder or repository that this package was installed from (PEP 610); None if it came from an index."""
+@dataclass(frozen=True)
+class Source:
+    """The source of this package: a folder, an address or a repository, and the commit of that, if known.
+    `editable`: it runs from that folder."""
+
+    address: str
+    commit: str | None = None
+    editable: bool = False
+
+
+def recorded_source() -> Source | None:
+    """The source that pip or uv recorded (PEP 610); None if the package came from an index, or the record is not
+    there."""
     try:
         recorded = json.loads(distribution("contextstash").read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):
@@ -33,10 +47,11 @@ def _source() -> str | None:
     url = recorded.get("url") if isinstance(recorded, dict) else None
     if not isinstance(url, str):
         return None
+    editable = bool((recorded.get("dir_info") or {}).get("editable"))
     if url.startswith("file:"):
-        return url2pathname(unquote(urlsplit(url).path))
+        return Source(url2pathname(unquote(urlsplit(url).path)), None, editable)
     version = recorded.get("vcs_info")
     if not isinstance(version, dict):
-        return url
+        return Source(url, None, editable)
     commit = version.get("commit_id")
-    return f"{version.get('vcs', 'git')}+{url}" + (f"@{commit}" if isinstance(commit, str) else "")
+    return Source(f"{version.get('vcs', 'git')}+{url}", commit if isinstance(commit, str) else None, editable)

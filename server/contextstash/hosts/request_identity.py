@@ -1,4 +1,4 @@
-"""What clients say about themselves in their requests to a model API: the conversation, and side calls."""
+"""Identifies a client's conversation and its side calls from its requests to a model API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from contextstash.service.recording.output_archive import OUTPUTS_SESSION, OUTPUTS_SUFFIX
+from contextstash.service.session_access import is_archive_id
 
 _SESSION_HEADERS = (
     b"x-claude-code-session-id",
@@ -52,7 +52,7 @@ class ClientSession:
 
 
 def client_session(headers: Iterable[tuple[bytes, bytes]], metadata: Any, cache_key: Any) -> ClientSession | None:
-    """What the client says of its conversation in its headers, or else in the body's `metadata`; None if the request
+    """The conversation that the client names in its headers, or else in the body's `metadata`; None if the request
     has no id. Only Codex puts the id of a conversation into `prompt_cache_key`: others name a program or a prompt
     there, for all its users."""
     found = dict(headers)
@@ -85,7 +85,7 @@ def _safe(name: str) -> str | None:
     """The name as the id of a session. One that had to be changed ends with its hash, so that two names never stand for
     one session, and none for the session of outputs that belong to no conversation."""
     safe = _SAFE.sub("_", name)[:MAX_ID]
-    if not name or (safe == name and name != OUTPUTS_SESSION and not name.endswith(OUTPUTS_SUFFIX)):
+    if not name or (safe == name and not is_archive_id(name)):
         return name or None
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{safe[: MAX_ID - 9]}-{digest}"
@@ -111,7 +111,7 @@ _CONTINUES = (
     "this session is being continued from a previous conversation",
     "another language model started to solve this problem",
 )
-"""What stands before a summary in the message that begins the conversation after it: Claude Code (2.1) and Codex."""
+"""The text before a summary in the message that begins the conversation after it: Claude Code (2.1) and Codex."""
 
 
 def continues_summary(first_message: Mapping[str, Any]) -> bool:
@@ -134,7 +134,7 @@ def announces(message: Mapping[str, Any], tool: str) -> bool:
     """Whether a message says that a search for tools finds this one. Claude Code (2.1) lists the tools of MCP
     servers, and the servers that are still connecting, in reminders of the user's messages instead of in `tools`; for
     newer models these are messages of the role `system`.
-    Results of tools do not count: a placeholder of ours names the tool too."""
+    Results of tools do not count: a placeholder of contextstash names the tool too."""
     content = message.get("content")
     if message.get("role") not in ("user", "system") or not isinstance(content, str | list):
         return False

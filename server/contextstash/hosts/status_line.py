@@ -15,14 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contextstash.hosts.window_sizes import CLAUDE_CODE_RESERVE, CLAUDE_CODE_VARIABLE
+
 if TYPE_CHECKING:
     from contextstash_storage.sqlite.glance import Glance
-
-WINDOW = "CLAUDE_CODE_AUTO_COMPACT_WINDOW"
-
-LEFT_FREE = 33_000
-"""Tokens that Claude Code 2.1 leaves free when it compacts: 20,000 for the summary and 13,000 before that. Measured:
-with a window of 100,000 it compacts at 62,000 to 67,000. If it is wrong, the line names another point than the real."""
 
 MAX_INPUT_BYTES = 1_000_000
 """Of standard input: Claude Code's object has about 2,000."""
@@ -36,12 +32,12 @@ def line_of(event: Mapping[str, Any], environment: Mapping[str, str], found: Gla
 
 def _window(window: Mapping[str, Any], environment: Mapping[str, str]) -> str:
     size, used = _number(window, "context_window_size"), _used(window)
-    limit = environment.get(WINDOW, "")
+    limit = environment.get(CLAUDE_CODE_VARIABLE, "")
     effective = min(size, int(limit)) if limit.isdecimal() and size else size
     if used is None:
         return ""
     share = f" {100 * used / size:.0f} %" if size else ""
-    compacts = f", compacts at {_short(effective - LEFT_FREE)}" if effective > LEFT_FREE else ""
+    compacts = f", compacts at {_short(effective - CLAUDE_CODE_RESERVE)}" if effective > CLAUDE_CODE_RESERVE else ""
     return f"{_short(used)}{f' of {_short(size)}' if size else ''}{share}{compacts}"
 
 

@@ -11,6 +11,14 @@ from collections.abc import Callable, Mapping
 CLAUDE_CODE_WINDOW = 200_000
 """Tokens that Claude Code uses of a larger window unless the model's is listed as native or the user selects it."""
 
+CLAUDE_CODE_RESERVE = 33_000
+"""Tokens below its window at which Claude Code 2.1 compacts: 20,000 for the reply and 13,000 to spare. Measured: with a
+window of 100,000 it compacts at 62,000 to 67,000. If a version keeps more or less, it compacts that much earlier or
+later than it is set to, and than the status line says."""
+
+CLAUDE_CODE_VARIABLE = "CLAUDE_CODE_AUTO_COMPACT_WINDOW"
+"""The environment variable that sets Claude Code's window for one process, in tokens."""
+
 _NATIVE = re.compile(r"claude-(?:opus-(?:4-[7-9](?!\d)|[5-9])|sonnet-[5-9]|fable-|mythos-)")
 """Models whose whole window Claude Code 2.1.197 uses by its own table (Opus 4.7 and 4.8, Sonnet 5, Fable 5, Mythos 5),
 and newer ones of these families, which are taken to be listed by newer versions. It does so at the vendor's own

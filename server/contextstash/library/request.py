@@ -1,4 +1,12 @@
-"""A request as a program sends it: the messages, and the other arguments of the provider's SDK."""
+"""A request as a program sends it: the messages, and the other arguments of the provider's SDK.
+
+    request = await session.request(messages, system=system, tools=tools, max_tokens=4_000)
+    if not request.fits:
+        raise SystemExit(request.reason)
+    response = await client.messages.create(messages=request.messages, **request.options)
+
+`options` are the other arguments in the form of the provider's SDK, with those that the program passed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""The tools with which a model reads again what left its window, in each provider's form."""
+"""The tools with which a model reads again what left its window, in each provider's form.
+
+    request = await session.request(messages, tools=[*tools, *session.tools()])
+    ...
+    output = await session.call_tool(call.name, call.input)
+
+The output is None if the call is for one of the program's own tools.
+"""
 
 from __future__ import annotations
 

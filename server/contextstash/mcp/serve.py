@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """What is served, and how.
+    """The options of a server.
 
     `db` is the database; None means the user's default database. `follow` names the host whose transcripts are
     read (`claude-code`), `follow_path` their folder or file, `project` the folder whose sessions are read. `settings`

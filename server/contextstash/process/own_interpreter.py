@@ -1,4 +1,4 @@
-"""What a process that serves sets in its interpreter. A library sets nothing of this: the interpreter belongs to the
+"""The settings of a serving process's interpreter. A library sets nothing of this: the interpreter belongs to the
 program that uses it."""
 
 from __future__ import annotations
@@ -11,8 +11,14 @@ TURN_SECONDS = 0.001
 call of another client changes threads some ten times, and waits as long each time. A shorter turn costs throughput."""
 
 
+NEW_OBJECTS = 10_000
+"""After how many new objects the garbage collector looks at these, in place of 700. A request of 2,000 messages makes
+5,000 that are gone at its end: each look at those that are still there takes 0.1 ms. Cycles are freed later."""
+
+
 def own_interpreter() -> None:
     """Let short calls not wait for a reduction of a long session: threads take shorter turns, and what is loaded so far
     stays, so that the garbage collector does not look through it again and again (20 to 30 ms each time)."""
     sys.setswitchinterval(TURN_SECONDS)
+    gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
     gc.freeze()

@@ -8,7 +8,8 @@ from contextstash.context.view.calibration import MIN_GROWTH
 from contextstash.proxy.added_parts import added_by_us
 from contextstash.proxy.bills import Bill, bill_of, on_its_day
 from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE
-from contextstash.proxy.requests.preparation import Prepared, is_side_call
+from contextstash.proxy.request_lines import is_side_call
+from contextstash.proxy.requests.preparation import Prepared
 from contextstash.proxy.requests.shown_sizes import shown_sizes, size_of
 from contextstash_storage.records import ProxiedSession, Usage
 
@@ -112,8 +113,8 @@ def _unedited_read(prepared: Prepared, usage: Usage, direct: int) -> int:
     conversation, read = prepared.conversation, usage.cached_tokens
     former = conversation.state.direct_prompt
     most = min(former, direct) if former else direct
-    still = prepared.still_cached
-    if still is not None and not prepared.cold and read >= min(READ_SHARE * still, still - UNSURE_TOKENS):
+    still = prepared.still_cached if former else None  # before its first request nothing of a session is cached
+    if still is not None and not prepared.cold and read >= max(1, min(READ_SHARE * still, still - UNSURE_TOKENS)):
         return max(read, most)
     sizes = shown_sizes(conversation, prepared.request, prepared.former)
     hidden = sizes.hidden_within(read)

@@ -8,18 +8,29 @@ import json
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
 from contextstash.formats.reasoning_reports import DroppedPiece
-from contextstash.formats.request.text import RequestText, TextMessage, message_of
-from contextstash.hosts.request_identity import ClientSession, continues_summary, is_compaction
+from contextstash.formats.request.text import RequestText, TextMessage
+from contextstash.hosts.request_identity import ClientSession, continues_summary
 from contextstash.proxy.fetched_again import Rereads
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
-from contextstash.proxy.request_lines import Line, common_start, goes_back, has_reply, line_mark, prefix_marks
+from contextstash.proxy.request_lines import (
+    Line,
+    common_start,
+    follows_response,
+    goes_back,
+    has_reply,
+    is_side_call,
+    line_mark,
+    prefix_marks,
+    replied_line,
+    tool_names,
+)
 from contextstash.proxy.senders import Sender
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.requests.proxied import Catalog, ProxiedEdits, ProxiedSessions, RecordedList
@@ -147,7 +158,8 @@ class Conversation:
     `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds since 1970.
 
     `line` are the messages of the last request that got a reply, `flights` the requests that wait for theirs; `sender`
-    is the hash of their credentials. While the client has the model summarize, it is `compacting`. `responses` are the
+    is the hash of their credentials. While the client has the model summarize, it is `compacting`, and `summarized` is
+    the size of the window that this ends, in tokens. `responses` are the
     lines that the provider keeps, by the ids of their responses, empty until they are recorded; `origin` has the one
     with which this conversation begins, until that is recorded here. `stored_since` is when the session was created; it
     is `deleted` if that one is gone. With `provider_clearing` the provider itself may clear old results.
@@ -185,11 +197,13 @@ class Conversation:
     flights: list[AskedRequest] = field(default_factory=list)
     sender: Sender | None = None
     compacting: bool = False
+    summarized: int = 0
     responses: OrderedDict[str, Line] = field(default_factory=OrderedDict)
     origin: Conversation | None = None
     stored_since: datetime | None = None
     deleted: bool = False
     recording: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _compared: tuple[Line, Line, int] = ((), (), 0)
 
     def note_model(self, request: RequestText) -> None:
         """Note which model the request asks for."""
@@ -294,20 +308,31 @@ class Conversation:
 
     def advance(self, request: RequestText, response: Mapping[str, Any] | None) -> None:
         """Take over a request that got its reply, so that the next one is recognized."""
-        self.compacting = is_compaction(request.latest.native)
+        self.compacting = is_side_call(request)
         state = with_head(self.state, head_of(request))
-        if not self.compacting:
-            # What only follows a response does not begin a conversation, so no other request is known by it.
-            self.line = () if follows_response(request) and not state.client_session else request.messages
-            mark = "" if follows_response(request) else line_mark(self.format, self.line)
-            changes = {"surroundings": surroundings_of(request), "mark": mark, "length": len(self.line)}
-            state = state.model_copy(update=changes)
-        if response is not None and isinstance(response.get("id"), str):
+        if self.compacting:
+            self.summarized = state.prompt
+        line = self._line_after(request, response)
+        if line is not None:
+            self.line = line
+            mark = line_mark(self.format, line) if request.compacts or not follows_response(request) else ""
+            around = state.surroundings if request.compacts else surroundings_of(request)
+            state = state.model_copy(update={"surroundings": around, "mark": mark, "length": len(line)})
+        if not request.compacts and response is not None and isinstance(response.get("id"), str):
             state = state.model_copy(update={"response": response["id"]})
             self.keep_response(response, ())
         elif not follows_response(request):
             state = state.model_copy(update={"response": None})  # the former one has not ended this line
         self.state = state
+
+    def _line_after(self, request: RequestText, response: Mapping[str, Any] | None) -> Line | None:
+        """What the next request begins with; None if that is not known: the client is about to write it."""
+        if request.compacts:
+            return replied_line(request, (), response) or None
+        if self.compacting:
+            return None
+        # What only follows a response does not begin a conversation, so no other request is known by it.
+        return () if follows_response(request) and not self.state.client_session else request.messages
 
     def keep_response(self, response: Mapping[str, Any] | None, line: Line) -> None:
         """Remember the conversation up to a response, which the next request may follow."""
@@ -325,7 +350,11 @@ class Conversation:
 
     def same_messages(self, request: RequestText) -> int:
         """How many messages the request begins with that are recorded, breakpoints aside."""
-        return common_start(self.recorded, request.messages)
+        recorded, messages, count = self._compared
+        if recorded is not self.recorded or messages is not request.messages:  # asked ten times for each request
+            count = common_start(self.recorded, request.messages)
+            self._compared = self.recorded, request.messages, count
+        return count
 
 
 def head_of(request: RequestText) -> str:
@@ -345,29 +374,6 @@ def surroundings_of(request: RequestText) -> str:
     # with the time, which is another one in each request.
     heads = [_NUMBER.sub("0", text.strip()[:200]) for text in texts if isinstance(text, str) and _BILLING not in text]
     return _hash(heads)
-
-
-def tool_names(request: RequestText) -> list[str]:
-    """The names of the tools that the request offers, also those in a namespace: Codex puts the tools of an MCP server
-    into one, and for GPT-6 all tools into an item of the input (seen in 0.169)."""
-    items = [request.messages[place].native.get("tools") for place in request.places(lists_tools)]
-    return [name for tools in (request.value("tools"), *items) for name in _names(tools)]
-
-
-def lists_tools(message: TextMessage) -> bool:
-    """Whether an item of the input holds tool definitions and no message."""
-    return message.native.get("type") == "additional_tools"
-
-
-def _names(tools: object) -> Iterator[str]:
-    for tool in tools if isinstance(tools, list) else ():
-        if not isinstance(tool, dict):
-            continue
-        inner = tool.get("function")
-        name = (inner if isinstance(inner, dict) else tool).get("name")
-        if isinstance(name, str):
-            yield name
-        yield from _names(tool.get("tools"))
 
 
 def _hash(value: object) -> str:
@@ -400,11 +406,11 @@ class Conversations:
 
     async def find(self, asked: AskedRequest) -> Conversation | None:
         """The conversation that a request belongs to, perhaps a new one; None for a side call, which offers no tools
-        and belongs to none, unless it asks for the summary of a known one. The request is in flight there until
-        `asked.ended` is set."""
+        and belongs to none, unless it asks for the summary of a known one, or the API itself to compact. The request is
+        in flight there until `asked.ended` is set."""
         request = asked.request
-        side = is_compaction(request.latest.native)
-        if not tool_names(request) and not follows_response(request):
+        side = is_side_call(request)
+        if not tool_names(request) and not follows_response(request) and not request.compacts:
             return self._compacted(asked) if side else None
         found = self._in_memory(asked) or (self._compacted(asked) if side else None)
         if found is None:
@@ -420,7 +426,7 @@ class Conversations:
         found.sender = asked.sender
         self._senders.set(found.session_id, asked.sender)
         found.flights = [flight for flight in found.flights if not flight.ended]
-        if not is_compaction(asked.request.latest.native):
+        if not is_side_call(asked.request):
             for flight in found.flights:
                 flight.left_behind |= asked.client is None and flight.is_behind(asked)
             found.flights.append(asked)
@@ -567,18 +573,6 @@ class Conversations:
         if session_id in self._known or self._senders.get(session_id) is not None:
             return True
         return self._sessions is not None and await self._sessions.state(session_id) is not None
-
-
-def follows_response(request: RequestText) -> bool:
-    """Whether the request holds only what is new: the provider keeps the conversation (Responses API)."""
-    return request.format == "openai-responses" and isinstance(request.value("previous_response_id"), str)
-
-
-def replied_line(request: RequestText, line: Line, response: Mapping[str, Any] | None) -> Line:
-    """The line with the reply behind it, as far as the API sends the reply as a list of items."""
-    items = response.get("output") if response is not None else None
-    found = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-    return (*line, *(message_of(item, request.format) for item in found))
 
 
 def _new(session_id: str, asked: AskedRequest, client: str | None, parent: str | None = None) -> Conversation:

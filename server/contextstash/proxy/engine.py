@@ -20,19 +20,13 @@ from contextstash.hosts.request_identity import agent_of, client_session
 from contextstash.process.background_tasks import BackgroundTasks
 from contextstash.proxy import accounts
 from contextstash.proxy.bills import Bill
-from contextstash.proxy.conversations import (
-    AskedRequest,
-    Conversation,
-    Conversations,
-    follows_response,
-    replied_line,
-)
+from contextstash.proxy.conversations import AskedRequest, Conversation, Conversations
 from contextstash.proxy.headers import RawHeaders
 from contextstash.proxy.hold_out import held_out
 from contextstash.proxy.model_facts import KnownModels, ModelFacts
 from contextstash.proxy.options import ProxyOptions
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
-from contextstash.proxy.request_lines import Line
+from contextstash.proxy.request_lines import Line, follows_response, is_side_call, replied_line
 from contextstash.proxy.requests.first_cut import cut_unsent
 from contextstash.proxy.requests.occurrences import Inherited, inherited
 from contextstash.proxy.requests.preparation import (
@@ -42,7 +36,6 @@ from contextstash.proxy.requests.preparation import (
     PruneLimits,
     cold_now,
     first_of,
-    is_side_call,
     is_understood,
     let_clear,
     offers_tool,
@@ -122,14 +115,17 @@ class Engine:
         self._limits = PruneLimits(options.keep_tokens, only_reads=not options.record)
         self.totals = Totals()
 
-    async def prepare(self, format_name: str, headers: RawHeaders, body: bytes) -> Prepared | AskedRequest | None:
+    async def prepare(
+        self, format_name: str, headers: RawHeaders, body: bytes, *, compacts: bool = False
+    ) -> Prepared | AskedRequest | None:
         """The request ready to be sent. What was asked if it belongs to no conversation, and None if it could not be
         understood: then the body goes out as it is. Never raises."""
         self.totals.requests += 1
         asked = None
         try:
             now = self._clock()
-            asked = self._asked(format_name, headers, body, now)
+            read = read_request(format_name, body, self._conversations.likely(body))
+            asked = self._asked(headers, replace(read, compacts=compacts), now)
             conversation = await self._within(self._options.step_seconds, self._conversations.find(asked))
             if conversation is None:
                 return asked
@@ -148,8 +144,7 @@ class Engine:
             self._fault(conversation, error)
             return original
 
-    def _asked(self, format_name: str, headers: RawHeaders, body: bytes, now: float) -> AskedRequest:
-        request = read_request(format_name, body, self._conversations.likely(body))
+    def _asked(self, headers: RawHeaders, request: RequestText, now: float) -> AskedRequest:
         metadata = request.value("metadata")
         client = client_session(headers, metadata, request.value("prompt_cache_key"))
         return AskedRequest(request, client, sender_of(headers, metadata), now)
@@ -464,6 +459,9 @@ class Engine:
             )
         if new and not conversation.deleted:
             await self._sessions.note_dropped(conversation.session_id, new)
+        if conversation.summarized and not conversation.compacting:
+            before, conversation.summarized = conversation.summarized, 0
+            await self._sessions.note_compaction(conversation.session_id, before, conversation.state.prompt)
         facts = self._models.of(conversation.state.model)
         if not facts.done():  # the proxy may end before the price table is loaded
             await self._keep_state(conversation)
@@ -494,7 +492,8 @@ class Engine:
             found = before_summary(conversation, request) if is_side_call(request) else request
             if found is None:
                 return
-            request, response = found, (response if found is request else None)
+            # What a compaction returns is no reply: the next request begins with it.
+            request, response = found, (None if is_side_call(request) else response)
             for seconds in CONFLICT_PAUSES:
                 try:
                     await self._record_alone(conversation, request, usage, response)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress, count
 from operator import is_not
+from typing import Any
 
-from contextstash.formats.request.text import RequestText, TextMessage
+from contextstash.formats.request.text import RequestText, TextMessage, message_of
+from contextstash.hosts.request_identity import is_compaction
 
 Line = tuple[TextMessage, ...]
 
@@ -24,6 +26,46 @@ def common_start(known: Sequence[TextMessage], messages: Sequence[TextMessage]) 
         if known[place].plain != messages[place].plain:
             return place
     return min(len(known), len(messages))
+
+
+def is_side_call(request: RequestText) -> bool:
+    """Whether the client asks for its own summary: its edits stay as they are, and no new one is made for it."""
+    return request.compacts or is_compaction(request.latest.native)
+
+
+def follows_response(request: RequestText) -> bool:
+    """Whether the request holds only what is new: the provider keeps the conversation (Responses API)."""
+    return request.format == "openai-responses" and isinstance(request.value("previous_response_id"), str)
+
+
+def replied_line(request: RequestText, line: Line, response: Mapping[str, Any] | None) -> Line:
+    """The line with the reply behind it, as far as the API sends the reply as a list of items."""
+    items = response.get("output") if response is not None else None
+    found = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    return (*line, *(message_of(item, request.format) for item in found))
+
+
+def tool_names(request: RequestText) -> list[str]:
+    """The names of the tools that the request offers, also those in a namespace: Codex puts the tools of an MCP server
+    into one, and for GPT-6 all tools into an item of the input (seen in 0.169)."""
+    items = [request.messages[place].native.get("tools") for place in request.places(lists_tools)]
+    return [name for tools in (request.value("tools"), *items) for name in _names(tools)]
+
+
+def lists_tools(message: TextMessage) -> bool:
+    """Whether an item of the input holds tool definitions and no message."""
+    return message.native.get("type") == "additional_tools"
+
+
+def _names(tools: object) -> Iterator[str]:
+    for tool in tools if isinstance(tools, list) else ():
+        if not isinstance(tool, dict):
+            continue
+        inner = tool.get("function")
+        name = (inner if isinstance(inner, dict) else tool).get("name")
+        if isinstance(name, str):
+            yield name
+        yield from _names(tool.get("tools"))
 
 
 def has_reply(line: Sequence[TextMessage]) -> bool:

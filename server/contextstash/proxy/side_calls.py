@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from contextstash.formats.request.text import RequestText
+from contextstash.formats.breakpoints import content_of
+from contextstash.formats.request.text import RequestText, TextMessage, message_of
+from contextstash.hosts.request_identity import is_compaction
 from contextstash.proxy.accounts import booked_side_call
 from contextstash.proxy.bills import Bill
 from contextstash.proxy.conversations import AskedRequest, Conversation
 from contextstash.proxy.model_facts import KnownModels
 from contextstash.proxy.requests.preparation import prices_of
+from contextstash.proxy.senders import Sender
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash_storage.records import Usage
 
@@ -25,30 +28,43 @@ class SideCalls:
     def __init__(self, models: KnownModels, clock: Callable[[], float]) -> None:
         self._models = models
         self._clock = clock
-        self._waiting: BoundedCache[str, list[tuple[Bill, object]]] = BoundedCache(MAX_CLIENTS)
+        self._waiting: BoundedCache[tuple[str, Sender], list[tuple[Bill, object]]] = BoundedCache(MAX_CLIENTS)
 
     def add(self, asked: AskedRequest, usage: Usage) -> None:
         """Keep the bill of a request."""
         if asked.client_id is not None:
             bill = Bill(usage, (), prices_of(asked.request, None).seconds)
-            waiting = self._waiting.get(asked.client_id) or []
-            self._waiting.set(asked.client_id, [*waiting, (bill, asked.request.value("model"))])
+            payer = (asked.client_id, asked.sender)
+            self._waiting.set(payer, [*(self._waiting.get(payer) or []), (bill, asked.request.value("model"))])
 
     async def bill_to(self, conversation: Conversation) -> None:
-        """Add the bills that wait for this conversation to its state."""
-        for bill, model in self._waiting.pop(conversation.session_id) or ():
+        """Add the bills that wait for this conversation to its state: those of its sender, since anyone can name a
+        client's id."""
+        if conversation.sender is None:
+            return
+        for bill, model in self._waiting.pop((conversation.session_id, conversation.sender)) or ():
             facts = await asyncio.shield(self._models.of(model))
             conversation.state = bill.added_to(booked_side_call(conversation.state, bill, self._clock()), facts)
 
 
 def before_summary(conversation: Conversation, request: RequestText) -> RequestText | None:
-    """What stands in front of the client's request for a summary, if that goes on from what is recorded: the results
-    that have filled the window are in no other request."""
-    messages = request.messages[:-1]
-    if request.latest is not request.messages[-1] or request.latest.results:
+    """What the client's request for a summary holds but the prompt for it, if that is new: the results that have
+    filled the window are in no other request. None if there is nothing new, or if it does not go on from what is
+    recorded."""
+    known = conversation.same_messages(request)
+    if request.compacts:  # the API's own compaction has no prompt
+        return request if known < len(request.messages) else None
+    place = request.messages.index(request.latest)
+    rest = _without_prompt(request.latest)
+    messages = (*request.messages[:place], *([rest] if rest is not None else []))
+    if not known or known < len(conversation.recorded) or len(messages) <= known:
         return None
-    if not conversation.recorded or conversation.same_messages(request) < len(conversation.recorded):
+    return replace(request, messages=messages, spans=request.spans[: len(messages)], asked={})
+
+
+def _without_prompt(message: TextMessage) -> TextMessage | None:
+    """The results in a message into which the client has merged its prompt for a summary; None if it holds none."""
+    if not message.results:
         return None
-    if len(messages) == len(conversation.recorded):
-        return None
-    return replace(request, messages=messages, spans=request.spans[:-1], asked={})
+    content = [block for block in content_of(message.native) if not is_compaction({"content": [block]})]
+    return message_of({**message.native, "content": content}, message.format)

@@ -1,4 +1,4 @@
-"""What `window="economic"` is for a session: by its model's prices and by how its settings compact."""
+"""The size of `window="economic"` for a session, by its model's prices and its settings for compaction."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,14 +13,14 @@ from contextstash.formats.base import Format, Reading
 from contextstash.service.recording.batches import REPEATED, BatchIdentity, record_batch
 from contextstash.service.recording.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.recording.late_usage import book_late, find_request
-from contextstash.service.recording.messages import RecentCalls, check_session_id, ensure_session, with_usage
+from contextstash.service.recording.messages import RecentCalls, SessionFacts, ensure_session, with_usage
 from contextstash.service.recording.output_limits import check_limits, limit_outputs
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.service.recording.transcripts import record_transcript
 from contextstash.service.reduction.automatic import AutoReducer
 from contextstash.service.results import RecordResult
 from contextstash.service.session_access import Access
-from contextstash_storage.errors import BadInputError, BadMessageError, SessionNotFoundError
+from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Appended, Cursor, Native, Session
 
 
@@ -99,10 +99,10 @@ class Recorder:
         """
         _check(messages, limits, system, tools)
         identity = BatchIdentity(first_seq, batch_id, whole, seen)
-        facts = {"format": format, "model": model, "agent": agent, "title": title, "system": system, "tools": tools}
-        session = await self._session(
-            session_id, messages, identity, usage, parent_session_id=parent_session_id, **facts
+        facts = SessionFacts(
+            format, model, agent, title, parent_session_id=parent_session_id, system=system, tools=tools
         )
+        session = await self._session(session_id, messages, identity, usage, facts)
         async with self.locks.of(session.session_id):
             extras = await self._extras(session, messages, usage, request_id)
             recent = await self.recent.of(session)
@@ -122,19 +122,20 @@ class Recorder:
         messages: Sequence[Native],
         identity: BatchIdentity,
         usage: Mapping[str, Any] | None,
-        **facts: Any,
+        facts: SessionFacts,
     ) -> Session:
         """The session to record into, created if it does not exist. Raises BadInputError for a first batch that would
         be refused once its session is made: it must not leave an empty session."""
-        known = await self._known(session_id := session_id or await self._access.current_session_id())
+        session_id = session_id or await self._access.current_session_id()
+        known = await self._access.find(session_id)
         if known is None and identity.first_seq:
             raise BadInputError(
                 f"first_seq is {identity.first_seq}, but there is no session of this id yet: record its messages from"
                 " position 0 on."
             )
         if known is None and usage is not None:
-            with_usage(messages, get_format(facts["format"] or detect_format(messages)), usage)
-        return await ensure_session(self._access, session_id, messages, known=known, **facts)
+            with_usage(messages, get_format(facts.format or detect_format(messages)), usage)
+        return await ensure_session(self._access, session_id, known, messages, facts)
 
     async def record_transcript(
         self,
@@ -157,17 +158,9 @@ class Recorder:
     ) -> None:
         """Raises BadInputError if the conversation for the next request lacks its last reply. It could be recorded, as
         any broken list can, but the provider would refuse the request."""
-        session = await self._known(session_id)
+        session = await self._access.find(session_id)
         name = session.format if session else format_name
         check_reply_is_listed(get_format(name or detect_format(natives)), natives)
-
-    async def _known(self, session_id: str | None) -> Session | None:
-        """The session if it exists. Raises BadInputError if the id is invalid."""
-        if session_id is not None:
-            check_session_id(session_id)
-            with suppress(SessionNotFoundError):
-                return await self._access.store.get_session(session_id)
-        return None
 
     async def _extras(
         self, session: Session, messages: Sequence[Native], usage: Mapping[str, Any] | None, request_id: str | None

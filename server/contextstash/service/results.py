@@ -76,7 +76,7 @@ class Savings(Result):
 
 
 class AdvisedWindow(Result):
-    """What recorded sessions would have cost if each window had been compacted at one size."""
+    """The cost of recorded sessions if each window had been compacted at one size."""
 
     compaction_point: int = Field(description="Tokens at which the client would have compacted")
     dollars: float = Field(description="US dollars for the prompts, summaries and repeated reads included")
@@ -91,7 +91,7 @@ class AdvisedWindow(Result):
 
 
 class WindowAdvice(Result):
-    """What recorded sessions cost, and would have cost in smaller windows, by replaying their reported usage."""
+    """The cost of recorded sessions, and their cost in smaller windows, by replaying their reported usage."""
 
     conversations: int = Field(description="Sessions that were replayed")
     left_out: int = Field(description="Sessions with few calls, or with a model of unknown price")
@@ -102,7 +102,7 @@ class WindowAdvice(Result):
 
 
 class ReceiptLever(Result):
-    """What one way of contextstash's has changed of a bill; what it has added is negative."""
+    """The saving by one of contextstash's means; an additional cost is negative."""
 
     name: str
     tokens: int = Field(description="Tokens kept out of requests, of all of them together")
@@ -110,7 +110,7 @@ class ReceiptLever(Result):
 
 
 class CostGroup(Result):
-    """What the sessions of one group cost."""
+    """The cost of the sessions of one group."""
 
     sessions: int
     requests: int
@@ -129,7 +129,7 @@ class HoldOutComparison(Result):
 
 
 class Receipt(Result):
-    """What the provider billed, and what it would have billed without contextstash."""
+    """The provider's bill, and the estimated bill without contextstash."""
 
     since: str | None = Field(default=None, description="First day that counts (UTC)")
     sessions: int

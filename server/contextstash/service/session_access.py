@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from heapq import merge
 from typing import Any, TypedDict, Unpack
@@ -145,6 +146,14 @@ class Access:
         """The session a call refers to, as stored now: agent, model, settings of its own. Raises
         SessionNotFoundError."""
         return await self.store.get_session(await self.session_id(session_id))
+
+    async def find(self, session_id: str | None) -> Session | None:
+        """The session of this id, None if it does not exist. Raises BadInputError if no session can have this id."""
+        if session_id is not None:
+            check_session_id(session_id)
+            with suppress(SessionNotFoundError):
+                return await self.store.get_session(session_id)
+        return None
 
     async def was_deleted(self, session_id: str, marks: Sequence[str] = (), response: object = None) -> bool:
         """Whether a client that would begin this session goes on with one that was deleted: see DeletedSession."""
@@ -291,6 +300,38 @@ class Access:
         missing = [seq for seq in wanted if seq not in held]
         read = await self.store.read_messages_at(snapshot.session_id, missing) if missing else []
         return list(merge([held[seq] for seq in wanted if seq in held], read, key=lambda message: message.seq))
+
+
+OUTPUTS_SESSION = "outputs"
+"""The session for archived outputs that belong to no session."""
+
+OUTPUTS_SUFFIX = ".outputs"
+"""The id of a session that archives the outputs of another one is the other's id and this suffix."""
+
+
+def is_archive_id(session_id: str) -> bool:
+    """Whether a session of this id holds archived outputs, not a conversation."""
+    return session_id == OUTPUTS_SESSION or session_id.endswith(OUTPUTS_SUFFIX)
+
+
+def check_conversation_id(session_id: str) -> None:
+    """Raises BadInputError if no conversation can have this id. One with an archive's id would be searched, handed out
+    and deleted with the outputs of another session."""
+    check_session_id(session_id)
+    if is_archive_id(session_id):
+        raise BadInputError(
+            f"The session_id '{OUTPUTS_SESSION}', and those that end with '{OUTPUTS_SUFFIX}', are kept for archived"
+            " outputs: choose another one."
+        )
+
+
+def check_session_id(session_id: str) -> None:
+    """Raises BadInputError if the id is not safe in a URI and on a command line."""
+    valid = 0 < len(session_id) <= 200 and all(c.isprintable() and c not in "/?#%\\ " for c in session_id)
+    if not valid:
+        raise BadInputError(
+            "A session_id is 1 to 200 printable characters without spaces, slashes, '?', '#', '%' or backslashes."
+        )
 
 
 def _warn_of_former_values(*layers: Mapping[str, Any]) -> None:

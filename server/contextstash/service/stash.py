@@ -254,9 +254,9 @@ class Stash:
         resumed: bool = False,
         part: Part = WHOLE,
     ) -> str | None:
-        """What a new window needs to know of a session, with handles; None if there is nothing to hand off, or if the
-        window has had it. `to` is the session whose window it is, if it is another one; `part` is the part to return,
-        if the client takes the hand-off in parts."""
+        """The hand-off: the text that a new window needs of a session, with handles; None if there is nothing to hand
+        off, or if the window has had it. `to` is the session whose window it is, if it is another one; `part` is the
+        part to return, if the client takes the hand-off in parts."""
         return await handoff.hand_off_once(self._access, session_id, max_tokens, to, resumed, part)
 
     hand_off_text = _use_case(handoff.hand_off)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-from contextstash.context.text.counts import before_and_after, counted
-from contextstash.display.words import amount, dollars
+from contextstash.context.text.counts import amount, before_and_after, counted
+from contextstash.display.words import dollars
 from contextstash.service.results import Change, DayUse, Timeline, TimelinePoint
 
 WIDTH = 960

@@ -112,7 +112,7 @@ class Pages:
         )
 
     async def costs(self, request: Request) -> Response:
-        """What was sent and saved, by day and tool, and what smaller windows would have cost."""
+        """The tokens sent and saved, by day and tool, and the costs of smaller windows."""
         stash = await self._stash.get()
         mark = await stash.mark()
         overview = await self._overview.get(stash, mark)

@@ -13,7 +13,7 @@ from contextstash_storage.postgres.search_index import kind_word, owner_mark, pl
 from contextstash_storage.records import Block, Role, SearchHit
 from contextstash_storage.search.call_pairs import call_of_pair
 from contextstash_storage.search.documents import Document, Kind, documents, pieces, storable
-from contextstash_storage.search.query import CALL_WEIGHT, RANKED_HITS, WHOLE_WEIGHT, SearchFilter, terms
+from contextstash_storage.search.query import CALL_WEIGHT, RANKED_HITS, WHOLE_WEIGHT, SearchFilter, terms, text_weight
 from contextstash_storage.search.ranking import (
     CALL_CHARACTERS,
     MATCHES,
@@ -69,7 +69,7 @@ WHERE numnode(term) > 0
 # `OFFSET 0` has the frequency computed once, and nothing sorted by vectors, which takes longer than all the rest.
 _MATCHES = f"""
 WITH found AS MATERIALIZED (
-    SELECT session_id, seq, block, piece, message, kind, pair,
+    SELECT session_id, seq, block, piece, message, kind, pair, words,
         score * CASE WHEN terms = $6 THEN {WHOLE_WEIGHT} ELSE 1 END AS score
     FROM (
         SELECT owner, session_id, seq, block, piece, message, kind, pair, words,
@@ -272,6 +272,7 @@ async def _matches(
             Kind(row["kind"]),
             row["pair"],
             row["score"],
+            row["words"],
         )
         for row in rows
         if where.admits(row["created_at"])
@@ -324,7 +325,7 @@ async def _ranked(
         for pair, message, session, seq, block, tool, argument, characters, created in rows
         if where.admits(created)
     ]
-    found = ranked(matches, outputs)
+    found = ranked(matches, outputs, text_weight(reader.wanted))
     return [hit for hit in found if hit.kind is not Kind.CALL] if where.scope == "outputs" else found
 
 
@@ -334,7 +335,7 @@ class _Reader:
     def __init__(self, db: Connection, owner: str, wanted: Sequence[str]) -> None:
         self._db = db
         self._owner = owner
-        self._wanted = wanted
+        self.wanted = wanted
         self.numbers: dict[str, int] = {}
         self.sessions: dict[int, str] = {}
 
@@ -350,7 +351,7 @@ class _Reader:
         """The best hits, without outputs whose lines are in better ones. A text is read only if its hit, or one behind
         it, can be among the best."""
         by_name = None if weigh is None else lambda hit: weigh(self.sessions[hit.session], hit.seq)
-        best: BestHits[tuple[dict[int, _Stored], str]] = BestHits(found, limit, by_name, self._wanted)
+        best: BestHits[tuple[dict[int, _Stored], str]] = BestHits(found, limit, by_name, self.wanted)
         stored: dict[int, _Stored] = {}
         for place, hit in enumerate(found):
             if place % READ_TOGETHER == 0:

@@ -12,7 +12,14 @@ from math import log
 from typing import Generic, TypeVar
 
 from contextstash_storage.search.documents import Kind
-from contextstash_storage.search.query import NEIGHBOR_WEIGHT, PAIR_WEIGHT, RANKED_HITS, SAME_LINES
+from contextstash_storage.search.query import (
+    CALL_WORDS,
+    NEIGHBOR_WEIGHT,
+    OUTPUT_CHARACTERS,
+    PAIR_WEIGHT,
+    RANKED_HITS,
+    SAME_LINES,
+)
 
 COMPARED_CHARACTERS = 20_000
 """How much of an output is compared with those of better hits; that takes about 0.2 ms."""
@@ -30,7 +37,8 @@ Kept = TypeVar("Kept")
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A row of the index that matches, with its score. `pair` is what a call and its output have in common."""
+    """A row of the index that matches, with its score. `pair` is what a call and its output have in common, `words` how
+    many words a call has."""
 
     message: int
     session: int
@@ -40,6 +48,7 @@ class Match:
     kind: Kind
     pair: int | None
     score: float
+    words: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +79,10 @@ class Ranked:
     call: int | None = None
 
 
-def ranked(matches: Sequence[Match], outputs: Sequence[PairedOutput]) -> list[Ranked]:
-    """The hits, best first; of equals the newest. `outputs` are those of all pairs among the matches."""
-    said = _smoothed(_best([match for match in matches if match.kind is Kind.TEXT]))
+def ranked(matches: Sequence[Match], outputs: Sequence[PairedOutput], said_weight: float = 1.0) -> list[Ranked]:
+    """The hits, best first; of equals the newest. `outputs` are those of all pairs among the matches; what was said
+    counts `said_weight` times."""
+    said = _smoothed(_best([match for match in matches if match.kind is Kind.TEXT]), said_weight)
     calls: dict[int | None, Match] = {}
     for match in matches:
         if match.kind is Kind.CALL and (match.pair not in calls or match.score > calls[match.pair].score):
@@ -99,7 +109,7 @@ def _hit(match: Match, score: float, call: int | None = None) -> Ranked:
     return Ranked(match.message, match.session, match.seq, match.block, match.piece, match.kind, score, call)
 
 
-def _smoothed(matches: Mapping[tuple[int, int], Match]) -> list[Ranked]:
+def _smoothed(matches: Mapping[tuple[int, int], Match], weight: float) -> list[Ranked]:
     """One hit for each message, with part of its neighbors' scores; the newest first."""
     best: dict[tuple[int, int], Match] = {}
     for match in matches.values():
@@ -109,7 +119,7 @@ def _smoothed(matches: Mapping[tuple[int, int], Match]) -> list[Ranked]:
     hits = []
     for (session, seq), match in sorted(best.items(), reverse=True):
         neighbors = [best[place].score for place in ((session, seq - 1), (session, seq + 1)) if place in best]
-        hits.append(_hit(match, match.score + NEIGHBOR_WEIGHT * sum(neighbors)))
+        hits.append(_hit(match, weight * (match.score + NEIGHBOR_WEIGHT * sum(neighbors))))
     return hits
 
 
@@ -125,7 +135,7 @@ def _grouped(
         call = calls.get(output.pair)
         if match is None and call is None:
             continue
-        score = (match.score if match else 0.0) + (PAIR_WEIGHT * call.score if call else 0.0)
+        score = (match.score if match else 0.0) + (_of_call(call, output.characters) if call else 0.0)
         piece = match.piece if match else 0
         place = (output.message, output.session, output.seq, output.block)
         hit = Ranked(*place, piece, Kind.OUTPUT, score, None if call is None else output.pair)
@@ -138,6 +148,12 @@ def _grouped(
         group.sort(key=lambda member: (member[0].score < best / 2, -member[1], -member[0].message))
         hits += [hit if hit.score == best else replace(hit, score=best) for hit, _ in group]
     return hits
+
+
+def _of_call(call: Match, characters: int) -> float:
+    """What the score of a call adds to that of its output, which has so many characters."""
+    says_little = characters < OUTPUT_CHARACTERS
+    return PAIR_WEIGHT * call.score * min(1.0, CALL_WORDS / max(1, call.words)) * (0.5 if says_little else 1.0)
 
 
 def rarity(count: int, entries: int) -> float:

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
-
-from contextstash.cli.readable import amount, named_by, when
+from contextstash.cli.readable import named_by, when
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC).astimezone()
-
-
-@pytest.mark.parametrize(
-    ("tokens", "text"),
-    [(0, "0"), (999, "999"), (9_500, "9.5k"), (9_960, "10k"), (68_959, "69k"), (999_600, "1.0M"), (1_250_000, "1.2M")],
-)
-def test_an_amount_of_tokens_takes_at_most_four_characters(tokens: int, text: str) -> None:
-    assert amount(tokens) == text
 
 
 def test_a_time_is_as_exact_as_it_is_near() -> None:

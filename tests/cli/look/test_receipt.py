@@ -9,7 +9,7 @@ import pytest
 
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Lever, ProxiedSession, ProxiedTotals
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.command_line import CommandLine
 from tests.support.orchard import Orchard
 from tests.support.sized_sessions import round_of

@@ -16,7 +16,7 @@ from contextstash.cli.options import StashOpener, settings_from
 from contextstash.cli.start import import_
 from contextstash.cli.start.import_ import ImportQueue
 from contextstash.cli.start.transcript_import import Found, Imported
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.command_line import write_transcript
 
 pytestmark = pytest.mark.processes

@@ -15,7 +15,7 @@ from contextstash.hosts.following.follower import Follower, find_transcripts
 from contextstash.hosts.following.ingest import ingest
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 
 SESSION = "11111111-2222-3333-4444-555555555555"
 

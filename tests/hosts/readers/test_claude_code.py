@@ -17,7 +17,7 @@ from contextstash.hosts.readers.kinds import recognize
 from contextstash.hosts.readers.transcript import State, split_lines
 from contextstash.service.recording.transcript_records import TranscriptMessage
 from contextstash.service.stash import Stash
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.effort import examples
 
 SESSION = "5b1f6c1e-0000-4000-8000-000000000001"

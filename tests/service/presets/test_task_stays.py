@@ -8,7 +8,7 @@ import pytest
 
 from contextstash.context.window.presets import PRESETS
 from contextstash.service.stash import Stash
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.service.reduction.test_user_words import TASK, plain, step
 
 

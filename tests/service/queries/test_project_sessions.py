@@ -12,7 +12,7 @@ from contextstash.hosts.following.ingest import ingest
 from contextstash.hosts.project_folder import project_of
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 
 FOLDERS = {"first": "/srv/orchard", "second": "/srv/orchard/docs", "third": "/srv/orchards"}
 

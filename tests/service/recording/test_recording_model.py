@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import ContextstashError, SessionNotFoundError
 from contextstash_storage.records import Native
-from contextstash_storage.sqlite import append_messages
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import append_messages, open_sqlite
 from tests.support.effort import examples
 from tests.support.stashes import SESSION
 

@@ -19,10 +19,10 @@ import pytest
 from contextstash_storage.databases import open_store
 from contextstash_storage.errors import StoreBusyError, StoreError, StoreVersionError
 from contextstash_storage.records import Native
+from contextstash_storage.sqlite import open_sqlite
 from contextstash_storage.sqlite.conversion import convert
 from contextstash_storage.sqlite.database_file import MARK, FindKey, connection, no_key
 from contextstash_storage.sqlite.health import look_at
-from contextstash_storage.sqlite.store import open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.storage.sqlite.test_deletion import SECRET, fill, marks, others
 from tests.support.locked_databases import held
@@ -157,7 +157,7 @@ import asyncio, signal, sys
 sys.path[:0] = {[str(Path(__file__).parents[3])]!r}
 from pathlib import Path
 from contextstash_storage.errors import StoreBusyError
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.stored_sessions import record, says
 stopped = []
 signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))

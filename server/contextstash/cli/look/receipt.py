@@ -11,8 +11,7 @@ import click
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import print_json, print_table, say
-from contextstash.cli.readable import amount
-from contextstash.context.text.counts import counted
+from contextstash.context.text.counts import amount, counted
 from contextstash.display.words import LEVERS
 
 if TYPE_CHECKING:

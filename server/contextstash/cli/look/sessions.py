@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextstash.cli.automatic_retention import news
 from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import print_json, print_table
-from contextstash.cli.readable import amount, short_id, when
+from contextstash.cli.readable import short_id, when
+from contextstash.context.text.counts import amount
 from contextstash.files.project_names import project_name
 from contextstash.hosts.deleted_transcripts import deleted_by
+from contextstash.service.automatic_retention import news
 
 if TYPE_CHECKING:
     from contextstash.service.results import SessionLine, SessionList
@@ -89,7 +90,7 @@ def sessions(opener: StashOpener, as_json: bool, sort: str, everything: bool, li
             click.echo(f"Marked †: {what} deleted by the client by {max(deleted)}, kept here whole.", err=True)
         if more:
             click.echo(f"More: contextstash sessions --limit {limit * 2}", err=True)
-    if not as_json and (said := news(opener.database, is_read=sys.stderr.isatty())):
+    if not as_json and (said := news(opener.file, is_read=sys.stderr.isatty())):
         click.echo(said, err=True)
 
 

@@ -34,7 +34,7 @@ PAGE_TOKENS = 8_000
 """Tokens of an output that are read in one call. The text is the same with any value."""
 
 TEXT_FIELDS = ("text", "thinking", "content")
-"""The fields of a provider's JSON whose texts a preview shows, beside calls."""
+"""The fields of a provider's JSON whose texts a preview shows, in addition to calls."""
 
 ALL_FIELDS = (*TEXT_FIELDS, "name", "input", "output", "arguments", "command", "tool_calls", "function")
 """Those of a message without calls that are known as such."""

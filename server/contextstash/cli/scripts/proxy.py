@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +10,7 @@ import click
 from contextstash.cli.options import AddressType, StashOpener, opener_options
 
 if TYPE_CHECKING:
-    from contextstash_storage.databases import Location
+    pass
 
 DEFAULT_UPSTREAM = "https://api.anthropic.com"
 
@@ -74,17 +73,9 @@ def proxy(
             open_stash=stash_opener(opener.serving(api_key=api_key_from(os.environ))),
             host=host,
             port=port,
-            database=_database_file(opener.database),
+            database=opener.file,
             at_once=True,
             secret=os.environ.pop(SECRET_VARIABLE, None),
             **served,
         )
     )
-
-
-def _database_file(db: Location | None) -> Path | None:
-    """The file of the database; None if it is on a server."""
-    from contextstash.configuration.locations import default_database
-
-    location = db or default_database()
-    return location if isinstance(location, Path) else None

@@ -69,7 +69,7 @@ def confirm_changes(changes: list[Change], yes: bool, dry_run: bool, diff: bool)
 
 
 def _sum_up(change: Change) -> None:
-    """What happens to a file, in a line for each thing."""
+    """The changes of a file, one line for each."""
     lines = list(_difference(change))[2:]
     added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
     fate = "is created" if change.before is None else "is deleted" if change.after is None else "is changed"

@@ -99,7 +99,7 @@ def _percent(part: int, whole: int) -> str:
 async def _demonstrate() -> None:
     from contextstash.demo.steps import SETTINGS, walk
     from contextstash.service.stash import Stash
-    from contextstash_storage.sqlite.store import open_sqlite
+    from contextstash_storage.sqlite import open_sqlite
 
     _heading("contextstash: what leaves the model's window never leaves the session")
     with tempfile.TemporaryDirectory(prefix="contextstash-demo-") as folder:

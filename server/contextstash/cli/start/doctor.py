@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.cli.automatic_retention import news
 from contextstash.cli.options import DATABASE, JSON, settings_from
 from contextstash.cli.output import say
 from contextstash.configuration.settings import Configuration, shown
 from contextstash.context.text.counts import counted
+from contextstash.service.automatic_retention import news
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _deleted(sources: Sequence[tuple[str, str, str]]) -> Iterator[Finding]:
 
 
 def _server(address: Address) -> Iterator[Finding]:
-    """What can be said of a database on a server: it is opened as a command would, and migrated if it is older."""
+    """The findings for a database on a server, which is opened as for a command, and migrated if it is older."""
     from contextstash.configuration.database import open_database
 
     async def sessions() -> int:
@@ -326,7 +326,7 @@ def _round_trip() -> Iterator[Callable[[], Iterator[Finding]]]:
 
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        # Without a vocabulary, which is checked by itself: loading it takes longer than all else of the call
+        # Without a vocabulary, which has a check of its own: loading it takes longer than the rest of the call
         command = [*own_command(), "serve", "--db", str(Path(folder) / "doctor.db"), "--set", "estimator=chars"]
         try:
             started_trip = RoundTrip(command, ROUND_TRIP_SECONDS)

@@ -53,7 +53,7 @@ FIRST, SECOND = "first", "second"
 
 @dataclass(frozen=True)
 class Remark:
-    """What was logged about a transcript in the second process."""
+    """A line that the second process logged about a transcript."""
 
     logger: str
     level: int
@@ -173,7 +173,7 @@ def _family_of(item: Found) -> str | None:
 
 
 def _family(session_id: str) -> str:
-    """What a session and its sub-agents have in common."""
+    """The beginning of the id that a session and its sub-agents have in common."""
     return session_id.partition(".")[0]
 
 
@@ -298,7 +298,7 @@ async def _with_known(stash: Stash, results: Sequence[Result]) -> list[Result]:
 
 
 def _total(done: Sequence[Imported]) -> str:
-    """What was recorded, and in one sentence what was known before."""
+    """The line of totals: newly recorded messages, and those known before."""
     new = {each.session_id for each in done if each.recorded}
     recorded = sum(each.recorded for each in done)
     known = {each.session_id: each.known for each in done if each.known}

@@ -225,7 +225,8 @@ def _settings(preset: str | None, given: tuple[str, ...], hold_out: float | None
 
 
 def _log_file(db: Location | None) -> BinaryIO:
-    """The file for the proxy's log, beside the database: the terminal belongs to the client. Raises BadInputError."""
+    """The file for the proxy's log, in the folder of the database: the terminal belongs to the client. Raises
+    BadInputError."""
     from contextstash.configuration.locations import data_folder
     from contextstash.files.regular_files import open_log
 

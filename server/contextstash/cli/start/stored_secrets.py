@@ -92,7 +92,7 @@ def _places(holder: Holder) -> str:
 
 
 def _of_index(readable: int, mask: bool, is_stored: bool) -> str:
-    """What the search index shows of them, or showed until now."""
+    """The line on the secrets that the search index shows, or showed until now."""
     which = counted(readable, "message")
     if readable:
         advice = f"The search index shows some of them, in {which}: contextstash doctor --secrets --mask"
@@ -108,7 +108,7 @@ async def _looked_at(path: Path, mask: bool) -> tuple[Counter[str], list[Holder]
     from contextstash.configuration.encryption_key import database_key
     from contextstash.service.queries.sessions import title_of
     from contextstash.service.session_access import Access
-    from contextstash_storage.sqlite.store import open_sqlite
+    from contextstash_storage.sqlite import open_sqlite
 
     store = await open_sqlite(path, find_key=database_key)
     try:

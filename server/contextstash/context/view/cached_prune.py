@@ -141,32 +141,32 @@ def plan_cached_prune(candidates: Sequence[Prunable], state: CacheState) -> Cach
 
 
 def _warm(useful: Sequence[Prunable], state: CacheState) -> CachedPrune:
-    prices, turns = state.prices, likely_turns(state.turns)
+    read, again = state.prices.read, state.prices.write - state.prices.read
+    turns, cached, affordable = likely_turns(state.turns), state.cached, state.affordable
     best: tuple[float, int, int] = (0.0, -1, 0)
-    if not state.cached:
+    if not cached:
         return CachedPrune((), "what the cache holds is not known")
     freed, carried = 0, 0.0
     for place in range(len(useful) - 1, -1, -1):
-        saved = useful[place].saved
-        freed += saved
-        carried += prices.read * saved * (useful[place].carried + 1)
+        _, before, tokens, placeholder, requests = useful[place]
+        freed += tokens - placeholder
+        carried += read * (tokens - placeholder) * (requests + 1)
         if freed < MIN_TOKENS:
             continue
-        rewritten = max(0, state.cached - _still_cached(useful[place], state) - freed)
-        cost = rewritten * (prices.write - prices.read)
-        saving = turns * prices.read * freed
-        if saving - cost > best[0] and carried >= cost and saving > MIN_WORTHWHILE * cost and cost <= state.affordable:
+        rewritten = max(0, cached - _still_cached(before, state) - freed)
+        cost, saving = rewritten * again, turns * read * freed
+        if saving - cost > best[0] and carried >= cost and saving > MIN_WORTHWHILE * cost and cost <= affordable:
             best = (saving - cost, place, rewritten)
     if best[1] < 0:
         return CachedPrune((), "warm cache, and no prune pays for itself")
     return CachedPrune(tuple(useful[best[1] :]), "pays for itself", best[2])
 
 
-def _still_cached(first: Prunable, state: CacheState) -> int:
-    """The tokens that are read from the cache although everything from `first` on has changed."""
+def _still_cached(before: int, state: CacheState) -> int:
+    """The tokens that are read from the cache although everything behind the first `before` has changed."""
     if state.prices.look_back is None:
-        return first.before
-    place = bisect_right(state.anchors, first.before)
+        return before
+    place = bisect_right(state.anchors, before)
     return state.anchors[place - 1] if place else 0
 
 

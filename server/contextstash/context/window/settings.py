@@ -257,7 +257,8 @@ class ContextSettings(BaseModel):
         default=None,
         ge=0,
         description="Maximum length of the hand-off to a client's new window, in tokens; if not set, a fortieth of the"
-        " window and an eighth of the session, whichever is less, at least 1,500 and at most 8,000. 0 gives none.",
+        " window and an eighth of the session, whichever is less, at least 1,500 and at most the text of 8,000 tokens"
+        " of GPT (12,400 of newer Claude models). 0 gives none.",
     )
     summarizer: Literal["auto", "anthropic", "sampling", "extractive"] = Field(
         default="auto",
@@ -364,7 +365,7 @@ class ContextSettings(BaseModel):
         default=(),
         max_length=MAX_PINS,
         description="Tool outputs that stay in the view: handles (out_…), or paths of files, of which the newest output"
-        " that shows the file stays; or rules (rule: never push), which stand beside every summary. What a summary"
+        " that shows the file stays; or rules (rule: never push), which stand with every summary. What a summary"
         " replaces follows it word for word.",
     )
     # Off: two fifths of what would be cut are needed later, and each costs a retrieval. docs/proxy.md has the figures.

@@ -16,6 +16,7 @@ from contextstash.formats.block_reader import (
     kind_of,
     message_usage,
     need_object,
+    need_role,
     need_text,
     opaque,
     piece,
@@ -23,7 +24,13 @@ from contextstash.formats.block_reader import (
     result_pieces,
     role_of,
 )
-from contextstash.formats.breakpoints import content_of, count_breakpoints, keep_breakpoints, sent_breakpoints
+from contextstash.formats.breakpoints import (
+    BREAKPOINT_KEY,
+    content_of,
+    count_breakpoints,
+    keep_breakpoints,
+    sent_breakpoints,
+)
 from contextstash.formats.large_parts import with_parts_replaced
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
@@ -78,12 +85,10 @@ class AnthropicFormat(Format):
 
     def read(self, native: Native) -> Reading:
         need_object(native, "the message")
-        role = native.get("role")
-        if not isinstance(role, str) or role not in _ROLES:
-            raise BadMessageError(f"role is {_shown(role)}; expected 'user' or 'assistant'.")
-        pieces = [found for block in _content(native) for found in _read_block(block, role)]
+        role = need_role(native, _ROLES, "'user' or 'assistant'")
+        pieces = [found for block in _content(native) for found in _read_block(block)]
         return reading(
-            _ROLES[role],
+            role,
             pieces,
             usage=message_usage(native),
             model=native.get("model"),
@@ -96,7 +101,7 @@ class AnthropicFormat(Format):
         left = dict(texts)
         index = 0
         for place, block in enumerate(content):
-            pieces = _read_block((place, block), native.get("role", ""))
+            pieces = _read_block((place, block))
             if index in left and pieces and pieces[0].block.type == "tool_result":
                 content[place] = {**block, "content": _like(block.get("content"), left.pop(index))}
             index += len(pieces)
@@ -157,12 +162,13 @@ def _content(native: Native) -> list[tuple[int, object]]:
     return list(enumerate(content))
 
 
-def _read_block(entry: tuple[int, object], role: str) -> list[Piece]:
+def _read_block(entry: tuple[int, object]) -> list[Piece]:
     place, value = entry
     where = f"content[{place}]"
     block = need_object(value, where)
     pieces = _pieces(block, where)
-    if not count_breakpoints([block]):
+    nested = content_of(block) if block["type"] == "tool_result" else ()
+    if not any(part.get(BREAKPOINT_KEY) is not None for part in (block, *nested)):
         return pieces
     marked = pieces[0].block.model_copy(update={"breakpoint": True})
     return [pieces[0]._replace(block=marked), *pieces[1:]]
@@ -231,7 +237,3 @@ def _document_text(block: Mapping[str, Any]) -> str:
 
 def _id(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-def _shown(value: object) -> str:
-    return f"'{value[:40]}'" if isinstance(value, str) else kind_of(value)

@@ -1,11 +1,11 @@
 """Repairs and assembles a list of Gemini contents so that generateContent accepts it.
 
-A content stays one content, as it was sent: Google accepts neighbours of one role, and texts or media beside function
+A content stays one content, as it was sent: Google accepts neighbours of one role, and texts or media next to function
 responses (Vertex AI accepts them before the responses only). Three things are refused and repaired: calls whose
 responses are not all in the next content, so that responses sent one by one become one content; a call without a
 response, which gets one that says that it was interrupted; a response without its call, which becomes text. Parts are
 never merged, and a thought signature stays on its part: https://ai.google.dev/gemini-api/docs/thought-signatures
-Tried on live endpoints: google/adk-go#1218 (neighbours of one role), Prism-Shadow/agenthub#189 (text beside responses).
+Tried on live endpoints: google/adk-go#1218 (neighbours of one role), Prism-Shadow/agenthub#189 (texts and responses).
 """
 
 from __future__ import annotations

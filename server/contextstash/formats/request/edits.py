@@ -17,7 +17,7 @@ from contextstash_storage.records import Native
 
 @dataclass(frozen=True)
 class MessageEdit:
-    """What is sent differently of one message: `texts` for the results at these paths, and whether its thinking is left
+    """The changes of one message: `texts` for the results at these paths, and whether its thinking is left
     out. `breakpoint` ends the prompt cache at the last of these results. `parts` are the texts for the large ones of
     the tool inputs, and for the images, at these paths. `note` is a text at its end."""
 

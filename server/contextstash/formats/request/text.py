@@ -109,11 +109,11 @@ class TextMessage:
 
     @cached_property
     def notes(self) -> dict[str, Any]:
-        """What a caller derives from the message and keeps here, for as long as the message is known."""
+        """Values that a caller derives from the message and keeps as long as the message is known."""
         return {}
 
     def span(self, path: Path) -> Span:
-        """Where the value at a path stands in `raw`. Raises JsonPositionError."""
+        """The span in `raw` of the value at a path. Raises JsonPositionError."""
         if path not in self._spans:
             self._spans[path] = find(self.raw, 0, path)
         return self._spans[path]
@@ -167,7 +167,8 @@ Fact = Callable[[TextMessage], bool]
 @dataclass(frozen=True)
 class RequestText:
     """The body of a request. `spans[i]` is where `messages[i]` stands; `fields` are the spans of the body's members.
-    `asked` are the messages of which a fact is true, and of how many messages it was asked."""
+    `asked` are the messages of which a fact is true, and of how many messages it was asked. `compacts` says that the
+    request went to the API's own address for compaction."""
 
     format: str
     body: bytes
@@ -176,6 +177,7 @@ class RequestText:
     fields: Mapping[str, Span]
     small: dict[str, Any] = field(default_factory=dict)
     asked: dict[Fact, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
+    compacts: bool = False
 
     def places(self, fact: Fact) -> tuple[int, ...]:
         """The messages of which this is true, by their places. Only those are asked that the request before did not

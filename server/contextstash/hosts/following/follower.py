@@ -132,7 +132,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HostFiles:
-    """Where a host keeps its transcripts, given the user's home, and which of them are the current ones of a project,
+    """The folder of a host's transcripts, given the user's home, and those that are the current ones of a project,
     or without a project of a folder."""
 
     folder: Callable[[Path], Path | None]

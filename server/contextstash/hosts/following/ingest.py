@@ -33,7 +33,7 @@ _HEAD = 1024
 """Bytes at the start of a file by which it is recognized as the one that was read before."""
 
 NOT_RECORDED = "%s: its session was deleted here and is not recorded again; `contextstash import %s` brings it back."
-"""What is logged once of a transcript whose session was deleted; both gaps are the file."""
+"""The warning, logged once, about a transcript whose session was deleted; both placeholders are for the file."""
 
 Part = tuple[TranscriptSession, Sequence[TranscriptMessage]]
 

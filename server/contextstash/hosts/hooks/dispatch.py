@@ -40,7 +40,7 @@ def run(host: HookHost, read: Any = None, part: tuple[int, int] = (1, 1)) -> int
         if response is not None:
             sys.stdout.write(json.dumps(response))
             sys.stdout.flush()
-    except BaseException as error:  # no error of ours may stop the client
+    except BaseException as error:  # an error of contextstash must not stop the client
         from contextstash.hosts.hooks.log import note
 
         note(host.name, f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""What a client's hooks are like: its events, the shapes of its tools' outputs, and how an output is replaced."""
+"""The properties of a client's hooks: events, shapes of tool outputs, and the way to replace an output."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ NOTICE_CHARACTERS = 200
 """Room for the notice of a cut: some 100 characters, and as many to spare."""
 
 MIN_SAVED_SHARE = 0.25
-"""What a cut to a host's own limit saves at least, as a share of the output. Less is not worth the notice and
+"""The least that a cut to a host's own limit must save, as a share of the output. Less is not worth the notice and
 the call with which the model fetches the rest. Seen with Codex: 10,107 characters became 9,893."""
 
 COUNTED_BY_BYTES: Mapping[str, Any] = {"estimator": "bytes"}

@@ -1,4 +1,4 @@
-"""What a hook does with the whole stash: open it, read transcripts, find the session to hand off."""
+"""The stash of a hook: opens it, reads transcripts, finds the session to hand off."""
 
 from __future__ import annotations
 

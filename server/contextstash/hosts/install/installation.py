@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit
-from urllib.request import url2pathname
 
-from contextstash.hosts.publication import PUBLISHED
+from contextstash.hosts.publication import PUBLISHED, recorded_source
 
 NAME = "contextstash"
 
@@ -33,7 +28,7 @@ class Installation:
 
     @property
     def described(self) -> str:
-        """Where the program comes from, in a line."""
+        """The origin of the program, in one line."""
         if self.editable:
             return f"the checkout {self.source}"
         origin = "" if self.source is None else f", installed from {self.source}"
@@ -64,21 +59,8 @@ class Installation:
 
 def this_installation() -> Installation:
     """The installation that runs."""
-    url, editable = _recorded()
+    source = recorded_source()
     package = Path(__file__).resolve().parents[2]
-    return Installation(package, Path(sys.prefix), url, editable)
-
-
-def _recorded() -> tuple[str | None, bool]:
-    try:
-        recorded: Any = json.loads(distribution(NAME).read_text("direct_url.json") or "{}")
-    except (PackageNotFoundError, ValueError):
-        return None, False
-    url = recorded.get("url") if isinstance(recorded, dict) else None
-    if not isinstance(url, str):
-        return None, False
-    editable = bool((recorded.get("dir_info") or {}).get("editable"))
-    if url.startswith("file:"):
-        return url2pathname(unquote(urlsplit(url).path)), editable
-    version = recorded.get("vcs_info")
-    return (f"{version.get('vcs', 'git')}+{url}" if isinstance(version, dict) else url), editable
+    if source is None:
+        return Installation(package, Path(sys.prefix), None)
+    return Installation(package, Path(sys.prefix), source.address, source.editable)

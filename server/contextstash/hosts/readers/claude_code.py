@@ -386,7 +386,7 @@ def _ids(body: dict[str, Any], kind: str, field: str) -> list[str]:
 
 
 def projects_folder(home: Path) -> Path:
-    """Where Claude Code keeps its transcripts."""
+    """The folder in which Claude Code keeps its transcripts."""
     configured = os.environ.get("CLAUDE_CONFIG_DIR")
     return (Path(configured) if configured else home / ".claude") / "projects"
 

@@ -1,4 +1,4 @@
-"""What the user types while Claude Code's model works: the `queue-operation` records of its transcripts.
+"""The prompts that a user types while Claude Code's model works: the `queue-operation` records of its transcripts.
 
 A prompt is queued (`enqueue`, with its text). The client takes it out either as the next prompt (`dequeue`), which is
 then a record of its own, or gives it to the model amid a turn (`remove`). Newer versions write an attachment then

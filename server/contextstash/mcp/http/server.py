@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +85,8 @@ def run_http(
             endpoint.router.routes.append(metrics.route)
         if made is not None:
             endpoint.mount(PAGES, made[0])
-        endpoint.router.lifespan_context = _with_stash(stashes, endpoint.router.lifespan_context)
+        # The stash stays open between requests.
+        endpoint.router.lifespan_context = _around(endpoint.router.lifespan_context, stashes.in_use)
         said = await _where_tokens_are(stashes, token_file)
         sys.stderr.write(announcement(said, as_json=json_logs) + "\n")
         sys.stderr.flush()
@@ -122,8 +123,9 @@ def _tls(options: HttpOptions) -> dict[str, Any]:
 
 
 def address_line(address: str, path: str, opening: str | None, *, logged: bool) -> str:
-    """Where the server is, and its pages, if there is the query that opens them. A log (`logged`) is collected and read
-    by others, who must not get access by it: it has the address without the query, where a token must be entered."""
+    """The address of the server, and of its pages if there is the query that opens them. A log (`logged`) is collected
+    and read by others, who must not get access by it: it has the address without the query, where a token must be
+    entered."""
     watch = "" if opening is None else f"; to watch it: {address}{PAGES}/{'' if logged else opening}"
     return f"contextstash serves {address}{path}{watch}"
 
@@ -180,7 +182,7 @@ def _endpoint(
         )
     endpoint.add_exception_handler(Exception, _failed)
     if isinstance(verifier, EitherTokens):
-        endpoint.router.lifespan_context = _closing(verifier, endpoint.router.lifespan_context)
+        endpoint.router.lifespan_context = _around(endpoint.router.lifespan_context, verifier.in_use)
     return endpoint
 
 
@@ -233,7 +235,7 @@ async def _asked(stashes: OwnerStashes) -> object:
 
 
 async def _where_tokens_are(stashes: OwnerStashes, file: Path) -> str:
-    """Where the token of this machine's clients is, as a sentence. It is made here if there is no token yet."""
+    """The place of the token of this machine's clients, as a sentence. A missing token is made here."""
     try:
         kept = await local_token((await stashes.whole()).tokens, file)
     except (StoreError, OSError) as error:
@@ -245,26 +247,12 @@ async def _where_tokens_are(stashes: OwnerStashes, file: Path) -> str:
     return f"contextstash: clients send 'Authorization: Bearer TOKEN'; {text}"
 
 
-def _closing(verifier: EitherTokens, lifespan: Any) -> Any:
-    """The connections to the issuer are closed at the end."""
+def _around(lifespan: Any, opened: Callable[[], AbstractAsyncContextManager[None]]) -> Any:
+    """The application's lifespan within another one, which `opened` returns."""
 
     @asynccontextmanager
     async def both(app: Any) -> AsyncIterator[Any]:
-        try:
-            async with lifespan(app) as state:
-                yield state
-        finally:
-            await verifier.close()
-
-    return both
-
-
-def _with_stash(stash: OwnerStashes, lifespan: Any) -> Any:
-    """The stash stays open between requests, and is closed at the end."""
-
-    @asynccontextmanager
-    async def both(app: Any) -> AsyncIterator[Any]:
-        async with stash.in_use(), lifespan(app) as state:
+        async with opened(), lifespan(app) as state:
             yield state
 
     return both

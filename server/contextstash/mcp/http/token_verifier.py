@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -154,10 +155,14 @@ class EitherTokens:
             return await self._opaque.verify_token(token)
         return await self._issued.verify_token(token)
 
-    async def close(self) -> None:
-        """Close the connections to the issuer."""
-        if self._opaque is not None:
-            await self._opaque.close()
+    @asynccontextmanager
+    async def in_use(self) -> AsyncIterator[None]:
+        """Closes the connections to the issuer at the end."""
+        try:
+            yield
+        finally:
+            if self._opaque is not None:
+                await self._opaque.close()
 
 
 def _is_jwt(token: str) -> bool:

@@ -111,17 +111,11 @@ async def restore_outputs(
 
 def agent_tools(stash: LazyStash) -> list[StashTool]:
     """The tools of `--tools agent`, in the order in which a session uses them."""
-    compact_session = StashTool.of(
-        compact_session_of(stash),
-        title="Compact session",
-        description="Replace all but the recent messages by a summary, preferably yours. Use at level compact, at a"
-        " finished step, or before a new topic; not amid an edit. Reversible.",
-        line=lines.compact,
-    )
+    compact_session = declared("Compact session", lines.compact, idempotent=False)(compact_session_of(stash))
     retrieving = (get_summary, get_archived_output, search_history, restore_outputs)
     return [
         estimate_context.on(stash),
         prune_tool_outputs.on(stash),
-        compact_session,
+        compact_session.tool(),
         *(tool.on(stash) for tool in retrieving),
     ]

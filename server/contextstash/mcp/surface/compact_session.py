@@ -77,6 +77,8 @@ def compact_session_of(stash: LazyStash) -> Callable[..., Awaitable[CompactResul
         strategy: Strategy = "auto",
         dry_run: DryRun = False,
     ) -> CompactResult:
+        """Replace all but the recent messages by a summary, preferably yours. Use at level compact, at a finished step,
+        or before a new topic; not amid an edit. Reversible."""
         opened = await stash.get()
         async with reported(context, "Summarizing"):
             result = await opened.compact_session(

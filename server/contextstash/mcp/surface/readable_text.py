@@ -35,7 +35,7 @@ def _fields(value: Mapping[str, Any], indent: str) -> Iterator[str]:
 
 
 def _place(value: Any) -> int:
-    """Where a field stands in its object: short ones first, texts of several lines last."""
+    """The sort key of a field in its object: short ones first, texts of several lines last."""
     if isinstance(value, str):
         return 2 if "\n" in value else 0
     return 1 if isinstance(value, dict | list) and value else 0

@@ -13,7 +13,7 @@ from contextstash.context.text.counts import before_and_after
 from contextstash.display import style_sheet
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.surface.arguments import SessionId
-from contextstash.mcp.surface.tool import StashTool
+from contextstash.mcp.surface.tool import StashTool, declared
 from contextstash.service.queries.proxy_report import report_lines
 from contextstash.service.results import ContextStatus
 
@@ -26,7 +26,7 @@ MAX_POINTS = 80
 """Points of a session that the page draws: the picture is a few hundred pixels wide."""
 
 LOOK = "/* look.css */"
-"""Where the page has the style that it shares with the browser pages."""
+"""The place in the page for the style that it shares with the browser pages."""
 
 TIMELINE = "contextstash/timeline"
 """The key of the timeline in the result's `_meta`."""
@@ -58,20 +58,14 @@ def page() -> str:
 def status_tool(stash: LazyStash) -> StashTool:
     """The tool. Its result is the same for every client; clients without apps show its text."""
 
+    @declared("Context status", status_text, read_only=True, aside=_drawn)
     async def context_status(ctx: Context[Any], session_id: SessionId = None) -> ContextStatus:
+        """Show the user a picture of how full the context is, and with what."""
         opened = await stash.get()
         status = await opened.context_status(session_id)
         return status.model_copy(update={"timeline": await opened.timeline(status.session_id, points=MAX_POINTS)})
 
-    tool = StashTool.of(
-        context_status,
-        title="Context status",
-        description="Show the user a picture of how full the context is, and with what.",
-        line=status_text,
-        read_only=True,
-        idempotent=True,
-        aside=_drawn,
-    )
+    tool = context_status.tool()
     tool.meta = {"ui": {"resourceUri": URI}}
     return tool
 

@@ -7,7 +7,7 @@ has the contract.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, get_type_hints
 
@@ -74,47 +74,6 @@ class AnswerMetadata(FuncMetadata):
 class StashTool(Tool):
     """A tool whose errors say what to do next."""
 
-    @classmethod
-    def of(
-        cls,
-        fn: Callable[..., Any],
-        *,
-        title: str,
-        description: str,
-        line: Headline,
-        text: WholeText | None = None,
-        read_only: bool = False,
-        destructive: bool = False,
-        idempotent: bool = False,
-        aside: Callable[[Any], dict[str, Any]] | None = None,
-    ) -> StashTool:
-        """A tool with its function's name and arguments, whose output is the function's result: its text is `line` and
-        the result's fields, or what `text` makes. `aside` makes data for apps of the result: it goes into `_meta`,
-        which models do not see."""
-        tool = cls.from_function(
-            fn,
-            title=title,
-            description=description,
-            structured_output=False,
-            annotations=ToolAnnotations(
-                read_only_hint=read_only,
-                destructive_hint=destructive,
-                idempotent_hint=idempotent,
-                open_world_hint=False,
-            ),
-        )
-        assert isinstance(tool, StashTool)
-        tool.parameters = schemas.input_schema(tool.parameters)
-        tool.fn_metadata = AnswerMetadata(
-            arg_model=tool.fn_metadata.arg_model,
-            output_schema=schemas.output_schema(get_type_hints(fn)["return"]),
-            line=line,
-            text=text,
-            properties=tool.parameters.get("properties", {}),
-            aside=aside,
-        )
-        return tool
-
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
         """Run the tool. Raises ToolError, whose message says what to do, for every failure that is not a protocol
         error."""
@@ -148,8 +107,9 @@ def _raised_by_tool(error: ToolError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A tool as its function declares it: by its name, its arguments, its result, and its docstring for models. The
-    stash's method of the same name carries it out, or `call`."""
+    """A tool as its function declares it: by its name, its arguments, its result, and its docstring for models. Its
+    text is `line` and the result's fields, or what `text` makes; `aside` makes data for apps of the result: it goes
+    into `_meta`, which models do not see. The stash's method of the same name carries it out, or `call`."""
 
     function: Callable[..., Any]
     title: str
@@ -158,6 +118,7 @@ class Declaration:
     read_only: bool = False
     destructive: bool = False
     idempotent: bool = True
+    aside: Callable[[Any], dict[str, Any]] | None = None
     call: Call | None = None
 
     def on(self, stash: LazyStash) -> StashTool:
@@ -169,18 +130,35 @@ class Declaration:
             opened = await stash.get()
             return await (self.call(opened, **arguments) if self.call else getattr(opened, name)(**arguments))
 
-        return StashTool.of(
-            run,
+        return replace(self, function=run).tool()
+
+    def tool(self) -> StashTool:
+        """The tool if the function itself carries it out."""
+        tool = StashTool.from_function(
+            self.function,
             title=self.title,
             description=" ".join((self.function.__doc__ or "").split()),
+            structured_output=False,
+            annotations=ToolAnnotations(
+                read_only_hint=self.read_only,
+                destructive_hint=self.destructive,
+                idempotent_hint=self.idempotent,
+                open_world_hint=False,
+            ),
+        )
+        assert isinstance(tool, StashTool)
+        tool.parameters = schemas.input_schema(tool.parameters)
+        tool.fn_metadata = AnswerMetadata(
+            arg_model=tool.fn_metadata.arg_model,
+            output_schema=schemas.output_schema(get_type_hints(self.function)["return"]),
             line=self.line,
             text=self.text,
-            read_only=self.read_only,
-            destructive=self.destructive,
-            idempotent=self.idempotent,
+            properties=tool.parameters.get("properties", {}),
+            aside=self.aside,
         )
+        return tool
 
 
 def declared(title: str, line: Headline, **options: Any) -> Callable[[Callable[..., Any]], Declaration]:
-    """Makes a tool of a function that has only a signature and a docstring; the options are those of Declaration."""
+    """Makes a tool of a function that has a signature and a docstring; the options are those of Declaration."""
     return lambda function: Declaration(function, title, line, **options)

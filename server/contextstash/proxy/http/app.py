@@ -36,8 +36,12 @@ READ_ROUTES = {
     "/chat/completions": "openai-chat",
     "/v1/responses": "openai-responses",
     "/responses": "openai-responses",
+    "/responses/compact": "openai-responses",
 }
 """The ends of the paths whose requests are read, and their formats. All others are passed on unread."""
+
+COMPACTION_ROUTE = "/responses/compact"
+"""Takes a conversation, and returns what stands for it from then on (OpenAI's API reference)."""
 
 SESSION_HEADER = b"x-contextstash-session"
 """Names the session of a request in its response, for those who debug."""
@@ -182,7 +186,9 @@ class Exchange:
         body = read if self._encoding is None else unpacked(read, self._encoding, MAX_BODY_BYTES)
         prepared = None
         if body is not None and (body is read or self._hold(len(body))):
-            prepared = await self._unless_gone(self._engine.prepare(format_name, self._headers, body))
+            compacts = self._scope["path"].endswith(COMPACTION_ROUTE)
+            preparing = self._engine.prepare(format_name, self._headers, body, compacts=compacts)
+            prepared = await self._unless_gone(preparing)
         if prepared is not None:
             self._headers = decodable_only(self._headers)
         if not isinstance(prepared, Prepared):
@@ -320,12 +326,17 @@ class Exchange:
         much. Raises BodyTimeoutError if it stops to arrive: what it holds would be missing for others."""
         chunks: list[bytes] = []
         size = 0
-        body = self._body()
-        while (chunk := await _next(body)) is not None:
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > MAX_BODY_BYTES or not self._hold(len(chunk)):
-                return b"", _joined(chunks, body)
+        body, now = self._body(), asyncio.get_running_loop().time
+        try:
+            async with asyncio.timeout_at(now() + BODY_SECONDS) as limit:
+                async for chunk in body:
+                    limit.reschedule(now() + BODY_SECONDS)
+                    chunks.append(chunk)
+                    size += len(chunk)
+                    if size > MAX_BODY_BYTES or not self._hold(len(chunk)):
+                        return b"", _joined(chunks, body)
+        except TimeoutError:
+            raise BodyTimeoutError from None
         return b"".join(chunks), None
 
     def _hold(self, size: int) -> bool:
@@ -351,14 +362,6 @@ async def send_error(send: Send, status: int, kind: str, text: str) -> None:
 async def _listed(chunks: list[bytes]) -> AsyncIterator[bytes]:
     for chunk in chunks:
         yield chunk
-
-
-async def _next(body: AsyncIterator[bytes]) -> bytes | None:
-    """The next bytes of a body, None at its end. Raises BodyTimeoutError."""
-    try:
-        return await asyncio.wait_for(anext(body, None), BODY_SECONDS)
-    except TimeoutError:
-        raise BodyTimeoutError from None
 
 
 async def _joined(chunks: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

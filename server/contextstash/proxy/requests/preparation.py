@@ -8,9 +8,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import accumulate
-from operator import itemgetter
-from typing import NamedTuple
+from operator import attrgetter, itemgetter
 
 from contextstash.configuration.models import CachePriceRatios
 from contextstash.context.view.cached_prune import (
@@ -32,10 +30,11 @@ from contextstash.context.view.rereads import Key
 from contextstash.formats.request.edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request.text import Fact, RequestText, TextMessage, has_long_breakpoint
 from contextstash.formats.request.whole import SERVER_STATE_KEYS
-from contextstash.hosts.request_identity import announces, is_compaction
-from contextstash.proxy.conversations import AskedRequest, Conversation, lists_tools, tool_names
+from contextstash.hosts.request_identity import announces
+from contextstash.proxy.conversations import AskedRequest, Conversation
 from contextstash.proxy.fetched_again import keys_of
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
+from contextstash.proxy.request_lines import lists_tools, tool_names
 from contextstash.proxy.requests.cache_anchor import anchor, takes_anchor
 from contextstash.proxy.requests.cleared_results import asked_edits, clear_more, in_force
 from contextstash.proxy.requests.occurrences import has_results, result_names
@@ -269,57 +268,57 @@ def prunables(
 ) -> list[Prunable]:
     """The recorded tool results, `others` and thinking that are old enough to leave, in order. With `unread` also
     results that no reply of the model follows yet: it has not seen them, also if a reply to them was cut off."""
-    # Column by column and without a loop over messages: this is asked for each request, and some have a thousand.
+    # Few operations for each part: this is asked for each request, and some have a thousand.
     shown = _shown_parts(conversation, request, others)
-    sums = list(accumulate(part.tokens for part in reversed(shown)))[::-1]
-    old = [
-        part for part, kept in zip(shown, sums, strict=True) if kept > keep_tokens and part.tokens >= MIN_RESULT_TOKENS
-    ]
-    if not old:
+    kept, until = 0, len(shown)
+    while until and kept <= keep_tokens:
+        until -= 1
+        kept += shown[until][2]
+    large = (at for at in range(until, -1, -1) if kept > keep_tokens and shown[at][2] >= MIN_RESULT_TOKENS)
+    newest = next(large, None)
+    if newest is None:
         return []
     starts = reply_starts(request)
-    until_old = bisect_left(starts, old[-1].place)  # replies until the newest result that is old enough
+    until_old = bisect_left(starts, shown[newest][0])  # replies until the newest result that is old enough
     last_reply = len(request.messages) if unread else starts[-1] if starts else 0
-    old = [part for part in old if part.is_recorded and part.place < last_reply]
+    recorded = conversation.catalog.hashes
+    old = [
+        part
+        for part in shown[: newest + 1]
+        if part[2] >= MIN_RESULT_TOKENS and part[0] < last_reply and part[3] in (None, recorded.get(part[1]))
+    ]
+    before = sizes.before([part[0] for part in old])
     found = [
-        (part.place, part.key, part.tokens, PLACEHOLDER_TOKENS, until_old - bisect_left(starts, part.place))
-        for part in old
+        Prunable(key, at, tokens, PLACEHOLDER_TOKENS, until_old - bisect_left(starts, place))
+        for (place, key, tokens, _), at in zip(old, before, strict=True)
     ]
-    if old and (thoughts := old_thoughts(conversation, request)):
+    if found and (thoughts := old_thoughts(conversation, request)):
         since = len(starts) - bisect_left(starts, turn_start(request))
-        found += [(each.place, each.key, each.tokens, 0, since) for each in thoughts]
-        found.sort(key=itemgetter(0))
-    before = sizes.before([place for place, *_ in found])
-    return [
-        Prunable(key, at, tokens, placeholder, carried)
-        for (_, key, tokens, placeholder, carried), at in zip(found, before, strict=True)
-    ]
+        before = sizes.before([each.place for each in thoughts])
+        found += [Prunable(each.key, at, each.tokens, 0, since) for each, at in zip(thoughts, before, strict=True)]
+        found.sort(key=attrgetter("before"))
+    return found
 
 
-class _ShownPart(NamedTuple):
-    """A part of message `place` that is shown: its name in a plan, its tokens, and whether exactly this is recorded, so
-    that it can be retrieved."""
-
-    place: int
-    key: str
-    tokens: int
-    is_recorded: bool
+_ShownPart = tuple[int, str, int, str | None]
+"""A part that is shown: the place of its message, its name in a plan, its tokens, and the SHA-256 by which it must be
+recorded, so that it can be retrieved; None if it is stored as it leaves."""
 
 
 def _shown_parts(
     conversation: Conversation, request: RequestText, others: Mapping[int, Sequence[OtherPart]]
 ) -> list[_ShownPart]:
     """The tool outputs and `others` that are not pruned yet, in order."""
-    rate, pins, recorded = conversation.tokens_per_byte, conversation.edits.pins, conversation.catalog.hashes
+    rate, pins, messages = conversation.tokens_per_byte, conversation.edits.pins, request.messages
     name = result_names(conversation, request)
-    found = [
-        _ShownPart(place, key, round(size * rate), recorded.get(key) == sha256)
+    found: list[_ShownPart] = [
+        (place, key, round(size * rate), sha256)
         for place in request.places(has_results)
-        for call_id, size, sha256 in request.messages[place].outputs
+        for call_id, size, sha256 in messages[place].outputs
         if (key := name(place, call_id)) not in pins
     ]
     if others:
-        found += [_ShownPart(place, o.key, o.tokens, True) for place, parts in others.items() for o in parts]
+        found += [(place, each.key, each.tokens, None) for place, parts in others.items() for each in parts]
         found.sort(key=itemgetter(0))
     return found
 
@@ -451,11 +450,6 @@ def parts_of(
     keys = {each.key for each in chosen}
     found = other_parts(conversation, request, limits.others).values()
     return [other.part for others in found for other in others if other.key in keys]
-
-
-def is_side_call(request: RequestText) -> bool:
-    """Whether the client asks for its own summary: its edits stay as they are, and no new one is made for it."""
-    return is_compaction(request.latest.native)
 
 
 def first_of(conversation: Conversation, request: RequestText, keys: set[str], limits: PruneLimits) -> int:

@@ -104,7 +104,7 @@ FINE_BELOW = 0.1
 
 
 def bill_line(billed: float, saved: float) -> str:
-    """What was billed, and what contextstash has saved or cost: the last line of a receipt, and of `run`."""
+    """The bill, and contextstash's saving or cost: the last line of a receipt, and of `run`."""
     without = billed + saved
     share = f" ({100 * abs(saved) / without:.1f} %)" if without > 0 else ""
     word = "saved" if saved >= 0 else "lost"

@@ -37,7 +37,7 @@ async def receipt(access: Access, session_id: str | None = None, since: date | N
 
 
 class _Sum:
-    """What the sessions took so far."""
+    """The sums over the sessions so far."""
 
     def __init__(self) -> None:
         self.sessions = self.requests = self.unpriced = self.tokens = self.tokens_without = 0
@@ -137,7 +137,7 @@ async def _add_proxied(
 
 
 async def _summaries(access: Access, session: Session, since: date | None) -> float:
-    """What models have billed for summaries of a session since a day."""
+    """The cost of model-written summaries of a session since a day."""
     calls = await access.store.read_calls(session.session_id, limit=MAX_CALLS)
     return sum(
         call.cost or 0.0

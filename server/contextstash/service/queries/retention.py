@@ -137,7 +137,7 @@ def _beyond(group: _Kept, listed: Sequence[Session], now: datetime, size: int) -
 
 
 def _weight(session: Session) -> int:
-    """What a session takes is not stored: it is estimated by its tokens."""
+    """The size of a session is not stored: it is estimated by its tokens."""
     return session.counters.appended + 1
 
 

@@ -8,6 +8,7 @@ from datetime import date, timedelta
 from itertools import accumulate, pairwise
 
 from contextstash.configuration.models import price_of
+from contextstash.service.recording.client_edits import CLIENT
 from contextstash.service.results import Savings
 from contextstash.service.session_access import Access
 from contextstash_storage.records import Call, Event, EventKind, Lever, Session, Usage
@@ -24,8 +25,8 @@ again was not caused by an edit."""
 
 
 async def savings_of(access: Access, session: Session) -> Savings | None:
-    """What was saved in a session; None if nothing was, or if the client sends its own history, which our edits do not
-    change. Each request was smaller by the tokens that earlier events had removed from the view."""
+    """The savings of a session; None if nothing was saved, or if the client sends its own history, which our edits do
+    not change. Each request was smaller by the tokens that earlier events had removed from the view."""
     now = -sum(session.counters.own.values())
     if session.source is not None or now <= 0:
         return None
@@ -38,7 +39,7 @@ async def savings_of(access: Access, session: Session) -> Savings | None:
 
 
 async def effects_of(access: Access, session: Session, since: date | None = None) -> dict[str, Lever]:
-    """What our edits of a session changed of the bill since a day, by lever; empty if the client sends its own history.
+    """The effect of our edits on the bill since a day, by lever; empty if the client sends its own history.
     What they took out of requests counts at the price of cached tokens, the least that it would have cost."""
     if session.source is not None:
         return {}
@@ -47,7 +48,8 @@ async def effects_of(access: Access, session: Session, since: date | None = None
 
 async def _read(access: Access, session: Session) -> tuple[list[Event], list[Call]]:
     events = await access.store.last_events(session.session_id, SHRINKING, MAX_EVENTS)
-    return events[::-1], await access.store.read_calls(session.session_id, limit=MAX_CALLS)
+    ours = [event for event in reversed(events) if event.strategy != CLIENT]
+    return ours, await access.store.read_calls(session.session_id, limit=MAX_CALLS)
 
 
 def _effects(events: Sequence[Event], calls: Sequence[Call], since: date | None = None) -> dict[str, Lever]:

@@ -1,4 +1,4 @@
-"""What recorded sessions would have cost with a smaller window: the figures of `contextstash advise`."""
+"""The cost of recorded sessions in smaller windows: the figures of `contextstash advise`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MAX_CALLS = 100_000
 
 
 async def advise(access: Access, sessions: Iterable[Session]) -> WindowAdvice:
-    """What the requests of these sessions would have cost in windows of several sizes. Sessions with few calls, without
+    """The cost of these sessions' requests in windows of several sizes. Sessions with few calls, without
     reported usage or with a model of unknown price are left out and counted."""
     replayable: list[tuple[list[Step], Price]] = []
     left_out = 0

@@ -107,19 +107,24 @@ async def log_compaction(access: Access, session: Session, appended: Appended) -
         return
     now = appended.session
     before, after = await estimate_session(access, session), await estimate_session(access, now)
-    event = Event(
+    changes = {"messages_before": session.counters.view_messages, "created_at": summary.created_at}
+    event = await client_compaction(access, now, before.tokens, after.tokens)
+    await access.store.append_event(now.session_id, event.model_copy(update=changes))
+
+
+async def client_compaction(access: Access, session: Session, before: int, after: int) -> Event:
+    """The event that says that the client has compacted its own window, from so many tokens to so many."""
+    breakdown = (await estimate_session(access, session)).breakdown
+    return Event(
         kind="compaction",
         strategy=CLIENT,
-        tokens_before=before.tokens,
-        tokens_after=after.tokens,
-        messages_before=session.counters.view_messages,
-        messages_after=now.counters.view_messages,
+        tokens_before=before,
+        tokens_after=after,
+        messages_after=session.counters.view_messages,
         reason="The client compacted its own window.",
-        seq=now.counters.messages,
-        parts={part: tokens for part, tokens in after.breakdown.items() if tokens},
-        created_at=summary.created_at,
+        seq=session.counters.messages,
+        parts={part: tokens for part, tokens in breakdown.items() if tokens},
     )
-    await access.store.append_event(now.session_id, event)
 
 
 def _summary(text: str, first: int, last: int, tokens: int, *, at: int) -> SummaryEdit:

@@ -23,7 +23,6 @@ from contextstash.service.recording.output_archive import keep_output
 from contextstash.service.session_access import READ_AT_ONCE, Access
 from contextstash.service.thinking import plan_stripping
 from contextstash.service.view_reader import WITHIN_REACH
-from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import Appended, Edit, Message, Session, TruncateEdit
 
 STEP_PART = 2
@@ -53,7 +52,7 @@ async def limit_text(
     deleted: nothing of it is stored again. Raises BadInputError if a limit is invalid, and
     StoreError if the whole cannot be stored.
     """
-    session = await _session_or_none(access, session_id)
+    session = await access.find(session_id)
     if session is None and session_id is not None and await access.was_deleted(session_id):
         return LimitedOutput(text=text, cut=False)
     settings = access.settings(session)
@@ -87,15 +86,6 @@ def limits_of(
         return OutputLimits.of(settings, settings.window_tokens).merged(given)
     budget = access.budget(settings, session.model if session else None, session)
     return OutputLimits.of(settings, budget.window - (budget.usable - budget.free)).merged(given)
-
-
-async def _session_or_none(access: Access, session_id: str | None) -> Session | None:
-    if session_id is None:
-        return None
-    try:
-        return await access.session(session_id)
-    except SessionNotFoundError:
-        return None
 
 
 async def in_thread_if_large(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from contextstash.context.window.settings import (
@@ -14,9 +13,9 @@ from contextstash.context.window.settings import (
     session_layer,
 )
 from contextstash.formats import UNDECIDED
-from contextstash.service.recording.messages import check_session_id, create_session, ensure_session
+from contextstash.service.recording.messages import SessionFacts, create_session, ensure_session
 from contextstash.service.results import ConfigureResult
-from contextstash.service.session_access import Access
+from contextstash.service.session_access import Access, check_conversation_id
 from contextstash.summarizers.choice import CONSENT
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import Session
@@ -32,20 +31,16 @@ async def open_session(
     *,
     default_format: Callable[[], str],
     settings: Mapping[str, Any] | None = None,
-    **facts: str | None,
+    **facts: Any,
 ) -> Session:
     """A session before its first message, created if it does not exist. Settings that differ from its own are changed.
     `facts` are format, model, agent, title and parent_session_id; `default_format` is called if there is no format."""
     settings = settings or {}
-    check_session_id(session_id)
     resolve_settings(access.layer(facts.get("agent")), settings)
-    known: Session | None = None
-    with suppress(SessionNotFoundError):
-        known = await access.store.get_session(session_id)
-    given: dict[str, Any] = dict(facts)
-    if known is None and given.get("format") is None:
-        given["format"] = default_format()
-    session = await ensure_session(access, session_id, (), known=known, **given)
+    known = await access.find(session_id)
+    if known is None and facts.get("format") is None:
+        facts["format"] = default_format()
+    session = await ensure_session(access, session_id, known, (), SessionFacts(**facts))
     changed = {name: value for name, value in settings.items() if session.settings.get(name) != value}
     if changed:
         await configure(access, session_id, changed)
@@ -90,10 +85,10 @@ async def _session_to_configure(access: Access, session_id: str | None, settings
     else:
         _check_destination(access, session.agent, settings)
         return session
-    check_session_id(session_id)
+    check_conversation_id(session_id)
     _check_destination(access, None, settings)
     resolve_settings(access.layer(None), settings)  # refused settings must not leave an empty session
-    return await create_session(access, session_id, UNDECIDED, {})
+    return await create_session(access, session_id, UNDECIDED)
 
 
 def _check_destination(access: Access, agent: str | None, settings: Mapping[str, Any]) -> None:

@@ -18,7 +18,14 @@ from contextstash.service.recording.client_edits import (
     report_late,
     whole_compaction,
 )
-from contextstash.service.recording.messages import Calls, RecentCalls, append, ensure_session, limit_problem
+from contextstash.service.recording.messages import (
+    Calls,
+    RecentCalls,
+    SessionFacts,
+    append,
+    ensure_session,
+    limit_problem,
+)
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadMessageError, SessionDeletedError, SessionNotFoundError
@@ -51,14 +58,9 @@ async def record_transcript(
     session = await ensure_session(
         access,
         transcript.session_id,
+        await _known(access, transcript, wanted=wanted),
         [message.body for message in messages],
-        known=await _known(access, transcript, wanted=wanted),
-        format=transcript.format,
-        agent=transcript.agent,
-        model=transcript.model or next((m.model for m in reversed(messages) if m.model), None),
-        title=transcript.title,
-        source=transcript.source,
-        parent_session_id=transcript.parent_session_id,
+        _facts_of(transcript, messages),
     )
     if transcript.late_usage is not None:
         session = await report_late(access, session, *transcript.late_usage)
@@ -83,22 +85,26 @@ async def record_transcript(
     return total
 
 
+def _facts_of(transcript: TranscriptSession, messages: Sequence[TranscriptMessage]) -> SessionFacts:
+    return SessionFacts(
+        format=transcript.format,
+        model=transcript.model or next((m.model for m in reversed(messages) if m.model), None),
+        agent=transcript.agent,
+        title=transcript.title,
+        source=transcript.source,
+        parent_session_id=transcript.parent_session_id,
+    )
+
+
 async def _known(access: Access, transcript: TranscriptSession, *, wanted: bool) -> Session | None:
     """The session if it exists. One that exists was never deleted, or its user brought it back."""
     names = [name for name in (transcript.session_id, transcript.parent_session_id) if name is not None]
-    found = [await _session(access, name) for name in names]
+    found = [await access.find(name) for name in names]
     if found[0] is None and not wanted:
         lost = [name for name, session in zip(names, found, strict=True) if session is None]
         if any([await access.was_deleted(name) for name in lost]):
             raise SessionDeletedError("The session was deleted here.")
     return found[0]
-
-
-async def _session(access: Access, session_id: str) -> Session | None:
-    try:
-        return await access.store.get_session(session_id)
-    except SessionNotFoundError:
-        return None
 
 
 async def _with_window(access: Access, session: Session, window: int | None) -> Session:
@@ -132,7 +138,7 @@ async def _passed_over(
 ) -> Appended:
     """Move the cursor past messages that the proxy records. The session of a sub-agent of a proxied one may not exist:
     then the cursor stays, and the same messages are passed over again."""
-    session = await _session(access, session_id)
+    session = await access.find(session_id)
     if session is None:
         now = datetime.now(UTC)
         session = Session(session_id=session_id, format="anthropic", created_at=now, updated_at=now)

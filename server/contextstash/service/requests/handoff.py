@@ -88,8 +88,9 @@ SESSION_SHARE = 8
 """It takes at most what was recorded divided by this: a hand-off saves reading again, so it stays far below that."""
 
 SMALLEST, LARGEST = 1_500, 8_000
-"""Tokens of a hand-off by default at least, and at most. With fewer it holds the task and the state, with more it
-gains little."""
+"""Tokens of a hand-off by default at least, and at most, the latter counted with o200k_base: as much text for each
+model, as the three parts of a client's hooks hold it. With the least it holds the task and the state. With half as much
+again it cost more than it gave back (bench.windows, compacted at 100,000 tokens)."""
 
 MAX_READ_TOKENS = 600_000
 """How much of a session a hand-off is made from, the newest first; of what is older, only the user's own messages. The
@@ -124,7 +125,7 @@ async def hand_off(
     listed = await access.store.read_messages(session_id, bodies=False)
     if max_tokens is None:
         max_tokens = default_tokens(snapshot, sum(message.tokens for message in listed))
-    used = part.used(max_tokens)
+    used = part.used(round(max_tokens / snapshot.counter.factor))
     if part.number > used:
         return None
     whole = await whole_outputs(access, snapshot)
@@ -145,7 +146,8 @@ def default_tokens(snapshot: SessionSnapshot, recorded: int) -> int:
     """How many tokens a hand-off of a session has at most that has so many."""
     if snapshot.settings.handoff_tokens is not None:
         return snapshot.settings.handoff_tokens
-    return min(LARGEST, max(SMALLEST, min(snapshot.budget.window // WINDOW_SHARE, recorded // SESSION_SHARE)))
+    most = round(LARGEST * snapshot.counter.factor)
+    return min(most, max(SMALLEST, min(snapshot.budget.window // WINDOW_SHARE, recorded // SESSION_SHARE)))
 
 
 async def _given(

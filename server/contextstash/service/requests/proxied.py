@@ -20,7 +20,8 @@ from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.proxied_clients import is_current
 from contextstash.service.recorder import SessionLocks
 from contextstash.service.recording.batches import BatchIdentity, fingerprints_of, record_batch
-from contextstash.service.recording.messages import RecentCalls, append, ensure_session
+from contextstash.service.recording.client_edits import client_compaction
+from contextstash.service.recording.messages import RecentCalls, SessionFacts, append, ensure_session
 from contextstash.service.recording.output_limits import limit_outputs
 from contextstash.service.recording.reasoning import log_dropped_reasoning
 from contextstash.service.reduction.prune import archive_outputs
@@ -222,10 +223,7 @@ class ProxiedSessions:
 
     async def find(self, session_id: str) -> Session | None:
         """The session of this id, None if there is none."""
-        try:
-            return await self._access.store.get_session(session_id)
-        except SessionNotFoundError:
-            return None
+        return await self._access.find(session_id)
 
     def kept(self, session: Session) -> tuple[str, ...]:
         """The session's pins: handles of outputs and paths of files that stay whatever their age."""
@@ -237,6 +235,16 @@ class ProxiedSessions:
         if dropped is not None:
             with suppress(SessionNotFoundError):
                 await log_dropped_reasoning(self._access, session_id, dropped)
+
+    async def note_compaction(self, session_id: str, before: int, after: int) -> None:
+        """Log that the client's window was compacted, from so many tokens to so many, as the provider counted them.
+        Without effect if it did not become smaller, if the session's transcript says so, or if it was deleted."""
+        session = await self.find(session_id)
+        if session is None or session.source is not None or after >= before:
+            return
+        with suppress(SessionNotFoundError):
+            event = await client_compaction(self._access, session, before, after)
+            await self._access.store.append_event(session_id, event)
 
     def calibration(self, session: Session) -> float:
         """The ratio of the tokens that the provider reports to those that we count, in this session."""
@@ -304,18 +312,17 @@ class ProxiedSessions:
         **facts: Any,
     ) -> RecordedList:
         """Record the messages of a request, the whole conversation, and return where they are. `known` is the result
-        for the messages that the list begins with: if nobody changed the session since, only the others are compared. A
+        for the messages that the list begins with: if the session is unchanged since, only the others are compared. A
         new session is created with these `facts`, unless `since` says when the session was created: then it has been
         deleted, and SessionNotFoundError is raised. `usage` is that of the last reply among the messages.
 
         Nothing else is done to the session: the proxy alone decides what a request shows, and automatic reductions by
         level would cost the prompt cache."""
         access = self._access
-        settings = {"automatic": False}
+        known_facts = SessionFacts(settings={"automatic": False}, **facts)
         start = len(known.positions) if known is not None else 0
-        if since is not None:
-            await access.store.get_session(session_id)
-        session = await ensure_session(access, session_id, natives[start:], settings=settings, **facts)
+        stored = await (access.find(session_id) if since is None else access.store.get_session(session_id))
+        session = await ensure_session(access, session_id, stored, natives[start:], known_facts)
         extras = _with_usage(natives, usage)
         async with self._locks.of(session_id):
             if known is not None and known.is_current(session.counters):

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.cli import automatic_retention as automatic
-from contextstash.cli.automatic_retention import automatic_retention, carry_out, news
 from contextstash.configuration.settings import configuration
 from contextstash.context.window.settings import ContextSettings, resolve_settings
 from contextstash.mcp.serve import ServeOptions, opener
+from contextstash.service import automatic_retention as automatic
+from contextstash.service.automatic_retention import automatic_retention, carry_out, news
 from contextstash.service.stash import Stash
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.command_line import CommandLine
 from tests.support.stashes import stash_at
 
@@ -150,17 +150,17 @@ def test_only_the_users_own_limits_count(tmp_path: Path) -> None:
     project.mkdir()
     (project / "contextstash.toml").write_text("keep_days = 1\n")
     found = configuration(project=project, environment={}, user_folder=own)
-    assert automatic_retention(tmp_path / "s.db", found) is None
+    assert automatic_retention(tmp_path / "s.db", found.of_user()) is None
     (own / "contextstash.toml").write_text('keep_days = 90\n[keep_in."~/work"]\nkeep_gigabytes = 2\n')
     found = configuration(project=project, environment={}, user_folder=own)
-    assert automatic_retention(tmp_path / "s.db", found) is not None
+    assert automatic_retention(tmp_path / "s.db", found.of_user()) is not None
 
 
 async def test_limits_that_were_taken_away_are_announced_again(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     await fill(path)
     await run(path, LATER)
-    assert automatic_retention(path, configuration(project=tmp_path, environment={}, user_folder=tmp_path)) is None
+    assert automatic_retention(path, {}) is None
     assert news(path) is None
     assert await run(path, LATER + 5 * DAY) == ["s-0", "s-1", "s-2"]
     assert news(path) is not None
@@ -172,7 +172,7 @@ async def test_a_process_begins_it_in_the_background(tmp_path: Path, monkeypatch
     monkeypatch.setattr(automatic, "BEGIN_SECONDS", 0.0)
     (tmp_path / "contextstash.toml").write_text("keep_gigabytes = 0.000000001\n")
     found = configuration(project=tmp_path, environment={}, user_folder=tmp_path)
-    begin = automatic_retention(path, found)
+    begin = automatic_retention(path, found.of_user())
     assert begin is not None
     async with stash_at(path) as stash:
         begin(stash)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,11 +21,9 @@ from contextstash.files.atomic_file import replace_file
 from contextstash_storage.errors import ContextstashError
 
 if TYPE_CHECKING:
-    from contextstash.configuration.settings import Configuration
     from contextstash.context.window.settings import ContextSettings
     from contextstash.service.results import RetainResult
     from contextstash.service.stash import Stash
-    from contextstash_storage.databases import Location
 
 BEGIN_SECONDS = 20.0
 """How long after the database is opened: starting a session must not wait for it."""
@@ -44,17 +42,15 @@ logger = logging.getLogger(__name__)
 _running: set[asyncio.Task[None]] = set()
 
 
-def automatic_retention(db: Location | None, configuration: Configuration) -> Callable[[Stash], None] | None:
-    """What to call with the stash when a long-running process has opened it; None if the user has set no limit, or if
-    the database is on a server, which many use: a scheduled `contextstash retain --yes` is for that."""
-    from contextstash.configuration.locations import default_database
+def automatic_retention(database: Path | None, of_user: Mapping[str, Any]) -> Callable[[Stash], None] | None:
+    """The function to call with the stash when a long-running process has opened it; None if there is no limit among
+    the user's own settings, or no file: a database on a server is used by many, and a scheduled `contextstash retain
+    --yes` is for that."""
     from contextstash.context.window.retention_limits import RETENTION
     from contextstash.context.window.settings import resolve_settings
 
-    database = db or default_database()
-    layers = [layer.values for layer in configuration.layers() if layer.of_user]
-    own = {name: layer[name] for layer in layers for name in RETENTION if name in layer}
-    if not isinstance(database, Path):
+    own = {name: value for name, value in of_user.items() if name in RETENTION}
+    if database is None:
         return None
     if not own:
         _take_back(database)
@@ -133,13 +129,10 @@ def _is_unusual(found: RetainResult, state: dict[str, Any]) -> bool:
     return count > found.kept and count > 2 * int(state.get("announced", 0))
 
 
-def news(database: Location | None, *, now: datetime | None = None, is_read: bool = True) -> str | None:
-    """What is to be said of the automatic retention: of a deletion once, if a person reads it; of one that comes, until
+def news(database: Path | None, *, now: datetime | None = None, is_read: bool = True) -> str | None:
+    """The message about the automatic retention: of a deletion once, if a person reads it; of one that comes, until
     it comes, since a call by an agent or a script may be the first to be told."""
-    from contextstash.configuration.locations import default_database
-
-    at = database or default_database()
-    file = _file(at) if isinstance(at, Path) else None
+    file = None if database is None else _file(database)
     state = _state(file) if file is not None else {}
     said = state.pop("said", None)
     if file is None or not isinstance(said, str):
