@@ -20,7 +20,14 @@ from mcp.server import ServerRequestContext
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.extension import Extension, MethodBinding
-from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, CallToolRequestParams, RequestParams
+from mcp.types import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    CallToolRequestParams,
+    RequestParams,
+)
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
@@ -140,7 +147,13 @@ class Tasks(Extension):
         now = time.monotonic()
         self._tasks = {name: task for name, task in self._tasks.items() if task.expires > now}
 
-    def _named(self, params: TaskParams) -> _Task:
+    def _named(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> _Task:
+        if not _is_declared(ctx):
+            needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {IDENTIFIER: {}}}}
+            raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, f"Declare the extension {IDENTIFIER}.", needed)
+        header = ctx.request.headers.get("mcp-name") if ctx.request is not None else None
+        if header not in (None, params.task_id):
+            raise MCPError(HEADER_MISMATCH, "The header Mcp-Name names another task than the request.")
         self._forget_old()
         task = self._tasks.get(params.task_id)
         if task is None or task.owner != _owner():
@@ -150,15 +163,15 @@ class Tasks(Extension):
         return task
 
     async def _get(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> HandlerResult:
-        return self._named(params).state()
+        return self._named(ctx, params).state()
 
     async def _update(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> HandlerResult:
         """A task asks for nothing: responses are ignored, as the specification wants it for unknown keys."""
-        self._named(params)
+        self._named(ctx, params)
         return {}
 
     async def _cancel(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> HandlerResult:
-        self._named(params).call.cancel()
+        self._named(ctx, params).call.cancel()
         return {}
 
 
