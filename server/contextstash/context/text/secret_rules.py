@@ -318,7 +318,7 @@ _OPTION = (
 )
 """Commands whose options have one letter: a password follows, of the first ones without a space."""
 
-RULES: tuple[Rule, ...] = (
+COMMON_RULES: tuple[Rule, ...] = (
     _prefixed("AWS key", "AKIA ASIA ABIA ACCA", "[A-Z2-7]{16}"),
     _prefixed("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", f"{_ALNUM}{{30,255}}"),
     _prefixed("GitHub token", "github_pat_", "[A-Za-z0-9_]{36,255}"),
@@ -363,9 +363,6 @@ RULES: tuple[Rule, ...] = (
     _prefixed("Docker token", "dckr_pat_ dckr_oat_", f"{_TOKEN}{{20,80}}"),
     _prefixed("Vault token", "hvs. hvb.", f"{_TOKEN}{{20,300}}"),
     _prefixed("Databricks token", "dapi", f"{_HEX}{{32}}(?:-[0-9])?"),
-    _prefixed("API key", _OTHER_PREFIXES, "[A-Za-z0-9_.=-]{24,300}", holds=_is_mixed_match),
-    _prefixed("API key", _LONG_PREFIXES, "[A-Za-z0-9_+/=%-]{36,2000}", holds=_is_mixed_match),
-    *(_shaped(*shape) for shape in _SHAPES),
     Rule(
         "Telegram token",
         (":AA",),
@@ -470,6 +467,15 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("secret value", _NAMES, _ASSIGNED, gate=_ASSIGNED_GATE, holds=_assigned, folds=True),
 )
+
+RARE_RULES = (
+    _prefixed("API key", _OTHER_PREFIXES, "[A-Za-z0-9_.=-]{24,300}", holds=_is_mixed_match),
+    _prefixed("API key", _LONG_PREFIXES, "[A-Za-z0-9_+/=%-]{36,2000}", holds=_is_mixed_match),
+    *(_shaped(*shape) for shape in _SHAPES),
+)
+"""Those with the most literals, and the fewest texts that have one of them."""
+
+RULES = (*COMMON_RULES, *RARE_RULES)
 
 PRIVATE_KEY = Rule(
     "private key",
