@@ -23,6 +23,8 @@ def orphan_text(text: str) -> str:
     return f"[Result of a tool call that is no longer shown]\n{text}" if text.strip() else ""
 
 
+TOO_DEEP = "the message is nested too deeply for JSON."
+
 MAX_MEDIA_TEXT = 400
 """In characters. A longer string inside a block of media is taken for encoded data (base64), which a model does not
 read as text. That is longer than a URL or a caption."""
@@ -92,7 +94,11 @@ def opaque(native: Mapping[str, Any], call_id: str | None = None) -> Piece:
 
 def opaque_media(native: Mapping[str, Any]) -> Piece:
     """Like `opaque`, with encoded media data left out of the text."""
-    return piece("opaque", as_json(_without_media(native)))
+    try:
+        plain = _without_media(native)
+    except RecursionError as error:
+        raise BadMessageError(TOO_DEEP) from error
+    return piece("opaque", as_json(plain))
 
 
 def _without_media(value: Any) -> Any:
@@ -141,7 +147,7 @@ def as_json(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except RecursionError as error:
-        raise BadMessageError("the message is nested too deeply for JSON.") from error
+        raise BadMessageError(TOO_DEEP) from error
     except (TypeError, ValueError) as error:
         raise BadMessageError(f"the message cannot be written as JSON: {error}.") from error
 

@@ -21,6 +21,7 @@ from contextstash.mcp.surface.program_tools import program_tools
 from contextstash.mcp.surface.prompts import PROMPTS, add_prompts
 from contextstash.mcp.surface.resources import add_resources
 from contextstash.mcp.surface.status_app import status_app, status_tool
+from contextstash.mcp.surface.tasks import Tasks
 from contextstash.mcp.surface.tool import StashTool
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def build_server(
         middleware=[ProtocolChecks(PROMPTS), *(_of_http(offered, access) if access else [])],
         auth=access.settings if access else None,
         token_verifier=access.verifier if access else None,
-        extensions=[] if tools == "retrieval" else [status_app()],
+        extensions=[] if tools == "retrieval" else [status_app(), Tasks(stash)],
         cache_hints=CACHE_HINTS,
     )
     if tools != "retrieval":

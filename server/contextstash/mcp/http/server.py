@@ -23,6 +23,7 @@ from contextstash.mcp.http.oauth_issuer import IssuerError
 from contextstash.mcp.http.options import HttpOptions
 from contextstash.mcp.http.owners import OwnerStashes
 from contextstash.mcp.http.token_verifier import EitherTokens, EndedWithToken, StoredTokens
+from contextstash.mcp.http.trace_headers import TraceHeaders
 from contextstash.mcp.lazy import OpenStash
 from contextstash.mcp.server import HttpAccess, ToolSet, build_server
 from contextstash.mcp.wire.json_rpc import MAX_MESSAGE_BYTES
@@ -174,6 +175,7 @@ def _endpoint(
         endpoint.user_middleware.append(Middleware(RateLimit, rate=options.rate_limit))
     endpoint.user_middleware.append(Middleware(RunningLimit))
     endpoint.user_middleware.append(Middleware(StrictBodies, path=options.path))
+    endpoint.user_middleware.append(Middleware(TraceHeaders))
     if auth.resource_server_url is not None:
         endpoint.router.routes[:0] = create_protected_resource_routes(
             auth.resource_server_url, [auth.issuer_url], scopes_supported=OFFERED_SCOPES
