@@ -169,6 +169,15 @@ def role_of(native: Mapping[str, Any]) -> str:
     return role if isinstance(role, str) else ""
 
 
+def need_role(native: Mapping[str, Any], roles: Mapping[str, Role], expected: str) -> Role:
+    """The message's role. Raises BadMessageError if it is none of these; `expected` names them for a reader."""
+    role = native.get("role")
+    if isinstance(role, str) and role in roles:
+        return roles[role]
+    shown = f"'{role[:40]}'" if isinstance(role, str) else kind_of(role)
+    raise BadMessageError(f"role is {shown}; expected {expected}.")
+
+
 def kind_of(value: object) -> str:
     """The type of a JSON value, in words for a message."""
     if value is None:

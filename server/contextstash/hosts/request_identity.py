@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from contextstash.service.recording.output_archive import OUTPUTS_SESSION, OUTPUTS_SUFFIX
+from contextstash.service.session_access import is_archive_id
 
 _SESSION_HEADERS = (
     b"x-claude-code-session-id",
@@ -85,7 +85,7 @@ def _safe(name: str) -> str | None:
     """The name as the id of a session. One that had to be changed ends with its hash, so that two names never stand for
     one session, and none for the session of outputs that belong to no conversation."""
     safe = _SAFE.sub("_", name)[:MAX_ID]
-    if not name or (safe == name and name != OUTPUTS_SESSION and not name.endswith(OUTPUTS_SUFFIX)):
+    if not name or (safe == name and not is_archive_id(name)):
         return name or None
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{safe[: MAX_ID - 9]}-{digest}"

@@ -2,6 +2,8 @@
 
     response = client.chat.completions.create(messages=request.messages, **request.options)
     messages += session.reply(response)  # or response.model_dump(), or one message of the assistant
+
+A reply is recorded as a list of messages: with Responses and Gemini it can be several.
 """
 
 from __future__ import annotations

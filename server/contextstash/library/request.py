@@ -4,6 +4,8 @@
     if not request.fits:
         raise SystemExit(request.reason)
     response = await client.messages.create(messages=request.messages, **request.options)
+
+`options` are the other arguments in the form of the provider's SDK, with those that the program passed.
 """
 
 from __future__ import annotations

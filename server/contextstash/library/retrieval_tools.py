@@ -2,7 +2,9 @@
 
     request = await session.request(messages, tools=[*tools, *session.tools()])
     ...
-    output = await session.call_tool(call.name, call.input)  # None if it is a tool of the program
+    output = await session.call_tool(call.name, call.input)
+
+The output is None if the call is for one of the program's own tools.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from contextstash.formats.base import Format, Reading
 from contextstash.service.recording.batches import REPEATED, BatchIdentity, record_batch
 from contextstash.service.recording.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.recording.late_usage import book_late, find_request
-from contextstash.service.recording.messages import RecentCalls, ensure_session, with_usage
+from contextstash.service.recording.messages import RecentCalls, SessionFacts, ensure_session, with_usage
 from contextstash.service.recording.output_limits import check_limits, limit_outputs
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.service.recording.transcripts import record_transcript
@@ -99,10 +99,10 @@ class Recorder:
         """
         _check(messages, limits, system, tools)
         identity = BatchIdentity(first_seq, batch_id, whole, seen)
-        facts = {"format": format, "model": model, "agent": agent, "title": title, "system": system, "tools": tools}
-        session = await self._session(
-            session_id, messages, identity, usage, parent_session_id=parent_session_id, **facts
+        facts = SessionFacts(
+            format, model, agent, title, parent_session_id=parent_session_id, system=system, tools=tools
         )
+        session = await self._session(session_id, messages, identity, usage, facts)
         async with self.locks.of(session.session_id):
             extras = await self._extras(session, messages, usage, request_id)
             recent = await self.recent.of(session)
@@ -122,7 +122,7 @@ class Recorder:
         messages: Sequence[Native],
         identity: BatchIdentity,
         usage: Mapping[str, Any] | None,
-        **facts: Any,
+        facts: SessionFacts,
     ) -> Session:
         """The session to record into, created if it does not exist. Raises BadInputError for a first batch that would
         be refused once its session is made: it must not leave an empty session."""
@@ -134,8 +134,8 @@ class Recorder:
                 " position 0 on."
             )
         if known is None and usage is not None:
-            with_usage(messages, get_format(facts["format"] or detect_format(messages)), usage)
-        return await ensure_session(self._access, session_id, known, messages, **facts)
+            with_usage(messages, get_format(facts.format or detect_format(messages)), usage)
+        return await ensure_session(self._access, session_id, known, messages, facts)
 
     async def record_transcript(
         self,

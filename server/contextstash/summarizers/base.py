@@ -39,7 +39,8 @@ class SummaryRequest:
     empty then. If `superseded` is true, a newer summary stays after the merged one, which therefore need not
     say how things stand at its end. `instructions` are the user's. `prompt` is the name or the text of a prompt (see
     `summarizers.prompts`). The summary may have `max_tokens` tokens, counted with `count`. `history` are more of the
-    turns before its end, also such as an earlier summary covers, for names that are in use for longer; `shown` are the
+    turns before its end, also such as an earlier summary covers, for how things stand and names that are in use for
+    longer; `first_seq` is the first message that the summary replaces; `shown` are the
     turns that stay in the view after it, so that it need not repeat their names. `words_kept` says that the view has
     the user's words in addition to the summary.
     """
@@ -56,6 +57,7 @@ class SummaryRequest:
     history: tuple[Turn, ...] = ()
     shown: tuple[Turn, ...] = ()
     words_kept: bool = False
+    first_seq: int = 0
 
 
 @dataclass(frozen=True, slots=True)

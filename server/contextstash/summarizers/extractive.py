@@ -28,5 +28,6 @@ class ExtractiveSummarizer:
             history=request.history,
             shown=request.shown,
             words_kept=request.words_kept,
+            first_seq=request.first_seq,
         )
         return WrittenSummary(text, self.strategy)

@@ -69,7 +69,7 @@ WHERE numnode(term) > 0
 # `OFFSET 0` has the frequency computed once, and nothing sorted by vectors, which takes longer than all the rest.
 _MATCHES = f"""
 WITH found AS MATERIALIZED (
-    SELECT session_id, seq, block, piece, message, kind, pair,
+    SELECT session_id, seq, block, piece, message, kind, pair, words,
         score * CASE WHEN terms = $6 THEN {WHOLE_WEIGHT} ELSE 1 END AS score
     FROM (
         SELECT owner, session_id, seq, block, piece, message, kind, pair, words,
@@ -272,6 +272,7 @@ async def _matches(
             Kind(row["kind"]),
             row["pair"],
             row["score"],
+            row["words"],
         )
         for row in rows
         if where.admits(row["created_at"])

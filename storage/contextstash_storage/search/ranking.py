@@ -12,7 +12,14 @@ from math import log
 from typing import Generic, TypeVar
 
 from contextstash_storage.search.documents import Kind
-from contextstash_storage.search.query import NEIGHBOR_WEIGHT, PAIR_WEIGHT, RANKED_HITS, SAME_LINES
+from contextstash_storage.search.query import (
+    CALL_WORDS,
+    NEIGHBOR_WEIGHT,
+    OUTPUT_CHARACTERS,
+    PAIR_WEIGHT,
+    RANKED_HITS,
+    SAME_LINES,
+)
 
 COMPARED_CHARACTERS = 20_000
 """How much of an output is compared with those of better hits; that takes about 0.2 ms."""
@@ -30,7 +37,8 @@ Kept = TypeVar("Kept")
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A row of the index that matches, with its score. `pair` is what a call and its output have in common."""
+    """A row of the index that matches, with its score. `pair` is what a call and its output have in common, `words` how
+    many words a call has."""
 
     message: int
     session: int
@@ -40,6 +48,7 @@ class Match:
     kind: Kind
     pair: int | None
     score: float
+    words: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +135,7 @@ def _grouped(
         call = calls.get(output.pair)
         if match is None and call is None:
             continue
-        score = (match.score if match else 0.0) + (PAIR_WEIGHT * call.score if call else 0.0)
+        score = (match.score if match else 0.0) + (_of_call(call, output.characters) if call else 0.0)
         piece = match.piece if match else 0
         place = (output.message, output.session, output.seq, output.block)
         hit = Ranked(*place, piece, Kind.OUTPUT, score, None if call is None else output.pair)
@@ -139,6 +148,12 @@ def _grouped(
         group.sort(key=lambda member: (member[0].score < best / 2, -member[1], -member[0].message))
         hits += [hit if hit.score == best else replace(hit, score=best) for hit, _ in group]
     return hits
+
+
+def _of_call(call: Match, characters: int) -> float:
+    """What the score of a call adds to that of its output, which has so many characters."""
+    says_little = characters < OUTPUT_CHARACTERS
+    return PAIR_WEIGHT * call.score * min(1.0, CALL_WORDS / max(1, call.words)) * (0.5 if says_little else 1.0)
 
 
 def rarity(count: int, entries: int) -> float:

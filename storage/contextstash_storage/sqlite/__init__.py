@@ -1,8 +1,10 @@
 """The embedded session store: one SQLite file, safely shared by several processes.
 
-from contextstash_storage.sqlite import open_sqlite
+    from contextstash_storage.sqlite import open_sqlite
 
-store = await open_sqlite(Path("sessions.db"))
+    store = await open_sqlite(Path("sessions.db"))
+
+Open it once in a process: its threads and caches are shared by all sessions.
 """
 
 from typing import TYPE_CHECKING

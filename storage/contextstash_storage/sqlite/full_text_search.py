@@ -146,6 +146,7 @@ _ENTRIES = """
 SELECT entry, message, messages.session, seq, block, piece, kind, pair, {created}, sessions.owner
 FROM json_each(?) JOIN search_entries ON entry = value JOIN messages USING (message) JOIN sessions USING (session)
 """
+_WORDS = "SELECT id, sz FROM search_pieces_docsize WHERE id IN (SELECT value FROM json_each(?))"
 _OUTPUTS_OF_CALLS = f"""
 SELECT pair, message, messages.session, messages.seq, outputs.block, {TOOL}, {ARGUMENT}, {CHARACTERS}, {{created}}
 FROM search_entries JOIN messages USING (message)
@@ -282,14 +283,30 @@ def _read(
     db: sqlite3.Connection, entries: Sequence[int], scores: Mapping[int, float], where: SearchFilter, place: _Place
 ) -> list[Match]:
     """Those of these entries that are searched, in the same order."""
+    found_rows = db.execute(_with_time(_ENTRIES, where), (json.dumps(sorted(entries)),))
+    rows = [row for row in found_rows if place.holds(row[2], row[9], row[6])]
+    if not where.any_time:
+        rows = [row for row in rows if where.admits(row[8])]
+    calls = sorted(row[0] for row in rows if row[6] == Kind.CALL)
+    words = {entry: _words_of(sizes) for entry, sizes in db.execute(_WORDS, (json.dumps(calls),))} if calls else {}
     found = {
-        entry: Match(message, session, seq, block, piece, Kind(kind), pair, scores[entry])
-        for entry, message, session, seq, block, piece, kind, pair, created, owner in db.execute(
-            _with_time(_ENTRIES, where), (json.dumps(sorted(entries)),)
-        )
-        if place.holds(session, owner, kind) and where.admits(created)
+        entry: Match(message, session, seq, block, piece, Kind(kind), pair, scores[entry], words.get(entry, 0))
+        for entry, message, session, seq, block, piece, kind, pair, _, _ in rows
     }
     return [found[entry] for entry in entries if entry in found]
+
+
+def _words_of(sizes: bytes) -> int:
+    """The words of a row: FTS5 stores those of each column as a number of seven bits a byte, all but the last byte of
+    a number with the eighth bit set."""
+    if sizes.isascii():
+        return sum(sizes)
+    words = column = 0
+    for byte in sizes:
+        column = column << 7 | byte & 0x7F
+        if byte < 0x80:
+            words, column = words + column, 0
+    return words
 
 
 def _with_time(query: str, where: SearchFilter) -> str:

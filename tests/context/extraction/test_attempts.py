@@ -72,4 +72,4 @@ def test_an_error_leaves_when_another_command_shows_that_its_test_passes() -> No
     script = Script().user("Fix it.").call("Bash", {"command": "pytest tests/test_fines.py"}, FAILED, is_error=True)
     edit(script, "/srv/fines.py").call("Bash", {"command": "make check"}, PASSED)
     text = extract_summary(script.turns, max_tokens=1_000, count=quarter)
-    assert not any(line.startswith("unresolved") for line in read_summary(text).get(Section.ERRORS, ()))
+    assert not any(line.startswith("failed") for line in read_summary(text).get(Section.ERRORS, ()))

@@ -42,6 +42,8 @@ def open_errors(script: Script) -> list[str]:
         ("go test -tags=integration ./...", "go test ./...", True),
         ("go test ./other", "go vet ./...", True),
         ("mise run fmt && go test ./...", "go test ./...", False),
+        ("go test ./sync -run TestOther", "mise run test", False),
+        ("go test -tags=integration ./...", "make test", True),
         ("# All of it.\ncd /srv\ngo test ./... 2>&1 | tail -5", "go test ./...", False),
     ],
 )
@@ -68,25 +70,26 @@ def test_an_error_names_its_message_and_what_was_changed_since() -> None:
     script.call("Edit", {"file_path": "/srv/sync.go", "old_string": "a", "new_string": "b"}, "updated")
     first = extract_summary(script.turns, max_tokens=900, count=quarter)
     (line,) = read_summary(first)[Section.ERRORS]
-    assert line.startswith("unresolved at 1: `go test ./...` — ")
+    assert line.startswith("failed at 1, not run again since: `go test ./...` — ")
     assert line.endswith(" (changed since: sync.go)")
     later = Script().call("Write", {"file_path": "/srv/merge.go", "content": "x"}, "created")
     (line,) = read_summary(extract_summary(later.turns, previous=first, max_tokens=900, count=quarter))[Section.ERRORS]
-    assert line.startswith("unresolved at 1: `go test ./...` — ")
+    assert line.startswith("failed at 1, not run again since: `go test ./...` — ")
     assert line.endswith(" (changed since: sync.go, merge.go)")
 
 
 def test_a_run_whose_tests_passed_is_remembered_until_one_fails() -> None:
-    script = run(Script(), "cd /srv && go vet ./... 2>&1 | head -3 && go test ./... 2>&1 | tail -20", GO_PASSED)
+    command = "cd /srv && go vet ./... 2>&1 | head -3 && go test ./... 2>&1 | tail -20"
+    script = run(Script(), command, GO_PASSED)
     first = extract_summary(script.turns, max_tokens=900, count=quarter)
-    assert "- Tests passed at message 1: `go vet ./... && go test ./...`" in first
+    assert f"- Tests passed at message 1: `{command}`" in first
     assert first.count("go vet") == 1
     edit = {"file_path": "/srv/sync.go", "old_string": "a", "new_string": "b"}
     later = (
         Script().call("Edit", edit, "updated").assistant("Changed.").user("Go on.").call("bash", {"command": "ls"}, "a")
     )
     second = extract_summary(later.turns, previous=first, max_tokens=900, count=quarter)
-    assert "- Tests passed at message 1: `go vet ./... && go test ./...` (changed since: sync.go)\n" in second
+    assert f"- Tests passed at message 1: `{command}` (changed since: sync.go)\n" in second
     third = extract_summary(
         run(Script(), "go test ./...", GO_FAILED, failed=True).turns, previous=second, max_tokens=900, count=quarter
     )
@@ -96,6 +99,27 @@ def test_a_run_whose_tests_passed_is_remembered_until_one_fails() -> None:
 def test_looking_for_something_that_is_not_there_is_no_error() -> None:
     script = run(Script(), "rg -n DryRun cmd/main.go", "rg: cmd/main.go: No such file or directory", failed=True)
     assert open_errors(run(script, "git show 3d6606d", "fatal: bad object", failed=True)) == []
+
+
+def test_a_command_that_was_got_round_is_no_error_for_long() -> None:
+    script = run(Script(), "python try_1.py", "ModuleNotFoundError: No module named 'pytz'", failed=True)
+    for number in range(4):
+        run(script, f"python try_{number + 2}.py", "it works")
+    assert open_errors(script) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        ("python3 -m pytest tests", "/usr/bin/python3: No module named pytest"),
+        ("pytest", "bash: pytest: command not found"),
+    ],
+)
+def test_a_runner_that_is_not_installed_is_not_a_failing_test(command: str, printed: str) -> None:
+    script = run(Script(), command, printed, failed=True)
+    for number in range(4):
+        run(script, f"python tests/runtests.py part{number}", "OK")
+    assert open_errors(script) == []
 
 
 def test_another_command_that_failed_leaves_when_its_program_succeeds_or_the_work_goes_on() -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from contextstash.context.extraction.findings import findings, standing_findings
+from contextstash.context.extraction.findings import standing_findings, statements_of
 from contextstash.context.extraction.summary.extractive_summary import extract_summary
 from contextstash.context.extraction.summary_format import Section, read_summary
 from tests.support.turns import Script, quarter
 
 
 def found(said: str) -> list[str]:
-    return [finding.text for finding in findings(Script().user("Look.").assistant(said).user("Go on.").turns)]
+    return [
+        finding.text
+        for finding in statements_of(Script().user("Look.").assistant(said).user("Go on.").turns)
+        if finding.tells
+    ]
 
 
 @pytest.mark.parametrize(
@@ -105,3 +110,72 @@ def test_findings_are_told_in_their_order() -> None:
     lines = read_summary(text)[Section.FINDINGS]
     assert len(lines) == 6
     assert lines == sorted(lines)
+
+
+def findings_of(script: Script, **more: Any) -> list[str]:
+    text = extract_summary(script.turns, max_tokens=2_000, count=quarter, **more)
+    return list(read_summary(text).get(Section.FINDINGS, ()))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "When `id` is renamed, `fk_field` should now default to it.",
+        "This dead code in `stage_files` should be removed.",
+        "`load_fines` seems to return None for an empty list.",
+        "Change call sites to use `new_id()` and handle errors (skip invalid entries).",
+        "Trusted data from storage: Use `must_id` there.",
+        "All three are quick and do nothing if `load` is set already.",
+        "Updated Design Section 3: Code Changes Summary",
+        "The failure of `go test` was only the build cache, so I’m rerunning it with `GOCACHE` in `/tmp`.",
+        "Fix Bug 2 — `post_commit` should update `base`.",
+    ],
+)
+def test_an_expectation_or_a_proposal_is_no_finding(said: str) -> None:
+    assert found(said) == []
+
+
+def test_what_was_said_between_calls_is_a_finding_until_the_turn_ends() -> None:
+    script = Script().user("Fix it.").assistant("`load_fines` fails because `fines.json` is read twice.")
+    script.call("Bash", {"command": "ls"}, "a")
+    assert findings_of(script.assistant("Now the tests.").call("Bash", {"command": "ls -a"}, "b")) == [
+        "(1) `load_fines` fails because `fines.json` is read twice."
+    ]
+    script.assistant("`save_fines` is called by `close_day`.").assistant("All done here.").user("And the docs?")
+    script.assistant("Looking.").call("Bash", {"command": "ls docs"}, "c")
+    assert findings_of(script) == ["(7) `save_fines` is called by `close_day`."]
+
+
+def test_what_was_said_before_a_commit_is_no_finding_after_it() -> None:
+    script = Script().user("Fix all.").assistant("`load_fines` reads `fines.json` twice.")
+    script.call("Bash", {"command": "git commit -am 'Read once'"}, "1 file changed").assistant("Next one.")
+    assert findings_of(script.call("Bash", {"command": "ls"}, "a")) == []
+
+
+def test_a_finding_leaves_when_a_later_change_is_about_what_it_names() -> None:
+    script = Script().user("Fix it.").assistant("`load_fines` never closes the handle in `fines_file`.")
+    script.assistant("`close_day` calls `load_fines` only once per day.").user("Go on.")
+    old = {"file_path": "/srv/a.py", "old_string": "fines_file = load_fines()", "new_string": "with load_fines() as f:"}
+    script.call("Edit", old, "updated").assistant("Closed now.").call("Bash", {"command": "ls"}, "a")
+    assert findings_of(script) == ["(2) `close_day` calls `load_fines` only once per day."]
+
+
+def test_what_the_last_message_of_a_summary_found_stays_in_the_next_one() -> None:
+    script = Script().user("Look.").assistant("`load_fines` returns None for an empty list.")
+    first = extract_summary(script.turns, max_tokens=900, count=quarter)
+    assert "(1): `load_fines` returns None" in first
+    before = len(script.turns)
+    script.user("Go on.").call("Bash", {"command": "ls"}, "a").assistant("Looking on.")
+    script.call("Bash", {"command": "ls -a"}, "b")
+    later = script.turns[before:]
+    second = extract_summary(later, previous=first, history=script.turns, max_tokens=900, count=quarter)
+    assert read_summary(second)[Section.FINDINGS] == ["(1) `load_fines` returns None for an empty list."]
+    standing = extract_summary(
+        later, standing=first, history=script.turns, first_seq=before, max_tokens=900, count=quarter
+    )
+    assert Section.FINDINGS not in read_summary(standing)
+
+
+def test_of_two_diagnoses_the_newer_one_holds() -> None:
+    earlier, later = "The issue is that `load` is slow.", "The actual problem is the missing index of `fines`."
+    assert standing_findings([earlier, later]) == {later}

@@ -7,7 +7,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.context.text.snippets import _find, _find_by_pattern, _folded, snippet
+from contextstash.context.text.snippets import _find, _find_by_pattern, _folded, repeated_lines, snippet
 from tests.support.turns import laws
 
 
@@ -23,6 +23,36 @@ def test_the_part_with_the_most_terms_is_shown() -> None:
     assert matched == ["timeout", "pool", "db.yaml"]
     assert shown.startswith("…")
     assert shown.endswith("…")
+
+
+def test_two_parts_are_shown_if_no_single_one_has_all_terms() -> None:
+    text = "filler words\n" * 60 + "def load_settings(folder):\n" + "filler words\n" * 90 + "raise NoSettings\n"
+    text += "filler words\n" * 60
+    shown, matched = snippet(text, ["load_settings", "NoSettings"], 400)
+    assert "def load_settings(folder):" in shown.partition(" … ")[0]
+    assert "raise NoSettings" in shown.partition(" … ")[2]
+    assert matched == ["load_settings", "NoSettings"]
+    lines, _ = snippet(text, ["load_settings", "NoSettings"], 400, line_breaks=True)
+    assert "def load_settings(folder):\n" in lines.partition("\n…\n")[0]
+    assert "raise NoSettings\n" in lines.partition("\n…\n")[2]
+
+
+def test_a_name_and_a_rare_word_say_more_than_words_that_are_everywhere() -> None:
+    text = "the test of the file\n" * 90 + "retry_budget = 3\n" + "the test of the file\n" * 90
+    assert "retry_budget = 3" in snippet(text, ["test", "file", "retry_budget"], 100)[0]
+
+
+def test_a_line_below_many_outputs_is_not_shown_for_one() -> None:
+    reminder = "<reminder> consider whether the file that was read is harmless </reminder>"
+    texts = [
+        f"{name}\n" + "filler words\n" * 60 + f"the {name} was read\n{reminder}" for name in ("a.py", "b.py", "c.py")
+    ]
+    repeated = repeated_lines(texts)
+    assert repeated == {reminder}
+    shown, matched = snippet(texts[1], ["consider", "whether", "read", "file"], 120, repeated=repeated)
+    assert "the b.py was read" in shown
+    assert "whether" in matched
+    assert "whether" in snippet(texts[1], ["whether"], 120, repeated=repeated)[0]
 
 
 def test_words_are_found_by_stem_and_identifiers_by_their_parts() -> None:

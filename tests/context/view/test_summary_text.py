@@ -27,11 +27,16 @@ def test_the_prompt_contains_the_session_and_the_users_wishes() -> None:
 
 
 def test_a_summary_in_the_view_says_what_it_replaces_and_how_to_retrieve_the_originals() -> None:
-    shown = summary_text("Done: the parser.", 0, 41, 42, handles=7)
-    assert "42 earlier messages (0 to 41, 7 tool outputs among them)" in shown
+    shown = summary_text("Done: the parser.", 0, 41, 42)
+    assert "42 earlier messages (0 to 41)" in shown
     assert "search_history" in shown
     assert "get_archived_output" in shown
     assert shown.endswith("\n\nDone: the parser.")
+
+
+def test_a_summary_behind_another_one_says_that_the_state_in_that_is_out_of_date() -> None:
+    assert "out of date" in summary_text("Done.", 42, 50, 9, later=True)
+    assert "out of date" not in summary_text("Done.", 0, 41, 42)
 
 
 def test_a_summary_cannot_forge_a_marker() -> None:

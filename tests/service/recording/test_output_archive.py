@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -177,3 +179,27 @@ async def test_an_unknown_limit_is_refused(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "stash.db") as stash:
         with pytest.raises(BadInputError, match="Did you mean 'tokens'"):
             await stash.limit_output("text", limits={"token": 3})
+
+
+@pytest.mark.parametrize("name", ["outputs", f"{SESSION}.outputs"])
+async def test_no_conversation_can_have_the_id_of_an_archive(tmp_path: Path, name: str) -> None:
+    """It would be deleted with the other session, and its format would keep outputs from being archived."""
+    said = [{"role": "user", "content": [{"type": "text", "text": "zebrafish"}]}]
+    async with stash_at(tmp_path / "stash.db") as stash:
+        with pytest.raises(BadInputError, match="kept for archived outputs"):
+            await stash.record_messages(said, session_id=name, format="anthropic")
+        with pytest.raises(BadInputError, match="kept for archived outputs"):
+            await stash.configure_session(name, settings={"window": 9_000})
+        limited = await stash.limit_output(text_of("pears"), session_id=SESSION, limits=LIMITS)
+        assert await kept(stash, limited.handle) == text_of("pears")
+
+
+async def test_outputs_are_not_archived_in_a_conversation_of_a_former_version(tmp_path: Path) -> None:
+    """Versions before took any id: the output stays whole, and nothing is mixed with what was said."""
+    async with stash_at(tmp_path / "stash.db") as stash:
+        await stash.record_messages([{"role": "user", "content": "zebrafish"}], session_id="odd", format="openai-chat")
+    with closing(sqlite3.connect(tmp_path / "stash.db")) as db, db:
+        db.execute("UPDATE sessions SET session_id = 'outputs' WHERE session_id = 'odd'")
+    async with stash_at(tmp_path / "stash.db") as stash:
+        with pytest.raises(BadInputError, match="'outputs' is a conversation"):
+            await stash.keep_output("pears", tool="Bash")

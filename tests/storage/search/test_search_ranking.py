@@ -13,7 +13,7 @@ import pytest
 
 from contextstash_storage.records import Block, NewMessage, Output
 from contextstash_storage.search.documents import INLINE_BLOCKS, INLINE_CHARACTERS
-from contextstash_storage.search.query import SearchFilter
+from contextstash_storage.search.query import MAX_TERMS, SearchFilter
 from contextstash_storage.sqlite import search_index
 from contextstash_storage.sqlite.search_index import RecordedCalls
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
@@ -99,6 +99,33 @@ async def test_the_run_of_a_command_with_the_line_that_is_looked_for_is_found(st
     for run in (0, 3, 7):
         assert (await handles(store, f"build-{run}734451"))[0] == f"out_run{run}"
     assert await handles(store, "make release") == ["out_run7"]
+
+
+async def test_the_output_with_what_is_looked_for_comes_before_one_whose_long_call_only_mentions_it(
+    store: SessionStore,
+) -> None:
+    patch = "\n".join(["src/module.py", *LINES, "load_settings is called with the folder", *LINES])
+    await record(
+        store,
+        *ran("read", "Read", "src/settings.py", "\n".join([*LINES, "def load_settings(folder):", *LINES])),
+        *ran("patch", "apply_patch", patch, "Success. " * 30),
+    )
+    assert await handles(store, "where is load_settings for the folder defined") == ["out_read", "out_patch"]
+
+
+async def test_of_two_calls_with_the_words_the_one_with_something_to_show_is_first(store: SessionStore) -> None:
+    await record(
+        store,
+        *ran("shown", "Bash", "make report all", "\n".join(LINES)),
+        *ran("done", "Bash", "make report now", "done"),
+    )
+    assert await handles(store, "make report") == ["out_shown", "out_done"]
+
+
+async def test_of_a_query_with_more_words_than_are_looked_for_its_names_are(store: SessionStore) -> None:
+    await record(store, says("the retry_budget of the client"), says("nothing of this"))
+    words = " ".join(f"word{chr(97 + place // 26)}{chr(97 + place % 26)}" for place in range(MAX_TERMS))
+    assert await handles(store, f"{words} retry_budget") == ["message 0"]
 
 
 QUESTION = "why does the linter complain in the remote pipeline but not locally"

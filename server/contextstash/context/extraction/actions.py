@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +68,11 @@ class Action:
         return None
 
     @property
+    def written(self) -> str:
+        """The texts in the arguments, without their names; the whole call if it has no arguments."""
+        return "\n".join(_strings(self.arguments)) if self.arguments else self.text
+
+    @property
     def refused(self) -> bool:
         """Whether the user refused the call. Only the host's own text counts, not the output of a program or MCP
         server. All that a dialog returns is the host's; some formats have no flag for an error."""
@@ -108,6 +113,14 @@ class Action:
         return ": ".join(filter(None, (code, said)))
 
 
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _strings(each)
+
+
 _COMMENTS = re.compile(r"^(?:\s*#[^\n]*\n)+")
 _GO_TO = re.compile(r"^\s*(?:cd|pushd) [^&;|\n]{1,200}(?:&&|;|\n)\s*")
 _LINE_END = re.compile(r"(?<![\\&|;({\s])[ \t]*\n\s*(?![)}])")
@@ -121,11 +134,21 @@ _PIPED = re.compile(
 """A quoted text, which stays, or pipes at the end of a command."""
 
 
+def as_run(command: str) -> str:
+    """A command as it was run, its lines joined, without comments before it; of a here-document only its mark, and of
+    a script in its arguments the number of lines."""
+    shell = _COMMENTS.sub("", without_heredocs(command[:20_000], "<<…")[0].strip())
+    shell = _SCRIPT.sub(lambda script: f"<{len(script.group().strip().splitlines())} lines>", shell)
+    return _LINE_END.sub("; ", shell).strip()
+
+
+_SCRIPT = re.compile(r"\"(?:[^\"\\]|\\.)*\n(?:[^\"\\]|\\.)*\"|'[^']*\n[^']*'")
+
+
 def bare_command(command: str) -> str:
-    """A command in one line, without comments and a `cd` before it, and without pipes that only shorten its output."""
-    shell = _COMMENTS.sub("", without_heredocs(command[:20_000])[0].strip())
-    shell = _GO_TO.sub("", shell, count=1)
-    line = one_line(_LINE_END.sub("; ", shell), 600)
+    """What a command does, to compare it with others: in one line, without a `cd` before it, and without pipes that
+    only shorten its output."""
+    line = one_line(_GO_TO.sub("", as_run(command), count=1), 600)
     return _PIPED.sub(lambda found: found.group(1) or "", line).removesuffix("2>&1").strip()
 
 

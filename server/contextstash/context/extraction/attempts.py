@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from contextstash.context.extraction.actions import Action
+from contextstash.context.extraction.actions import Action, bare_command
 from contextstash.context.extraction.errors import label_of
 from contextstash.context.extraction.statements import is_statement, is_whole
 from contextstash.context.extraction.turns import Turn
@@ -23,8 +23,8 @@ MAX_SENTENCE = 320
 
 _GAVE_UP = re.compile(
     r"\b(?:(?:did|(?:approach|attempt|idea|workaround)\b[^.]{0,40}\b(?:does|would|will))(?:n['’]t| not)"
-    r" (?:work|help|fix|solve)|still (?:fails?|failed|failing|breaks?)"
-    r"|no effect|revert(?:ed|ing)?|made (?:it|things) worse|dead end|wrong approach|rolled back|backed out)\b"
+    r" (?:work|help|fix|solve)|no effect|revert(?:ed|ing)?|made (?:it|things) worse|dead end|wrong approach|rolled back"
+    r"|backed out)\b"
     r"|funktioniert nicht|ne (?:marche|fonctionne) pas|no funciona|не работает|不起作用|没有效果|うまくいか",
     re.IGNORECASE,
 )
@@ -52,20 +52,21 @@ def _still_failing(actions: Sequence[Action], changed: Mapping[int, Sequence[str
         if action.output is None or action.refused or action.output.running:
             continue
         label = label_of(action)
+        key = bare_command(label)
         if not action.failed:
-            failed_at.pop(label, None)
-            if label in found:
-                found[label] = replace(found[label], passed=action.seq)
+            failed_at.pop(key, None)
+            if key in found:
+                found[key] = replace(found[key], passed=action.seq)
             continue
-        before = failed_at.get(label)
-        failed_at[label] = action.seq
+        before = failed_at.get(key)
+        failed_at[key] = action.seq
         between = [
             path for seq, paths in changed.items() if before is not None and before < seq < action.seq for path in paths
         ]
         if between:
             names = [f"`{path.rsplit('/', 1)[-1]}`" for path in dict.fromkeys(between)]
             reason = one_line(action.error_message, MAX_REASON)
-            found[label] = found.pop(label, _Attempt(label)).again(action.seq, names, reason)
+            found[key] = found.pop(key, _Attempt(label)).again(action.seq, names, reason)
     return [(attempt.seqs[-1], attempt.line()) for attempt in found.values()]
 
 
@@ -110,15 +111,16 @@ def joined_attempts(older: Sequence[str], newer: Sequence[str], actions: Iterabl
             kept[line] = line
             continue
         seqs, names, label, reason, passed = match.groups()
-        attempt = kept.pop(label, None)
+        key = bare_command(label)
+        attempt = kept.pop(key, None)
         attempt = attempt if isinstance(attempt, _Attempt) else _Attempt(label)
         for seq in map(int, seqs.split(", ")):
             attempt = attempt.again(seq, names.split(", "), reason)
-        kept[label] = replace(attempt, passed=int(passed or 0))
-    passed_at = {label_of(action): action.seq for action in actions if _succeeded(action)}
-    for label, entry in kept.items():
-        if isinstance(entry, _Attempt) and passed_at.get(label, 0) > entry.seqs[-1]:
-            kept[label] = replace(entry, passed=passed_at[label])
+        kept[key] = replace(attempt, passed=int(passed or 0))
+    passed_at = {bare_command(label_of(action)): action.seq for action in actions if _succeeded(action)}
+    for key, entry in kept.items():
+        if isinstance(entry, _Attempt) and passed_at.get(key, 0) > entry.seqs[-1]:
+            kept[key] = replace(entry, passed=passed_at[key])
     return [entry if isinstance(entry, str) else entry.line() for entry in kept.values()]
 
 

@@ -7,24 +7,31 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from contextstash.context.extraction.actions import Action, bare_command
+from contextstash.context.extraction.actions import Action, as_run, bare_command
 from contextstash.context.text.sanitize import one_line
 
 MAX_COMMAND_LENGTH = 160
 MAX_ERROR_LENGTH = 220
 """In characters. Together, an error takes about three lines of a summary."""
 
-_EDITING_TOOLS = frozenset({"Edit", "Write", "Read", "MultiEdit", "Glob", "Grep", "apply_patch"})
+_FILE_TOOLS = frozenset({"Edit", "Write", "Read", "MultiEdit", "Glob", "Grep", "apply_patch"})
+"""A misuse of one of the host's tools for files is no error of the work."""
+
+_NOT_AGAIN = ", not run again since"
 _ENTRY = re.compile(
-    r"^(unresolved|resolved)(?: at (\d{1,12}))?: `([^`]{1,300})` — (.*?)(?: \(changed since: ([^()]*)\))?$", re.DOTALL
+    rf"^(unresolved|failed|resolved)(?: at (\d{{1,12}}))?(?:{_NOT_AGAIN})?: `([^`]{{1,300}})` — (.*?)"
+    r"(?: \(changed since: ([^()]*)\))?$",
+    re.DOTALL,
 )
+"""A line of `Failure.line`; earlier versions wrote "unresolved" for "failed"."""
 
 MAX_CHANGED = 4
 """Files that an error names as changed since or before it was resolved, the newest: as many as fit one line."""
 
-MAX_LATER_CALLS = 12
+MAX_LATER_CALLS = 4
 """Calls after which a failed command, except a test or build, stops being an error: others have replaced it. Read on
-recorded sessions: of those that stood longer, none was still an error. A larger number keeps stale errors."""
+recorded sessions: with 12, most of those told were got round by another command. The last state shows it a while
+longer, with what followed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +51,20 @@ class Failure:
     place: int = 0
 
     @property
-    def is_slip(self) -> bool:
-        """Whether this was a misuse of the host's editing tool, not an error of the work."""
-        return self.label.split(" ", 1)[0] in _EDITING_TOOLS
+    def key(self) -> str:
+        """By which a later run of the same command is recognized."""
+        return bare_command(self.label)
 
     @property
     def lasts(self) -> bool:
-        """Whether a failure of long ago is still an error: a test or build that has not succeeded since."""
-        return not self.resolved and any(_runner(_program(part)) for part in self.label.split(" && "))
+        """Whether a failure of long ago is still an error, or worth telling how it was resolved: a test or build."""
+        runners = [runner for part in self.key.split(" && ") if (runner := _runner(_program(part)))]
+        missing = _NOT_THERE.search(self.error_message)
+        return bool(runners) and not (missing and missing.group(1) in (None, runners[-1][-1]))
 
     def line(self) -> str:
-        state = "resolved" if self.resolved else "unresolved"
-        told = f" at {self.at}" if self.at and not self.resolved else ""
+        state = "resolved" if self.resolved else "failed"
+        told = f" at {self.at}{_NOT_AGAIN}" if self.at and not self.resolved else ""
         fix = f" (resolved after {self.fix})" if self.fix else ""
         since = f" (changed since: {', '.join(self.since)})" if self.since and not self.resolved else ""
         return f"{state}{told}: `{self.label}` — {self.error_message}{fix}{since}"
@@ -77,8 +86,8 @@ def failures(
     lines = list(before)
     for place, line in enumerate(lines):
         entry = _read(line, place - len(lines))
-        if entry and (not actions or entry.lasts):
-            (known.closed if entry.resolved else known.open)[entry.label] = entry
+        if entry and (not actions or (entry.lasts and not entry.resolved)):
+            (known.closed if entry.resolved else known.open)[entry.key] = entry
     for place, action in enumerate(actions):
         if action.output is not None and not action.refused and not action.output.running:
             known.take(action, place)
@@ -88,7 +97,8 @@ def failures(
         if each.lasts or not actions or len(actions) - each.place <= MAX_LATER_CALLS
     ]
     standing = [replace(each, since=file_names([*each.since, *changes_from(changed, each.seq)])) for each in standing]
-    return sorted([*known.closed.values(), *standing], key=lambda failure: failure.seq)
+    closed = [each for each in known.closed.values() if each.lasts or each.tests or not actions]
+    return sorted([*closed, *standing], key=lambda failure: failure.seq)
 
 
 class _Known:
@@ -102,25 +112,26 @@ class _Known:
     def take(self, action: Action, place: int) -> None:
         """The next call that ended."""
         label = label_of(action)
+        key = bare_command(label)
         if not action.failed:
             for failure in [*self.open.values()]:
-                self._passed(failure, action, label)
-        elif not LOOKING.match(label):
-            for name in [name for name, failure in self.open.items() if _covers(label, name) and failure.lasts]:
+                self._passed(failure, action, key)
+        elif not LOOKING.match(key) and label.split(" ", 1)[0] not in _FILE_TOOLS:
+            for name in [name for name, failure in self.open.items() if _covers(key, name) and failure.lasts]:
                 del self.open[name]
-            self.closed.pop(label, None)
-            self.open.pop(label, None)
+            self.closed.pop(key, None)
+            self.open.pop(key, None)
             message = one_line(action.error_message, MAX_ERROR_LENGTH)
             tests = frozenset(action.tests.names if action.tests else ())
-            self.open[label] = Failure(action.seq, label, message, at=str(action.seq), tests=tests, place=place)
+            self.open[key] = Failure(action.seq, label, message, at=str(action.seq), tests=tests, place=place)
 
-    def _passed(self, failure: Failure, action: Action, label: str) -> None:
+    def _passed(self, failure: Failure, action: Action, key: str) -> None:
         """What a call without a failure says about an open one."""
-        left = frozenset(name for name in _failed_tests(failure) if not _shows_passed(action, label, name))
-        if _covers(label, failure.label) or (not left and _failed_tests(failure)):
-            self.closed[failure.label] = _resolved(self.open.pop(failure.label), action.seq, self._changed)
+        left = frozenset(name for name in _failed_tests(failure) if not _shows_passed(action, key, name))
+        if _covers(key, failure.key) or (not left and _failed_tests(failure)):
+            self.closed[failure.key] = _resolved(self.open.pop(failure.key), action.seq, self._changed)
         elif failure.tests and left != failure.tests:
-            self.open[failure.label] = replace(failure, tests=left)
+            self.open[failure.key] = replace(failure, tests=left)
 
 
 def _read(entry: str, seq: int) -> Failure | None:
@@ -151,11 +162,13 @@ def file_names(paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def label_of(action: Action) -> str:
-    """A call in one line, by which its failure and its later success are matched."""
-    if action.command is not None:
-        return one_line(bare_command(action.command).replace("`", "'"), MAX_COMMAND_LENGTH)
-    return one_line(f"{action.tool} {action.argument}".replace("`", "'"), MAX_COMMAND_LENGTH)
+    """A call in one line: a command as it was run, so that it can be run again."""
+    call = f"{action.tool} {action.argument}" if action.command is None else as_run(action.command)
+    return one_line(call.replace("`", "'"), MAX_COMMAND_LENGTH)
 
+
+_NOT_THERE = re.compile(r"exit 127\b|command not found|No module named '?(\w+)")
+"""What is said of a program that is not installed. A test may lack a module, too, but not the one that runs it."""
 
 LOOKING = re.compile(
     r"^(?:rg|e?grep|ls|cat|find|sed -n|head|tail|wc|which|git (?:log|show|diff|status|grep|check-ignore)|test)\b"
@@ -204,10 +217,13 @@ _RUNNERS = (
     ("python", "-m", "unittest"), ("go", "test"), ("go", "build"), ("go", "vet"), ("cargo", "test"),
     ("cargo", "build"), ("cargo", "check"), ("npm", "test"), ("npm", "run", "test"), ("npm", "run", "build"),
     ("npx", "tsc"), ("npx", "jest"), ("npx", "vitest"), ("pnpm", "test"), ("yarn", "test"), ("bun", "test"),
-    ("make", "test"), ("tsc",), ("mypy",), ("ruff", "check"), ("golangci-lint", "run"), ("mvn", "test"),
+    ("tsc",), ("mypy",), ("ruff", "check"), ("golangci-lint", "run"), ("mvn", "test"),
     ("gradle", "test"), ("./gradlew", "test"), ("dotnet", "test"), ("rspec",), ("phpunit",),
 )  # fmt: skip
 """Programs that test or build what their arguments name, or everything if there are none."""
+
+_OF_ALL = (("mise", "run", "test"), ("make", "test"), ("just", "test"), ("task", "test"), ("tox",), ("nox",))
+"""Tasks that run a project's tests with whatever runs them."""
 
 _FILTERS = frozenset({"-run", "--run", "-k", "-m", "-t", "-g", "--grep", "--filter", "--testNamePattern", "--tests"})
 """Options of these programs that select tests; the word after them does not name a target."""
@@ -227,6 +243,8 @@ class _Run:
 
     def covers(self, other: _Run) -> bool:
         """Whether it runs at least what the other one runs."""
+        if self.runner in _OF_ALL and not self.targets and "test" in other.runner[-1] and not other.variant:
+            return True
         if not self.runner or self.runner != other.runner or self.variant != other.variant:
             return False
         if self.filters and self.filters != other.filters:
@@ -266,7 +284,7 @@ def _program(label: str) -> list[str]:
 
 
 def _runner(words: Sequence[str]) -> tuple[str, ...]:
-    for runner in _RUNNERS:
+    for runner in (*_RUNNERS, *_OF_ALL):
         if tuple(words[: len(runner)]) == runner:
             return runner
     return ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
@@ -38,27 +38,34 @@ _NARRATION = re.compile(
     re.IGNORECASE,
 )
 
+_OF_THE_MOMENT = re.compile(r"\b(?:so|and) (?:now )?i(?:['’]m| am| will|['’]ll)\b", re.IGNORECASE)
+"""What a sentence says in addition if it tells what the agent does next."""
+
 _LEAD = re.compile(
     r"^(?:(?:now|next|first|then|finally|also|good|great|perfect|excellent|ok(?:ay)?|alright|yes|so|and|step \d+|\d+"
     r"|[A-Z]\w* \d+)\b[ ,.:!—–-]*)+",
     re.IGNORECASE,
 )
-_INSTRUCTS = re.compile(
-    r"(?:(?:add|adjust|apply|avoid|build|change|check|clean up|commit|compare|confirm|consider|continue|convert|create"
+_VERBS = (
+    r"(?:add|adjust|apply|avoid|build|change|check|clean up|commit|compare|confirm|consider|continue|convert|create"
     r"|debug|delete|disable|do not|don['’]t|drop|edit|enable|ensure|examine|explore|extend|extract|find|fix|give|handle"
     r"|implement|inspect|install|investigate|keep|leave|look|make|merge|mock|move|note|open|pass|prefer|push|read|rebase"
     r"|refactor|remember|remove|rename|replace|re-?run|return|review|rewrite|run|search|see|set|simplify|skip|split"
     r"|start|test|try|update|use|verify|wire|wrap|write)"
+)
+_INSTRUCTS = re.compile(
+    rf"(?:{_VERBS}"
     r"(?= (?:an?|the|all|any|both|each|every|it|its|that|them|these|this|those|if|whether|how|what|where|why|which|at"
     r"|to|into|from|with|only|again|up|for|sure|our|my|your|tests?|imports?|missing|unused|new)\b| [`“\"]"
     r"| (?-i:[A-Za-z]*[a-z][A-Z])| \S*[_/.(]\S| line \d)"
-    r"|need(?:s|ed)? to\b|time to\b|still (?:need|have) to\b|we(?:['’]ll| will| need to| have to| should)\b)",
+    r"|need(?:s|ed)? to\b|time to\b|still (?:need|have) to\b|we(?:['’]ll| will| need to| have to)\b)",
     re.IGNORECASE,
 )
 """How a sentence begins that says what to do, and not what is the case. Without what follows, the word may be a noun:
 "Test suite passes"."""
 
-_ANNOUNCES = re.compile(r"(?:now|next|then|finally)\b(?! that\b)", re.IGNORECASE)
+_LABEL = re.compile(r"[^:`]{1,60}: +(?=[A-Z])")
+_ANNOUNCES = re.compile(rf"(?:(?:now|next|then|finally)\b(?! that\b)|(?:[^:`]{{1,60}}: )?{_VERBS}\b)", re.IGNORECASE)
 _HAPPENS = re.compile(
     r"\b(?:is|are|was|were|has|have|had|does|can|cannot|will|must|no longer|\w+ed|(?:pass|work|use|return|take|hold"
     r"|give|read|write|build|compile|fail|call|handle|show|support|run|contain|need|match|accept|reject|skip|print|start|stop)e?s)\b"
@@ -92,7 +99,9 @@ _POINTS_BACK = re.compile(
     r"(?:it|they|he|she)(?:['’]\w+)?\b|(?:this|that|these|those)(?:['’]s)?"
     r" (?:is|was|are|were|has|have|had|does|do|did|will|would|can|could|should|may|might|must|means?|makes?|gives?"
     r"|ensures?|works?|fails?|allows?|shows?|confirms?|explains?|happens?|causes?|needs?|returns?|requires?|leads?|looks?|seems?"
-    r"|also|only|just|already|now|way)\b|(?:that|this)['’]s\b",
+    r"|also|only|just|already|now|way)\b|(?:that|this)['’]s\b"
+    r"|(?:all (?:of (?:them|these)|two|three|four|five|six)|both|each|neither|none|the (?:former|latter|other))"
+    r" (?:of them |of these )?(?:is|are|was|were|has|have|had|do|does|did|need|use|work|pass|fail|call)s?\b",
     re.IGNORECASE,
 )
 """How a sentence begins that is about what the one before it named."""
@@ -122,26 +131,26 @@ _OF_USER = re.compile(
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A statement of the assistant in message `seq`, and its value; `place` is its position among all. One that does
-    not `tell` enough to be shown may still contradict an earlier one."""
+    not `tell` enough to be shown may still contradict an earlier one. `closing` is whether its text ends a turn."""
 
     place: int
     text: str
     value: float
     tells: bool = True
     seq: int = 0
-
-
-def findings(turns: Iterable[Turn], skip: int = -1) -> list[Finding]:
-    """The informative sentences of the assistant in order, without quotations."""
-    return [finding for finding in statements_of(turns, skip) if finding.tells]
+    closing: bool = False
 
 
 def statements_of(turns: Iterable[Turn], skip: int = -1) -> list[Finding]:
     """The statements of the assistant in order, without quotations. Its last text before the user's next message has a
-    higher value than remarks between tool calls. `skip` is a message whose text is shown elsewhere."""
+    higher value than remarks between tool calls, which that text or a commit ends: they tell nothing from then on.
+    `skip` is a message whose text is shown elsewhere."""
     found: list[Finding] = []
     seen: set[str] = set()
-    for turn, text, closing in _assistant_texts(turns):
+    said_by = list(turns)
+    texts = _assistant_texts(said_by)
+    ended = max([*_commits(said_by), *(turn.seq for turn, _, closing in texts if closing)], default=-1)
+    for turn, text, closing in texts:
         if turn.seq == skip:
             continue
         said = own_sentences(without_suppositions(text))
@@ -151,21 +160,36 @@ def statements_of(turns: Iterable[Turn], skip: int = -1) -> list[Finding]:
             if value > 0 and shown.casefold() not in seen:
                 seen.add(shown.casefold())
                 worth = value + 0.6 * (closing and number < 3)
-                tells = value >= MIN_VALUE and (closing or bool(find_facts(sentence, 1).names()))
-                found.append(Finding(len(found), shown, worth, tells, turn.seq))
+                tells = closing or (turn.seq > ended and bool(find_facts(sentence, 1).names()))
+                tells = tells and value >= MIN_VALUE
+                found.append(Finding(len(found), shown, worth, tells, turn.seq, closing))
     return [replace(finding, value=finding.value + 1.5 * finding.place / len(found)) for finding in found]
 
 
 def _assistant_texts(turns: Iterable[Turn]) -> list[tuple[Turn, str, bool]]:
-    """Each assistant text, and whether it is the last before the user's next message."""
+    """Each assistant text, and whether it ends a turn: the user's next message follows, and no call before that."""
     said: list[tuple[Turn, str, bool]] = []
+    called = 0
     for turn in turns:
         texts = [text for block, text in zip(turn.blocks, turn.texts, strict=True) if block.type == "text"]
         if turn.role == "assistant":
             said += [(turn, text, False) for text in texts if text.strip()]
-        elif turn.role == "user" and texts and said:
-            said[-1] = (*said[-1][:2], True)
+        elif turn.role == "user" and texts:
+            said[called:] = [(*entry[:2], True) for entry in said[called:]]
+        if any(block.type in ("tool_call", "tool_result") for block in turn.blocks):
+            called = len(said)
     return said
+
+
+_COMMIT = re.compile(r"\bgit (?:-\S+ \S+ )?commit\b")
+
+
+def _commits(turns: Iterable[Turn]) -> Iterator[int]:
+    """The messages with which the assistant committed."""
+    for turn in turns:
+        calls = (text for block, text in zip(turn.blocks, turn.texts, strict=True) if block.type == "tool_call")
+        if turn.role == "assistant" and any(map(_COMMIT.search, calls)):
+            yield turn.seq
 
 
 def _value(sentence: str, closing: bool) -> float:
@@ -174,10 +198,12 @@ def _value(sentence: str, closing: bool) -> float:
         return 0.0
     if not is_statement(sentence) or not is_whole(sentence) or _OF_USER.search(sentence):
         return 0.0
+    if _OF_THE_MOMENT.search(sentence):
+        return 0.0
     said = _LEAD.sub("", sentence)
     if (_ANNOUNCES.match(sentence) or said[:1].islower()) and not _HAPPENS.search(said):
         return 0.0
-    if _INSTRUCTS.match(said) or _POINTS_BACK.match(said):
+    if _INSTRUCTS.match(_LABEL.sub("", said)) or _POINTS_BACK.match(said):
         return 0.0
     names = len(find_facts(sentence, 8).names())
     return 0.1 + 0.5 * min(4, names) + 1.0 * bool(_INFORMATIVE.search(sentence)) + 0.8 * closing
@@ -199,6 +225,10 @@ _OUTCOME = re.compile(
     r"\b(?:pass(?:es|ed|ing)?|fail(?:s|ed|ing|ure|ures)?|clean|green|succeed(?:s|ed)?|builds?|compiles?)\b",
     re.IGNORECASE,
 )
+_DIAGNOSIS = re.compile(
+    r"(?:so,? |but )?the (?:\w+ )?(?:issue|problem|bug|cause|reason|culprit) (?:here )?(?:is|was|lies|comes)\b",
+    re.IGNORECASE,
+)
 _TERM = re.compile(r"[^\W_]\w*")
 _CODE = re.compile(r"`([^`]+)`|\b(\w*(?:[a-z][A-Z]|_)\w*)")
 
@@ -206,16 +236,19 @@ _CODE = re.compile(r"`([^`]+)`|\b(\w*(?:[a-z][A-Z]|_)\w*)")
 @dataclass(frozen=True, slots=True)
 class _Said:
     """What is compared of a sentence: its words, its names in code, whether it negates something, says that something
-    changed, or only says how a run ended."""
+    changed, only says how a run ended, or what the cause of the trouble is: of causes the newest holds."""
 
     words: frozenset[str]
     names: frozenset[str]
     negates: bool
     changed: bool
     outcome: bool
+    diagnoses: bool
 
     def replaces(self, earlier: _Said) -> bool:
         """Whether the earlier sentence does not hold beside this one, or says no more."""
+        if self.diagnoses and earlier.diagnoses:
+            return True
         if self.outcome or earlier.outcome:
             return self.outcome and earlier.outcome
         shared = len(self.words & earlier.words)
@@ -239,4 +272,14 @@ def _read(text: str) -> _Said:
     names = frozenset(name.rstrip("()") for pair in _CODE.findall(text) for name in pair if name)
     words = frozenset(word.casefold() for word in _TERM.findall(text) if len(word) > 2 or not word.isascii())
     outcome = not names and bool(_OUTCOME.search(text))
-    return _Said(words, names, bool(_NEGATION.search(text)), bool(_CHANGED.search(text)), outcome)
+    diagnoses = bool(_DIAGNOSIS.match(text))
+    return _Said(words, names, bool(_NEGATION.search(text)), bool(_CHANGED.search(text)), outcome, diagnoses)
+
+
+def is_overtaken(finding: str, seq: int, changes: Iterable[tuple[int, str]], *, remark: bool) -> bool:
+    """Whether a change after message `seq` is about what a finding names in code, so that it tells what was before: if
+    it is a `remark` between two calls about anything, else about all of it. `changes` are the messages of changes with
+    their texts."""
+    names = _read(finding).names
+    among = any if remark else all
+    return bool(names) and any(at > seq and among(name in text for name in names) for at, text in changes)

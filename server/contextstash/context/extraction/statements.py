@@ -31,7 +31,9 @@ _TURNS_BACK = re.compile(
 
 _THOUGHT = re.compile(
     r"\b(?:maybe|perhaps|possibly|presumably|i (?:think|guess|wonder|suspect|believe|assume)|not sure|i[’']m not sure"
-    r"|(?:might|may|could) (?:be|have|need|also|not)|probably|likely (?:causes?|because|due|means)|what if|let me"
+    r"|might|(?:may|could) (?:already|be|have|need|also|not|still)|probably|likely (?:causes?|because|due|means)"
+    r"|what if|let me"
+    r"|should(?:n['’]t)?|ought to|suggests?|seems?|appears? to|looks like|(?:is|are) likely"
     r"|let[’']s|hmm+|wait|vielleicht|wahrscheinlich|peut-être|quizás?|tal vez)\b|也许|可能|或许|たぶん|かもしれ",
     re.IGNORECASE,
 )
@@ -85,7 +87,8 @@ def is_whole(sentence: str) -> bool:
     stop, says what was done, or has a subject and a finite verb."""
     if "…" in sentence:
         return False
-    if _FULL_STOP.search(sentence) or _DONE.match(sentence) or _OTHER_LETTER.search(sentence):
+    done = _DONE.match(sentence) and _CODE.search(sentence)  # without a name, such a line is a heading
+    if _FULL_STOP.search(sentence) or done or _OTHER_LETTER.search(sentence):
         return True
     return not _GLOSSARY.match(sentence) and bool(_SUBJECT.match(sentence) and _FINITE.search(_CODE.sub("", sentence)))
 

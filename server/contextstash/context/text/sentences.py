@@ -37,7 +37,7 @@ def _split(text: str) -> list[str]:
     for line in text.split("\n"):
         if line.lstrip().startswith("|"):
             continue
-        line = _MARKUP.sub(_plain, _BULLET.sub("", line.strip())).strip()
+        line = _BULLET.sub("", _MARKUP.sub(_plain, line.strip())).strip()
         found += [part.strip() for part in _END.split(line) if part.strip()]
     return found
 

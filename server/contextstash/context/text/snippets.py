@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from string import ascii_uppercase
 
 from contextstash.context.text.sanitize import clip, one_line
@@ -17,17 +18,48 @@ MAX_WORDS = 20
 MAX_INDENT = 40
 """Characters before a match up to which its line is shown from its beginning. Usual indentations are shorter."""
 
+WINDOWS = 2
+"""How many parts of a text are shown, if the best one lacks a term that another one has."""
+
+MIN_WINDOW = 160
+"""Characters of a part below which the text is not shown in several: a line of code and its surroundings."""
+
+END_CHARACTERS = 1_000
+"""Where the same lines of many outputs stand: a reminder below each read, a header above each run."""
+
+MIN_REPEATED = 3
+"""In so many of the texts a line stands that says nothing about one of them."""
+
+MIN_LINE = 20
+"""Characters of such a line; shorter ones, such as a bracket, are in many texts that differ."""
+
 _WORD = re.compile(r"\w+")
+_NAME = re.compile(r"[\d_./@+-]|(?<=[a-z])[A-Z]")
 _START = r"(?:(?<![^\W_])|(?-i:(?<![A-Z])(?=[A-Z])))"
 _SUFFIXES = ("ations", "ation", "ings", "ing", "edly", "ied", "ies", "ed", "es", "ly", "s", "e")
 
 
+def repeated_lines(texts: Sequence[str]) -> frozenset[str]:
+    """The lines at the ends of texts that stand in several of them."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        ends = text if len(text) <= 2 * END_CHARACTERS else f"{text[:END_CHARACTERS]}\n{text[-END_CHARACTERS:]}"
+        counts.update(set(ends.splitlines()))
+    return frozenset(line for line, count in counts.items() if count >= MIN_REPEATED and len(line) >= MIN_LINE)
+
+
 def snippet(
-    text: str, terms: Sequence[str], max_chars: int = 240, *, line_breaks: bool = False
+    text: str,
+    terms: Sequence[str],
+    max_chars: int = 240,
+    *,
+    line_breaks: bool = False,
+    repeated: Collection[str] = (),
 ) -> tuple[str, list[str]]:
-    """The part of at most `max_chars` characters with the most terms, and the terms that occur anywhere in the text, as
-    they were passed. The part is one line, or with `line_breaks` the lines of the text that are not empty, indented as
-    they were.
+    """The part of at most `max_chars` characters with the most telling terms, and the terms that occur anywhere in the
+    text, as they were passed. If it lacks some of them, two parts of half the size are shown. Each is one line, or with
+    `line_breaks` the lines of the text that are not empty, indented as they were. What occurs only in lines that are
+    `repeated` in many texts counts if there is nothing else.
 
     A term is searched for as it is and, if that is not found, word by word (then those words of it that occur are
     returned); an English word also by its stem. If no term occurs, the snippet is the start of the text.
@@ -35,12 +67,57 @@ def snippet(
     folded = _folded(text)
     places: list[tuple[int, int]] = []
     matched: list[str] = []
+    weights: list[int] = []
     for number, term in enumerate(dict.fromkeys(terms)):
-        for word, found in _places(text, folded, term).items():
-            places += [(place, number) for place in found]
-            matched += [] if word in matched else [word]
-    start = _best_start(sorted(places), max_chars)
-    return (_lines(text, start, max_chars) if line_breaks else _cut(text, start, max_chars)), matched
+        occurring = _places(text, folded, term)
+        found = [place for some in occurring.values() for place in some]
+        places += [(place, number) for place in found]
+        matched += [word for word in occurring if word not in matched]
+        weights.append(_weight(term, len(found)))
+    places = sorted(_outside(text, places, repeated) or places)
+    write = _lines if line_breaks else _cut
+    starts = _starts(places, weights, max_chars)
+    if len(starts) == 1:
+        return write(text, starts[0], max_chars), matched
+    first, second = (write(text, start, max_chars // 2 - 1).strip("…") for start in starts)
+    start = "…" if starts[0] else ""
+    gap = "\n…\n" if line_breaks else " … "
+    return clip(f"{start}{first}{gap}{second}…", max_chars), matched
+
+
+def _weight(term: str, occurrences: int) -> int:
+    """How telling a term is: a name more than a word, and less the more often it occurs."""
+    return (200 if _NAME.search(term) else 100) // (1 + occurrences.bit_length())
+
+
+def _outside(text: str, places: Sequence[tuple[int, int]], lines: Collection[str]) -> list[tuple[int, int]]:
+    """The places that are not in these lines."""
+    spans = []
+    for line in lines:
+        start = text.find(line)
+        while start >= 0:
+            spans.append((start, start + len(line)))
+            start = text.find(line, start + len(line))
+    return [each for each in places if not any(start <= each[0] < end for start, end in spans)]
+
+
+def _starts(places: Sequence[tuple[int, int]], weights: Sequence[int], width: int) -> list[int]:
+    """Where the parts begin that are shown, in the order of the text."""
+    best = _best_start(places, weights, width)
+    part = width // WINDOWS
+    if part < MIN_WINDOW or {term for _, term in places} == _terms_in(places, best, width):
+        return [best]
+    first = _best_start(places, weights, part)
+    shown = _terms_in(places, first, part)
+    others = [(place, term) for place, term in places if term not in shown and not first <= place < first + part]
+    if not others:
+        return [best]
+    second = _best_start(others, weights, part)
+    return [best] if abs(first - second) < part else sorted((first, second))
+
+
+def _terms_in(places: Sequence[tuple[int, int]], start: int, width: int) -> set[int]:
+    return {term for place, term in places if start <= place < start + width}
 
 
 def _places(text: str, folded: str | None, term: str) -> dict[str, list[int]]:
@@ -102,22 +179,22 @@ def _stem(word: str) -> str:
     return word
 
 
-def _best_start(places: Sequence[tuple[int, int]], width: int) -> int:
-    """The start of the window with the most different terms, then the most occurrences; the first one of equals."""
+def _best_start(places: Sequence[tuple[int, int]], weights: Sequence[int], width: int) -> int:
+    """The start of the window with the most telling terms, then the most occurrences; the first one of equals."""
     # Three quarters of the width, so that an eighth on each side is left for the words around the matches.
     reach = max(1, width * 3 // 4)
     best, best_score = 0, (0, 0)
-    inside: dict[int, int] = {}
-    left = 0
-    for place, term in places:
-        inside[term] = inside.get(term, 0) + 1
+    inside: Counter[int] = Counter()
+    left = told = 0
+    for count, (place, term) in enumerate(places, 1):
+        inside[term] += 1
+        told += weights[term] * (inside[term] == 1)
         while place - places[left][0] > reach:
             gone = places[left][1]
             inside[gone] -= 1
-            if not inside[gone]:
-                del inside[gone]
+            told -= weights[gone] * (not inside[gone])
             left += 1
-        score = (len(inside), sum(inside.values()))
+        score = (told, count - left)
         if score > best_score:
             best, best_score = places[left][0], score
     return max(0, best - width // 8)

@@ -105,8 +105,8 @@ def without_json_envelopes(text: str) -> str:
     return "\n".join(_from_envelope(line).text if line.startswith(_JSON_ENVELOPE) else line for line in lines)
 
 
-def without_heredocs(command: str) -> tuple[str, list[str]]:
-    """The command without its here-documents, and the text of these."""
+def without_heredocs(command: str, mark: str = " ") -> tuple[str, list[str]]:
+    """The command with a `mark` in place of its here-documents, and the text of these."""
     kept: list[str] = []
     bodies: list[str] = []
     closing: str | None = None
@@ -119,5 +119,5 @@ def without_heredocs(command: str) -> tuple[str, list[str]]:
             continue
         found = _HEREDOC.search(line)
         closing = found.group(2) if found else None
-        kept.append(_HEREDOC.sub(" ", line))
+        kept.append(_HEREDOC.sub(mark, line))
     return "\n".join(kept), bodies

@@ -105,7 +105,8 @@ def summary_edit(
     outputs among them. The caller adds the change of the counters."""
     marker = snapshot.settings.summary_marker
     if marker is None:
-        shown = summary_text(text, first_seq, last_seq, last_seq - first_seq + 1)
+        later = any(entry.summary and entry.last_seq < first_seq for entry in snapshot.entries)
+        shown = summary_text(text, first_seq, last_seq, last_seq - first_seq + 1, later=later)
     else:
         shown = f"{marker}\n{unforged(text)}"
     if files:

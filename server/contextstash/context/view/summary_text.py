@@ -29,15 +29,16 @@ def compaction_prompt(session_id: str | None = None, instructions: str | None = 
     )
 
 
-def summary_text(text: str, first_seq: int, last_seq: int, messages: int, handles: int = 0) -> str:
+def summary_text(text: str, first_seq: int, last_seq: int, messages: int, *, later: bool = False) -> str:
     """A summary as the view shows it: what it replaces, and how to retrieve the originals.
 
-    `messages` is how many it covers, `first_seq` to `last_seq`; `handles` is how many tool outputs are among them.
+    `messages` is how many it covers, `first_seq` to `last_seq`. With `later`, another summary stays before it, whose
+    text was true when it was written and is not written again.
     """
-    outputs = f", {handles:,} tool outputs among them" if handles else ""
+    older = " What an earlier summary says is open, failed or the last state is out of date." if later else ""
     count = f"{messages:,} earlier message{'' if messages == 1 else 's'}"
     return (
-        f"{MARKER} summary: this replaces {count} ({first_seq} to {last_seq}{outputs}) of this same session, whose"
+        f"{MARKER} summary: this replaces {count} ({first_seq} to {last_seq}) of this same session, whose"
         " work is done and need not be repeated. The originals are kept: search_history finds them, get_archived_output"
-        f" reads tool outputs by handle.]\n\n{unforged(text)}"
+        f" reads tool outputs by handle.{older}]\n\n{unforged(text)}"
     )

@@ -16,6 +16,7 @@ from contextstash.formats.block_reader import (
     kind_of,
     message_usage,
     need_object,
+    need_role,
     need_text,
     opaque,
     piece,
@@ -84,12 +85,10 @@ class AnthropicFormat(Format):
 
     def read(self, native: Native) -> Reading:
         need_object(native, "the message")
-        role = native.get("role")
-        if not isinstance(role, str) or role not in _ROLES:
-            raise BadMessageError(f"role is {_shown(role)}; expected 'user' or 'assistant'.")
+        role = need_role(native, _ROLES, "'user' or 'assistant'")
         pieces = [found for block in _content(native) for found in _read_block(block)]
         return reading(
-            _ROLES[role],
+            role,
             pieces,
             usage=message_usage(native),
             model=native.get("model"),
@@ -238,7 +237,3 @@ def _document_text(block: Mapping[str, Any]) -> str:
 
 def _id(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-def _shown(value: object) -> str:
-    return f"'{value[:40]}'" if isinstance(value, str) else kind_of(value)

@@ -14,6 +14,7 @@ from contextstash.formats.block_reader import (
     image_piece,
     kind_of,
     need_object,
+    need_role,
     need_text,
     opaque,
     opaque_media,
@@ -122,13 +123,9 @@ def _answers(found: Piece) -> bool:
 def _role(native: Mapping[str, Any]) -> Role:
     if "candidates" in native:
         raise BadMessageError("this is a whole API response; record its candidates[0].content.")
-    role = native.get("role")
-    if role is None and "parts" in native:
+    if native.get("role") is None and "parts" in native:
         return "user"
-    if not isinstance(role, str) or role not in ROLES:
-        shown = f"'{role[:40]}'" if isinstance(role, str) else kind_of(role)
-        raise BadMessageError(f"role is {shown}; expected 'user' or 'model'.")
-    return ROLES[role]
+    return need_role(native, ROLES, "'user' or 'model'")
 
 
 def _usage(native: Mapping[str, Any]) -> Usage | None:

@@ -13,6 +13,7 @@ from contextstash.formats.block_reader import (
     kind_of,
     message_usage,
     need_object,
+    need_role,
     need_text,
     opaque,
     opaque_media,
@@ -73,14 +74,14 @@ class OpenAIChatFormat(Format):
 
     def read(self, native: Native) -> Reading:
         need_object(native, "the message")
-        role = native.get("role")
-        if not isinstance(role, str) or role not in ROLES:
-            raise BadMessageError(_wrong_role(native))
-        pieces = _read_result(native, role) if ROLES[role] == "tool" else _read_content(native)
+        if "choices" in native and role_of(native) not in ROLES:
+            raise BadMessageError("this is a whole API response; record its choices[0].message.")
+        role = need_role(native, ROLES, f"one of {', '.join(ROLES)}")
+        pieces = _read_result(native) if role == "tool" else _read_content(native)
         if role == "assistant":
             pieces = [*_thinking(native), *pieces, *_spoken(native), *_calls(native)]
         group = native.get("id") if role == "assistant" else None
-        return reading(ROLES[role], pieces, usage=message_usage(native), model=native.get("model"), group=group)
+        return reading(role, pieces, usage=message_usage(native), model=native.get("model"), group=group)
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
         """See Format. Raises BadInputError if the block at an index cannot be replaced."""
@@ -125,18 +126,10 @@ def _matches_part(part: object) -> float:
     return 0.5 if kind == "text" else 0.2
 
 
-def _wrong_role(native: Mapping[str, Any]) -> str:
-    if "choices" in native:
-        return "this is a whole API response; record its choices[0].message."
-    role = native.get("role")
-    shown = f"'{role[:40]}'" if isinstance(role, str) else kind_of(role)
-    return f"role is {shown}; expected one of {', '.join(ROLES)}."
-
-
-def _read_result(native: Mapping[str, Any], role: str) -> list[Piece]:
+def _read_result(native: Mapping[str, Any]) -> list[Piece]:
     name = native.get("name")
     tool = name if isinstance(name, str) and name else None
-    if role == "function":
+    if native["role"] == "function":
         call_id = legacy_call_id(need_text(native, "name", "the message", empty=False))
     else:
         call_id = need_text(native, "tool_call_id", "the message", empty=False)

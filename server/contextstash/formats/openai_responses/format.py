@@ -14,6 +14,7 @@ from contextstash.formats.block_reader import (
     kind_of,
     message_usage,
     need_object,
+    need_role,
     need_text,
     opaque,
     opaque_media,
@@ -89,7 +90,7 @@ class OpenAIResponsesFormat(Format):
         if not kind:
             raise BadMessageError(_no_item(native))
         if kind == "message":
-            role = _role(native)
+            role = need_role(native, _ROLES, f"assistant, {', '.join(INPUT_ROLES)}")
             pieces = _read_parts(native.get("content"), "content")
         elif kind == "reasoning":
             role, pieces = "assistant", [piece("thinking", _reasoning_text(native))]
@@ -166,14 +167,6 @@ def _no_item(native: Mapping[str, Any]) -> str:
     if isinstance(native.get("output"), list):
         return "this is a whole API response; record the items of its `output` one by one."
     return "it has neither 'type' nor 'role'; expected an item of the Responses API."
-
-
-def _role(native: Mapping[str, Any]) -> Role:
-    role = native.get("role")
-    if not isinstance(role, str) or role not in _ROLES:
-        shown = f"'{role[:40]}'" if isinstance(role, str) else kind_of(role)
-        raise BadMessageError(f"role is {shown}; expected assistant, {', '.join(INPUT_ROLES)}.")
-    return _ROLES[role]
 
 
 def _read_parts(content: object, where: str) -> list[Piece]:

@@ -41,40 +41,6 @@ STILL_CHANGING = 3
 """How many of the last messages are checked file by file; in the others a new file is detected by its folder's time."""
 
 
-def claims(path: Path, document: object) -> bool:
-    if is_in_database(path):
-        return True
-    if not isinstance(document, dict):
-        return False
-    if part(document, "info").get("id") and isinstance(document.get("messages"), list):
-        return all("info" in item and "parts" in item for item in objects(document["messages"]))
-    return bool(text_of(document.get("id"))) and _messages_folder(path) is not None
-
-
-def stamp(path: Path) -> Stamp:
-    if is_in_database(path):
-        return stamp_in_database(path)
-    messages = _messages_folder(path)
-    if messages is None:
-        return stamp_of([path])
-    files = sorted(messages.glob("*.json"))
-    parts = [place for file in files if (place := _parts_folder(file)) is not None]
-    late = [file for place in parts[-STILL_CHANGING:] for file in sorted(place.glob("*.json"))]
-    return stamp_of([path, messages, *parts, *files[-STILL_CHANGING:], *late])
-
-
-def load(path: Path) -> list[Line]:
-    """The session's own record, then each message with its parts."""
-    if is_in_database(path):
-        return [line_of(record) for record in load_from_database(path)]
-    document = load_document(path)
-    if not isinstance(document, dict):
-        return []
-    if isinstance(document.get("messages"), list):
-        return [line_of(record) for record in (part(document, "info"), *objects(document["messages"]))]
-    return [line_of(record) for record in (document, *_from_files(path))]
-
-
 def _from_files(path: Path) -> Iterator[Json]:
     messages = _messages_folder(path)
     if messages is None:
@@ -165,13 +131,35 @@ class OpenCodeReader:
     name = "opencode"
 
     def claims(self, path: Path, document: object) -> bool:
-        return claims(path, document)
+        if is_in_database(path):
+            return True
+        if not isinstance(document, dict):
+            return False
+        if part(document, "info").get("id") and isinstance(document.get("messages"), list):
+            return all("info" in item and "parts" in item for item in objects(document["messages"]))
+        return bool(text_of(document.get("id"))) and _messages_folder(path) is not None
 
     def stamp(self, path: Path) -> Stamp:
-        return stamp(path)
+        if is_in_database(path):
+            return stamp_in_database(path)
+        messages = _messages_folder(path)
+        if messages is None:
+            return stamp_of([path])
+        files = sorted(messages.glob("*.json"))
+        parts = [place for file in files if (place := _parts_folder(file)) is not None]
+        late = [file for place in parts[-STILL_CHANGING:] for file in sorted(place.glob("*.json"))]
+        return stamp_of([path, messages, *parts, *files[-STILL_CHANGING:], *late])
 
     def load(self, path: Path) -> list[Line]:
-        return load(path)
+        """The session's own record, then each message with its parts."""
+        if is_in_database(path):
+            return [line_of(record) for record in load_from_database(path)]
+        document = load_document(path)
+        if not isinstance(document, dict):
+            return []
+        if isinstance(document.get("messages"), list):
+            return [line_of(record) for record in (part(document, "info"), *objects(document["messages"]))]
+        return [line_of(record) for record in (document, *_from_files(path))]
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
         head, *records = [line.record for line in lines] or [{}]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from contextstash.context.text.counts import counted
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.paging import page
 from contextstash.context.text.sanitize import one_line
-from contextstash.context.text.snippets import snippet
+from contextstash.context.text.snippets import repeated_lines, snippet
 from contextstash.context.tool_outputs.shell_envelope import without_json_envelopes
 from contextstash.formats import get_format
 from contextstash.service.masks import shown_text
@@ -22,7 +22,7 @@ from contextstash.service.results import Hit, OutputCall, OutputPage, SearchResu
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Output, SearchHit
-from contextstash_storage.search.query import SearchFilter
+from contextstash_storage.search.query import STOP_WORDS, SearchFilter
 from contextstash_storage.store import Weigh
 
 DEFAULT_PAGE_TOKENS = 4_000
@@ -51,6 +51,13 @@ SHOWN_WEIGHT = 0.3
 """How much a hit counts that the view shows: who searches wants what they do not see. Of the facts that an agent
 needs next, one search then finds 60 instead of 54 % (Codex, 16k) and 74 instead of 73 % (32k); 0 finds no more, and
 would leave out the best hit if it is in the view."""
+
+EXCERPTS = 4_800
+"""Characters of the excerpts of one answer, about 1,200 tokens: less than a page of one output, which is what an agent
+fetches next if the excerpts do not say enough."""
+
+MIN_EXCERPT, MAX_EXCERPT = 240, 600
+"""Characters of one excerpt: a few lines, however many hits there are, and not more than two parts of a dozen."""
 
 NOTHING_FOUND = "Nothing found: no text has any of these words. Only whole words are found: check them, or try others."
 SCOPES = ("session", "outputs", "messages", "project", "everywhere")
@@ -176,8 +183,7 @@ async def search_history(
         await access.store.index_session(out.pop())
     weigh = None if own is None else await _unseen_first(access, own)
     hits = await access.store.search(query, where, limit=most, weigh=weigh)
-    terms = query[:MAX_QUERY_CHARACTERS].split()
-    shown = await asyncio.to_thread(lambda: [_hit(hit, terms, line_breaks) for hit in hits])
+    shown = await asyncio.to_thread(_shown, hits, query, line_breaks)
     return SearchResult(hits=shown, note=await _note(access, shown, out))
 
 
@@ -225,19 +231,27 @@ def _time(text: str | None, name: str, *, included: bool = False) -> datetime | 
     """The time that an argument names, or with `included` the end of it. Raises BadInputError."""
     if text is None:
         return None
+    last = timedelta(days=1) if len(text.strip()) <= len("2026-05-31") else timedelta(seconds=1)
     try:
-        time = datetime.fromisoformat(text.strip())
-    except ValueError as error:
+        time = datetime.fromisoformat(text.strip()) + (last if included else timedelta())
+        time.astimezone(UTC)  # at either end of the calendar there is no such time
+    except (ValueError, OverflowError) as error:
         raise BadInputError(
             f"{name} is a date or a time such as 2026-05-31 or 2026-05-31T14:00, not '{text}'."
         ) from error
-    if not included:
-        return time
-    return time + (timedelta(days=1) if len(text.strip()) <= len("2026-05-31") else timedelta(seconds=1))
+    return time
 
 
-def _hit(hit: SearchHit, terms: Sequence[str], line_breaks: bool) -> Hit:
-    text, matched = snippet(without_json_envelopes(hit.text), terms, line_breaks=line_breaks)
+def _shown(found: Sequence[SearchHit], query: str, line_breaks: bool) -> list[Hit]:
+    words = query[:MAX_QUERY_CHARACTERS].split()
+    terms = [word for word in words if word.strip(".,:;?!").lower() not in STOP_WORDS] or words
+    texts = [without_json_envelopes(hit.text) for hit in found]
+    room = min(MAX_EXCERPT, max(MIN_EXCERPT, EXCERPTS // max(1, len(found))))
+    write = partial(snippet, terms=terms, max_chars=room, line_breaks=line_breaks, repeated=repeated_lines(texts))
+    return [_hit(hit, *write(text), line_breaks) for hit, text in zip(found, texts, strict=True)]
+
+
+def _hit(hit: SearchHit, text: str, matched: list[str], line_breaks: bool) -> Hit:
     return Hit(
         handle=hit.handles[0] if hit.handles else None,
         session_id=hit.session_id,

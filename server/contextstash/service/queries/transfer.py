@@ -16,10 +16,10 @@ from contextstash.formats.base import Format
 from contextstash.json.json_text import lenient_value
 from contextstash.service.masks import derived, masked_argument, shown_value, stored_body
 from contextstash.service.recording.messages import remember_calls, search_text_of
-from contextstash.service.recording.output_archive import outputs_session_id
+from contextstash.service.recording.output_archive import OUTPUTS_AGENT, outputs_session_id
 from contextstash.service.requests.get_context import read_context
 from contextstash.service.results import CopyResult
-from contextstash.service.session_access import READ_AT_ONCE, Access, check_session_id
+from contextstash.service.session_access import READ_AT_ONCE, Access, check_conversation_id
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
 from contextstash_storage.json_values import NotJsonError, check_json
 from contextstash_storage.records import (
@@ -225,6 +225,8 @@ async def import_session(access: Access, lines: Iterable[str], *, session_id: st
     while (session := reading.next_session()) is not None:
         if session_id is not None:
             session = _renamed(session, session_id, result)
+        if session.agent != OUTPUTS_AGENT:
+            check_conversation_id(session.session_id)
         stored = await access.store.copy_session(session, reading.items(session, access.settings(session)))
         known = 0 if stored else await _same(access, session)
         reading.skip_to_next()
@@ -237,7 +239,7 @@ async def import_session(access: Access, lines: Iterable[str], *, session_id: st
 
 
 def _renamed(session: Session, session_id: str, first: CopyResult | None) -> Session:
-    check_session_id(session_id)
+    check_conversation_id(session_id)
     if first is None:
         return session.model_copy(update={"session_id": session_id})
     return session.model_copy(update={"session_id": outputs_session_id(session_id), "parent_session_id": session_id})

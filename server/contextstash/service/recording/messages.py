@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Unpack
@@ -22,7 +22,7 @@ from contextstash.formats.usage import read_usage
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.masks import derived, stored_body
 from contextstash.service.recording.reasoning import with_reported_reasoning
-from contextstash.service.session_access import Access
+from contextstash.service.session_access import Access, check_conversation_id
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.handles import handle_of
 from contextstash_storage.json_values import NotJsonError, check_json
@@ -157,65 +157,72 @@ def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
         del calls[next(iter(calls))]
 
 
+@dataclass(frozen=True, slots=True)
+class SessionFacts:
+    """What a caller knows of a session. Of an existing one only a new model, a new agent and a first title are stored.
+    `system` and `tools` show the format of a session that begins with plain text."""
+
+    format: str | None = None
+    model: str | None = None
+    agent: str | None = None
+    title: str | None = None
+    source: str | None = None
+    parent_session_id: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    system: object = None
+    tools: Sequence[Any] | None = None
+
+
 async def ensure_session(
-    access: Access,
-    session_id: str | None,
-    known: Session | None,
-    natives: Sequence[Native],
-    *,
-    system: object = None,
-    tools: Sequence[Any] | None = None,
-    **facts: Any,
+    access: Access, session_id: str | None, known: Session | None, natives: Sequence[Native], facts: SessionFacts
 ) -> Session:
     """The session to record into: the one that is `known` to exist, or else a new one, with a generated id if it is
-    not named.
-
-    `facts` are fields of Session. Of an existing session only a new model, a new agent and a first title are stored.
-    `system` and `tools` show the format of a session that begins with plain text.
-    """
+    not named."""
     check_limits(natives)
-    given = {name: value for name, value in facts.items() if value is not None}
     if known is not None:
-        return await _with_facts(access, known, natives, given)
-    wanted = given.pop("format", None)
-    format_name = wanted or shown_format(natives, tools=tools, system=system, model=given.get("model"))
-    format_name = get_format(format_name).name
-    return await create_session(access, session_id, format_name, given)
+        return await _with_facts(access, known, natives, facts)
+    name = facts.format or shown_format(natives, tools=facts.tools, system=facts.system, model=facts.model)
+    return await create_session(access, session_id, get_format(name).name, facts)
 
 
-async def create_session(access: Access, session_id: str | None, format_name: str, facts: dict[str, Any]) -> Session:
-    """Store a new session; `format_name` may be UNDECIDED until its first message is there."""
-    now = datetime.now(UTC)
+async def create_session(
+    access: Access, session_id: str | None, format_name: str, facts: SessionFacts | None = None
+) -> Session:
+    """Store a new session; `format_name` may be UNDECIDED until its first message is there. Raises BadInputError if no
+    conversation can have this id."""
+    if session_id is not None:
+        check_conversation_id(session_id)
+    now, facts = datetime.now(UTC), facts or SessionFacts()
     return await access.store.create_session(
         Session(
             session_id=session_id or new_session_id(),
             format=format_name,
+            model=facts.model,
+            agent=facts.agent,
+            title=facts.title,
+            source=facts.source,
+            parent_session_id=facts.parent_session_id,
+            settings=dict(facts.settings),
             created_at=now,
             updated_at=now,
-            **facts,
         )
     )
 
 
-async def _with_facts(access: Access, session: Session, natives: Sequence[Native], given: dict[str, Any]) -> Session:
-    wanted = given.pop("format", None)
+async def _with_facts(access: Access, session: Session, natives: Sequence[Native], facts: SessionFacts) -> Session:
     if session.format == UNDECIDED:
-        given["format"] = get_format(wanted or detect_format(natives)).name
+        format_name = get_format(facts.format or detect_format(natives)).name
     else:
-        given["format"] = await _fitting_format(access, session, natives, wanted)
-        if wanted is not None and get_format(wanted).name != given["format"]:
+        format_name = await _fitting_format(access, session, natives, facts.format)
+        if facts.format is not None and get_format(facts.format).name != format_name:
             raise BadInputError(
                 f"Session {session.session_id} holds {session.format} messages;"
-                f" record {wanted} messages in a session of their own."
+                f" record {facts.format} messages in a session of their own."
             )
-    changed = {
-        name: given[name]
-        for name in ("model", "agent", "title", "format")
-        if name in given and given[name] != getattr(session, name) and (name != "title" or not session.title)
-    }
-    if not changed:
-        return session
-    return await access.store.update_session(session.session_id, **changed)
+    title = session.title or facts.title
+    given = {"model": facts.model, "agent": facts.agent, "title": title, "format": format_name}
+    changed = {name: value for name, value in given.items() if value is not None and value != getattr(session, name)}
+    return await access.store.update_session(session.session_id, **changed) if changed else session
 
 
 async def _fitting_format(access: Access, session: Session, natives: Sequence[Native], wanted: str | None) -> str:

@@ -11,15 +11,9 @@ from typing import Any
 from contextstash.formats import get_format
 from contextstash.service.masks import derived
 from contextstash.service.recording.messages import append, check_limits, output_handle, sha256_of
-from contextstash.service.session_access import Access, check_session_id
+from contextstash.service.session_access import OUTPUTS_SESSION, OUTPUTS_SUFFIX, Access, check_session_id
 from contextstash_storage.errors import BadInputError, NotFoundError, SessionNotFoundError
 from contextstash_storage.records import Appended, Native, Session
-
-OUTPUTS_SESSION = "outputs"
-"""The session for outputs that belong to no session."""
-
-OUTPUTS_SUFFIX = ".outputs"
-"""The id of a session that archives the outputs of another one is the other's id and this suffix."""
 
 OUTPUTS_AGENT = "contextstash-outputs"
 """The agent of sessions that only archive outputs; they are not conversations, and are not listed."""
@@ -53,7 +47,8 @@ async def keep_output(
     access: Access, text: str, *, tool: str, argument: str = "", session_id: str | None = None
 ) -> str:
     """Archive an output durably and return its handle. The same output of the same call is stored once. Raises
-    BadInputError if the session id is invalid, StoreError if the output cannot be stored."""
+    BadInputError if the session id is invalid or a conversation has the id of its archive, StoreError if the output
+    cannot be stored."""
     name = outputs_session_id(session_id)
     call_id = _call_id(text, tool, argument)
     call = _call(call_id, tool or "tool", argument)
@@ -61,6 +56,9 @@ async def keep_output(
     check_limits(natives)
     keys = [{"key": call_id}, {"key": f"result of {call_id}"}]
     session = _outputs_session(access, name, session_id, counted=len(text) <= MAX_COUNTED)
+    stored = await access.find(name)
+    if stored is not None and stored.agent != OUTPUTS_AGENT:  # recorded by a version that did not refuse the id
+        raise BadInputError(f"The session '{name}' is a conversation: outputs cannot be archived until it is deleted.")
     try:
         appended = await append(access, session, natives, {}, extras=keys)
     except SessionNotFoundError:

@@ -13,9 +13,9 @@ from contextstash.context.window.settings import (
     session_layer,
 )
 from contextstash.formats import UNDECIDED
-from contextstash.service.recording.messages import create_session, ensure_session
+from contextstash.service.recording.messages import SessionFacts, create_session, ensure_session
 from contextstash.service.results import ConfigureResult
-from contextstash.service.session_access import Access, check_session_id
+from contextstash.service.session_access import Access, check_conversation_id
 from contextstash.summarizers.choice import CONSENT
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import Session
@@ -31,17 +31,16 @@ async def open_session(
     *,
     default_format: Callable[[], str],
     settings: Mapping[str, Any] | None = None,
-    **facts: str | None,
+    **facts: Any,
 ) -> Session:
     """A session before its first message, created if it does not exist. Settings that differ from its own are changed.
     `facts` are format, model, agent, title and parent_session_id; `default_format` is called if there is no format."""
     settings = settings or {}
     resolve_settings(access.layer(facts.get("agent")), settings)
     known = await access.find(session_id)
-    given: dict[str, Any] = dict(facts)
-    if known is None and given.get("format") is None:
-        given["format"] = default_format()
-    session = await ensure_session(access, session_id, known, (), **given)
+    if known is None and facts.get("format") is None:
+        facts["format"] = default_format()
+    session = await ensure_session(access, session_id, known, (), SessionFacts(**facts))
     changed = {name: value for name, value in settings.items() if session.settings.get(name) != value}
     if changed:
         await configure(access, session_id, changed)
@@ -86,10 +85,10 @@ async def _session_to_configure(access: Access, session_id: str | None, settings
     else:
         _check_destination(access, session.agent, settings)
         return session
-    check_session_id(session_id)
+    check_conversation_id(session_id)
     _check_destination(access, None, settings)
     resolve_settings(access.layer(None), settings)  # refused settings must not leave an empty session
-    return await create_session(access, session_id, UNDECIDED, {})
+    return await create_session(access, session_id, UNDECIDED)
 
 
 def _check_destination(access: Access, agent: str | None, settings: Mapping[str, Any]) -> None:

@@ -18,7 +18,14 @@ from contextstash.service.recording.client_edits import (
     report_late,
     whole_compaction,
 )
-from contextstash.service.recording.messages import Calls, RecentCalls, append, ensure_session, limit_problem
+from contextstash.service.recording.messages import (
+    Calls,
+    RecentCalls,
+    SessionFacts,
+    append,
+    ensure_session,
+    limit_problem,
+)
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadMessageError, SessionDeletedError, SessionNotFoundError
@@ -53,12 +60,7 @@ async def record_transcript(
         transcript.session_id,
         await _known(access, transcript, wanted=wanted),
         [message.body for message in messages],
-        format=transcript.format,
-        agent=transcript.agent,
-        model=transcript.model or next((m.model for m in reversed(messages) if m.model), None),
-        title=transcript.title,
-        source=transcript.source,
-        parent_session_id=transcript.parent_session_id,
+        _facts_of(transcript, messages),
     )
     if transcript.late_usage is not None:
         session = await report_late(access, session, *transcript.late_usage)
@@ -81,6 +83,17 @@ async def record_transcript(
         )
     recent.keep(total.session, calls)
     return total
+
+
+def _facts_of(transcript: TranscriptSession, messages: Sequence[TranscriptMessage]) -> SessionFacts:
+    return SessionFacts(
+        format=transcript.format,
+        model=transcript.model or next((m.model for m in reversed(messages) if m.model), None),
+        agent=transcript.agent,
+        title=transcript.title,
+        source=transcript.source,
+        parent_session_id=transcript.parent_session_id,
+    )
 
 
 async def _known(access: Access, transcript: TranscriptSession, *, wanted: bool) -> Session | None:

@@ -207,6 +207,7 @@ def summary_request(
         max_tokens=_summary_tokens(snapshot, plan),
         words_kept=keeps_words(snapshot.settings),
         history=tuple(history),
+        first_seq=plan.first_seq,
         shown=tuple(shown),
         count=snapshot.counter.count,
     )

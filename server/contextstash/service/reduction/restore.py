@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import difference, edits_in_force, total_tokens
 from contextstash.service.apply_edits import entries_after, retrying
-from contextstash.service.recording.output_archive import OUTPUTS_SUFFIX
 from contextstash.service.reduction.prune import client_note
 from contextstash.service.results import RestoredOutput, RestoreResult
-from contextstash.service.session_access import Access
+from contextstash.service.session_access import OUTPUTS_SUFFIX, Access
 from contextstash.service.thinking import Undone, strips_after_restore, strips_of
 from contextstash.service.view_reader import WITH_ALL_OUTPUTS
 from contextstash_storage.errors import BadInputError, HandleNotFoundError

@@ -21,7 +21,7 @@ from contextstash.service.proxied_clients import is_current
 from contextstash.service.recorder import SessionLocks
 from contextstash.service.recording.batches import BatchIdentity, fingerprints_of, record_batch
 from contextstash.service.recording.client_edits import client_compaction
-from contextstash.service.recording.messages import RecentCalls, append, ensure_session
+from contextstash.service.recording.messages import RecentCalls, SessionFacts, append, ensure_session
 from contextstash.service.recording.output_limits import limit_outputs
 from contextstash.service.recording.reasoning import log_dropped_reasoning
 from contextstash.service.reduction.prune import archive_outputs
@@ -312,17 +312,17 @@ class ProxiedSessions:
         **facts: Any,
     ) -> RecordedList:
         """Record the messages of a request, the whole conversation, and return where they are. `known` is the result
-        for the messages that the list begins with: if nobody changed the session since, only the others are compared. A
+        for the messages that the list begins with: if the session is unchanged since, only the others are compared. A
         new session is created with these `facts`, unless `since` says when the session was created: then it has been
         deleted, and SessionNotFoundError is raised. `usage` is that of the last reply among the messages.
 
         Nothing else is done to the session: the proxy alone decides what a request shows, and automatic reductions by
         level would cost the prompt cache."""
         access = self._access
-        settings = {"automatic": False}
+        known_facts = SessionFacts(settings={"automatic": False}, **facts)
         start = len(known.positions) if known is not None else 0
         stored = await (access.find(session_id) if since is None else access.store.get_session(session_id))
-        session = await ensure_session(access, session_id, stored, natives[start:], settings=settings, **facts)
+        session = await ensure_session(access, session_id, stored, natives[start:], known_facts)
         extras = _with_usage(natives, usage)
         async with self._locks.of(session_id):
             if known is not None and known.is_current(session.counters):

@@ -1,4 +1,4 @@
-"""The files under edit: what was done to each, and its text as it stands after the edits that the session made."""
+"""The files under edit: the text of each as it stands after the edits that the session made."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash.context.extraction.actions import actions_of
-from contextstash.context.extraction.files.files_under_edit import (
-    EditedFile,
-    change_lines,
-    files_of,
-    files_under_edit,
-)
+from contextstash.context.extraction.files.files_under_edit import EditedFile, files_of
 from contextstash.context.extraction.files.standing_texts import focus_of, lines_shown, standing_texts
 from tests.support.turns import Script, laws, quarter
 
@@ -24,7 +19,7 @@ def numbered(lines: list[str], first: int = 1) -> str:
 
 
 def edited(script: Script) -> EditedFile:
-    (file,) = files_under_edit(actions_of(script.turns))
+    (file,) = files_of(actions_of(script.turns))
     return file
 
 
@@ -37,12 +32,11 @@ def edit(script: Script, old: str, new: str, path: str = "/srv/a.py", **more: ob
 
 
 def lines_of(file: EditedFile) -> list[str]:
-    return [line for excerpt in file.text.excerpts() for line in excerpt.lines]
+    return [line for run in file.text.runs for line in run.lines]
 
 
 def test_an_edit_is_applied_to_what_was_read() -> None:
     file = edited(edit(read_whole(), "return x + 99", "return x * 2\n    # twice"))
-    assert file.changed_since_read
     assert lines_of(file) == "\n".join(FUNCTIONS).replace("return x + 99", "return x * 2\n    # twice").split("\n")
     assert file.text.whole
 
@@ -51,15 +45,13 @@ def test_the_lines_after_an_edit_get_their_new_numbers() -> None:
     script = Script().call("Read", {"file_path": "a.py", "offset": 4, "limit": 3}, numbered(FUNCTIONS[3:6], 4))
     script.call("Read", {"file_path": "a.py", "offset": 13, "limit": 3}, numbered(FUNCTIONS[12:15], 13))
     edit(script, "return x + 98", "y = 1\n    return y", "a.py")
-    assert [(part.first, part.lines[0]) for part in edited(script).text.excerpts()] == [
+    assert [(run.first, run.lines[0]) for run in edited(script).text.runs] == [
         (4, "def b_total(x):"),
         (14, "def e_total(x):"),
     ]
 
 
 def test_every_place_is_replaced_if_the_call_says_so() -> None:
-    file = edited(edit(read_whole(), "return x", "return x", replace_all=True))
-    assert file.what_was_done() == "edited"
     file = edited(edit(read_whole(), "(x):", "(x, y):\n    # (x):", replace_all=True))
     assert sum(line.endswith("(x, y):") for line in lines_of(file)) == 10
 
@@ -67,7 +59,7 @@ def test_every_place_is_replaced_if_the_call_says_so() -> None:
 def test_an_edit_at_an_unread_place_is_known_by_its_own_text() -> None:
     script = Script().call("Read", {"file_path": "a.py", "offset": 4, "limit": 3}, numbered(FUNCTIONS[3:6], 4))
     file = edited(edit(script, "far away", "over there\nand on", "a.py"))
-    assert [(part.first, part.lines) for part in file.text.excerpts()][1:] == [(0, ("over there", "and on"))]
+    assert [(run.first, run.lines) for run in file.text.runs][1:] == [(0, ["over there", "and on"])]
 
 
 def test_after_an_edit_at_an_unread_place_the_numbers_are_about_right_until_the_next_read() -> None:
@@ -75,16 +67,16 @@ def test_after_an_edit_at_an_unread_place_the_numbers_are_about_right_until_the_
     edit(script, "import os", "import os\nimport sys", "a.py")
     assert "about lines 10 to 17:" in standing_texts([edited(script)], 500, quarter)
     script.call("Read", {"file_path": "a.py", "offset": 14, "limit": 3}, numbered(FUNCTIONS[12:15], 14))
-    (part,) = edited(script).text.excerpts()
-    assert (part.first, list(part.lines), part.moved) == (11, FUNCTIONS[9:18], False)
+    (run,) = edited(script).text.runs
+    assert (run.first, run.lines, run.moved) == (11, FUNCTIONS[9:18], False)
 
 
 def test_a_new_read_says_how_the_file_stands_and_the_edits_are_still_known() -> None:
     script = edit(read_whole(), "return x + 99", "return x * 2_000")
     script.call("Read", {"file_path": "/srv/a.py"}, numbered(["import os", *lines_of(edited(script))]))
     file = edited(script)
-    assert not file.changed_since_read
-    assert file.text.changed_definitions() == ["c_total"]
+    (run,) = file.text.runs
+    assert [line for line, seq in zip(run.lines, run.changed, strict=True) if seq >= 0] == ["    return x * 2_000"]
 
 
 def test_the_text_of_a_patch_is_followed_and_a_refused_one_is_not() -> None:
@@ -95,7 +87,6 @@ def test_the_text_of_a_patch_is_followed_and_a_refused_one_is_not() -> None:
     script.call("apply_patch", change.replace("Loan(", "Other("), "apply_patch verification failed: no such lines")
     file = edited(script)
     assert (file.path, lines_of(file)) == ("src/loan.py", ["def lend(copy):", "    return Loan(copy)"])
-    assert file.what_was_done() == "created, moved from `src/lend.py`, edited"
 
 
 def test_shell_reads_and_here_documents_are_followed() -> None:
@@ -117,8 +108,8 @@ def test_numbers_that_a_command_prints_say_which_lines_they_are() -> None:
         "*** Begin Patch\n*** Update File: /srv/lib/a.py\n@@\n-    return x\n+    return 7\n*** End Patch",
         "ok",
     )
-    (part,) = edited(script).text.excerpts()
-    assert (part.first, part.lines) == (40, ("def far(x):", "    return 7"))
+    (run,) = edited(script).text.runs
+    assert (run.first, run.lines) == (40, ["def far(x):", "    return 7"])
 
 
 def test_of_a_cut_output_only_the_lines_before_the_cut_are_known() -> None:
@@ -130,20 +121,16 @@ def test_of_a_cut_output_only_the_lines_before_the_cut_are_known() -> None:
 
 def test_a_deleted_file_has_no_text_and_failed_edits_count_as_nothing() -> None:
     script = edit(read_whole(), "return x + 99", "gone").call("Bash", {"command": "rm /srv/a.py"}, "")
-    assert change_lines(files_under_edit(actions_of(script.turns))) == ["`/srv/a.py`: deleted"]
-    assert standing_texts(files_under_edit(actions_of(script.turns)), 500, quarter) == ""
+    assert edited(script).deleted
+    assert standing_texts(files_of(actions_of(script.turns)), 500, quarter) == ""
     failed = read_whole().call("Edit", {"file_path": "/srv/a.py"}, "String to replace not found", is_error=True)
-    assert files_under_edit(actions_of(failed.turns)) == []
+    assert lines_of(edited(failed)) == FUNCTIONS
 
 
-def test_each_changed_file_is_listed_with_what_was_done_and_the_functions_concerned() -> None:
-    script = edit(edit(read_whole(), "return x + 99", "return 0"), "return x + 106", "return 1")
-    script.call("Write", {"file_path": "/srv/new.py", "content": "class Loan:\n    pass\n"}, "created")
-    script.call("Bash", {"command": "sed -i 's/x/y/' /srv/a.py"}, "")
-    assert change_lines(files_under_edit(actions_of(script.turns)), "/srv") == [
-        "`a.py`: edited 3 times (j_total, c_total); changed since by a command that does not show how",
-        "`new.py`: created (Loan)",
-    ]
+def test_a_backup_has_no_text_of_its_own_and_gives_its_file_the_text_back() -> None:
+    script = read_whole().call("Bash", {"command": "cp /srv/a.py /srv/a.py.bak"}, "")
+    edit(script, "return x + 99", "gone").call("Bash", {"command": "cp /srv/a.py.bak /srv/a.py"}, "")
+    assert lines_of(edited(script)) == FUNCTIONS
 
 
 def test_what_a_kept_message_shows_is_not_shown_again() -> None:
@@ -151,7 +138,7 @@ def test_what_a_kept_message_shows_is_not_shown_again() -> None:
     start = len(script.turns)
     diff = "@@ -7,3 +7,3 @@\n def c_total(x):\n-    return x + 99\n+    return 0\n"
     kept = script.call("Bash", {"command": "git diff"}, diff).turns[start:]
-    files = files_under_edit(actions_of(script.turns))
+    files = files_of(actions_of(script.turns))
     text = standing_texts(files, 40, quarter, seen=lines_shown(kept))
     assert "def c_total" in standing_texts(files, 40, quarter)
     assert "def c_total" not in text
@@ -162,7 +149,7 @@ def test_what_an_edit_in_a_kept_message_adds_is_not_shown_again() -> None:
     script = read_whole()
     start = len(script.turns)
     edit(script, "def c_total(x):\n    return x + 99", "def c_total(x):\n    return calls(x)")
-    files = files_under_edit(actions_of(script.turns))
+    files = files_of(actions_of(script.turns))
     text = standing_texts(files, 1_000, quarter, seen=lines_shown(script.turns[start:]))
     assert "calls(x)" in standing_texts(files, 1_000, quarter)
     assert "calls(x)" not in standing_texts(files, 30, quarter, seen=lines_shown(script.turns[start:]))
@@ -170,7 +157,7 @@ def test_what_an_edit_in_a_kept_message_adds_is_not_shown_again() -> None:
 
 
 def test_a_file_is_shown_whole_if_there_is_room_and_else_around_its_edits() -> None:
-    files = files_under_edit(actions_of(edit(read_whole(), "return x + 102", "return 0").turns))
+    files = files_of(actions_of(edit(read_whole(), "return x + 102", "return 0").turns))
     whole = standing_texts(files, 1_000, quarter, "/srv")
     assert whole.startswith("`a.py`, whole:\n```\ndef a_total(x):")
     assert whole.endswith("    return x + 106\n```")
@@ -182,7 +169,7 @@ def test_a_file_is_shown_whole_if_there_is_room_and_else_around_its_edits() -> N
 
 def test_the_functions_that_the_newest_messages_speak_of_are_shown_before_others() -> None:
     script = edit(read_whole(), "return x + 102", "return 0").assistant("Next, b_total has to change too.")
-    files = files_under_edit(actions_of(script.turns))
+    files = files_of(actions_of(script.turns))
     shown = standing_texts(files, 50, quarter, "/srv", focus_of(script.turns))
     assert [line for line in shown.split("\n") if line.startswith("def ")] == ["def b_total(x):", "def f_total(x):"]
 
@@ -205,9 +192,7 @@ def test_texts_whose_paths_take_the_room_are_left_out_until_the_rest_fits_with_f
 
 def test_a_text_with_fences_is_fenced_by_longer_ones() -> None:
     script = Script().call("Write", {"file_path": "README.md", "content": "```sh\nmake\n```"}, "created")
-    assert standing_texts(files_under_edit(actions_of(script.turns)), 100, quarter).endswith(
-        "````\n```sh\nmake\n```\n````"
-    )
+    assert standing_texts(files_of(actions_of(script.turns)), 100, quarter).endswith("````\n```sh\nmake\n```\n````")
 
 
 LINES = st.lists(st.sampled_from(["a = 1", "b = 2", "", "def f():", "    return a"]), min_size=1, max_size=12)

@@ -50,7 +50,10 @@ def test_literals_and_commands_that_the_agent_uses_again_are_listed() -> None:
         script.call("Write", written, "done").call("Bash", {"command": "go test ./... 2>&1 | tail -5"}, "ok  app 0.1s")
         script.call("Bash", {"command": "git status --short"}, "M x")
     lines = name_lines(script.turns, [], [], 200, quarter)
-    assert lines[-2:] == ['Literals: "no such loan: %s", 8090', "Commands used more than once: `go test ./...`"]
+    assert lines[-2:] == [
+        'Literals: "no such loan: %s", 8090',
+        "Commands used more than once: `go test ./... 2>&1 | tail -5`",
+    ]
     assert name_lines([], [*lines, *lines], [], 200, quarter)[-2:] == lines[-2:]
 
 

@@ -151,11 +151,29 @@ def test_a_relative_path_is_the_file_below_the_common_folder_if_there_is_one() -
     script.call("bash", {"command": "sed -i s/x/y/ tests/test_a.py && sed -i s/x/y/ other.py"}, "")
     lines = [line for _, line in file_lines(actions_of(script.turns))]
     assert "`tests/test_a.py`: edited, read" in lines
-    assert "`./other.py`: edited" in lines
+    assert "`other.py`: edited" in lines
     script = Script().call("Read", {"file_path": "/srv/docs/memo.md"}, "1\tx")
     script.call("bash", {"command": "sed -i s/x/y/ docs/memo.md && rm -f .git/index.lock"}, "")
     script.call("Read", {"file_path": "~/.claude/projects/-srv/5b1f/tool-results/toolu_1.txt"}, "1\tx")
     assert [line for _, line in file_lines(actions_of(script.turns))] == ["`/srv/docs/memo.md`: edited, read"]
+
+
+def test_a_relative_path_is_below_the_folder_that_its_command_goes_to() -> None:
+    script = Script()
+    for name in ("one", "two", "three", "four", "five"):
+        script.call("bash", {"command": f"cat /srv/app/lib/sql/{name}.py"}, "x")
+    script.call("bash", {"command": "cd /srv/app && cp a.py b.py && cat > note.py <<'EOF'\nx = 1\nEOF"}, "")
+    script.call("exec_command", {"cmd": "sed -i s/x/y/ run.py", "workdir": "/srv/other"}, "")
+    script.call("bash", {"command": "cd /srv/app && python -c \"open('lib/sql/one.py', 'w')\""}, "")
+    lines = [line for _, line in file_lines(actions_of(script.turns))]
+    assert lines == [
+        "Below `/srv/app/lib/sql/`:",
+        "`one.py`: edited, read",
+        "`/srv/other/run.py`: edited",
+        "`/srv/app/note.py`: created",
+        "`/srv/app/b.py`: created (copy of /srv/app/a.py)",
+        "Only read: `five.py`, `four.py`, `three.py`, `two.py`",
+    ]
 
 
 def test_the_agents_own_scripts_are_one_line_behind_the_files_of_the_work() -> None:

@@ -49,6 +49,74 @@ def summary_of(script: Script, most: int = 1_000, previous: str | None = None) -
     return read_summary(text)
 
 
+def test_the_last_state_says_what_each_change_wrote_and_in_which_message() -> None:
+    script = Script().user("Fix it.").assistant("First the parser.")
+    edit = {"file_path": "/srv/a.py", "old_string": "x = 1\n", "new_string": "x = 1\ny = 2\n"}
+    script.call("Edit", edit, "updated").call("Bash", {"command": "cd /srv && cat > b.py <<'EOF'\na\nb\nEOF"}, "")
+    script.call("Edit", {"file_path": "/srv/a.py", "old_string": "x = 1\ny = 2", "new_string": "x = 1"}, "updated")
+    state = summary_of(script)[Section.STATE]
+    assert state == [
+        "The assistant's last message (1): First the parser.",
+        "(3) Edit /srv/a.py: + y = 2",
+        "(5) ran `cd /srv && cat > b.py <<…`: 2 lines",
+        "(7) Edit /srv/a.py: - y = 2",
+    ]
+
+
+def test_a_long_last_message_leaves_room_for_the_newest_calls() -> None:
+    script = Script().user("Fix it.").assistant("I look at it closely. " * 200 + "Next: the index.")
+    for number in range(40):
+        script.call("Edit", {"file_path": f"/srv/part_{number}.py", "old_string": "a", "new_string": "b"}, "updated")
+    state = summary_of(script, most=400)[Section.STATE]
+    assert state[0].endswith("Next: the index.")
+    assert len(state) > 4
+
+
+def test_a_command_is_shown_as_it_was_run() -> None:
+    command = "cd /srv/app/src && git show main:/srv/app/src/a.json 2>/dev/null | grep -o name | sort | uniq -c"
+    script = Script().user("Look.").call("Read", {"file_path": "/srv/app/src/a.py"}, "x")
+    script.call("Read", {"file_path": "/srv/app/src/b.py"}, "x").call("Read", {"file_path": "/srv/app/src/c.py"}, "x")
+    state = summary_of(script.call("Bash", {"command": command}, "3 name"))[Section.STATE]
+    assert state[-1] == f"(8) ran `{command}`: 3 name"
+
+
+def test_a_command_that_still_runs_has_not_printed_nothing() -> None:
+    running = "Chunk ID: 1\nWall time: 1.0 seconds\nProcess running with session ID 7\nOutput:\n"
+    script = Script().user("Test it.").call("exec_command", {"cmd": "make test"}, running)
+    assert summary_of(script)[Section.STATE] == ["(2) ran `make test`: still running"]
+
+
+def test_the_notes_of_a_clients_summary_are_left_out_also_if_it_is_an_earlier_summary() -> None:
+    told = (
+        "This session is being continued from a previous conversation.\n\nAnalysis:\nLet me look at it.\n\nSummary:\n"
+        "1. Fines are charged once.\n\nIf you need specific details from before compaction (like code), read the full"
+        " transcript at: /a.jsonl\nPlease continue the conversation from where we left it off without asking."
+    )
+    (earlier,) = summary_of(Script().assistant("Going on."), previous=told)[Section.EARLIER]
+    assert "Fines are charged once." in earlier
+    assert "Let me look" not in earlier
+    assert "Please continue" not in earlier
+
+
+def test_the_request_under_way_and_the_plan_are_known_if_only_the_history_has_them() -> None:
+    script = Script().user("Port the importer.").call("TodoWrite", {"todos": ["Read it", "Port it"]}, "ok")
+    start = len(script.turns)
+    script.call("Bash", {"command": "ls"}, "a.py")
+    text = extract_summary(script.turns[start:], history=script.turns, words_kept=True, max_tokens=900, count=quarter)
+    assert read_summary(text)[Section.OPEN] == [
+        "[ ] Read it",
+        "[ ] Port it",
+        "In progress: the request in message 0, word for word above: Port the importer.",
+    ]
+
+
+def test_a_short_reply_under_way_says_what_it_was_said_to() -> None:
+    script = Script().user("Look.").assistant("It is 8080. Should I change the port to 9090 now?").user("yes, do so")
+    script.call("Bash", {"command": "ls"}, "a")
+    text = extract_summary(script.turns, words_kept=True, max_tokens=900, count=quarter)
+    assert "word for word above: yes, do so (to “Should I change the port to 9090 now?”)" in text
+
+
 def test_the_sections_come_in_the_order_of_their_importance() -> None:
     text = extract_summary(fines_session().turns, max_tokens=1_000, count=quarter)
     assert [line[3:] for line in text.split("\n") if line.startswith("## ")] == [
@@ -102,9 +170,9 @@ def test_a_file_is_listed_with_everything_that_was_done_to_it() -> None:
 def test_an_error_is_resolved_by_a_later_success_of_a_wider_run_and_names_the_change_between() -> None:
     errors = summary_of(fines_session())[Section.ERRORS]
     assert errors == [
-        "resolved: `pytest tests/test_fines.py -q` — 1 failed, 3 passed; first:"
+        "resolved: `cd /srv/app && pytest tests/test_fines.py -q` — 1 failed, 3 passed; first:"
         " tests/test_fines.py::test_once assert 2 == 1 (resolved after changes to fines.py)",
-        "unresolved at 14: `ruff check .` — fines.py:3:1: F401 error: unused import",
+        "failed at 14, not run again since: `ruff check .` — fines.py:3:1: F401 error: unused import",
     ]
 
 
@@ -134,14 +202,14 @@ def test_open_items_are_the_newest_to_do_list_and_what_the_assistant_says_is_lef
 
 def test_the_last_message_and_the_last_commands_are_kept() -> None:
     state = summary_of(fines_session())[Section.STATE]
-    assert state[0].startswith("The assistant's last message: Fines are charged once now.")
-    assert "Tests passed at message 12: `pytest -q`: 4 passed" in state
+    assert state[0].startswith("The assistant's last message (18): Fines are charged once now.")
+    assert "Tests passed at message 12: `cd /srv/app && pytest -q 2>&1 | tail -5`: 4 passed" in state
 
 
 def test_interrupted_work_is_listed_as_in_progress() -> None:
     script = Script().user("Rename the module loans to lending.").call("Bash", {"command": "git mv a b"}, None)
     assert summary_of(script)[Section.OPEN] == ["In progress: Rename the module loans to lending."]
-    assert summary_of(script)[Section.STATE] == ["ran `git mv a b`: no result yet"]
+    assert summary_of(script)[Section.STATE] == ["(1) ran `git mv a b`: no result yet"]
 
 
 def test_large_outputs_are_listed_by_handle() -> None:
@@ -173,9 +241,9 @@ def test_an_earlier_summary_is_merged_section_by_section_not_nested() -> None:
         "`/srv/app/CHANGELOG.md`: created",
         "`/srv/app/fines.py`: edited, read (charged_today)",
     ]
-    assert not any(line.startswith("unresolved") for line in sections[Section.ERRORS])
+    assert not any(line.startswith("failed") for line in sections[Section.ERRORS])
     assert sections[Section.OPEN] == ["[ ] Tag the release"]
-    assert sections[Section.STATE][0] == "The assistant's last message: The changelog is written."
+    assert sections[Section.STATE][0] == "The assistant's last message (6): The changelog is written."
     assert "Asked “Should I keep the daily run?” the user answered “yes, keep it”" in sections[Section.DECISIONS]
 
 

@@ -48,7 +48,8 @@ def late() -> Script:
 
 def test_of_merged_summaries_only_the_newest_state_and_plan_are_kept() -> None:
     sections = read_summary(merge(summary(early()), summary(late())))
-    assert sections[Section.STATE][0] == "The assistant's last message: The first report is ported, and its tests pass."
+    said = "The assistant's last message (5): The first report is ported, and its tests pass."
+    assert sections[Section.STATE][0] == said
     assert "half of the reports" not in str(sections[Section.STATE])
     assert sections[Section.OPEN] == ["[~] Port them (in progress)", "[x] done: Read the reports"]
 
@@ -64,7 +65,7 @@ def test_an_error_that_was_fixed_leaves_with_the_next_summary() -> None:
 def test_of_older_errors_only_tests_and_builds_that_still_fail_are_kept() -> None:
     later = Script().call("Bash", {"command": "ls"}, "a.py").assistant("Listed.")
     (line,) = read_summary(summary(later, previous=summary(early())))[Section.ERRORS]
-    assert re.match(r"unresolved at \d+: `pytest tests/test_reports.py`", line)
+    assert re.match(r"failed at \d+, not run again since: `pytest tests/test_reports.py`", line)
 
 
 def test_a_decision_that_was_revised_leaves() -> None:
@@ -86,7 +87,7 @@ def test_a_plan_stands_until_there_is_another() -> None:
     for text in (summary(busy, previous=summary(early())), summary(busy, standing=summary(early()))):
         sections = read_summary(text)
         assert sections[Section.OPEN][:2] == ["[~] Read the reports (in progress)", "[ ] Port them"]
-        assert sections[Section.STATE][0] == "The assistant's last message: Listed the files."
+        assert sections[Section.STATE][0] == "The assistant's last message (2): Listed the files."
     assert read_summary(merge(summary(early()), summary(busy)))[Section.OPEN][:2] == [
         "[~] Read the reports (in progress)",
         "[ ] Port them",
@@ -129,8 +130,8 @@ def test_the_whole_plan_is_shown_even_in_a_short_summary() -> None:
 def test_the_last_message_stays_if_the_newer_messages_have_no_text() -> None:
     silent = Script().call("Bash", {"command": "ls"}, "a.py")
     state = read_summary(summary(silent, previous=summary(early())))[Section.STATE]
-    assert state[0].startswith("The assistant's last message: I have read half of the reports.")
-    assert state[-1].startswith("ran `ls`")
+    assert state[0].startswith("The assistant's last message (7): I have read half of the reports.")
+    assert state[-1].startswith("(1) ran `ls`")
 
 
 def test_the_first_request_stays_first_if_it_is_repeated() -> None:
@@ -144,7 +145,7 @@ def test_a_short_first_line_of_the_last_message_is_shown_with_the_next() -> None
     script = Script().user("Go.").assistant("Here is the result:\n\n1. The parser is done.\n2. The docs are not.")
     state = read_summary(summary(script))[Section.STATE][0]
     assert state.split("\n")[0].startswith(
-        "The assistant's last message: Here is the result: 1. The parser is done. 2. The docs"
+        "The assistant's last message (1): Here is the result: 1. The parser is done. 2. The docs"
     )
 
 

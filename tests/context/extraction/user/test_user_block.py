@@ -274,6 +274,72 @@ def test_a_command_without_arguments_is_a_request_by_its_name(kind: Any) -> None
     assert "In progress: /github-pr-review" in extract_summary(script.turns, max_tokens=1_000, count=quarter)
 
 
+AGENTS = "# AGENTS.md instructions for /srv/app\n\n<INSTRUCTIONS>\n# Rules\n- Never push to main.\n</INSTRUCTIONS>"
+CLAUDE = (
+    "<system-reminder>\nYou can use the following context:\n# claudeMd\nThese instructions override.\n\nContents of"
+    " /srv/app/CLAUDE.md (project instructions, checked in):\n\n- Never push to main.\n\n# currentDate\nToday.\n"
+    "      IMPORTANT: this context may or may not be relevant.\n</system-reminder>"
+)
+
+
+@pytest.mark.parametrize(("text", "name"), [(AGENTS, "AGENTS.md"), (CLAUDE, "/srv/app/CLAUDE.md")])
+def test_rules_of_files_that_the_client_put_there_stay_once_behind_the_first_request(text: str, name: str) -> None:
+    script = Script().user(text).user("Never mind the docs, fix `load`.").assistant("Done.").user(text)
+    script.user("Write the tests of `load` too, please.")
+    block = block_of(script.turns)
+    first, rules, last = block.split("\n- ")[1:]
+    assert first == "(1) Never mind the docs, fix `load`."
+    assert plain(rules).startswith(f"(0) [rules of {name}, which the client put here]\n")
+    assert plain(rules).rstrip().endswith("- Never push to main.")
+    assert last.startswith("(4) Write the tests of `load` too, please.\nAnswered by the agent: (1) at 2.")
+    again = read_block([block])
+    assert [entry.source for entry in again.words.entries] == ["", name, ""]
+    assert name not in block_of(Script().user(text).user("And now?").turns, again)
+    own = user_block(script.turns, span=(0, 4), first_tokens=900, tokens=900, count=quarter, client_puts=True)
+    assert name not in own
+
+
+def test_a_request_on_which_the_user_stopped_the_work_says_so() -> None:
+    script = Script().user("Commit this.").call("Bash", {"command": "git commit"}, "done")
+    script.user("[Request interrupted by user for tool use]").user("First the tests, please.").assistant("Written.")
+    block = block_of(script.user("And the docs, too.").turns)
+    assert block.endswith("Answered by the agent: (4) at 5.\nThe user interrupted the work on: (0) at 3.")
+    assert read_block([block]).words.interrupted == {0: 3}
+    assert "(Commit" not in block
+
+
+def test_rules_of_files_have_the_room_that_the_first_request_leaves() -> None:
+    rules = "\n".join(f"- Never push part {number} of the work to main." for number in range(60))
+    script = Script().user(AGENTS.replace("- Never push to main.", rules)).user("Fix `load`.").assistant("Done.")
+    assert "part 59" in block_of(script.turns, first=900, tokens=100)
+    assert "part 30" not in block_of(script.turns, first=200, tokens=900)
+
+
+def test_of_a_choice_from_a_table_the_line_is_told_without_its_marks() -> None:
+    table = "| Option | Means |\n|--------|-------|\n| **A. At commit (best)** | Once. |\n| **B. Later** | By hand. |"
+    script = Script().user("Add it.").assistant(f"When is it written?\n\n{table}\n\nWhich one do you want?").user("A.")
+    assert "A is: A. At commit (best): Once.]" in block_of(script.turns)
+
+
+@pytest.mark.parametrize("kind", ["message", "host"])
+def test_the_text_of_a_running_skill_is_told_without_its_folder(kind: Any) -> None:
+    script = Script().user("Review it.").call("Skill", {"skill": "review"}, "Launching skill: review")
+    script.user("Base directory for this skill: /srv/skills/review\n\n# Review\nLook at each file.")
+    script.turns[-1] = replace(script.turns[-1], kind=kind)
+    script.call("bash", {"command": "git diff"}, "+x")
+    first = extract_summary(script.turns, max_tokens=1_000, count=quarter, words_kept=True)
+    assert "- Loaded: skill review, message 3:\n  # Review\n  Look at each file." in first
+    later = script.call("bash", {"command": "git log"}, "c1").turns[-2:]
+    second = extract_summary(
+        later, previous=first, history=script.turns, max_tokens=1_000, count=quarter, words_kept=True
+    )
+    assert "- Loaded: skill review, message 3\n" in second
+    ended = (
+        script.assistant("Reviewed: all is well.").user("Thanks, now the docs.").call("bash", {"command": "ls"}, "a")
+    )
+    assert "Loaded" not in extract_summary(ended.turns, max_tokens=1_000, count=quarter, words_kept=True)
+
+
 def test_a_skill_that_the_agent_loads_is_told_once_and_by_the_summary_alone() -> None:
     script = Script().user("Fix all findings in a loop.").call("Skill", {"skill": "simplify"}, "Launching")
     script.user("Base directory for this skill: /srv/skills/simplify\n\n# Simplify\nReview the diff.")

@@ -29,7 +29,47 @@ class FileUse:
 
 
 def file_uses(action: Action) -> list[FileUse]:
-    """The files that a call used; empty for a call that failed or was refused."""
+    """The files that a call used, by absolute paths if it says where it ran; empty for a call that failed or was
+    refused."""
+    folder = working_folder(action)
+    uses = named_uses(action)
+    return [_in_folder(use, folder) for use in uses] if folder else uses
+
+
+_WENT_TO = re.compile(r"^\s*(?:cd|pushd) +['\"]?(/[^&;|\n'\"]{1,200}?)['\"]?\s*(?:&&|;|\n)")
+
+
+def working_folder(action: Action) -> str:
+    """The folder in which a call ran, empty if it does not say it."""
+    went = _WENT_TO.match(action.command or "")
+    folder = went.group(1) if went else action.arguments.get("workdir") or action.arguments.get("cwd")
+    return folder.rstrip("/") if isinstance(folder, str) and folder.startswith("/") else ""
+
+
+def path_in(folder: str, path: str) -> str:
+    """The path as an absolute one if a folder is given."""
+    return f"{folder}/{path.removeprefix('./')}" if folder and not path.startswith(("/", "~", "$")) else path
+
+
+def _in_folder(use: FileUse, folder: str) -> FileUse:
+    first, *rest = use.names or ("",)
+    for word in (COPY, MOVED):
+        if first.startswith(word):
+            return FileUse(path_in(folder, use.path), use.verb, (word + path_in(folder, first[len(word) :]), *rest))
+    return FileUse(path_in(folder, use.path), use.verb, use.names)
+
+
+COPY, MOVED = "copy of ", "was "
+"""Before the path that a file had, or of which it is a copy, in the names of its use."""
+
+
+def is_backup(copy: str, original: str) -> bool:
+    """Whether a copy is named like the file, with something added, such as `a.py.bak` or `a.py~`."""
+    return copy.rpartition("/")[2].startswith(original.rpartition("/")[2]) and copy != original
+
+
+def named_uses(action: Action) -> list[FileUse]:
+    """The files that a call used, by the paths that it names."""
     if action.refused or (action.is_error and action.failed):
         return []
     patched = patched_files(action)

@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from contextstash.context.extraction.actions import Action
-from contextstash.context.extraction.files.file_actions import FileUse, file_uses, patched_files
+from contextstash.context.extraction.files.file_actions import (
+    COPY,
+    MOVED,
+    FileUse,
+    named_uses,
+    patched_files,
+    path_in,
+    working_folder,
+)
 from contextstash.context.text.sanitize import MARKER
 from contextstash.context.tool_outputs.shell_envelope import without_heredocs
 
@@ -83,9 +91,9 @@ def file_steps(action: Action) -> list[Step]:
     if patches is not None:
         found = [step for patch in patches for step in _of_patch(patch.path, patch.was, patch.verb, patch.hunks)]
     else:
-        uses = file_uses(action)
+        uses = named_uses(action)
         found = [step for use in uses for step in _of_use(action, use, alone=len(uses) == 1)]
-    folder = _working_folder(action)
+    folder = working_folder(action)
     return [_below(step, folder) for step in found] if folder else found
 
 
@@ -112,14 +120,14 @@ def _of_use(action: Action, use: FileUse, *, alone: bool) -> Iterator[Step]:
         case "renamed":
             yield from _moved(use)
         case "created" | "edited":
-            if use.names[:1] and use.names[0].startswith("copy of "):
-                yield Moved(use.path, use.names[0].removeprefix("copy of "), copied=True)
+            if use.names[:1] and use.names[0].startswith(COPY):
+                yield Moved(use.path, use.names[0].removeprefix(COPY), copied=True)
             else:
                 yield from _texts(action, use)
 
 
 def _moved(use: FileUse) -> Iterator[Step]:
-    was = next((name.removeprefix("was ") for name in use.names if name.startswith("was ")), "")
+    was = next((name.removeprefix(MOVED) for name in use.names if name.startswith(MOVED)), "")
     yield Moved(use.path, was) if was else Changed(use.path)
 
 
@@ -249,20 +257,7 @@ def _range_of_command(command: str) -> tuple[int, int] | None:
     return begun, count
 
 
-_WENT_TO = re.compile(r"^\s*(?:cd|pushd) +['\"]?(/[^&;|\n'\"]{1,200}?)['\"]?\s*(?:&&|;|\n)")
-
-
-def _working_folder(action: Action) -> str:
-    """The folder in which a call ran, empty if it does not say it."""
-    went = _WENT_TO.match(action.command or "")
-    folder = went.group(1) if went else action.arguments.get("workdir") or action.arguments.get("cwd")
-    return folder.rstrip("/") if isinstance(folder, str) and folder.startswith("/") else ""
-
-
 def _below(step: Step, folder: str) -> Step:
-    def absolute(path: str) -> str:
-        return path if path.startswith(("/", "~", "$")) else f"{folder}/{path.removeprefix('./')}"
-
     if isinstance(step, Moved):
-        return replace(step, path=absolute(step.path), was=absolute(step.was))
-    return replace(step, path=absolute(step.path))
+        return replace(step, path=path_in(folder, step.path), was=path_in(folder, step.was))
+    return replace(step, path=path_in(folder, step.path))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-
-from contextstash.context.tool_outputs.classifiers import DEFINITION
 
 UNCHANGED = -1
 
@@ -134,23 +131,6 @@ class KnownText:
             if other is not run and other.first > run.first > 0:
                 other.first += added
         return run.first + start + new.count("\n") + 1 if run.first else 0
-
-    def excerpts(self) -> list[Excerpt]:
-        """The known lines as they stand."""
-        return [Excerpt(run.first, tuple(run.lines), run.moved) for run in self.runs]
-
-    def changed_definitions(self) -> list[str]:
-        """The names of the definitions in which the changes lie, the newest change first."""
-        found: dict[str, int] = {}
-        for run in self.runs:
-            places = [(number, name) for number, line in enumerate(run.lines) for name in DEFINITION.findall(line)]
-            numbers = [number for number, _ in places]
-            for number, seq in enumerate(run.changed):
-                above = bisect_right(numbers, number)
-                if seq != UNCHANGED and above:
-                    name = places[above - 1][1]
-                    found[name] = max(seq, found.get(name, seq))
-        return sorted(found, key=lambda name: -found[name])
 
     def _changes(self) -> dict[tuple[int, str], int]:
         """The changed lines by their numbers and texts."""

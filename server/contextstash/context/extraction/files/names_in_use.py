@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from contextstash.context.extraction.actions import Action, actions_of, bare_command
+from contextstash.context.extraction.actions import Action, actions_of, as_run, bare_command
 from contextstash.context.extraction.errors import LOOKING
 from contextstash.context.extraction.files.file_actions import file_uses
 from contextstash.context.extraction.files.session_files import changes_by_message
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user.user_requests import without_host_text
+from contextstash.context.text.sanitize import one_line
 
 AGENT_WEIGHT = 5.0
 """How much more a message of the agent says about a name than one that only shows it. Measured on recorded sessions: 2
@@ -133,7 +134,7 @@ def names_of(text: str) -> dict[str, None]:
             and not _NO_FILE.match(path)
             and (path[0] in "/~." or "." in path.rsplit("/", 1)[-1])
         ):
-            found[path] = None
+            found[path.removeprefix("./")] = None
     for name in _NAME.findall(_PATH.sub(" ", text)):
         if _SHAPED.search(name) and 3 * sum(map(str.isdigit, name)) <= len(name) and not _HEXADECIMAL.fullmatch(name):
             found[name] = None
@@ -176,6 +177,11 @@ def name_lines(
 OTHERS = (LITERALS, COMMANDS)
 
 
+def below_in_list(line: str, base: str) -> str:
+    """The line with paths relative to a folder; literals and commands stay as they are."""
+    return line if not base or _read_line(line)[0] in OTHERS else line.replace(f"{base}/", "")
+
+
 def _newest_others(before: Sequence[str]) -> list[str]:
     """The lines about literals and commands of the newest of several summaries."""
     newest = {home: line for line in before if (home := _read_line(line)[0]) in OTHERS}
@@ -202,20 +208,11 @@ def _literals(turns: Sequence[Turn]) -> list[str]:
     uses: Counter[str] = Counter()
     newest: dict[str, int] = {}
     for action in actions_of(turns):
-        found = _literals_in("\n".join(_strings(action.arguments)) if action.arguments else action.text)
+        found = _literals_in(action.written)
         uses.update(found.keys())
         newest |= dict.fromkeys(found, action.seq)
     often = [text for text, number in uses.items() if number >= MIN_USES]
     return sorted(often, key=lambda text: -newest[text])
-
-
-def _strings(value: object) -> Iterator[str]:
-    """The texts in the arguments of a call. None of them alone counts as a literal: the agent wrote it for the tool."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _strings(each)
 
 
 def _literals_in(call: str) -> dict[str, None]:
@@ -236,14 +233,15 @@ _CODE_SIGNS = re.compile(r"[(){}\[\];=<>]|, |\w\.\w+\(")
 def _commands(turns: Sequence[Turn]) -> list[str]:
     """The commands that the agent ran more than once, without those that only look at something."""
     uses: Counter[str] = Counter()
-    newest: dict[str, int] = {}
+    newest: dict[str, tuple[int, str]] = {}
     for action in actions_of(turn for turn in turns if turn.role != "user"):
         command = bare_command(action.command) if action.command else ""
-        if 0 < len(command) <= MAX_COMMAND and not _EVERYDAY.match(command) and "`" not in command:
+        run = one_line(as_run(action.command or ""), MAX_COMMAND + 1)
+        if 0 < len(run) <= MAX_COMMAND and not _EVERYDAY.match(command) and "`" not in run:
             uses[command] += 1
-            newest[command] = action.seq
-    often = [command for command, number in uses.items() if number >= MIN_USES]
-    return [f"`{command}`" for command in sorted(often, key=lambda command: -newest[command])]
+            newest[command] = action.seq, run
+    often = [newest[command] for command, number in uses.items() if number >= MIN_USES]
+    return [f"`{run}`" for _, run in sorted(often, reverse=True)]
 
 
 _EVERYDAY = re.compile(rf"{LOOKING.pattern}|^git (?:add|commit|push|pull|fetch|stash|checkout)\b")

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from contextstash.context.extraction.actions import Action
-from contextstash.context.extraction.files.file_actions import FileUse, Verb, file_uses
+from contextstash.context.extraction.files.file_actions import (
+    COPY,
+    MOVED,
+    FileUse,
+    Verb,
+    file_uses,
+    is_backup,
+    path_in,
+    working_folder,
+)
 
 VERBS: tuple[Verb, ...] = ("created", "edited", "renamed", "deleted", "run", "read")
 """In the order in which they are written."""
@@ -92,9 +101,10 @@ def _uses(actions: Iterable[Action]) -> Iterator[tuple[int, FileUse]]:
             if use.verb == "created" and targets:
                 scripts[use.path] = targets
             for target in scripts.get(use.path, ()) if use.verb == "run" and not action.failed else ():
-                yield action.seq, FileUse(target, "edited")
+                yield action.seq, FileUse(path_in(working_folder(action), target), "edited")
         if targets and not action.failed and not any(use.path in scripts for use in uses):
-            yield from ((action.seq, FileUse(target, "edited")) for target in targets)
+            folder = working_folder(action)
+            yield from ((action.seq, FileUse(path_in(folder, target), "edited")) for target in targets)
 
 
 def _in_vain(action: Action, use: FileUse) -> bool:
@@ -127,10 +137,12 @@ def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[
     base = base_folder([use.path for _, use in uses])
     absolute = {use.path for _, use in uses if use.path.startswith("/")}
     known = _absolute_paths(absolute, base)
+    folder = _session_folder((use.path.removeprefix("./") for _, use in uses), known)
     records: dict[str, _Record] = {}
     for when, use in _without_backups(uses):
         path = use.path.removeprefix("./")
-        records.setdefault(_below(known.get(path, use.path), base), _Record()).touch(use, when)
+        path = known.get(path) or path_in(folder, use.path)
+        records.setdefault(_below(path, base), _Record()).touch(use, when)
     lines = [(1e9, f"Below `{base}/`:")] if base else []
     changed = [(path, record) for path, record in records.items() if set(record.verbs) - {"read"}]
     newest_first = sorted(changed, key=lambda entry: ("deleted" in entry[1].verbs, -entry[1].last, -entry[1].count))
@@ -155,7 +167,6 @@ def _listed(label: str, paths: Sequence[str], weight: float) -> list[tuple[float
     ]
 
 
-COPY, MOVED = "copy of ", "was "
 BACKUP, RESTORED = "backup in ", "restored from its backup"
 
 
@@ -166,18 +177,13 @@ def _without_backups(uses: Iterable[tuple[int, FileUse]]) -> Iterator[tuple[int,
     for when, use in uses:
         first = use.names[0] if use.names else ""
         source = next((first.removeprefix(word) for word in (COPY, MOVED) if first.startswith(word)), "")
-        if source and _is_backup(source, use.path):
+        if source and is_backup(source, use.path):
             yield when, FileUse(use.path, "edited", (RESTORED,))
-        elif first.startswith(COPY) and _is_backup(use.path, source):
+        elif first.startswith(COPY) and is_backup(use.path, source):
             backups.add(use.path)
             yield when, FileUse(source, "read", (f"{BACKUP}{use.path}",))
         elif use.path not in backups:
             yield when, use
-
-
-def _is_backup(copy: str, original: str) -> bool:
-    """Whether a copy is named like the file, with something added, such as `a.py.bak` or `a.py~`."""
-    return copy.rpartition("/")[2].startswith(original.rpartition("/")[2]) and copy != original
 
 
 def _changed_line(path: str, record: _Record) -> str:
@@ -229,7 +235,7 @@ def base_folder(paths: Iterable[str]) -> str:
     folders: Counter[str] = Counter()
     for path in absolute:
         parts = path.split("/")[1:-1]
-        folders.update("/" + "/".join(parts[:depth]) for depth in range(2, len(parts) + 1))
+        folders.update("/" + "/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
     common = [folder for folder, count in folders.items() if count * 10 >= 6 * len(absolute)]
     return max(common, key=lambda folder: (len(folder) * folders[folder], len(folder)), default="")
 
@@ -247,6 +253,12 @@ def _absolute_paths(absolute: Iterable[str], base: str) -> dict[str, str]:
             found[end] = path
     below = {path[len(base) + 1 :]: path for path in absolute if base and path.startswith(f"{base}/")}
     return {**{end: path for end, path in found.items() if end not in twice}, **below}
+
+
+def _session_folder(paths: Iterable[str], known: Mapping[str, str]) -> str:
+    """The folder in which most calls ran that name their files by relative paths; empty if that is not known."""
+    folders = Counter(known[path].removesuffix(path).rstrip("/") for path in paths if path in known)
+    return folders.most_common(1)[0][0] if folders else ""
 
 
 def _below(path: str, base: str) -> str:

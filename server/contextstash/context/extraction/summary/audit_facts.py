@@ -11,7 +11,7 @@ from typing import Literal
 from contextstash.context.extraction.actions import Action, actions_of
 from contextstash.context.extraction.errors import failures
 from contextstash.context.extraction.facts import find_facts
-from contextstash.context.extraction.files.file_actions import Verb, file_uses
+from contextstash.context.extraction.files.file_actions import COPY, Verb, file_uses, is_backup
 from contextstash.context.extraction.files.session_files import changes_by_message
 from contextstash.context.extraction.todos import stated_open_items, todo_lines
 from contextstash.context.extraction.turns import Turn
@@ -178,10 +178,10 @@ def _last_words(turns: Sequence[Turn]) -> tuple[str, int]:
 
 
 def _errors(actions: Sequence[Action], ages: _Ages) -> Iterator[RankedFact]:
-    """Open errors, and errors that were resolved after changes to files; without misuses of an editing tool."""
+    """Open errors, and errors that were resolved after changes to files."""
     handles = {action.seq: action.handle for action in actions if action.failed}
     for failure in failures(actions, changes_by_message(actions)):
-        if failure.is_slip or (failure.resolved and not failure.fix):
+        if failure.resolved and not failure.fix:
             continue
         text = one_line(f"`{failure.label}`: {failure.error_message}", MAX_FACT_LENGTH)
         value = (1.0 if failure.resolved else 3.5 + ages.recency(failure.seq)) + ages.recency(failure.seq)
@@ -209,6 +209,8 @@ def _touched(actions: Sequence[Action]) -> dict[str, _Touch]:
     touched: dict[str, _Touch] = {}
     for action in actions:
         for use in file_uses(action):
+            if is_backup(use.path, use.names[0].removeprefix(COPY) if use.names else use.path):
+                continue
             touch = touched.setdefault(use.path.removeprefix("./"), _Touch())
             touch.uses += 1
             touch.changes += use.verb in _CHANGES

@@ -13,13 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from contextstash.context.extraction.actions import Action, actions_of, bare_command, is_dialog
+from contextstash.context.extraction.actions import Action, actions_of, as_run, is_dialog
 from contextstash.context.extraction.attempts import failed_attempts, joined_attempts
 from contextstash.context.extraction.errors import changes_from, failures, file_names, label_of
 from contextstash.context.extraction.files.file_actions import file_uses
-from contextstash.context.extraction.files.names_in_use import name_lines
+from contextstash.context.extraction.files.file_steps import Replaced, Written, file_steps
+from contextstash.context.extraction.files.names_in_use import below_in_list, name_lines
 from contextstash.context.extraction.files.session_files import base_of, changes_by_message, file_lines, without_names
-from contextstash.context.extraction.findings import standing_findings, statements_of
+from contextstash.context.extraction.findings import is_overtaken, standing_findings, statements_of
 from contextstash.context.extraction.summary.audit import facts_of, is_of_the_moment
 from contextstash.context.extraction.summary.section_budget import Item, cut_middle, fill
 from contextstash.context.extraction.summary_format import (
@@ -38,15 +39,16 @@ from contextstash.context.extraction.user.decisions import weighted_decisions
 from contextstash.context.extraction.user.user_requests import (
     SKILL,
     Request,
+    answered,
     dialog_decisions,
     reply_lines,
     requests_of,
+    without_notes,
 )
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.pasted import first_lines
 from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.tool_outputs.digest import digest_output
-from contextstash.context.tool_outputs.shell_envelope import without_heredocs
 
 Count = Callable[[str], int]
 
@@ -91,6 +93,7 @@ def extract_summary(
     shown: Sequence[Turn] = (),
     words_kept: bool = False,
     names_share: float = NAMES_SHARE,
+    first_seq: int = 0,
     max_tokens: int,
     count: Count,
 ) -> str:
@@ -99,11 +102,13 @@ def extract_summary(
 
     `previous` are the summaries that it replaces; `standing` are those that stay before it, from which it only takes
     how things stand. With `superseded`, a newer summary stays after it and says how things stand. `history` are more
-    turns than `turns`, from which the names in use are taken; `shown` are those that stay in the view after the
-    summary: names that they contain are not repeated. With `words_kept`, the user's words stand next to the summary and
-    are left out of it. The names in use take at most `names_share` of it.
+    turns than `turns`, also those that an earlier summary tells, from which the names in use and how things stand are
+    taken; `shown` are those that stay in the view after the summary: names that they contain are not repeated. With
+    `words_kept`, the user's words stand next to the summary and are left out of it. The names in use take at most
+    `names_share` of it. `first_seq` is the first message that the summary replaces.
     """
-    material = replace(_read(turns, previous, standing, instructions), words_kept=words_kept)
+    material = _read(turns, history, previous, standing, instructions)
+    material = replace(material, words_kept=words_kept, first_seq=first_seq)
     task = _task(material, history, int(max_tokens * TASK_SHARE), count)
     said = "\n".join(item.text for item in task)
     files = _files(material)
@@ -118,16 +123,14 @@ def extract_summary(
         Section.ERRORS: _errors(material),
         Section.FINDINGS: _findings(material, "\n".join(item.text for item in tried)),
         Section.OPEN: _open_items(material),
-        Section.STATE: _state(material, base),
+        Section.STATE: _state(material, base, int(max_tokens * SAID_SHARE), count),
         Section.ARCHIVED: _archived(material, base),
         Section.POINTERS: _pointers(material),
     }
     told = "\n".join(item.text for section in NAMING for item in sections[section])
-    sections[Section.NAMES] = _names(material, history, shown, told, int(max_tokens * names_share), count)
+    sections[Section.NAMES] = _names(material, history, shown, told, base, int(max_tokens * names_share), count)
     hidden = {*(OF_USER if words_kept else ()), *(CURRENT if superseded else ())}
     sections = {section: items for section, items in sections.items() if section not in hidden}
-    for section in (Section.NAMES, Section.STATE, Section.ARCHIVED):
-        sections[section] = [replace(item, text=_below(item.text, base)) for item in sections.get(section, ())]
     return fill(sections, max_tokens, count)
 
 
@@ -145,10 +148,16 @@ def _below(text: str, base: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Material:
+    """What a summary is made from: the `turns` that it replaces, with what they contain, and the summaries before. The
+    turns that are `known` are at least these, and all end with the same message."""
+
     turns: Sequence[Turn]
     actions: Sequence[Action]
     requests: Sequence[Request]
     carried: Sequence[str]
+    known: Sequence[Turn]
+    known_actions: Sequence[Action]
+    known_requests: Sequence[Request]
     summaries: Sequence[Sections]
     before: Sections
     current: Sections
@@ -156,6 +165,7 @@ class _Material:
     last_said_seq: int
     instruction_words: frozenset[str]
     words_kept: bool = False
+    first_seq: int = 0
 
     def instruction_weight(self, text: str) -> float:
         """The additional weight of a text with words of the instructions. It is more than a finding has
@@ -165,7 +175,7 @@ class _Material:
     @property
     def answered(self) -> bool:
         """Whether the user said something after the assistant's last message."""
-        return bool(self.requests) and self.requests[-1].seq > self.last_said_seq
+        return bool(self.known_requests) and self.known_requests[-1].seq > self.last_said_seq
 
     def old(self, section: Section) -> Sequence[str]:
         """The items of the summaries before the turns."""
@@ -184,8 +194,16 @@ def _long_words(text: str) -> frozenset[str]:
     return frozenset(word for word in re.findall(r"\w+", text.casefold()) if len(word) > 3 or not word.isascii())
 
 
-def _read(turns: Sequence[Turn], previous: str | None, standing: str | None, instructions: str | None) -> _Material:
+def _read(
+    turns: Sequence[Turn],
+    history: Sequence[Turn],
+    previous: str | None,
+    standing: str | None,
+    instructions: str | None,
+) -> _Material:
     requests, carried = requests_of(turns)
+    actions = actions_of(turns)
+    more = bool(turns) and len(history) > len(turns) and history[-1].seq == turns[-1].seq
     said, said_seq = "", -1
     for turn in turns:
         for block, text in zip(turn.blocks, turn.texts, strict=True):
@@ -195,7 +213,10 @@ def _read(turns: Sequence[Turn], previous: str | None, standing: str | None, ins
     earlier = read_summaries(standing) if standing else []
     return _Material(
         turns=turns,
-        actions=actions_of(turns),
+        actions=actions,
+        known=history if more else turns,
+        known_actions=actions_of(history) if more else actions,
+        known_requests=requests_of(history)[0] if more else requests,
         requests=requests,
         carried=carried,
         summaries=summaries,
@@ -238,7 +259,8 @@ def _is_cut_of(line: str, text: str) -> bool:
 
 
 def _earlier(material: _Material) -> list[Item]:
-    texts = merged(material.old(Section.EARLIER), [defused(text) for text in material.carried])
+    before = [without_notes(text) for text in material.old(Section.EARLIER)]
+    texts = merged(before, [defused(text) for text in material.carried])
     return [Item(text, weight=float(place), cut=True) for place, text in enumerate(texts)]
 
 
@@ -257,23 +279,20 @@ def _files(material: _Material) -> list[Item]:
 
 
 def _names(
-    material: _Material, history: Sequence[Turn], shown: Sequence[Turn], told: str, room: int, count: Count
+    material: _Material, history: Sequence[Turn], shown: Sequence[Turn], told: str, base: str, room: int, count: Count
 ) -> list[Item]:
     before = next(filter(None, map(base_of, material.old(Section.FILES))), "")
     lines = name_lines(
         history or material.turns, material.old(Section.NAMES), shown, room, count, base=before, said=told
     )
-    return [Item(defused(line), weight=float(-place), listed=True) for place, line in enumerate(lines)]
+    lines = [defused(below_in_list(line, base)) for line in lines]
+    return [Item(line, weight=float(-place), listed=True) for place, line in enumerate(lines)]
 
 
 def _errors(material: _Material) -> list[Item]:
-    changed = changes_by_message(material.actions)
-    found = failures(material.actions, changed, material.old(Section.ERRORS))
-    return [
-        Item(failure.line(), weight=1e6 * (not failure.resolved) + failure.seq)
-        for failure in found
-        if not (failure.resolved and failure.is_slip)
-    ]
+    changed = changes_by_message(material.known_actions)
+    found = failures(material.known_actions, changed, material.old(Section.ERRORS))
+    return [Item(failure.line(), weight=1e6 * (not failure.resolved) + failure.seq) for failure in found]
 
 
 def _tried(material: _Material) -> list[Item]:
@@ -288,23 +307,39 @@ _NUMBERED = re.compile(r"(?:\((\d{1,12})\) )?(.*)", re.DOTALL)
 def _findings(material: _Material, tried: str) -> list[Item]:
     """The agent's findings, each with its message: an old one may not hold any more. Those that tell a failed attempt
     stand in `tried`, and not here again."""
-    said = {defused(each.text): each for each in statements_of(material.turns, skip=material.last_said_seq)}
+    said = {
+        defused(each.text): each
+        for each in statements_of(material.known, skip=material.last_said_seq)
+        if each.seq >= material.first_seq
+    }
+    known_from = material.known[0].seq if material.known else math.inf
     before = [match.groups() for line in material.old(Section.FINDINGS) if (match := _NUMBERED.fullmatch(line))]
-    at = {**{text: seq for seq, text in before}, **{text: each.seq for text, each in said.items()}}
+    # Of those whose messages are known, only what is still a finding of them.
+    before = [(seq, text) for seq, text in before if text in said or not seq or int(seq) < known_from]
+    at = {**{text: int(seq or -1) for seq, text in before}, **{text: each.seq for text, each in said.items()}}
     weights = {text: each.value for text, each in said.items() if each.tells}
     lines = merged([text for _, text in before], list(said))[-MAX_COMPARED:]
     standing = standing_findings(lines)
     shown = [line for line in lines if line in standing and (line in weights or line not in said) and line not in tried]
+    changes = _changes(material.known_actions)
+    remarks = {text for text, each in said.items() if not each.closing}
+    shown = [line for line in shown if not is_overtaken(line, at[line], changes, remark=line in remarks)]
     items = material.weights(shown, weights, 1.0)
     least = sorted((item.weight for item in items), reverse=True)[:MAX_FINDINGS]
     kept = [item for item in items if item.weight >= least[-1]]
-    return [replace(item, text=f"({at[item.text]}) {item.text}") if at[item.text] else item for item in kept]
+    return [replace(item, text=f"({at[item.text]}) {item.text}") if at[item.text] >= 0 else item for item in kept]
+
+
+def _changes(actions: Sequence[Action]) -> list[tuple[int, str]]:
+    """The calls that changed files, each with its message and what it wrote."""
+    changed = changes_by_message(actions)
+    return [(action.seq, action.written) for action in actions if action.seq in changed]
 
 
 def _open_items(material: _Material) -> list[Item]:
     old = material.old(Section.OPEN)
     before = list(filter(is_plan_line, old))
-    plan = todo_lines(material.actions, before)
+    plan = todo_lines(material.known_actions, before)
     said: list[str] = []
     if not material.turns:
         said = [line for line in old if not is_plan_line(line) and not line.startswith((UNDER_WAY, OLD_PLAN))]
@@ -326,13 +361,13 @@ def _is_old_plan(material: _Material, plan: Sequence[str], carried: bool) -> boo
     `carried` is whether an earlier summary tells it."""
     if not any(is_plan_line(line) and line[1] != "x" for line in plan):
         return False
-    written = max((action.seq for action in material.actions if is_plan_call(action)), default=-1)
-    newest = max((request.seq for request in material.requests if not request.is_reply), default=-1)
-    newer = any(written < turn.seq < newest and turn.ends_work for turn in material.turns)
+    written = max((action.seq for action in material.known_actions if is_plan_call(action)), default=-1)
+    newest = max((request.seq for request in material.known_requests if not request.is_reply), default=-1)
+    newer = any(written < turn.seq < newest and turn.ends_work for turn in material.known)
     return newer or (carried and OLD_PLAN in material.old(Section.OPEN))
 
 
-UNDER_WAY = "In progress: "
+UNDER_WAY, LOADED = "In progress: ", "Loaded: "
 
 MAX_REPEATED = 120
 """Characters of a request that is repeated where it says what is under way: a line."""
@@ -346,9 +381,9 @@ def _under_way(material: _Material) -> str:
     """The newest request, if the turns end before the work on it does. If the user's words stand next to the summary,
     only where it is; of a skill that the agent loaded the text, too."""
     before = next((line for line in material.old(Section.OPEN) if line.startswith(UNDER_WAY)), "")
-    requests = [request for request in material.requests if not request.command.startswith(SKILL)]
+    requests = [request for request in material.known_requests if not request.command.startswith(SKILL)]
     last = requests[-1].seq if requests else -1
-    decided = [(seq, line) for seq, line in dialog_decisions(material.actions) if seq > last]
+    decided = [(seq, line) for seq, line in dialog_decisions(material.known_actions) if seq > last]
     if not requests and not decided:
         return before if not material.turns or not material.turns[-1].ends_work else ""
     if material.turns[-1].seq == material.last_said_seq:
@@ -362,7 +397,12 @@ def _under_way(material: _Material) -> str:
         return f"{UNDER_WAY}{_command_text(newest)}"
     if material.words_kept:
         said = f": {newest.text}" if len(newest.text) <= MAX_REPEATED and "\n" not in newest.text else ""
-        return f"{UNDER_WAY}the request in message {newest.seq}, word for word above{said}"
+        asked = (
+            f" (to “{one_line(answered(newest), MAX_REPEATED)}”)"
+            if said and newest.is_reply and answered(newest)
+            else ""
+        )
+        return f"{UNDER_WAY}the request in message {newest.seq}, word for word above{said}{asked}"
     if material.answered and newest.is_reply and (reply := reply_lines(newest)):
         return f"{UNDER_WAY}{reply[-1]}"
     wanted = [request.text for request in requests if not request.is_reply]
@@ -371,12 +411,16 @@ def _under_way(material: _Material) -> str:
 
 
 def _skill(material: _Material) -> str:
-    """The text of the skill that the agent loaded last, if it has not ended its turn since. It is told once: a later
-    summary no longer has it, as the agent may have loaded it hundreds of messages before."""
-    newest = material.requests[-1] if material.requests else None
-    if newest is None or not newest.command.startswith(SKILL) or material.turns[-1].ends_work:
+    """The skill that the agent loaded last, if it has not ended its turn since. Its text is told once: the agent may
+    have loaded it hundreds of messages before."""
+    newest = material.known_requests[-1] if material.known_requests else None
+    if newest is None or not newest.command.startswith(SKILL):
+        before = next((line for line in material.old(Section.OPEN) if line.startswith(LOADED)), "")
+        return before if not material.turns else ""
+    if any(turn.seq > newest.seq and turn.ends_work for turn in material.known):
         return ""
-    return f"Loaded: {_command_text(newest)}"
+    told = _command_text(newest) if newest in material.requests else f"{newest.command}, message {newest.seq}"
+    return f"{LOADED}{told}"
 
 
 def _command_text(request: Request) -> str:
@@ -384,7 +428,11 @@ def _command_text(request: Request) -> str:
     return f"{one_line(request.command, 80)}, message {request.seq}:\n{text}"
 
 
-LAST_MESSAGE = "The assistant's last message: "
+LAST_MESSAGE = "The assistant's last message"
+
+SAID_SHARE = 0.08
+"""The share of the summary that the assistant's last message may take before the newest calls have room. Half of what a
+summary reserves for the last state."""
 
 MIN_OPENING = 60
 """Characters. A shorter first line, such as "Here is the result:", says nothing without the next one."""
@@ -398,26 +446,27 @@ def _opened(text: str) -> str:
     return "\n".join([first, *rest])
 
 
-def _state(material: _Material, base: str) -> list[Item]:
+def _state(material: _Material, base: str, room: int, count: Count) -> list[Item]:
+    """What the assistant said last, the test run that holds, and the newest calls with what they showed, each with its
+    message."""
+    before = material.old(Section.STATE)
     if not material.turns:
         return [
             Item(line, weight=3.0 if line.startswith(LAST_MESSAGE) else float(place), cut=line.startswith(LAST_MESSAGE))
-            for place, line in enumerate(material.old(Section.STATE))
+            for place, line in enumerate(before)
         ]
-    items = []
+    items = [Item(line, weight=3.0, cut=True) for line in before if line.startswith(LAST_MESSAGE)]
     if material.last_said:
-        items.append(Item(f"{LAST_MESSAGE}{_opened(defused(material.last_said.strip()))}", weight=3.0, cut=True))
-    else:
-        said = [line for line in material.old(Section.STATE) if line.startswith(LAST_MESSAGE)]
-        items += [Item(line, weight=3.0, cut=True) for line in said]
+        said = f"{LAST_MESSAGE} ({material.last_said_seq}): {_opened(defused(material.last_said.strip()))}"
+        short = cut_middle(said, room, count)
+        items = [Item(short or said, weight=3.0, cut=True, whole=said if short else "")]
     passed = _tests_passed(material)
     items += [Item(line, weight=2.5) for line in passed]
-    last = [action for action in material.actions if not _is_told(action, material.words_kept, passed)]
-    last = last[-MAX_LAST_ACTIONS:]
+    last = [action for action in material.known_actions if not _is_told(action, material.words_kept, passed)]
     # Of equal lines, such as several changes of one file, the newest.
-    lines = {_action_line(action, base): place for place, action in enumerate(last)}
-    for line, place in sorted(lines.items(), key=lambda entry: entry[1]):
-        items.append(Item(line, weight=1.0 + place / MAX_LAST_ACTIONS))
+    lines = {_action_line(action, base): action.seq for action in last[-MAX_LAST_ACTIONS:]}
+    for place, (line, seq) in enumerate(sorted(lines.items(), key=lambda entry: entry[1])):
+        items.append(Item(f"({seq}) {line}", weight=1.0 + place / MAX_LAST_ACTIONS))
     return items
 
 
@@ -438,7 +487,7 @@ _PASSED = re.compile(r"Tests passed at message \d{1,12}: `[^`]+`(?:: \d+ passed)
 
 def _tests_passed(material: _Material) -> list[str]:
     """The newest test run, if all of its tests passed, with the files that were changed after it."""
-    runs = [action for action in material.actions if action.tests]
+    runs = [action for action in material.known_actions if action.tests]
     old = next((line for line in material.old(Section.STATE) if _PASSED.match(line)), "")
     since, first, told = list[str](), 0, ""
     if runs and runs[-1].tests and not runs[-1].failed:
@@ -448,36 +497,46 @@ def _tests_passed(material: _Material) -> list[str]:
     elif not runs and old:
         told, _, changed = old.partition(" (changed since: ")
         since = changed.rstrip(")").split(", ") if changed else []
-    since += changes_from(changes_by_message(material.actions), first)
+    since += changes_from(changes_by_message(material.known_actions), first)
     return [f"{told} (changed since: {', '.join(file_names(since))})" if since else told] if told else []
 
 
 def _action_line(action: Action, base: str) -> str:
-    command = _below(bare_command(_folded(action.command)), base) if action.command else ""
-    call = f"ran `{one_line(command, 120)}`" if command else _call(action, base)
+    call = _call(action, base, MAX_SHOWN_COMMAND)
     if action.output is None:
         return f"{call}: no result yet"
     if action.refused:
         return f"{call}: refused by the user"
     if _is_plain_change(action):
-        return f"{call}: done"
+        return f"{call}: {_what_changed(action) or 'done'}"
+    if not action.output.text.strip() and not action.output.exit_code and (told := _what_changed(action)):
+        return f"{call}: {told}"
     printed = _below(action.output.text, base)
     digest = digest_output(action.tool, action.argument, printed, action.is_error)
     code = action.output.exit_code
+    if action.output.running:
+        return f"{call}: still running{f'; so far: {digest}' if printed.strip() else ''}"
     return f"{call}: {f'exit {code}: ' if code else ''}{digest}"
 
 
-_SCRIPT = re.compile(r"\"(?:[^\"\\]|\\.)*\n(?:[^\"\\]|\\.)*\"|'[^']*\n[^']*'")
+def _what_changed(action: Action) -> str:
+    """The first line that a change adds, or else removes, marked as in a diff; empty if that is not known."""
+    for step in file_steps(action):
+        if isinstance(step, Written):
+            return f"{len(step.text.splitlines())} lines"
+        if isinstance(step, Replaced):
+            old, new = step.old.split("\n"), step.new.split("\n")
+            added = [f"+ {line.strip()}" for line in new if line.strip() and line not in old]
+            removed = [f"- {line.strip()}" for line in old if line.strip() and line not in new]
+            return one_line((added or removed or [""])[0], MAX_CHANGED_LINE)
+    return ""
 
 
-def _folded(command: str) -> str:
-    """The command without here-documents, with the number of lines for a script in its arguments."""
-    shell = without_heredocs(command[:MAX_FOLDED])[0]
-    return _SCRIPT.sub(lambda script: f"<{len(script.group().strip().splitlines())} lines>", shell)
+MAX_CHANGED_LINE = 100
+"""Characters that are shown of a line that was changed."""
 
-
-MAX_FOLDED = 20_000
-"""Characters of a command that are searched, as many as of one that is shown in one line."""
+MAX_SHOWN_COMMAND = 160
+"""Characters that are shown of a command, as many as of one that failed."""
 
 
 def _is_plain_change(action: Action) -> bool:
@@ -487,7 +546,10 @@ def _is_plain_change(action: Action) -> bool:
     return any(use.verb not in ("read", "run") for use in file_uses(action))
 
 
-def _call(action: Action, base: str) -> str:
+def _call(action: Action, base: str, most: int = 100) -> str:
+    """The call in one line: a command as it was run, else the tool with its argument."""
+    if action.command is not None:
+        return f"ran `{one_line(as_run(action.command), most)}`"
     return f"{one_line(action.tool, 40)} {one_line(_below(action.argument, base), 100)}".strip()
 
 

@@ -91,7 +91,7 @@ def _user_words(of: HandedOff, max_tokens: int, count: Count) -> str:
     room = int(max_tokens * USER_SHARE)
     span = (of.turns[0].seq, of.turns[-1].seq) if of.turns else (0, 0)
     first = min(MAX_FIRST_REQUEST, room)
-    return user_block(turns, span=span, rules=of.rules, first_tokens=first, tokens=room, count=count)
+    return user_block(turns, span=span, rules=of.rules, first_tokens=first, tokens=room, count=count, client_puts=True)
 
 
 def _without_held(turn: Turn, held: str) -> Turn:

@@ -43,7 +43,7 @@ SHARES: Mapping[Section, float] = {
 """The share of the budget that each section gets at first, relative to the sum of the sections that exist. The
 task, the findings and an earlier summary have the most text. What a section does not use goes to others, see REFILL."""
 
-RESERVED: Mapping[Section, float] = {Section.OPEN: 0.25, Section.STATE: 0.12, Section.FILES: 0.30}
+RESERVED: Mapping[Section, float] = {Section.OPEN: 0.25, Section.STATE: 0.16, Section.FILES: 0.30}
 """The share of the budget up to which these sections are filled before all others: a plan without some of its entries,
 or a state without the last message, would be wrong. Both sections are usually much shorter."""
 

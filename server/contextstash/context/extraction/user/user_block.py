@@ -26,7 +26,9 @@ from contextstash.context.extraction.user.user_requests import (
     SKILL,
     Request,
     answered,
+    client_rules,
     dialog_decisions,
+    is_interruption,
     requests_of,
     user_rules,
 )
@@ -47,6 +49,8 @@ _RULE = re.compile(r"^- \(pinned rule\) (.+)$", re.MULTILINE)
 _UNPINNED = re.compile(r"^- \(no longer pinned\) (.+)$", re.MULTILINE)
 _ANSWERED_LINE = "Answered by the agent: "
 _WITHDRAWN_LINE = "Withdrawn or changed by the user: "
+_INTERRUPTED_LINE = "The user interrupted the work on: "
+_MARK_LINES = (_ANSWERED_LINE, _WITHDRAWN_LINE, _INTERRUPTED_LINE)
 _MARK = re.compile(r"\((\d{1,12})\) (?:at|by) \(?(\d{1,12})\)?")
 
 
@@ -54,27 +58,31 @@ _MARK = re.compile(r"\((\d{1,12})\) (?:at|by) \(?(\d{1,12})\)?")
 class Said:
     """Something that the user said in message `seq`. `asked` is what the assistant had asked or proposed, if these
     words answer it. `command` is the client's command that the words belong to, such as
-    `/review`: they count for one turn only."""
+    `/review`: they count for one turn only. `source` is the project's file whose rules the client put there: the user
+    did not say them."""
 
     seq: int
     text: str
     asked: str = ""
     command: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class UserWords:
     """What the user said, in order. `answered` maps an entry to the message with which the assistant ended its turn on
-    it; `withdrawn` maps one to the later entry that takes it back."""
+    it; `withdrawn` maps one to the later entry that takes it back, `interrupted` one to the message with which the user
+    stopped the work on it."""
 
     entries: tuple[Said, ...] = ()
     answered: Mapping[int, int] = field(default_factory=dict)
     withdrawn: Mapping[int, int] = field(default_factory=dict)
+    interrupted: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def open(self) -> Said | None:
         """The newest entry, if the assistant has not ended its turn on it."""
-        last = self.entries[-1] if self.entries else None
+        last = next((entry for entry in reversed(self.entries) if not entry.source), None)
         return None if last is None or last.seq in self.answered else last
 
 
@@ -91,9 +99,10 @@ def words_of(turns: Sequence[Turn], before: UserWords | None = None) -> UserWord
     """What the user said in these turns. `before` are the words of the turns before them, of which some may be answered
     or withdrawn here; only new entries and new marks are returned."""
     before = before or UserWords()
-    entries = _entries(turns)
-    answered_at = _answered(turns, entries, before.open)
-    return UserWords(tuple(entries), answered_at, _withdrawn(before, entries))
+    known = {entry.source for entry in before.entries}
+    entries = [entry for entry in _entries(turns) if not entry.source or entry.source not in known]
+    answered_at, stopped_at = _ends(turns, entries, before.open)
+    return UserWords(tuple(entries), answered_at, _withdrawn(before, entries), stopped_at)
 
 
 def user_block(
@@ -106,22 +115,26 @@ def user_block(
     tokens: int,
     count: Count,
     renew: bool = False,
+    client_puts: bool = False,
 ) -> str:
     """The next text of the block, for the turns in the messages `span`; empty if there is nothing to say.
 
     `before` is what earlier texts say; `rules` are the pinned rules in force. The first request of a session takes at
     most `first_tokens`, all other entries together `tokens`. An entry that is too long keeps its instructions whole:
     what is left out is pasted text first, and a line says where it is. With `renew`, the text holds what the earlier
-    ones say too, and takes their place: it is shorter than all of them together.
+    ones say too, and takes their place: it is shorter than all of them together. With `client_puts`, the rules of a
+    project's files are left out, because the client puts them into its new window.
     """
     before = before or Block()
     words = words_of(turns, before.words)
+    if client_puts:
+        words = replace(words, entries=tuple(entry for entry in words.entries if not entry.source))
     if renew:
         words, before = joined_words(before.words, words), Block()
         span = (0, span[1])
     lines = rules_block(rules, before.rules).split("\n")[1:]
     lines += _lines(words, not before.words.entries, first_tokens, tokens, count)
-    if not lines and not words.answered and not words.withdrawn:
+    if not lines and not words.answered and not words.withdrawn and not words.interrupted:
         return ""
     head = f"{USER_BLOCK_OPENING} {span[0]} to {span[1]}; the number is the message.{_SHORT if _cuts(lines) else ''}]"
     return "\n".join([head, *lines, *_marks(words)])
@@ -141,8 +154,7 @@ _SHORT = " search_history finds the whole of what is shortened."
 def read_block(texts: Iterable[str]) -> Block:
     """What the texts of a block say, oldest first."""
     last, entries, rules = -1, list[Said](), list[str]()
-    answered_at: dict[int, int] = {}
-    withdrawn: dict[int, int] = {}
+    marked: dict[str, dict[int, int]] = {line: {} for line in _MARK_LINES}
     for text in texts:
         if header := _HEADER.match(text):
             last = max(last, int(header.group(2)))
@@ -154,9 +166,9 @@ def read_block(texts: Iterable[str]) -> Block:
         ]
         rules = [rule for rule in [*rules, *_RULE.findall(body)] if rule not in _UNPINNED.findall(body)]
         for line in marks:
-            target = answered_at if line.startswith(_ANSWERED_LINE) else withdrawn
+            target = next(marked[each] for each in _MARK_LINES if line.startswith(each))
             target.update((int(seq), int(at)) for seq, at in _MARK.findall(line))
-    return Block(last, UserWords(tuple(entries), answered_at, withdrawn), tuple(rules))
+    return Block(last, UserWords(tuple(entries), *marked.values()), tuple(rules))
 
 
 def pinned_rules(pins: Iterable[str]) -> list[str]:
@@ -172,13 +184,15 @@ def _without_marks(text: str) -> tuple[str, list[str]]:
     """The lines with entries, and at the end of the text the lines with marks."""
     lines = text.split("\n")
     end = len(lines)
-    while end and lines[end - 1].startswith((_ANSWERED_LINE, _WITHDRAWN_LINE)):
+    while end and lines[end - 1].startswith(_MARK_LINES):
         end -= 1
     return "\n".join(lines[:end]), lines[end:]
 
 
 def _read_entry(seq: int, text: str) -> Said:
     text = "\n".join(line.removeprefix("  ") for line in text.rstrip("\n").split("\n"))
+    if rules := _RULES_OF.match(text):
+        return Said(seq, text[rules.end() :], source=rules.group(1))
     command = _COMMAND.match(text)
     return Said(seq, text[command.end() :] if command else text, command=command.group(1) if command else "")
 
@@ -189,6 +203,7 @@ def joined_words(before: UserWords, after: UserWords) -> UserWords:
         (*before.entries, *after.entries),
         {**before.answered, **after.answered},
         {**before.withdrawn, **after.withdrawn},
+        {**before.interrupted, **after.interrupted},
     )
 
 
@@ -198,13 +213,22 @@ def _lines(words: UserWords, first: bool, first_tokens: int, tokens: int, count:
     whole = [_written(entry) for entry in words.entries]
     costs = [count(text) + 1 for text in whole]
     main = _main(words) if first else None
-    standing = [c for entry, c in zip(words.entries, costs, strict=True) if _stands(words, entry) and entry is not main]
+    files = [entry for entry in words.entries if entry.source] if main else []
+    standing = [
+        c
+        for entry, c in zip(words.entries, costs, strict=True)
+        if _stands(words, entry) and entry is not main and entry not in files
+    ]
     gone = [c for entry, c in zip(words.entries, costs, strict=True) if not _stands(words, entry)]
     level = max(MIN_ENTRY_TOKENS, _level(standing, tokens - sum(min(MIN_ENTRY_TOKENS, cost) for cost in gone)))
     rest = max(MIN_ENTRY_TOKENS, _level(gone, tokens - sum(min(level, cost) for cost in standing)))
+    # Rules of files have the room that the first request leaves.
+    left = first_tokens - (costs[words.entries.index(main)] if main else 0)
+    of_files = max(MIN_ENTRY_TOKENS, left // max(1, len(files)))
     lines = []
     for entry, text, cost in zip(words.entries, whole, costs, strict=True):
         most = first_tokens if entry is main else level if _stands(words, entry) else rest
+        most = of_files if entry in files else most
         if cost > most:
             note = f"message {entry.seq}"
             kept = {rule for rule, _ in user_rules(Request(entry.seq, entry.text))}
@@ -214,12 +238,12 @@ def _lines(words: UserWords, first: bool, first_tokens: int, tokens: int, count:
 
 
 def _stands(words: UserWords, entry: Said) -> bool:
-    return entry.seq not in words.withdrawn
+    return bool(entry.source) or entry.seq not in words.withdrawn
 
 
 def _main(words: UserWords) -> Said | None:
     """The first request, or what the user put in its place."""
-    return next((entry for entry in words.entries if _stands(words, entry)), None)
+    return next((entry for entry in words.entries if _stands(words, entry) and not entry.source), None)
 
 
 def _newest_plan(words: UserWords) -> UserWords:
@@ -254,9 +278,9 @@ def _bounded(words: UserWords, first: bool, tokens: int, count: Count) -> tuple[
 
 
 def _worth(words: UserWords, entry: Said) -> int:
-    if entry.command or entry.seq in words.withdrawn:
+    if entry.command or not _stands(words, entry):
         return 0
-    if user_rules(Request(entry.seq, entry.text)):
+    if entry.source or user_rules(Request(entry.seq, entry.text)):
         return 3
     return 1 if entry.asked else 2
 
@@ -279,6 +303,7 @@ def _cuts(lines: Sequence[str]) -> bool:
 MAX_COMMAND = 1_000
 """Characters of a command with its arguments, which the user typed: a longer text is a document."""
 
+_RULES_OF = re.compile(r"\[rules of (.{1,300}?), which the client put here\]\n?")
 _COMMAND = re.compile(rf"\[command (.{{1,{MAX_COMMAND}}}?), for one turn\] ?")
 
 
@@ -288,6 +313,8 @@ def _written(entry: Said) -> str:
     asked = f"\n[the assistant had said: {unforged(entry.asked)}]" if entry.asked else ""
     command = f"[command {one_line(entry.command, MAX_COMMAND)}, for one turn] " if entry.command else ""
     text = "" if entry.command else unforged(entry.text.strip())
+    if entry.source:
+        command = f"[rules of {one_line(entry.source, 300)}, which the client put here]\n"
     return write_item(f"({entry.seq}) {command}{text}{asked}".rstrip())
 
 
@@ -298,15 +325,27 @@ def _marks(words: UserWords) -> Iterator[str]:
     if words.withdrawn:
         told = ", ".join(f"({seq}) by ({at})" for seq, at in sorted(words.withdrawn.items()))
         yield f"{_WITHDRAWN_LINE}{told}."
+    if words.interrupted:
+        told = ", ".join(f"({seq}) at {at}" for seq, at in sorted(words.interrupted.items()))
+        yield f"{_INTERRUPTED_LINE}{told}."
 
 
 def _entries(turns: Sequence[Turn]) -> list[Said]:
-    """The user's messages and answers in dialogs, in order; no skill that the agent loaded."""
+    """The user's messages and answers in dialogs, in order; no skill that the agent loaded. Behind the first of them
+    the rules of files that the client put into the conversation, each file's once."""
     requests, _ = requests_of(turns)
     found = [_said(request) for request in requests if not request.command.startswith(SKILL)]
     dialogs = dialog_decisions(actions_of(turns))
     found += [Said(seq, line) for seq, line in dialogs]
     found.sort(key=lambda entry: entry.seq)
+    rules: dict[str, Said] = {}
+    for turn in turns:
+        for text in turn.texts if turn.role == "user" else ():
+            for name, said in client_rules(text):
+                rules.setdefault(name, Said(turn.seq, said, source=name))
+    first = min((entry.seq for entry in found), default=0)
+    found += rules.values()
+    found.sort(key=lambda entry: (max(entry.seq, first), bool(entry.source)))
     return [entry for entry in found if entry.text]
 
 
@@ -314,19 +353,22 @@ def _said(request: Request) -> Said:
     return Said(request.seq, request.text, answered(request), request.command)
 
 
-def _answered(turns: Sequence[Turn], entries: Sequence[Said], before: Said | None) -> dict[int, int]:
+def _ends(turns: Sequence[Turn], entries: Sequence[Said], before: Said | None) -> tuple[dict[int, int], dict[int, int]]:
     """The entries on which the assistant ended its turn, that is, said something without a call before the user's next
-    message. The newest entry has no next one, so more may follow."""
-    asked = [*([before] if before else []), *entries]
+    message, and those on which the user interrupted it. The newest entry has no next one, so more may follow."""
+    asked = [*([before] if before else []), *(entry for entry in entries if not entry.source)]
     starts = [entry.seq for entry in asked]
     last: dict[int, tuple[int, bool]] = {}
+    stopped: dict[int, int] = {}
     place = -1
     for turn in turns:
         while place + 1 < len(starts) and starts[place + 1] <= turn.seq:
             place += 1
         if turn.role == "assistant" and place >= 0:
             last[starts[place]] = (turn.seq, turn.ends_work)
-    return {seq: at for seq, (at, ended) in last.items() if ended and seq != starts[-1]}
+        elif place >= 0 and any(map(is_interruption, turn.texts)):
+            stopped[starts[place]] = turn.seq
+    return {seq: at for seq, (at, ended) in last.items() if ended and seq != starts[-1] and seq not in stopped}, stopped
 
 
 def _withdrawn(before: UserWords, entries: Sequence[Said]) -> dict[int, int]:
@@ -334,11 +376,12 @@ def _withdrawn(before: UserWords, entries: Sequence[Said]) -> dict[int, int]:
     if it says so, or those that it revises."""
     if not any(says_change(entry.text) or takes_back_last(entry.text) for entry in entries):
         return {}
-    known = [*before.entries, *entries]
+    old = [entry for entry in before.entries if not entry.source]
+    known = [*old, *(entry for entry in entries if not entry.source)]
     earlier = Revisable(revisable_words("" if entry.command or entry.asked else entry.text) for entry in known)
     withdrawn: dict[int, int] = {}
     for place, entry in enumerate(known):
-        if place >= len(before.entries) and not entry.command:
+        if place >= len(old) and not entry.command:
             last = takes_back_last(entry.text)
             for taken in range(place)[-1:] if last else earlier.take(revising_words(entry.text)):
                 if known[taken].seq not in before.withdrawn:

@@ -31,6 +31,12 @@ _HOST_TEXT = re.compile(
 )
 """How messages in the user's role begin that a host wrote: its own notes, skills, outputs of tools."""
 
+
+def is_interruption(text: str) -> bool:
+    """Whether this is what Claude Code writes if the user stops the work."""
+    return text.lstrip().startswith("[Request interrupted by user")
+
+
 _RESULT = re.compile(r"\A\s*\[(?!attempt_completion|ask_|plan_mode|act_mode)\w+(?: for [^\n]*)?\] Result:")
 """Cline and Roo Code send outputs of tools in the user's role. They send the user's answers in the same form, as
 outputs of tools that ask; these are excluded here."""
@@ -105,8 +111,39 @@ def without_host_text(text: str) -> str:
     return text.strip() or (arguments.group(1).strip() if arguments else "")
 
 
-_ANALYSIS = re.compile(r"\n *Analysis:\n.*?\n *Summary:(?=\n)", re.DOTALL)
-"""What Claude Code's summary has before the summary: the model's notes on how it reads the session."""
+_AGENTS_MD = re.compile(r"\A\s*# (AGENTS\.md) instructions\b[^\n]*\n(.*)\Z", re.DOTALL)
+_USER_INSTRUCTIONS = re.compile(r"\A\s*<(user_instructions)>(.*?)</user_instructions>", re.DOTALL)
+_CLAUDE_MD = re.compile(
+    r"^Contents of (\S[^\n]{0,300}?\.md)(?: \([^\n]*\))?:\n(.*?)"
+    r"(?=^Contents of \S|^# \w+$|^ *IMPORTANT: this context may|^</system-reminder>|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+_INSTRUCTIONS_TAG = re.compile(r"</?INSTRUCTIONS>")
+"""How Codex and Claude Code put the rules of a project's files into the conversation."""
+
+
+def client_rules(text: str) -> Iterator[tuple[str, str]]:
+    """The rules that a client put into a message in the user's role, each with the file that they are from."""
+    patterns = (_CLAUDE_MD,) if "# claudeMd" in text else (_AGENTS_MD, _USER_INSTRUCTIONS)
+    for pattern in patterns:
+        for name, rules in pattern.findall(text):
+            if rules := _INSTRUCTIONS_TAG.sub("", rules).strip():
+                yield name, rules
+
+
+_NOTES = re.compile(
+    r"\n *Analysis:\n.*?\n *Summary:(?=\n)"
+    r"|\n\s*If you need specific details from before compaction \([^\n]*"
+    r"|\n\s*Please continue the conversation from where we left it off [^\n]*",
+    re.DOTALL,
+)
+"""What Claude Code's summary has before and behind the summary: the model's notes on how it reads the session, and
+where the client keeps it."""
+
+
+def without_notes(summary: str) -> str:
+    """A client's summary without what is no summary of the session."""
+    return _NOTES.sub("", summary)
 
 
 def words_handed_over(text: str) -> str:
@@ -136,20 +173,18 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Request], list[str]]:
             said = next((text for text in reversed(texts) if text.strip()), said)
             command = _skill_of(turn)
             continue
-        if _is_bare_command(turn, texts, command):
-            requests.append(Request(turn.seq, command, command=command))
-            said = command = ""
-            continue
-        if turn.role != "user" or turn.kind == "host" or any(map(_is_result, texts)):
+        if turn.kind == "host":
+            texts = [text for text in texts if _skill_text(text, command)]
+        if turn.role != "user" or any(map(_is_result, texts)):
             continue
         if turn.kind == "summary":
-            carried += [_ANALYSIS.sub("", text, count=1) for text in texts if text.strip()]
+            carried += [without_notes(text) for text in texts if text.strip()]
             continue
         for whole in texts:
-            text = words_handed_over(whole) or without_host_text(whole)
+            text = words_handed_over(whole) or _skill_text(whole, command) or without_host_text(whole)
             given = command_of(whole)
             if is_carried_over(text):
-                carried.append(_ANALYSIS.sub("", text, count=1))
+                carried.append(without_notes(text))
             elif text:
                 if command and not given and requests and requests[-1].command == command:
                     requests.pop()
@@ -159,13 +194,13 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Request], list[str]]:
     return requests, carried
 
 
-_SKILL_TEXT = re.compile(r"\A\s*Base directory for this skill:")
+_SKILL_TEXT = re.compile(r"\A\s*Base directory for this skill:[^\n]*\n")
 
 
-def _is_bare_command(turn: Turn, texts: Sequence[str], command: str) -> bool:
-    """Whether the user typed the command and nothing else, so that only a skill's text follows. Arguments of a command,
-    and the names of skills that the agent loads, stand after a space."""
-    return turn.role == "user" and command != "" and " " not in command and any(map(_SKILL_TEXT.match, texts))
+def _skill_text(text: str, command: str) -> str:
+    """The text of a skill that the client puts behind the command that loads it; empty if this is none."""
+    head = _SKILL_TEXT.match(text) if command else None
+    return text[head.end() :].strip() if head else ""
 
 
 def _skill_of(turn: Turn) -> str:
@@ -326,9 +361,14 @@ def _chosen_option(request: Request) -> str:
     if not choice:
         return ""
     name = re.escape(choice.group(1))
-    line = rf"^\W*(?:option |variant )?{name}\W*[.):—–-]+\W.{{3,{MAX_ASKED_LENGTH}}}$"
+    line = rf"^[^\w\n]*(?:option |variant )?{name}[^\w\n]*[.):—–-]+[^\w\n].{{3,{MAX_ASKED_LENGTH}}}$"
     found = re.search(line, request.asked, re.IGNORECASE | re.MULTILINE)
-    return f"{choice.group(1)} is: {one_line(found.group(), MAX_ASKED_LENGTH)}" if found else ""
+    plain = _CELL.sub(": ", found.group().strip(" |").replace("**", "")) if found else ""
+    return f"{choice.group(1)} is: {one_line(plain, MAX_ASKED_LENGTH)}" if plain else ""
+
+
+_CELL = re.compile(r"\s*\|\s*")
+"""Between two cells of a table in Markdown."""
 
 
 def _ending_with(said: Sequence[str], last: int) -> str:
