@@ -257,8 +257,8 @@ class ContextSettings(BaseModel):
         default=None,
         ge=0,
         description="Maximum length of the hand-off to a client's new window, in tokens; if not set, a fortieth of the"
-        " window and an eighth of the session, whichever is less, at least 1,500 and at most the text of 8,000 tokens"
-        " of GPT (12,400 of newer Claude models). 0 gives none.",
+        " window and an eighth of the session, whichever is less, at least 1,500 and at most the text of 7,200 tokens"
+        " of GPT (11,160 of newer Claude models). 0 gives none.",
     )
     summarizer: Literal["auto", "anthropic", "sampling", "extractive"] = Field(
         default="auto",
