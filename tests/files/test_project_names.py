@@ -42,3 +42,8 @@ def test_a_worktree_in_the_usual_folder_keeps_its_name_when_it_is_gone() -> None
 
 def test_a_root_is_shown_as_it_is() -> None:
     assert project_name("/") == "/"
+
+
+def test_a_folder_that_cannot_exist_is_shown_by_its_name() -> None:
+    """A transcript may name any folder; a NUL in it kept `sessions` and the first page from being shown."""
+    assert project_name("/tmp/a\0b") == "a\0b"

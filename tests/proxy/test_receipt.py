@@ -148,6 +148,23 @@ def test_a_request_without_tools_is_on_the_bill_of_its_clients_session(bill: Bil
     assert bill.state.requests == 4
 
 
+def test_a_request_without_tools_of_another_sender_is_on_no_bill(bill: Bill) -> None:
+    """Anyone can name a client's id."""
+    bill.proxy.send(request_of(session(1)), {"x-api-key": "one"})
+    foreign = {**request_of([{"role": "user", "content": "word " * 2_000}]), "tools": []}
+    bill.proxy.send(foreign, {"x-api-key": "two"})
+    bill.proxy.send(request_of(session(3)), {"x-api-key": "one"})
+    own = [read_usage(bill.provider.usage[place]) for place in (0, 2)]
+    assert bill.state.sent == sum(usage.prompt_tokens for usage in own if usage is not None)
+
+
+def test_the_first_request_of_a_small_session_costs_what_it_would_have_cost(bill: Bill) -> None:
+    """Less than the smallest prefix that a provider keeps: that nothing of it was read is no effect of an edit."""
+    bill.proxy.send(request_of([{"role": "user", "content": "Fix the tests"}], model=MODEL))
+    assert bill.state.dollars_paid > 0
+    assert set(bill.state.levers) == {"tool_definitions"}
+
+
 def test_the_totals_of_each_day_are_kept_apart(bill: Bill) -> None:
     messages = session(12)
     bill.play(messages[:11])

@@ -37,7 +37,10 @@ def open_regular(path: Path, *, follow_links: bool = True) -> BinaryIO:
     forever, and a device such as /dev/zero has no end."""
     # Checked before it is opened, because opening a device can already have an effect; and again when it is open,
     # because it may have been replaced.
-    _check_kind(path.stat(follow_symlinks=follow_links), path)
+    try:
+        _check_kind(path.stat(follow_symlinks=follow_links), path)
+    except ValueError as error:  # a NUL in the name
+        raise OSError(errno.ENOENT, "no file can have this name", path.name) from error
     descriptor = os.open(path, _READ if follow_links else _READ | getattr(os, "O_NOFOLLOW", 0))
     try:
         _check_kind(os.fstat(descriptor), path)

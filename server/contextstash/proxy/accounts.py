@@ -113,8 +113,8 @@ def _unedited_read(prepared: Prepared, usage: Usage, direct: int) -> int:
     conversation, read = prepared.conversation, usage.cached_tokens
     former = conversation.state.direct_prompt
     most = min(former, direct) if former else direct
-    still = prepared.still_cached
-    if still is not None and not prepared.cold and read >= min(READ_SHARE * still, still - UNSURE_TOKENS):
+    still = prepared.still_cached if former else None  # before its first request nothing of a session is cached
+    if still is not None and not prepared.cold and read >= max(1, min(READ_SHARE * still, still - UNSURE_TOKENS)):
         return max(read, most)
     sizes = shown_sizes(conversation, prepared.request, prepared.former)
     hidden = sizes.hidden_within(read)

@@ -14,6 +14,7 @@ from contextstash.proxy.bills import Bill
 from contextstash.proxy.conversations import AskedRequest, Conversation
 from contextstash.proxy.model_facts import KnownModels
 from contextstash.proxy.requests.preparation import prices_of
+from contextstash.proxy.senders import Sender
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash_storage.records import Usage
 
@@ -27,18 +28,21 @@ class SideCalls:
     def __init__(self, models: KnownModels, clock: Callable[[], float]) -> None:
         self._models = models
         self._clock = clock
-        self._waiting: BoundedCache[str, list[tuple[Bill, object]]] = BoundedCache(MAX_CLIENTS)
+        self._waiting: BoundedCache[tuple[str, Sender], list[tuple[Bill, object]]] = BoundedCache(MAX_CLIENTS)
 
     def add(self, asked: AskedRequest, usage: Usage) -> None:
         """Keep the bill of a request."""
         if asked.client_id is not None:
             bill = Bill(usage, (), prices_of(asked.request, None).seconds)
-            waiting = self._waiting.get(asked.client_id) or []
-            self._waiting.set(asked.client_id, [*waiting, (bill, asked.request.value("model"))])
+            payer = (asked.client_id, asked.sender)
+            self._waiting.set(payer, [*(self._waiting.get(payer) or []), (bill, asked.request.value("model"))])
 
     async def bill_to(self, conversation: Conversation) -> None:
-        """Add the bills that wait for this conversation to its state."""
-        for bill, model in self._waiting.pop(conversation.session_id) or ():
+        """Add the bills that wait for this conversation to its state: those of its sender, since anyone can name a
+        client's id."""
+        if conversation.sender is None:
+            return
+        for bill, model in self._waiting.pop((conversation.session_id, conversation.sender)) or ():
             facts = await asyncio.shield(self._models.of(model))
             conversation.state = bill.added_to(booked_side_call(conversation.state, bill, self._clock()), facts)
 

@@ -126,6 +126,9 @@ def findings_of(script: Script, **more: Any) -> list[str]:
         "Change call sites to use `new_id()` and handle errors (skip invalid entries).",
         "Trusted data from storage: Use `must_id` there.",
         "All three are quick and do nothing if `load` is set already.",
+        "I found the list in `README.md`; next I’m reading `load_fines` because it fails.",
+        "While that ends, I'm checking whether `load_fines` is only called by `close_day`.",
+        "This includes all files of `src/fines`, which are already read by `load_fines`.",
         "Updated Design Section 3: Code Changes Summary",
         "The failure of `go test` was only the build cache, so I’m rerunning it with `GOCACHE` in `/tmp`.",
         "Fix Bug 2 — `post_commit` should update `base`.",
@@ -154,10 +157,18 @@ def test_what_was_said_before_a_commit_is_no_finding_after_it() -> None:
 
 def test_a_finding_leaves_when_a_later_change_is_about_what_it_names() -> None:
     script = Script().user("Fix it.").assistant("`load_fines` never closes the handle in `fines_file`.")
-    script.assistant("`close_day` calls `load_fines` only once per day.").user("Go on.")
+    script.assistant("`close_day` and `open_day` call `load_fines` only once per day.").user("Go on.")
     old = {"file_path": "/srv/a.py", "old_string": "fines_file = load_fines()", "new_string": "with load_fines() as f:"}
     script.call("Edit", old, "updated").assistant("Closed now.").call("Bash", {"command": "ls"}, "a")
-    assert findings_of(script) == ["(2) `close_day` calls `load_fines` only once per day."]
+    assert findings_of(script) == ["(2) `close_day` and `open_day` call `load_fines` only once per day."]
+
+
+def test_a_finding_that_names_nothing_in_code_leaves_with_the_next_change() -> None:
+    script = Script().user("Fix it.").assistant("The branch is clean, and all tests passed.").user("Go on.")
+    script.assistant("Looking now.").call("Bash", {"command": "ls"}, "a")
+    assert findings_of(script) == ["(1) The branch is clean, and all tests passed."]
+    script.call("Write", {"file_path": "/srv/a.py", "content": "x"}, "created")
+    assert findings_of(script) == []
 
 
 def test_what_the_last_message_of_a_summary_found_stays_in_the_next_one() -> None:

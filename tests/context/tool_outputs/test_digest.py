@@ -49,6 +49,8 @@ GO = "--- FAIL: TestLend (0.00s)\n    lend_test.go:9: no\nFAIL\nFAIL\texample.or
         ("Bash", "git log", "3f2a9bc Fix fines\n91bb01d Lend\n", "2 commits, newest 3f2a9bc Fix fines"),
         ("Bash", "./build", f"start\n{'step ' * 9}\nbuilt in 3 s\n", "start … built in 3 s (3 lines)"),
         ("Bash", "true", "", "no output"),
+        ("exec_command", "make", "Process running with session ID 7\nOutput:\n", "still running, no output"),
+        ("exec_command", "make", "Process running with session ID 7\nOutput:\nx", "still running, so far: x"),
         ("bash", "x", "<returncode>2</returncode>\n<output>\nboom\n</output>", "exit 2: boom"),
         ("exec", "x", CHUNK, "exit 1: bad thing"),
     ],

@@ -34,12 +34,15 @@ _NARRATION = re.compile(
     r" need to|i should"
     r"|i want to|next,? i"
     r"|(?:now )?(?:checking|looking at|running|returning|moving|switching|continuing|starting|proceeding)\b"
-    r"|i['’]m (?:\w+ly |now |also )?\w+ing|i['’]ve got)\b",
+    r"|i['’]ve got)\b",
     re.IGNORECASE,
 )
 
-_OF_THE_MOMENT = re.compile(r"\b(?:so|and) (?:now )?i(?:['’]m| am| will|['’]ll)\b", re.IGNORECASE)
-"""What a sentence says in addition if it tells what the agent does next."""
+_OF_THE_MOMENT = re.compile(
+    r"\bi(?:['’]m| am) (?:\w+ly |now |also |just )?\w+ing\b|\b(?:so|and|next,?) (?:now )?i(?:['’]ll| will)\b",
+    re.IGNORECASE,
+)
+"""What a sentence says if it tells what the agent does now or next."""
 
 _LEAD = re.compile(
     r"^(?:(?:now|next|first|then|finally|also|good|great|perfect|excellent|ok(?:ay)?|alright|yes|so|and|step \d+|\d+"
@@ -97,9 +100,8 @@ def without_suppositions(text: str) -> str:
 
 _POINTS_BACK = re.compile(
     r"(?:it|they|he|she)(?:['’]\w+)?\b|(?:this|that|these|those)(?:['’]s)?"
-    r" (?:is|was|are|were|has|have|had|does|do|did|will|would|can|could|should|may|might|must|means?|makes?|gives?"
-    r"|ensures?|works?|fails?|allows?|shows?|confirms?|explains?|happens?|causes?|needs?|returns?|requires?|leads?|looks?|seems?"
-    r"|also|only|just|already|now|way)\b|(?:that|this)['’]s\b"
+    r" (?:are|were|have|had|do|did|will|would|can|could|should|may|might|must|only|just|already|now|way|\w+s)\b"
+    r"|(?:that|this)['’]s\b"
     r"|(?:all (?:of (?:them|these)|two|three|four|five|six)|both|each|neither|none|the (?:former|latter|other))"
     r" (?:of them |of these )?(?:is|are|was|were|has|have|had|do|does|did|need|use|work|pass|fail|call)s?\b",
     re.IGNORECASE,
@@ -278,8 +280,8 @@ def _read(text: str) -> _Said:
 
 def is_overtaken(finding: str, seq: int, changes: Iterable[tuple[int, str]], *, remark: bool) -> bool:
     """Whether a change after message `seq` is about what a finding names in code, so that it tells what was before: if
-    it is a `remark` between two calls about anything, else about all of it. `changes` are the messages of changes with
-    their texts."""
+    it is a `remark` between two calls about any of it, else about half. One that names nothing, such as that all is
+    done, tells what was before any change. `changes` are the messages of changes with their texts."""
     names = _read(finding).names
-    among = any if remark else all
-    return bool(names) and any(at > seq and among(name in text for name in names) for at, text in changes)
+    least = min(1, len(names)) if remark else (len(names) + 1) // 2
+    return any(at > seq and sum(name in text for name in names) >= least for at, text in changes)

@@ -232,6 +232,11 @@ def shown(text: str, *, private: bool = False) -> str:
     return re.sub(_FILLING, FILL * SHOWN_FILL, found) if FILL in found and found is not text else found
 
 
+def has_mask(text: str) -> bool:
+    """Whether a text has a mask, or the filling of one, in it."""
+    return "masked›" in text or FILL * SHOWN_FILL in text
+
+
 def masked_value(value: Any, *, bound: bool = False) -> Any:
     """A JSON value with the secrets in its strings and keys masked; but not in its OPAQUE_FIELDS, nor, with `bound`, in
     thinking, which a signature is about. The value itself if it has none."""

@@ -9,7 +9,7 @@ from contextstash.context.tool_outputs.classifiers import (
     ToolOutput,
     describe_ends,
 )
-from contextstash.context.tool_outputs.shell_envelope import unwrap
+from contextstash.context.tool_outputs.shell_envelope import Printed, unwrap
 
 MAX_SCANNED = 2_000_000
 """Characters of an output that are read, half of them from each end; it bounds the time."""
@@ -23,11 +23,19 @@ def digest_output(tool: str, argument: str, text: str, is_error: bool, max_chars
     """
     printed = unwrap(text if len(text) <= MAX_SCANNED else text[: MAX_SCANNED // 2] + "\n" + text[-MAX_SCANNED // 2 :])
     line = _described(tool, argument, printed.text, is_error) if printed.text.strip() else "no output"
+    line = still_running(printed) + line
     if printed.exit_code:
         line = f"exit {printed.exit_code}: {line}"
     elif is_error:
         line = f"error: {line}"
     return one_line(line, max_chars)
+
+
+def still_running(printed: Printed) -> str:
+    """What precedes the description of an output if its command goes on; empty if it has ended."""
+    if not printed.running:
+        return ""
+    return "still running, so far: " if printed.text.strip() else "still running, "
 
 
 def _described(tool: str, argument: str, text: str, is_error: bool) -> str:

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from contextstash.context.extraction.actions import actions_of
 from contextstash.context.extraction.files.files_under_edit import EditedFile, files_of
 from contextstash.context.extraction.files.standing_texts import focus_of, lines_shown, standing_texts
+from contextstash.context.text.secret_masks import masked
 from tests.support.turns import Script, laws, quarter
 
+TOKEN = "ghp_aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC2dF4gH6"
 FUNCTIONS = [line for name in "abcdefghij" for line in (f"def {name}_total(x):", f"    return x + {ord(name)}", "")]
 
 
@@ -213,3 +215,14 @@ def test_a_file_that_was_read_whole_stands_as_its_edits_made_it(
     (file,) = files_of(actions_of(script.turns))
     assert "\n".join(lines_of(file)) == text
     assert quarter(standing_texts([file], room, quarter)) <= room
+
+
+def test_lines_in_which_a_secret_is_masked_are_left_out() -> None:
+    """A model that writes the file as it is shown would put the mask in the place of the user's key."""
+    lines = ["import os", "", f'TOKEN = "{masked(TOKEN)}"', *FUNCTIONS]
+    script = edit(Script().call("Read", {"file_path": "/srv/a.py"}, numbered(lines)), "return x + 99", "return x * 2")
+    text = standing_texts([edited(script)], 2_000, quarter)
+    assert "masked" not in text
+    assert "whole" not in text
+    assert "`/srv/a.py`, lines 1 to 1:" in text
+    assert f"the same file, lines 4 to {len(lines) - 1}:" in text

@@ -63,6 +63,12 @@ def test_the_last_state_says_what_each_change_wrote_and_in_which_message() -> No
     ]
 
 
+def test_a_patch_whose_call_names_no_file_says_which_one_it_changed() -> None:
+    patch = "*** Begin Patch\n*** Update File: /srv/a.py\n@@\n x = 1\n+y = 2\n*** End Patch"
+    state = summary_of(Script().user("Fix it.").call("apply_patch", {"input": patch}, "Success."))[Section.STATE]
+    assert state[-1].endswith("/srv/a.py: + y = 2")
+
+
 def test_a_long_last_message_leaves_room_for_the_newest_calls() -> None:
     script = Script().user("Fix it.").assistant("I look at it closely. " * 200 + "Next: the index.")
     for number in range(40):
@@ -83,7 +89,7 @@ def test_a_command_is_shown_as_it_was_run() -> None:
 def test_a_command_that_still_runs_has_not_printed_nothing() -> None:
     running = "Chunk ID: 1\nWall time: 1.0 seconds\nProcess running with session ID 7\nOutput:\n"
     script = Script().user("Test it.").call("exec_command", {"cmd": "make test"}, running)
-    assert summary_of(script)[Section.STATE] == ["(2) ran `make test`: still running"]
+    assert summary_of(script)[Section.STATE] == ["(2) ran `make test`: still running, no output"]
 
 
 def test_the_notes_of_a_clients_summary_are_left_out_also_if_it_is_an_earlier_summary() -> None:

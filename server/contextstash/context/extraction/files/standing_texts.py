@@ -17,6 +17,7 @@ from contextstash.context.extraction.files.files_under_edit import EditedFile, p
 from contextstash.context.extraction.files.known_text import MIN_RECOGNIZED, UNCHANGED, Excerpt, Run
 from contextstash.context.extraction.files.names_in_use import names_of
 from contextstash.context.extraction.turns import Turn
+from contextstash.context.text.secret_masks import has_mask
 from contextstash.context.tool_outputs.classifiers import DEFINITION
 
 Count = Callable[[str], int]
@@ -127,12 +128,25 @@ def _weighted(
     for file in files:
         used = (1 + newest - max(file.changed_at, file.read_at or 0)) ** -DECAY
         for run in file.text.runs:
-            for start, stop in _pieces(run):
+            for start, stop in _without_masks(run):
                 text = "\n".join(run.lines[start:stop])
                 weight = used * _weight(text, run.changed[start:stop], newest, focus)
                 weight *= _unseen(run.lines[start:stop], seen)
                 pieces.append(_Piece(len(pieces), file, run, start, stop, weight, count(text) + HEAD_TOKENS))
     return pieces
+
+
+def _without_masks(run: Run) -> Iterator[tuple[int, int]]:
+    """The parts of a run, without the lines in which a secret is masked: a model that edits them, or writes the file
+    as it is shown, would put the mask in the place of the secret. The line numbers show that lines are missing."""
+    for start, stop in _pieces(run):
+        for line in range(start, stop):
+            if has_mask(run.lines[line]):
+                if any(each.strip() for each in run.lines[start:line]):
+                    yield start, line
+                start = line + 1
+        if any(each.strip() for each in run.lines[start:stop]):
+            yield start, stop
 
 
 _WORD = re.compile(r"\w+")

@@ -48,7 +48,7 @@ from contextstash.context.extraction.user.user_requests import (
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.pasted import first_lines
 from contextstash.context.text.sanitize import clip, one_line
-from contextstash.context.tool_outputs.digest import digest_output
+from contextstash.context.tool_outputs.digest import digest_output, still_running
 
 Count = Callable[[str], int]
 
@@ -149,7 +149,8 @@ def _below(text: str, base: str) -> str:
 @dataclass(frozen=True, slots=True)
 class _Material:
     """What a summary is made from: the `turns` that it replaces, with what they contain, and the summaries before. The
-    turns that are `known` are at least these, and all end with the same message."""
+    turns that are `known` are at least these, and all end with the same message. `changed` are the files that they
+    changed, by message."""
 
     turns: Sequence[Turn]
     actions: Sequence[Action]
@@ -158,6 +159,8 @@ class _Material:
     known: Sequence[Turn]
     known_actions: Sequence[Action]
     known_requests: Sequence[Request]
+    changed: Mapping[int, Sequence[str]]
+    known_changed: Mapping[int, Sequence[str]]
     summaries: Sequence[Sections]
     before: Sections
     current: Sections
@@ -204,6 +207,8 @@ def _read(
     requests, carried = requests_of(turns)
     actions = actions_of(turns)
     more = bool(turns) and len(history) > len(turns) and history[-1].seq == turns[-1].seq
+    known_actions = actions_of(history) if more else actions
+    changed = changes_by_message(actions)
     said, said_seq = "", -1
     for turn in turns:
         for block, text in zip(turn.blocks, turn.texts, strict=True):
@@ -215,8 +220,10 @@ def _read(
         turns=turns,
         actions=actions,
         known=history if more else turns,
-        known_actions=actions_of(history) if more else actions,
+        known_actions=known_actions,
         known_requests=requests_of(history)[0] if more else requests,
+        changed=changed,
+        known_changed=changes_by_message(known_actions) if more else changed,
         requests=requests,
         carried=carried,
         summaries=summaries,
@@ -290,13 +297,12 @@ def _names(
 
 
 def _errors(material: _Material) -> list[Item]:
-    changed = changes_by_message(material.known_actions)
-    found = failures(material.known_actions, changed, material.old(Section.ERRORS))
+    found = failures(material.known_actions, material.known_changed, material.old(Section.ERRORS))
     return [Item(failure.line(), weight=1e6 * (not failure.resolved) + failure.seq) for failure in found]
 
 
 def _tried(material: _Material) -> list[Item]:
-    new = failed_attempts(material.turns, material.actions, changes_by_message(material.actions))
+    new = failed_attempts(material.turns, material.actions, material.changed)
     lines = joined_attempts(material.old(Section.TRIED), new, material.actions)
     return [Item(line, weight=float(place)) for place, line in enumerate(lines)]
 
@@ -321,19 +327,13 @@ def _findings(material: _Material, tried: str) -> list[Item]:
     lines = merged([text for _, text in before], list(said))[-MAX_COMPARED:]
     standing = standing_findings(lines)
     shown = [line for line in lines if line in standing and (line in weights or line not in said) and line not in tried]
-    changes = _changes(material.known_actions)
+    changes = [(each.seq, each.written) for each in material.known_actions if each.seq in material.known_changed]
     remarks = {text for text, each in said.items() if not each.closing}
     shown = [line for line in shown if not is_overtaken(line, at[line], changes, remark=line in remarks)]
     items = material.weights(shown, weights, 1.0)
     least = sorted((item.weight for item in items), reverse=True)[:MAX_FINDINGS]
     kept = [item for item in items if item.weight >= least[-1]]
     return [replace(item, text=f"({at[item.text]}) {item.text}") if at[item.text] >= 0 else item for item in kept]
-
-
-def _changes(actions: Sequence[Action]) -> list[tuple[int, str]]:
-    """The calls that changed files, each with its message and what it wrote."""
-    changed = changes_by_message(actions)
-    return [(action.seq, action.written) for action in actions if action.seq in changed]
 
 
 def _open_items(material: _Material) -> list[Item]:
@@ -497,38 +497,39 @@ def _tests_passed(material: _Material) -> list[str]:
     elif not runs and old:
         told, _, changed = old.partition(" (changed since: ")
         since = changed.rstrip(")").split(", ") if changed else []
-    since += changes_from(changes_by_message(material.known_actions), first)
+    since += changes_from(material.known_changed, first)
     return [f"{told} (changed since: {', '.join(file_names(since))})" if since else told] if told else []
 
 
 def _action_line(action: Action, base: str) -> str:
-    call = _call(action, base, MAX_SHOWN_COMMAND)
+    call = _call(action, base, MAX_SHOWN_COMMAND if action.command is not None else 100)
     if action.output is None:
         return f"{call}: no result yet"
     if action.refused:
         return f"{call}: refused by the user"
     if _is_plain_change(action):
-        return f"{call}: {_what_changed(action) or 'done'}"
-    if not action.output.text.strip() and not action.output.exit_code and (told := _what_changed(action)):
+        return f"{call}: {_what_changed(action, call, base) or 'done'}"
+    if not action.output.text.strip() and not action.output.exit_code and (told := _what_changed(action, call, base)):
         return f"{call}: {told}"
     printed = _below(action.output.text, base)
     digest = digest_output(action.tool, action.argument, printed, action.is_error)
     code = action.output.exit_code
-    if action.output.running:
-        return f"{call}: still running{f'; so far: {digest}' if printed.strip() else ''}"
-    return f"{call}: {f'exit {code}: ' if code else ''}{digest}"
+    state = f"exit {code}: " if code else still_running(action.output)
+    return f"{call}: {state}{digest}"
 
 
-def _what_changed(action: Action) -> str:
-    """The first line that a change adds, or else removes, marked as in a diff; empty if that is not known."""
+def _what_changed(action: Action, call: str, base: str) -> str:
+    """The first line that a change adds, or else removes, marked as in a diff; empty if that is not known. With the
+    file, if the call as it is shown does not name it."""
     for step in file_steps(action):
+        file = "" if step.path.rpartition("/")[2] in call else f"{_below(step.path, base)}: "
         if isinstance(step, Written):
-            return f"{len(step.text.splitlines())} lines"
+            return f"{file}{len(step.text.splitlines())} lines"
         if isinstance(step, Replaced):
             old, new = step.old.split("\n"), step.new.split("\n")
             added = [f"+ {line.strip()}" for line in new if line.strip() and line not in old]
             removed = [f"- {line.strip()}" for line in old if line.strip() and line not in new]
-            return one_line((added or removed or [""])[0], MAX_CHANGED_LINE)
+            return file + one_line((added or removed or [""])[0], MAX_CHANGED_LINE)
     return ""
 
 
@@ -550,13 +551,16 @@ def _call(action: Action, base: str, most: int = 100) -> str:
     """The call in one line: a command as it was run, else the tool with its argument."""
     if action.command is not None:
         return f"ran `{one_line(as_run(action.command), most)}`"
-    return f"{one_line(action.tool, 40)} {one_line(_below(action.argument, base), 100)}".strip()
+    argument = "" if action.argument.startswith("*** Begin Patch") else _below(action.argument, base)
+    if argument.startswith("/") and len(argument) > most:  # of a path, the end names the file
+        argument = f"…{argument[1 - most :]}"
+    return f"{one_line(action.tool, 40)} {one_line(argument, most)}".strip()
 
 
 def _archived(material: _Material, base: str) -> list[Item]:
     """The outputs that are most likely to be needed again: large, recent or failed ones; the newest of repeated
     calls."""
-    changed = {path for paths in changes_by_message(material.actions).values() for path in paths}
+    changed = {path for paths in material.changed.values() for path in paths}
     newest = {
         (action.tool, action.argument): (place, action)
         for place, action in enumerate(material.actions)
