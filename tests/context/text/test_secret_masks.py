@@ -58,7 +58,7 @@ RED, PLAIN = "\x1b[01;31m\x1b[K", "\x1b[m\x1b[K"
         json.dumps({"stdout": f"a\n{RED}{GITHUB}{PLAIN}"}),
         json.dumps({"line": json.dumps({"stdout": f"{GITHUB[:9]}{RED}{GITHUB[9:]}"})}),
         f"printf '\\033[31m{GITHUB}\\033[0m'",
-        *(f"{GITHUB[:20]}{mark}{GITHUB[20:]}" for mark in "\u200b\xad\u034f\u2061\u202e\u2066\ufe0f\U000e0041"),
+        *(f"{GITHUB[:20]}{mark}{GITHUB[20:]}" for mark in "\x00\x08\u200b\xad\u034f\u2061\u202e\u2066\ufe0f\U000e0041"),
         f"{GITHUB[:10]}\x1b]8;;http://x\x07{GITHUB[10:]}",
     ],
 )

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -192,3 +193,18 @@ async def connected(address: str, token: str, polling: Polling) -> AsyncIterator
         ) as client,
     ):
         yield client
+
+
+async def test_a_server_ends_while_a_task_runs_and_the_session_is_as_before(tmp_path: Path) -> None:
+    database = tmp_path / "s.db"
+    with model_provider(Answer(waits_for=threading.Event())) as provider:
+        polling = Polling()
+        async with stdio(database, provider.url, polling) as client:
+            call = asyncio.create_task(client.call_tool("compact_session", CALL))
+            await asyncio.wait_for(polling.held.wait(), 15)
+            call.cancel()
+            before, began = await answer(client, "get_context", session_id=SESSION), time.monotonic()
+        assert time.monotonic() - began < 10
+        command = StdioServerParameters(command=sys.executable, args=serving(database)[1:])
+        async with Client(command, read_timeout_seconds=60) as client:
+            assert await answer(client, "get_context", session_id=SESSION) == before

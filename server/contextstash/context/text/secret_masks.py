@@ -70,11 +70,11 @@ THINKING = frozenset({"thinking", "redacted_thinking", "reasoning"})
 _PRIVATE = r"(?is)<private>(.*?)(?:</private>|\Z)"
 _CSI = r"[0-9;:?]*[A-Za-z]"
 _LINK = r"\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)"
-_WIDTHLESS = f"{UNSEEN}\ufe00-\ufe0f"
+_WIDTHLESS = f"\x00\x08{UNSEEN}\ufe00-\ufe0f"
 _INVISIBLE = rf"(?:\x1b\[|\x9b|\\{{1,4}}(?:u001[bB]|x1[bB]|033|e)\[){_CSI}|\x1b\([A-Z0-9]|{_LINK}|[{_WIDTHLESS}]"
 """Colours and links of a terminal, also as JSON and shells write their escapes, and characters without a width."""
 
-_ESCAPE_ENDS = ("\x1b", "1b[", "1B[", "33[", "\\e[")
+_ESCAPE_ENDS = ("\x00", "\x08", "\x1b", "1b[", "1B[", "33[", "\\e[")
 _MAY_BE_INVISIBLE = rf"[\x1b\x{{9b}}{_WIDTHLESS}]|(?:1[bB]|33|\\e)\["
 
 _FILLING = f"{FILL}{{{SHOWN_FILL}}}[{FILL}\n]*{FILL}"
