@@ -1,4 +1,4 @@
-"""How results are printed: as JSON, or as tables for a terminal or a pipe."""
+"""Prints results: as JSON, or as tables for a terminal or a pipe."""
 
 from __future__ import annotations
 

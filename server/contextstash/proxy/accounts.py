@@ -1,4 +1,4 @@
-"""What a session's requests took, and what they would have taken unedited, cache rewrites included."""
+"""A session's account: the cost of its requests, and their cost unedited, cache rewrites included."""
 
 from __future__ import annotations
 

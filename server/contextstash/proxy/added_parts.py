@@ -1,4 +1,4 @@
-"""What a request holds because of contextstash: its tool definitions, hand-offs, and what was fetched again."""
+"""The parts of a request that contextstash added: its tool definitions, hand-offs, and what was fetched again."""
 
 from __future__ import annotations
 

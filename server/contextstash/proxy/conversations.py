@@ -1,4 +1,4 @@
-"""Which conversation a request belongs to: by the client's own id, else by the messages that it begins with."""
+"""Finds the conversation of a request: by the client's own id, else by the messages that it begins with."""
 
 from __future__ import annotations
 

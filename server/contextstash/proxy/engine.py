@@ -1,4 +1,4 @@
-"""What happens to a request on its way: its conversation is found, its edits are made, and afterwards it is recorded.
+"""The engine: takes a request on its way: its conversation is found, its edits are made, and afterwards it is recorded.
 
 Nothing here may break a request. Each step that fails, or takes too long, leaves the request as the client wrote it.
 """

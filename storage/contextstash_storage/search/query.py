@@ -1,5 +1,5 @@
-"""How a query is read, and how much a match counts. Pure, and the same for every store: one that is not SQLite searches
-the same documents for the same terms with the same weights."""
+"""Reads a query: its terms, and the filter of where to search. Pure, and the same for every store: one that is not
+SQLite searches the same documents for the same terms with the same weights."""
 
 from __future__ import annotations
 

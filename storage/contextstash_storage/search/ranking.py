@@ -1,5 +1,5 @@
-"""What the matches of a query amount to: a call and its output are one hit, and pieces of one text are too. Pure, and
-the same for every store."""
+"""Ranks the matches of a query: their weights; a call and its output are one hit, and pieces of one text are too. Pure,
+and the same for every store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether sessions may be sent from this machine under some settings, and where to."""
+"""Consent: whether sessions may be sent from this machine under some settings, and where to."""
 
 from __future__ import annotations
 
