@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.configuration.settings import configuration
+from contextstash.configuration.setting_layers import configuration
 from contextstash.context.window.settings import ContextSettings, resolve_settings
 from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.service import automatic_retention as automatic

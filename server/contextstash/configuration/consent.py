@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from contextstash.configuration.api_key import INHERITED_KEY, key_variable
-from contextstash.configuration.settings import Configuration
+from contextstash.configuration.setting_layers import Configuration
 
 DEFAULT_HOST = "api.anthropic.com"
 
