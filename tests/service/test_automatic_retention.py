@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.configuration.settings import configuration
+from contextstash.configuration.setting_layers import configuration
 from contextstash.context.window.settings import ContextSettings, resolve_settings
 from contextstash.hosts.following.ingest import ingest
 from contextstash.mcp.serve import ServeOptions, opener

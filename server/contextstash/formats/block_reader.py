@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from contextstash.formats.arguments import main_argument
 from contextstash.formats.base import Reading
 from contextstash.formats.image_sizes import image_size
+from contextstash.formats.main_argument import main_argument
 from contextstash.formats.usage import read_usage
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Block, BlockType, Role, Usage

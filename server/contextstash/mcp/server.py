@@ -11,14 +11,14 @@ from mcp.server.caching import CacheableMethod
 
 from contextstash import __version__
 from contextstash.mcp.call_observer import CallObserver, Observe
-from contextstash.mcp.lazy import LazyStash, OpenStash
+from contextstash.mcp.lazy_stash import LazyStash, OpenStash
 from contextstash.mcp.scopes import ScopeChecks
 from contextstash.mcp.surface import followed_descriptions
 from contextstash.mcp.surface.agent_tools import agent_tools
-from contextstash.mcp.surface.checks import ProtocolChecks
 from contextstash.mcp.surface.completions import add_completions
 from contextstash.mcp.surface.program_tools import program_tools
 from contextstash.mcp.surface.prompts import PROMPTS, add_prompts
+from contextstash.mcp.surface.protocol_checks import ProtocolChecks
 from contextstash.mcp.surface.resources import add_resources
 from contextstash.mcp.surface.status_app import status_app, status_tool
 from contextstash.mcp.surface.tasks import Tasks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from contextstash.web.hosts import LOOPBACK
+from contextstash.web.host_names import LOOPBACK
 from contextstash_storage.errors import BadInputError
 
 RawHeaders = list[tuple[bytes, bytes]]

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from contextstash.service.result import Result
+from contextstash.service.result_base import Result
 from contextstash_storage.records import Level
 
 

@@ -19,7 +19,7 @@ from contextstash.service.bounded_cache import BoundedCache
 from contextstash.ui.guard import Guard, Tokens, new_token
 from contextstash.ui.pages import Pages
 from contextstash.ui.templates import Templates
-from contextstash.web.hosts import OwnHosts
+from contextstash.web.host_names import OwnHosts
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from contextstash.ui.browsers import Visit, Visits
 from contextstash.ui.forms import Forms
-from contextstash.ui.visits import Visit, Visits
 from contextstash.web.access_tokens import TokenVerification, digest
 from contextstash.web.asgi_bodies import replayed
-from contextstash.web.hosts import OwnHosts
+from contextstash.web.host_names import OwnHosts
 from contextstash.web.request_limits import DEFAULT_RATE_LIMIT, Buckets, ConcurrencyLimit
 
 COOKIE = "contextstash"

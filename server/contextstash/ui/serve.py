@@ -13,7 +13,7 @@ from contextstash.web.loopback import serve
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
     from contextstash.web.access_tokens import TokenVerification
-    from contextstash.web.hosts import OwnHosts
+    from contextstash.web.host_names import OwnHosts
 
 
 class VerifyingStashes(Protocol):

@@ -1,4 +1,4 @@
-"""What rows of the database say: the time of a message, where its body is, and whether a session is seen."""
+"""Reads rows of the database: the time of a message, where its body is, and whether a session is seen."""
 
 from __future__ import annotations
 

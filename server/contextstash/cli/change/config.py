@@ -31,7 +31,7 @@ from contextstash.configuration.locations import (
     user_config_folder,
 )
 from contextstash.configuration.project_files import ProjectFile, RefusedFileError, read_project_file
-from contextstash.configuration.settings import (
+from contextstash.configuration.setting_layers import (
     Configuration,
     Layer,
     Remark,
@@ -206,7 +206,7 @@ def show(
     as_json: bool,
 ) -> None:
     """Show each effective value, the layer that set it, and whether data may leave this machine."""
-    from contextstash.cli.start.network_use import key_line, network_use
+    from contextstash.configuration.consent import key_line, network_use
     from contextstash.context.window.settings import session_layer
 
     remarks: list[Remark] = []
@@ -253,7 +253,7 @@ def _session(opener: StashOpener, prefix: str) -> Session:
 
 def effective(layers: list[Layer]) -> list[Effective]:
     """Every setting in order, with its value and its layer. Raises BadInputError if a value is invalid."""
-    from contextstash.cli.start.network_use import without_credentials
+    from contextstash.configuration.consent import without_credentials
     from contextstash.context.window.presets import PRESETS
     from contextstash.context.window.settings import resolve_settings
 
@@ -341,7 +341,7 @@ def set_(pairs: tuple[str, ...], unset: tuple[str, ...], agent: str | None) -> N
     Example: contextstash config set preset=default-quality window=200000
     """
     from contextstash.context.window.settings import resolve_settings
-    from contextstash.hosts.settings_files import edited
+    from contextstash.hosts.configuration_files import edited
 
     if not pairs and not unset:
         raise BadInputError("Nothing to set. Example: contextstash config set window=200000")

@@ -1,4 +1,4 @@
-"""What is left to do: the newest to-do list, unanswered questions, and next steps that the assistant named."""
+"""Open items: the newest to-do list, unanswered questions, and next steps that the assistant named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What secrets look like: one row for each kind, with the beginning by which a text is searched for it quickly.
+"""The forms of secrets: one row for each kind, with the beginning by which a text is searched for it quickly.
 
 The forms are those that the issuers document, or that GitHub's and GitLab's secret scanning list.
 """

@@ -31,7 +31,7 @@ from mcp.types import (
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
-from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.lazy_stash import LazyStash
 
 logger = logging.getLogger(__name__)
 

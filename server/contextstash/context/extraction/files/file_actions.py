@@ -1,4 +1,4 @@
-"""Which files an action used, and how: read, edited, created, deleted, renamed, run."""
+"""The files that an action used, and how: read, edited, created, deleted, renamed, run."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ from contextstash.context.extraction.user.user_requests import (
     without_notes,
 )
 from contextstash.context.text.imitations import defused
-from contextstash.context.text.pasted import first_lines
+from contextstash.context.text.pasted_text import first_lines
 from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.tool_outputs.digest import digest_output, still_running
 

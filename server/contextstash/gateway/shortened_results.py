@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcp.types import CallToolResult, ContentBlock, EmbeddedResource, TextContent, TextResourceContents
 
-from contextstash.gateway.rules import OutputRules
+from contextstash.gateway.tool_rules import OutputRules
 from contextstash.service.limited_output import LimitedOutput
 from contextstash_storage.errors import ContextstashError
 
@@ -85,7 +85,7 @@ def _string(text: str, longest: int, handle: str) -> str:
 
 
 if TYPE_CHECKING:
-    from contextstash.mcp.lazy import LazyStash
+    from contextstash.mcp.lazy_stash import LazyStash
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from typing import Any
 import anyio
 import httpx2
 
+from contextstash.ui.browsers import Visit, Visits
 from contextstash.ui.guard import MAX_PAGES_OF_OWNER, Guard
-from contextstash.ui.visits import Visit, Visits
-from contextstash.web.hosts import OwnHosts, hosts_behind
+from contextstash.web.host_names import OwnHosts, hosts_behind
 from contextstash.web.request_limits import BURST_SECONDS, DEFAULT_RATE_LIMIT, Buckets
 
 
