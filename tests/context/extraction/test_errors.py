@@ -27,7 +27,7 @@ def run(script: Script, command: str, output: str, *, failed: bool = False) -> S
 
 def open_errors(script: Script) -> list[str]:
     actions = actions_of(script.turns)
-    return [failure.label for failure in failures(actions, changes_by_message(actions)) if not failure.resolved]
+    return [failure.label for failure in failures(actions, changes_by_message(actions))]
 
 
 @pytest.mark.parametrize(

@@ -298,7 +298,7 @@ def _names(
 
 def _errors(material: _Material) -> list[Item]:
     found = failures(material.known_actions, material.known_changed, material.old(Section.ERRORS))
-    return [Item(failure.line(), weight=1e6 * (not failure.resolved) + failure.seq) for failure in found]
+    return [Item(failure.line(), weight=failure.seq) for failure in found]
 
 
 def _tried(material: _Material) -> list[Item]:
