@@ -123,6 +123,13 @@ def test_a_short_reply_under_way_says_what_it_was_said_to() -> None:
     assert "word for word above: yes, do so (to “Should I change the port to 9090 now?”)" in text
 
 
+def test_an_update_of_a_task_that_is_not_known_leaves_the_plan_of_the_earlier_summary() -> None:
+    script = Script().call("TaskUpdate", {"taskId": "9", "status": "completed"}, "Updated task #9 status")
+    assert Section.OPEN not in summary_of(script)
+    before = "## Open items\n- [ ] #2: Port it"
+    assert summary_of(script, previous=before)[Section.OPEN] == ["[ ] #2: Port it"]
+
+
 def test_the_sections_come_in_the_order_of_their_importance() -> None:
     text = extract_summary(fines_session().turns, max_tokens=1_000, count=quarter)
     assert [line[3:] for line in text.split("\n") if line.startswith("## ")] == [
