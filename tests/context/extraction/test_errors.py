@@ -96,6 +96,13 @@ def test_a_run_whose_tests_passed_is_remembered_until_one_fails() -> None:
     assert "Tests passed" not in third
 
 
+def test_a_command_that_prints_what_a_test_run_printed_is_none() -> None:
+    script = run(Script(), "go test ./...", GO_PASSED)
+    run(script, "codex exec review --base main 2>&1 | tail", f"{GO_PASSED}\nNo findings.")
+    text = extract_summary(script.turns, max_tokens=900, count=quarter)
+    assert "Tests passed at message 1: `go test ./...`" in text
+
+
 def test_looking_for_something_that_is_not_there_is_no_error() -> None:
     script = run(Script(), "rg -n DryRun cmd/main.go", "rg: cmd/main.go: No such file or directory", failed=True)
     assert open_errors(run(script, "git show 3d6606d", "fatal: bad object", failed=True)) == []
