@@ -64,6 +64,11 @@ class Client:
     serve: tuple[str, ...] = ()
 
 
+def below(*names: str) -> Callable[[Machine, Scope], Path]:
+    """A file below the user's home or the project's folder, by the scope."""
+    return lambda machine, scope: (machine.home if scope == "user" else machine.project).joinpath(*names)
+
+
 def _plain(command: Sequence[str]) -> dict[str, Any]:
     return {"command": command[0], "args": list(command[1:])}
 

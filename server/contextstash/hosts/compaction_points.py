@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contextstash.hosts.clients import CLIENTS, Machine, Scope
+from contextstash.hosts.clients import CLIENTS, Machine, Scope, below
 from contextstash.hosts.launch import Launch
 from contextstash.hosts.settings_files import Kind, content
 from contextstash.hosts.window_sizes import CLAUDE_CODE_RESERVE, CLAUDE_CODE_VARIABLE
@@ -118,10 +118,6 @@ def _gemini(launch: Launch, value: float) -> Launch:
     return Launch(launch.command, {**launch.environment, SYSTEM_SETTINGS: str(file)})
 
 
-def _below(*names: str) -> Callable[[Machine, Scope], Path]:
-    return lambda machine, scope: (machine.home if scope == "user" else machine.project).joinpath(*names)
-
-
 SETTINGS: Mapping[str, CompactionSetting] = {
     "claude-code": CompactionSetting(
         "claude-code",
@@ -129,7 +125,7 @@ SETTINGS: Mapping[str, CompactionSetting] = {
         lowest=CLAUDE_CODE_WINDOWS[0] - CLAUDE_CODE_RESERVE,
         highest=CLAUDE_CODE_WINDOWS[1] - CLAUDE_CODE_RESERVE,
         value=lambda tokens: tokens + CLAUDE_CODE_RESERVE,
-        file=_below(".claude", "settings.json"),
+        file=below(".claude", "settings.json"),
         kind="json",
         keys=("autoCompactWindow",),
         for_run=_claude,
@@ -152,7 +148,7 @@ SETTINGS: Mapping[str, CompactionSetting] = {
         lowest=1,
         highest=GEMINI_WINDOW,
         value=lambda tokens: round(tokens / GEMINI_WINDOW, 4),
-        file=_below(".gemini", "settings.json"),
+        file=below(".gemini", "settings.json"),
         kind="json",
         keys=("model", "compressionThreshold"),
         for_run=_gemini,

@@ -1,4 +1,14 @@
-"""The interface of summarizers: their requests, their results and their errors."""
+"""The interface of summarizers: their requests, their results and their errors.
+
+    class FirstLines:
+        strategy, slow = "first-lines", False
+
+        async def write(self, request: SummaryRequest) -> WrittenSummary:
+            lines = [text.partition("\\n")[0] for turn in request.turns for text in turn.texts]
+            return WrittenSummary("\\n".join(lines), self.strategy)
+
+The order in which summarizers are tried is in `summarizers/choice.py`.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.context.view.handoff_parts import MAX_PARTS
-from contextstash.hosts.clients import Machine, Scope, codex_home
+from contextstash.hosts.clients import Machine, Scope, below, codex_home
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,6 @@ class ClientHooks:
         return "contextstash" in command and self.called in command
 
 
-def _below(folder: str, name: str) -> Callable[[Machine, Scope], Path]:
-    return lambda machine, scope: (machine.home if scope == "user" else machine.project) / folder / name
-
-
 def _codex_file(machine: Machine, scope: Scope) -> Path:
     return (codex_home(machine) if scope == "user" else machine.project / ".codex") / "hooks.json"
 
@@ -119,7 +115,7 @@ HOOKS: Mapping[str, ClientHooks] = {
         ClientHooks(
             "claude-code",
             ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "SubagentStop"),
-            _below(".claude", "settings.json"),
+            below(".claude", "settings.json"),
             timeout=30,
             parts=MAX_PARTS,
         ),
@@ -136,7 +132,7 @@ HOOKS: Mapping[str, ClientHooks] = {
         ClientHooks(
             "gemini",
             ("AfterTool", "PreCompress", "BeforeAgent", "SessionStart", "SessionEnd"),
-            _below(".gemini", "settings.json"),
+            below(".gemini", "settings.json"),
             timeout=30_000,
         ),
     )

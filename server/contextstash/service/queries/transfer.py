@@ -138,12 +138,8 @@ async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[
     with suppress(SessionNotFoundError, BadInputError):
         sessions.append(await access.store.get_session(outputs_session_id(session_id)))
     for left, session in reversed(list(enumerate(reversed(sessions)))):
-        counts = dict.fromkeys(PARTS, 0)
-        async for record in _records(access, session):
-            for part in PARTS:
-                counts[part] += part.removesuffix("s") in record
+        async for record in session_records(access, session, left):
             yield shown_value(settings, record)
-        yield {END: {**counts, "sessions_left": left}}
 
 
 async def export_view(access: Access, session_id: str, budget: int) -> list[Native]:
@@ -153,14 +149,14 @@ async def export_view(access: Access, session_id: str, budget: int) -> list[Nati
     return [shown_value(settings, message) for message in found]
 
 
-async def session_records(access: Access, session: Session) -> AsyncIterator[dict[str, Any]]:
-    """The records of one session alone."""
+async def session_records(access: Access, session: Session, left: int = 0) -> AsyncIterator[dict[str, Any]]:
+    """The records of one session, after which so many sessions are `left` in the file."""
     counts = dict.fromkeys(PARTS, 0)
     async for record in _records(access, session):
         for part in PARTS:
             counts[part] += part.removesuffix("s") in record
         yield record
-    yield {END: {**counts, "sessions_left": 0}}
+    yield {END: {**counts, "sessions_left": left}}
 
 
 async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, Any]]:
