@@ -297,9 +297,11 @@ def ranked_matches(limit: int) -> int:
 
 def text_weight(wanted: Sequence[str]) -> float:
     """How much what was said counts for a query with these terms: more for a question, by its share of plain words,
-    than for names, paths and calls."""
+    than for names, paths and calls. One word is not a question."""
     names = [term for term in wanted if NAME_MARK.search(term)]
     plain = [term for term in wanted if not any(term in name for name in names)]
+    if len(plain) < 2:
+        return 1.0
     share = len(plain) / (len(plain) + len(names))
     brevity = min(1.0, max(0.0, 2 - len(wanted) / QUESTION_TERMS))
     return 1 + (TEXT_WEIGHT - 1) * share * brevity

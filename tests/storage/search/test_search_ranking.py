@@ -142,9 +142,12 @@ async def test_a_question_finds_what_was_said_before_calls_with_one_of_its_words
     assert (await handles(store, QUESTION))[0] == "message 0"
 
 
-async def test_a_name_finds_the_call_with_it_before_what_was_said_of_it(store: SessionStore) -> None:
-    await record(store, says("parse_config is wrong"), *ran("a", "Grep", "parse_config", "def parse_config(path):"))
-    assert await handles(store, "parse_config") == ["out_a", "message 0"]
+@pytest.mark.parametrize("name", ["parse_config", "quince"])
+async def test_a_name_or_one_word_finds_the_call_with_it_before_what_was_said_of_it(
+    store: SessionStore, name: str
+) -> None:
+    await record(store, says(f"{name} is wrong"), *ran("a", "Grep", name, f"def {name}(path):"))
+    assert await handles(store, name) == ["out_a", "message 0"]
 
 
 async def test_stop_words_do_not_count_unless_there_is_nothing_else(store: SessionStore) -> None:
