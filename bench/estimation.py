@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from contextstash.context.view.calibration import count_message, estimate
+from contextstash.context.view.session_counters import count_message, estimate
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter, counter_for, family_of, measure
 from contextstash.formats import get_format

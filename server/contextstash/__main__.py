@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from contextstash.hosts.hooks.clients import HOOKED, part_of, run_hook
+from contextstash.hosts.hooks.hooked_clients import HOOKED, part_of, run_hook
 
 
 def main() -> None:

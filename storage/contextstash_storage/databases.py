@@ -1,4 +1,4 @@
-"""Which database a text names, and the store in it: a file, or the address of a PostgreSQL server."""
+"""Opens the database that a text names: a file, or the address of a PostgreSQL server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a deleted session is recognized if its client goes on: by keyed hashes, which tell nothing of what it held."""
+"""Recognizes a deleted session if its client goes on: by keyed hashes, which tell nothing of its content."""
 
 from __future__ import annotations
 

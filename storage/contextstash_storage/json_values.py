@@ -1,4 +1,4 @@
-"""Which values JSON brings back equal: all others are refused, never changed."""
+"""The values that JSON brings back equal: all others are refused, never changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stored: sessions, messages, edits, events, calls, and a session's running counters."""
+"""The records that are stored: sessions, messages, edits, events, calls, and a session's running counters."""
 
 from __future__ import annotations
 

@@ -301,22 +301,23 @@ class SessionStore(ABC):
         """How many messages a search cannot find yet, because the index is being filled in the background: after an
         upgrade, or after very long messages."""
 
+    @abstractmethod
     async def unindex_sessions(self, session_ids: Sequence[str]) -> int:
-        """Take the texts of these sessions out of the search index, which makes the database smaller; returns how many
-        were in it. They can be read as before, and are indexed again when a message is appended."""
-        return 0
-
-    async def unindexed_sessions(self) -> list[str]:
-        """The sessions that are not in the search index."""
-        return []
-
-    async def index_session(self, session_id: str) -> bool:
-        """Index a session again if it was taken out of the index; returns whether it was."""
-        return False
+        """Take the texts of these sessions out of the search index, which makes the database smaller, and in a file
+        pack their bodies; returns how many were in the index. They can be read as before, and are indexed again when a
+        message is appended."""
 
     @abstractmethod
-    async def size(self) -> int | None:
-        """The bytes that the owner's sessions use in the database, estimated, without those that deletions left free in
+    async def unindexed_sessions(self) -> list[str]:
+        """The sessions that are not in the search index."""
+
+    @abstractmethod
+    async def index_session(self, session_id: str) -> bool:
+        """Index a session again if it was taken out of the index; returns whether it was."""
+
+    @abstractmethod
+    async def session_sizes(self) -> dict[str, int] | None:
+        """The bytes that each of the owner's sessions takes in the database, without those that deletions left free in
         its file; None if the database is on a server."""
 
     async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None:
@@ -414,6 +415,10 @@ class SessionStore(ABC):
     async def deleted_sessions(self) -> list[DeletedSession]:
         """How the sessions are recognized that were deleted lately."""
         return await self._of_owner(lambda: requests.deleted_sessions(self.owner))
+
+    async def copy_deleted(self, sessions: Sequence[DeletedSession]) -> None:
+        """Recognize sessions too that were deleted in another database, whose sessions are copied to this one."""
+        await self._write_steps(lambda: requests.copy_deleted(self.owner, sessions))
 
     async def note_responses(self, session_id: str, marks: Sequence[str], responses: Sequence[str]) -> None:
         """Recognize a deleted session by these responses too, which its client got later: the one of this id, that with

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.configuration.settings import Configuration, configuration
+from contextstash.configuration.setting_layers import Configuration, configuration
 from contextstash.context.window.settings import resolve_settings
 from contextstash_storage.errors import BadInputError
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.configuration.settings import Configuration, Remark, configuration
+from contextstash.configuration.setting_layers import Configuration, Remark, configuration
 from contextstash.context.window.presets import PRESETS
 from contextstash.context.window.project_limits import BOUNDS, admit
 from contextstash.context.window.settings import ContextSettings, resolve_settings

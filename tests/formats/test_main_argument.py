@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextstash.formats.arguments import main_argument
+from contextstash.formats.main_argument import main_argument
 
 
 @pytest.mark.parametrize(

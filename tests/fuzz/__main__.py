@@ -1,4 +1,4 @@
-"""Fuzzes the targets: `python -m tests.fuzz [TARGET …] --seconds N [--keep FOLDER]`.
+"""Fuzzes the targets: `python -m tests.fuzz [TARGET …] --seconds N [--keep FOLDER]`, or `make fuzz HOURS=1`.
 
 With atheris (not declared: `pip install atheris`, up to Python 3.13) inputs that reach code which no other has reached
 are kept and changed further; without it, inputs of the seeds alone are changed. Each defect is printed once, with the
@@ -122,6 +122,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", help="names of targets, or the beginning of some; by default all")
     parser.add_argument("--seconds", type=float, default=60.0, help="for each target [60]")
+    parser.add_argument("--hours", type=float, help="the same in hours")
     parser.add_argument("--keep", type=Path, default=Path("/tmp/contextstash-fuzz"), help="where inputs are kept")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -130,7 +131,8 @@ def main() -> int:
     from tests.fuzz.targets import TARGETS
 
     names = [name for name in TARGETS if name.startswith(tuple(arguments.targets) or "")]
-    options = ["--seconds", str(arguments.seconds), "--keep", str(arguments.keep), "--here"]
+    seconds = arguments.seconds if arguments.hours is None else 3_600 * arguments.hours
+    options = ["--seconds", str(seconds), "--keep", str(arguments.keep), "--here"]
     failed = [name for name in names if subprocess.run([sys.executable, "-m", "tests.fuzz", name, *options]).returncode]
     return 1 if failed or not names else 0
 

@@ -15,7 +15,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from contextstash.context.text.imitations import defused, is_speaker_line
 from contextstash.context.text.regex_search import matching_lines
+from contextstash.context.text.sanitize import one_line, skeleton
 from contextstash.context.text.secret_masks import masked, masked_value, secrets_in, shown
 from contextstash.formats import FORMATS, detect_format
 from contextstash.formats.json_positions import JsonPositionError
@@ -335,6 +337,16 @@ def masks(data: bytes) -> None:
         assert json.dumps(value) == json.dumps(parsed(data)), "the argument was changed"
 
 
+def imitations(data: bytes) -> None:
+    """No line of a text that is shown again is a speaker's, and to defuse it twice changes nothing."""
+    text = _text(data)
+    shown_again = defused(text)
+    assert not any(is_speaker_line(line) for line in shown_again.split("\n"))
+    assert defused(shown_again) == shown_again
+    assert len(skeleton(text)) == len(text)
+    assert len(one_line(text, 80)) <= 80
+
+
 TARGETS: dict[str, Target] = {
     **{f"format-{name}": message_format(name) for name in FORMATS},
     **{f"reader-{number}-{reader.name}": transcript_reader(number) for number, reader in enumerate(READERS)},
@@ -346,4 +358,5 @@ TARGETS: dict[str, Target] = {
     **{f"request-{name}": proxy_request(name) for name in LIST_KEYS},
     "reply": proxy_reply,
     "masks": masks,
+    "imitations": imitations,
 }

@@ -14,6 +14,8 @@ from tests.support.effort import examples
 FINDINGS = (
     ("format-gemini", '[{"role":"model","parts":[{"functionCall":{"name":"ls"}}]},'
      '{"role":"user","parts":[{"functionResponse":{"name":"ls"}}]}]'),
+    ("format-gemini", '[{"role":"user","parts":[{"other":' + "[" * 500 + "]" * 500 + "}]}]"),
+    ("format-openai-responses", '[{"type":"other_output","call_id":"c","output":[[null],"x"]}]'),
     ("reader-0-codex", '{"type":"response_item","payload":{"type":[]}}\n'),
     ("reader-5-cline", '[{},{"role":"user","content":[{"type":{}}]}]'),
     ("reader-6-opencode", '[{"id":"ses_1"},{"info":{"role":"assistant","time":{"completed":2}},"parts":[{"type":"text",'

@@ -15,6 +15,7 @@ from mcp.types import CallToolResult, EmbeddedResource, ImageContent, TextResour
 
 from tests.support.gateways import appears, gateway, original, server, text_of, tool_names
 from tests.support.servers import MODES, Mode
+from tests.support.stashes import stash_at
 from tests.support.upstream_servers import PIXEL, lines
 
 pytestmark = pytest.mark.processes
@@ -123,6 +124,16 @@ async def test_a_repeated_output_is_reported_as_unchanged_if_that_is_enabled(tmp
         assert await original(client, handle_in(second)) == lines(50)
         for _ in range(2):
             assert text_of(await client.call_tool("two__long_text", {"count": 50})) == lines(50)
+
+
+async def test_an_output_that_was_deleted_is_archived_again_before_it_is_said_to_be_unchanged(tmp_path: Path) -> None:
+    async with gateway(tmp_path, {"one": server("one", limits=LIMITS, unchanged=True)}) as client:
+        for _ in range(2):
+            await client.call_tool("long_text", {"count": 50})
+        async with stash_at(tmp_path / "sessions.db") as stash:
+            await stash.delete_session("outputs")
+        shown = text_of(await client.call_tool("long_text", {"count": 50}))
+        assert await original(client, handle_in(shown)) == lines(50)
 
 
 async def test_only_names_that_clash_get_a_server_prefix(tmp_path: Path) -> None:

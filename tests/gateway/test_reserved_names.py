@@ -15,9 +15,9 @@ from mcp.types import Prompt, Resource, ResourceTemplate, Tool
 from contextstash.context.tool_outputs.own_tools import OWN_TOOLS
 from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
 from contextstash.gateway.directory import Directory
-from contextstash.gateway.reserved import OWN_PROMPTS, is_own_prompt, is_own_tool, is_own_uri
+from contextstash.gateway.reserved_names import OWN_PROMPTS, is_own_prompt, is_own_tool, is_own_uri
 from contextstash.gateway.servers.offers import Offer
-from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.server import build_server
 from contextstash.mcp.surface.prompts import PROMPTS
 from contextstash.service.stash import Stash

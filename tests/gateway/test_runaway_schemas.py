@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from mcp.types import CallToolResult, TextContent
 
-from contextstash.gateway.output_limits import Call, Shortening, is_valid
-from contextstash.gateway.rules import OutputRules
 from contextstash.gateway.servers.worker import Setup, Workers
-from contextstash.mcp.lazy import LazyStash
+from contextstash.gateway.shortened_results import Call, Shortening, is_valid
+from contextstash.gateway.tool_rules import OutputRules
+from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.serve import ServeOptions, opener
 from tests.support.effort import THOROUGH
 

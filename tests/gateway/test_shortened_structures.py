@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash.gateway.names import Origin, offered_names, prefixes
-from contextstash.gateway.output_limits import as_text, is_valid, replaced_strings, smaller_forms
+from contextstash.gateway.shortened_results import as_text, is_valid, replaced_strings, smaller_forms
 
 HANDLE = "out_abc"
 

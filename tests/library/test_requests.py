@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from contextstash.adapters.alignment import align
 from contextstash.formats.provider_format import shown_format
-from contextstash.library.alignment import align
 from contextstash.library.request import CallArguments, plain_system, plain_tools, request_of
 from contextstash.service.results import ContextResult
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import secrets
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from contextstash.configuration.settings import configuration
+from contextstash.configuration.setting_layers import configuration
 from contextstash.context.window.settings import ContextSettings, resolve_settings
+from contextstash.hosts.following.ingest import ingest
 from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.service import automatic_retention as automatic
 from contextstash.service.automatic_retention import automatic_retention, carry_out, news
+from contextstash.service.queries import retention
+from contextstash.service.queries.sessions import delete_session
+from contextstash.service.session_access import Access
 from contextstash.service.stash import Stash
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.command_line import CommandLine
@@ -121,7 +128,7 @@ async def test_what_a_deletion_left_free_in_the_file_does_not_count(tmp_path: Pa
         for number in range(4):
             text = " ".join(f"word{place * 7 + number}" for place in range(400_000))
             await stash.record_messages([{"role": "user", "content": text}], session_id=f"s-{number}")
-        size = await stash._access.store.size()
+        size = sum((await stash._access.store.session_sizes() or {}).values())
         assert size
         assert size > 16e6, "larger than a file that is rewritten after a deletion"
         limit = size * 0.6
@@ -209,3 +216,50 @@ async def test_a_size_is_that_of_the_owners_sessions_and_not_of_others_in_the_fi
         await others.close()
     async with stash_at(path) as stash:
         assert (await stash.retain(NOW + DAY, gigabytes=limit)).sessions == []
+
+
+async def test_outputs_of_no_session_go_by_their_age_and_no_conversation_goes_for_their_room(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await fill(path)
+    async with stash_at(path) as stash:
+        for number in range(5):
+            await stash.keep_output(f"output {number} " + secrets.token_hex(20_000), tool="Bash")
+        sized = await stash.retain(NOW + DAY, gigabytes=1e-4, dry_run=True)
+        aged = await stash.retain(NOW + 40 * DAY, days=30, dry_run=True)
+    assert sized.sessions == []
+    assert sorted(line.session_id for line in aged.sessions) == ["outputs", "s-1", "s-2"]
+
+
+async def test_a_transcript_of_long_ago_is_recorded_when_it_is_imported(tmp_path: Path) -> None:
+    said: dict[str, Any] = {
+        "type": "user",
+        "uuid": "u",
+        "parentUuid": None,
+        "sessionId": "old",
+        "timestamp": "1970-01-01T00:00:00Z",
+    }
+    said["message"] = {"role": "user", "content": "the machine's clock was wrong"}
+    (tmp_path / "old.jsonl").write_text(json.dumps(said) + "\n")
+    async with stash_at(tmp_path / "s.db") as stash:
+        await ingest(stash, tmp_path / "old.jsonl")
+        assert (await stash.retain(NOW + DAY, days=30, dry_run=False)).sessions == []
+        assert [line.session_id for line in (await stash.retain(NOW + 31 * DAY, days=30)).sessions] == ["old"]
+
+
+async def test_a_session_that_goes_on_while_others_are_deleted_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.db"
+    await fill(path, 4)
+    monkeypatch.setattr(retention, "TOGETHER", 1)
+
+    async def delete(access: Access, session_id: str, **rest: Any) -> Any:
+        """Deletes it, while another process records in one of the next."""
+        async with stash_at(path) as other:
+            await other.record_messages([{"role": "user", "content": "and now"}], session_id="s-1")
+        return await delete_session(access, session_id, **rest)
+
+    monkeypatch.setattr(retention, "delete_session", delete)
+    async with stash_at(path) as stash:
+        await stash.retain(LATER, days=30, dry_run=False)
+        assert await names(stash) == ["s-0", "s-1"]

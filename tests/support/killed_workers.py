@@ -1,5 +1,5 @@
-"""A process that records, prunes, compacts, imports, deletes, retains and unindexes at random until it is killed, or
-migrates an older database, and what must hold then.
+"""A process that records, prunes, compacts, imports, deletes, retains, and unindexes and packs at random until it is
+killed, or migrates an older database, or encrypts and decrypts one, and what must hold then.
 
 The worker writes to its journal what it is about to do, and that it was done once that is acknowledged. `Ledger` reads
 the journal after the kill: what is acknowledged must be there, what was begun is there whole or not at all.
@@ -26,10 +26,12 @@ from typing import Any
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import NotFoundError
 from contextstash_storage.records import Native
+from contextstash_storage.sqlite.conversion import convert
 from tests.support.golden_sessions import read_sessions
 from tests.support.stashes import as_bytes, history, stash_at, valid_view
 
 FORMAT = "openai-chat"
+KEY = bytes(range(32))
 WORK = "work"
 OPERATIONS = ("record", "prune", "compact", "import", "delete", "retain", "unindex")
 MAX_SECONDS = 0.6
@@ -234,6 +236,26 @@ async def _check_golden(path: Path, expected: Path) -> None:
             assert {part: read[name][part] for part in GOLDEN_PARTS} == {part: session[part] for part in GOLDEN_PARTS}
 
 
+def convert_often(path: str, journal_path: str, number: int) -> None:
+    """Encrypt and decrypt a database until killed."""
+    journal = Journal(Path(journal_path))
+    while True:
+        for operation in ("encrypt", "decrypt"):
+            journal.write("begun", operation)
+            convert(Path(path), KEY, encrypt=operation == "encrypt")
+            journal.write("done", operation)
+
+
+def kill_conversion(folder: Path, ledger: Ledger, number: int, context: BaseContext | None = None) -> None:
+    """Kill a process that encrypts or decrypts the workers' database; it is plain or encrypted then, as a whole."""
+    path, journal = folder / "stash.db", folder / f"{number}.jsonl"
+    _kill(convert_often, path, journal, number, context)
+    ledger.read(journal)
+    convert(path, KEY, encrypt=False)
+    asyncio.run(ledger.check(path))
+    assert [file.name for file in folder.glob("stash.db*") if file.name.endswith("converting")] == []
+
+
 async def settled(path: Path) -> None:
     """Wait until nothing of a deletion or import that was cut short is left."""
     give_up = time.monotonic() + SETTLED_SECONDS
@@ -249,6 +271,8 @@ def check_files(path: Path) -> None:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert db.execute("PRAGMA foreign_key_check").fetchall() == []
         db.execute("INSERT INTO search_pieces (search_pieces) VALUES ('integrity-check')")
+        twice = "SELECT count(*) FROM messages JOIN large_bodies USING (message) WHERE length(body)"
+        assert db.execute(twice).fetchone() == (0,)
         lost = "SELECT count(*) FROM blobs WHERE blob NOT IN (SELECT blob FROM message_blobs)"
         assert db.execute(lost).fetchone() == (0,)
         of_messages = "SELECT entry FROM search_entries JOIN messages USING (message)"

@@ -32,7 +32,7 @@ class Planted:
     text: str
 
 
-def _some(random: Random, letters: str, length: int) -> str:
+def some(random: Random, letters: str, length: int) -> str:
     return "".join(random.choice(letters) for _ in range(length))
 
 
@@ -42,52 +42,57 @@ def _segment(random: Random, value: object) -> str:
 
 def _jwt(random: Random) -> str:
     head = _segment(random, {"alg": "HS256", "typ": "JWT"})
-    return f"{head}.{_segment(random, {'sub': _some(random, '0123456789', 10)})}.{_some(random, URL, 43)}"
+    return f"{head}.{_segment(random, {'sub': some(random, '0123456789', 10)})}.{some(random, URL, 43)}"
 
 
 def _password(random: Random) -> str:
-    return _some(random, ALNUM, 9) + random.choice("!#%^*") + random.choice(string.digits)
+    return some(random, ALNUM, 9) + random.choice("!#%^*") + random.choice(string.digits)
 
 
 def _key_lines(random: Random, lines: int) -> str:
-    return "\n".join(_some(random, BASE64, 64) for _ in range(lines))
+    return "\n".join(some(random, BASE64, 64) for _ in range(lines))
 
 
 Maker = Callable[[Random], str]
 
 KINDS: dict[str, Maker] = {
-    "aws access key": lambda r: "AKIA" + _some(r, string.ascii_uppercase + "234567", 16),
-    "aws secret": lambda r: _some(r, BASE64, 40),
-    "github classic": lambda r: "ghp_" + _some(r, ALNUM, 36),
-    "github fine": lambda r: f"github_pat_{_some(r, ALNUM, 22)}_{_some(r, ALNUM, 59)}",
-    "gitlab": lambda r: "glpat-" + _some(r, URL, 20),
-    "slack bot": lambda r: f"xoxb-{_some(r, '123456789', 12)}-{_some(r, '123456789', 12)}-{_some(r, ALNUM, 24)}",
+    "aws access key": lambda r: "AKIA" + some(r, string.ascii_uppercase + "234567", 16),
+    "aws secret": lambda r: some(r, BASE64, 40),
+    "github classic": lambda r: "ghp_" + some(r, ALNUM, 36),
+    "github fine": lambda r: f"github_pat_{some(r, ALNUM, 22)}_{some(r, ALNUM, 59)}",
+    "gitlab": lambda r: "glpat-" + some(r, URL, 20),
+    "slack bot": lambda r: f"xoxb-{some(r, '123456789', 12)}-{some(r, '123456789', 12)}-{some(r, ALNUM, 24)}",
     "slack webhook": lambda r: (
-        f"https://hooks.slack.com/services/T{_some(r, ALNUM.upper(), 8)}/B{_some(r, ALNUM, 8)}/" + _some(r, ALNUM, 24)
+        f"https://hooks.slack.com/services/T{some(r, ALNUM.upper(), 8)}/B{some(r, ALNUM, 8)}/" + some(r, ALNUM, 24)
     ),
-    "stripe": lambda r: "sk_live_" + _some(r, ALNUM, 24),
-    "openai": lambda r: "sk-proj-" + _some(r, URL, 48),
-    "anthropic": lambda r: "sk-ant-api03-" + _some(r, URL, 93) + "AA",
-    "npm": lambda r: "npm_" + _some(r, ALNUM, 36),
-    "pypi": lambda r: "pypi-AgEIcHlwaS5vcmc" + _some(r, URL, 120),
-    "google": lambda r: "AIza" + _some(r, URL, 35),
-    "google oauth": lambda r: "GOCSPX-" + _some(r, URL, 28),
-    "sendgrid": lambda r: f"SG.{_some(r, URL, 22)}.{_some(r, URL, 43)}",
-    "hugging face": lambda r: "hf_" + _some(r, string.ascii_letters, 34),
-    "digitalocean": lambda r: "dop_v1_" + _some(r, HEX, 64),
-    "mailchimp": lambda r: _some(r, HEX, 32) + "-us12",
-    "telegram": lambda r: f"{_some(r, '123456789', 10)}:AA{_some(r, URL, 33)}",
+    "stripe": lambda r: "sk_live_" + some(r, ALNUM, 24),
+    "openai": lambda r: "sk-proj-" + some(r, URL, 48),
+    "anthropic": lambda r: "sk-ant-api03-" + some(r, URL, 93) + "AA",
+    "npm": lambda r: "npm_" + some(r, ALNUM, 36),
+    "pypi": lambda r: "pypi-AgEIcHlwaS5vcmc" + some(r, URL, 120),
+    "google": lambda r: "AIza" + some(r, URL, 35),
+    "google oauth": lambda r: "GOCSPX-" + some(r, URL, 28),
+    "sendgrid": lambda r: f"SG.{some(r, URL, 22)}.{some(r, URL, 43)}",
+    "hugging face": lambda r: "hf_" + some(r, string.ascii_letters, 34),
+    "digitalocean": lambda r: "dop_v1_" + some(r, HEX, 64),
+    "mailchimp": lambda r: some(r, HEX, 32) + "-us12",
+    "telegram": lambda r: f"{some(r, '123456789', 10)}:AA{some(r, URL, 33)}",
     "jwt": _jwt,
     "private key": lambda r: _key_lines(r, 12),
     "address password": _password,
     "env password": _password,
-    "env key": lambda r: _some(r, ALNUM, 32),
-    "bearer": lambda r: _some(r, ALNUM, 40),
+    "env key": lambda r: some(r, ALNUM, 32),
+    "bearer": lambda r: some(r, ALNUM, 40),
     "basic": lambda r: base64.b64encode(f"deploy:{_password(r)}".encode()).decode(),
-    "azure": lambda r: _some(r, BASE64, 86) + "==",
-    "json secret": lambda r: _some(r, URL, 40),
-    "yaml token": lambda r: _some(r, HEX, 40),
-    "npmrc": lambda r: _some(r, HEX, 36),
+    "azure": lambda r: some(r, BASE64, 86) + "==",
+    "json secret": lambda r: some(r, URL, 40),
+    "yaml token": lambda r: some(r, HEX, 40),
+    "npmrc": lambda r: some(r, HEX, 36),
+    "option": _password,
+    "login": _password,
+    "docker login": lambda r: base64.b64encode(f"deploy:{_password(r)}".encode()).decode(),
+    "authorization": lambda r: some(r, ALNUM, 36),
+    "sql password": _password,
 }
 
 BARE = (
@@ -99,7 +104,22 @@ BARE = (
 """Kinds that are recognized by themselves stand anywhere."""
 
 SURROUNDINGS: dict[str, tuple[str, ...]] = {
-    "aws secret": ("AWS_SECRET_ACCESS_KEY={}", "aws_secret_access_key = {}", '"SecretAccessKey": "{}"'),
+    "option": (
+        "mysql -h db -u app -p{} shop",
+        "mysqldump -p'{}' shop",
+        "sshpass -p {} ssh a@b",
+        "redis-cli -a {} ping",
+    ),
+    "login": ("curl -s -u deploy:{} https://x.example.org", "curl -udeploy:{} http://h", "curl --user='deploy:{}' h"),
+    "docker login": ('{{"auths": {{"r.example.org": {{"auth": "{}"}}}}}}',),
+    "authorization": ("Authorization: token {}", "-H 'authorization: ApiKey {}'"),
+    "sql password": ("ALTER USER app WITH PASSWORD '{}'", "CREATE USER app IDENTIFIED BY '{}'"),
+    "aws secret": (
+        "aws configure set aws_secret_access_key {}",
+        "AWS_SECRET_ACCESS_KEY={}",
+        "aws_secret_access_key = {}",
+        '"SecretAccessKey": "{}"',
+    ),
     "private key": (
         "-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----",
         "cat key\n-----BEGIN OPENSSH PRIVATE KEY-----\n{}\n-----END OPENSSH PRIVATE KEY-----\ndone",

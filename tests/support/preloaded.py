@@ -14,7 +14,7 @@ for name in (
     "contextstash.hosts.following.ingest",
     "contextstash.hosts.hooks.dispatch",
     "contextstash.hosts.hooks.output_cut",
-    "contextstash.hosts.hooks.stash",
+    "contextstash.hosts.hooks.hook_stash",
     "contextstash.service.stash",
     "contextstash.sharing.export",
     "contextstash_storage.sqlite.store",

@@ -10,7 +10,7 @@ import pytest
 from contextstash.ui import forms, guard
 from contextstash.ui.forms import Forms
 from contextstash.ui.guard import Guard
-from contextstash.web.hosts import OwnHosts
+from contextstash.web.host_names import OwnHosts
 
 
 class Exchange:

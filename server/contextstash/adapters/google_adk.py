@@ -19,7 +19,7 @@ from typing import Any
 from google.adk.models import LlmRequest, LlmResponse
 from google.genai import types
 
-from contextstash.library.alignment import align
+from contextstash.adapters.alignment import align
 from contextstash.library.replies import as_json, as_natives
 from contextstash.library.session import LibrarySession
 from contextstash_storage.errors import BadInputError

@@ -17,8 +17,8 @@ from langchain_core.messages.utils import convert_to_messages, convert_to_openai
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from contextstash.library.alignment import align
-from contextstash.library.blocking import BlockingSession
+from contextstash.adapters.alignment import align
+from contextstash.library.open_stash_sync import BlockingSession
 from contextstash.library.replies import as_natives
 from contextstash.library.request import ContextRequest
 from contextstash.library.session import LibrarySession

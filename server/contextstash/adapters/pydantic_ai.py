@@ -30,7 +30,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.toolsets import FunctionToolset
 
-from contextstash.library.alignment import align
+from contextstash.adapters.alignment import align
 from contextstash.library.replies import as_natives
 from contextstash.library.session import LibrarySession
 from contextstash_storage.errors import BadInputError

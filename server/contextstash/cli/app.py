@@ -13,6 +13,7 @@ from contextstash import __version__
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.output import echo
 from contextstash.cli.sections import Commands, SectionedGroup
+from contextstash.process.plain_logs import configure_warnings
 from contextstash_storage.errors import ContextstashError
 
 INTERRUPTED = 130
@@ -60,6 +61,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    configure_warnings()
     try:
         result = cli.main(args=arguments, prog_name="contextstash", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from contextstash.cli.readable import named_by
-from contextstash.configuration.settings import Configuration, Remark, RemarkHandler, configuration
+from contextstash.configuration.setting_layers import Configuration, Remark, RemarkHandler, configuration
 from contextstash.hosts.project_folder import project_folder
 from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError, SessionNotFoundError

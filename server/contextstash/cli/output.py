@@ -1,4 +1,4 @@
-"""How results are printed: as JSON, or as tables for a terminal or a pipe."""
+"""Prints results: as JSON, or as tables for a terminal or a pipe."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from contextstash.display.visible_text import visible, visible_json
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from contextstash.service.result import Result
+    from contextstash.service.result_base import Result
 
 PIPE_WIDTH = 120
 """Characters of a line in a pipe, for texts that wrap. A pipe has no width."""

@@ -1,4 +1,4 @@
-"""How the folder of a project is shown."""
+"""The name under which a project's folder is shown."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from contextstash.formats.arguments import main_argument
 from contextstash.formats.base import Reading
 from contextstash.formats.image_sizes import image_size
+from contextstash.formats.main_argument import main_argument
 from contextstash.formats.usage import read_usage
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Block, BlockType, Role, Usage
@@ -22,6 +22,8 @@ def orphan_text(text: str) -> str:
     """The text that stands for a result whose tool call is no longer in the list."""
     return f"[Result of a tool call that is no longer shown]\n{text}" if text.strip() else ""
 
+
+TOO_DEEP = "the message is nested too deeply for JSON."
 
 MAX_MEDIA_TEXT = 400
 """In characters. A longer string inside a block of media is taken for encoded data (base64), which a model does not
@@ -92,7 +94,11 @@ def opaque(native: Mapping[str, Any], call_id: str | None = None) -> Piece:
 
 def opaque_media(native: Mapping[str, Any]) -> Piece:
     """Like `opaque`, with encoded media data left out of the text."""
-    return piece("opaque", as_json(_without_media(native)))
+    try:
+        plain = _without_media(native)
+    except RecursionError as error:
+        raise BadMessageError(TOO_DEEP) from error
+    return piece("opaque", as_json(plain))
 
 
 def _without_media(value: Any) -> Any:
@@ -141,7 +147,7 @@ def as_json(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except RecursionError as error:
-        raise BadMessageError("the message is nested too deeply for JSON.") from error
+        raise BadMessageError(TOO_DEEP) from error
     except (TypeError, ValueError) as error:
         raise BadMessageError(f"the message cannot be written as JSON: {error}.") from error
 

@@ -1,4 +1,4 @@
-"""Which provider's format a program speaks, if it does not say so: by its messages, its tools and its model's name."""
+"""Detects the provider's format of a program that does not name it: by its messages, its tools and its model's name."""
 
 from __future__ import annotations
 

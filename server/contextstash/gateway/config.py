@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from contextstash.gateway.rules import ServerRules, read_rules
+from contextstash.gateway.tool_rules import ServerRules, read_rules
 from contextstash_storage.errors import BadInputError
 
 SERVER_KEYS = ("mcpServers", "servers")

@@ -10,7 +10,7 @@ from mcp import InvalidUriTemplate, UriTemplate
 from mcp.types import Prompt, Resource, ResourceTemplate, Tool
 
 from contextstash.gateway.names import TOOL_JOINT, URI_JOINT, Origin, offered_names, prefixes
-from contextstash.gateway.reserved import is_own_prompt, is_own_uri, is_reserved_tool
+from contextstash.gateway.reserved_names import is_own_prompt, is_own_uri, is_reserved_tool
 from contextstash.gateway.servers.offers import Offer
 
 

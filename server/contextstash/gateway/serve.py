@@ -11,15 +11,15 @@ from mcp.server import NotificationOptions
 
 from contextstash.gateway.config import GatewayConfig, ServerEntry, StdioServer
 from contextstash.gateway.fleet import Fleet
-from contextstash.gateway.output_limits import Shortening, Tally
-from contextstash.gateway.rules import ServerRules
 from contextstash.gateway.server import Gateway
 from contextstash.gateway.servers.answers import Answers
 from contextstash.gateway.servers.process import environment_of
 from contextstash.gateway.servers.transports import connected
 from contextstash.gateway.servers.upstream import Upstream
 from contextstash.gateway.servers.worker import Setup, Workers
-from contextstash.mcp.lazy import LazyStash
+from contextstash.gateway.shortened_results import Shortening, Tally
+from contextstash.gateway.tool_rules import ServerRules
+from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.mcp.server import build_server
 from contextstash.mcp.stdio import run_until_signal

@@ -45,16 +45,16 @@ from pydantic import ValidationError
 
 from contextstash import __version__
 from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
-from contextstash.formats.arguments import main_argument
+from contextstash.formats.main_argument import main_argument
 from contextstash.gateway.directory import Directory
 from contextstash.gateway.fleet import Fleet
 from contextstash.gateway.names import Origin
-from contextstash.gateway.output_limits import Call, Shortening
-from contextstash.gateway.reserved import is_own_uri
+from contextstash.gateway.reserved_names import is_own_uri
 from contextstash.gateway.servers import request_relay
 from contextstash.gateway.servers.answers import HELD_BYTES, UNREADABLE, Held, held_in
 from contextstash.gateway.servers.upstream import Peer, Upstream, UpstreamDownError
 from contextstash.gateway.servers.worker import RefusedError, Workers
+from contextstash.gateway.shortened_results import Call, Shortening
 from contextstash.mcp.wire.sendable import holds_non_finite, sendable
 from contextstash.mcp.wire.surrogates import has_lone_surrogate
 

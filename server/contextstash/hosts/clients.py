@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from contextstash.hosts.configuration_files import Kind
 from contextstash.hosts.publication import uv_command
-from contextstash.hosts.settings_files import Kind
 
 Scope = Literal["user", "project"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.hosts.clients import CLIENTS, Machine, Scope, below
+from contextstash.hosts.configuration_files import Kind, content
 from contextstash.hosts.launch import Launch
-from contextstash.hosts.settings_files import Kind, content
 from contextstash.hosts.window_sizes import CLAUDE_CODE_RESERVE, CLAUDE_CODE_VARIABLE
 from contextstash_storage.errors import BadInputError
 

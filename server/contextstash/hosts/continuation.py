@@ -1,4 +1,4 @@
-"""How a session goes on in another client: its command, with the hand-off as its first message."""
+"""Continues a session in another client: its command, with the hand-off as its first message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How clients are started behind the proxy: the model API's address for one process alone, and nothing else changed."""
+"""Starts clients behind the proxy: the model API's address for one process alone, and nothing else changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of its model's window each host uses: the stash is given `HOST_WINDOWS` by whatever opens it.
+"""The share of its model's window that each host uses: the stash is given `HOST_WINDOWS` by whatever opens it.
 
 A host that writes the window into its transcript needs no entry: its reader passes it on (`TranscriptSession.window`).
 """

@@ -11,16 +11,17 @@ from mcp.server.caching import CacheableMethod
 
 from contextstash import __version__
 from contextstash.mcp.call_observer import CallObserver, Observe
-from contextstash.mcp.lazy import LazyStash, OpenStash
+from contextstash.mcp.lazy_stash import LazyStash, OpenStash
 from contextstash.mcp.scopes import ScopeChecks
 from contextstash.mcp.surface import followed_descriptions
 from contextstash.mcp.surface.agent_tools import agent_tools
-from contextstash.mcp.surface.checks import ProtocolChecks
 from contextstash.mcp.surface.completions import add_completions
 from contextstash.mcp.surface.program_tools import program_tools
 from contextstash.mcp.surface.prompts import PROMPTS, add_prompts
+from contextstash.mcp.surface.protocol_checks import ProtocolChecks
 from contextstash.mcp.surface.resources import add_resources
 from contextstash.mcp.surface.status_app import status_app, status_tool
+from contextstash.mcp.surface.tasks import Tasks
 from contextstash.mcp.surface.tool import StashTool
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def build_server(
         middleware=[ProtocolChecks(PROMPTS), *(_of_http(offered, access) if access else [])],
         auth=access.settings if access else None,
         token_verifier=access.verifier if access else None,
-        extensions=[] if tools == "retrieval" else [status_app()],
+        extensions=[] if tools == "retrieval" else [status_app(), Tasks(stash)],
         cache_hints=CACHE_HINTS,
     )
     if tools != "retrieval":

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import anyio
 from mcp.server import MCPServer, NotificationOptions, Server
 
-from contextstash.mcp.lazy import OpenStash
+from contextstash.mcp.lazy_stash import OpenStash
 from contextstash.mcp.server import ToolSet, build_server
 from contextstash.mcp.wire.stdio_streams import stdio_streams
 from contextstash.process.own_interpreter import own_interpreter

@@ -1,4 +1,4 @@
-"""Which modules the interpreters that this process starts may import."""
+"""Keeps the interpreters that this process starts from importing modules of the current folder."""
 
 from __future__ import annotations
 

@@ -43,7 +43,14 @@ def configure_logs(*, as_json: bool = False) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLine() if as_json else _Printable(FORMAT))
     handler.addFilter(_without_traceback)
+    handler.addFilter(_with_trace)
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
+
+def configure_warnings() -> None:
+    """The warnings of a command as lines of printable characters: they can quote a file of somebody else's folder."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Printable("%(message)s"))
 
 
 def announcement(text: str, *, as_json: bool) -> str:
@@ -84,4 +91,15 @@ def _without_traceback(record: logging.LogRecord) -> bool:
         kind = record.exc_info[0]
         record.msg, record.args = f"{record.getMessage()} ({kind.__name__ if kind else 'unknown error'})", ()
         record.exc_info = record.exc_text = None
+    return True
+
+
+def _with_trace(record: logging.LogRecord) -> bool:
+    """Add the id of the client's trace that a line belongs to, if the MCP SDK is loaded, which knows it."""
+    trace = sys.modules.get("opentelemetry.trace")
+    of_span = trace.get_current_span().get_span_context() if trace else None
+    if of_span is not None and of_span.is_valid:
+        trace_id = f"{of_span.trace_id:032x}"
+        record.msg, record.args = f"{record.getMessage()} trace_id={trace_id}", ()
+        record.fields = {**getattr(record, "fields", {}), "trace_id": trace_id}
     return True

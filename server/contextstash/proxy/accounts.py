@@ -1,10 +1,10 @@
-"""What a session's requests took, and what they would have taken unedited, cache rewrites included."""
+"""A session's account: the cost of its requests, and their cost unedited, cache rewrites included."""
 
 from __future__ import annotations
 
 import math
 
-from contextstash.context.view.calibration import MIN_GROWTH
+from contextstash.context.view.session_counters import MIN_GROWTH
 from contextstash.proxy.added_parts import added_by_us
 from contextstash.proxy.bills import Bill, bill_of, on_its_day
 from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE

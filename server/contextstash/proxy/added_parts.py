@@ -1,4 +1,4 @@
-"""What a request holds because of contextstash: its tool definitions, hand-offs, and what was fetched again."""
+"""The parts of a request that contextstash added: its tool definitions, hand-offs, and what was fetched again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextstash.context.view.rereads import Key
 from contextstash.formats.breakpoints import content_of
 from contextstash.formats.request.text import RequestText, TextMessage
 from contextstash.proxy.bills import Added
-from contextstash.proxy.fetched_again import keys_of
+from contextstash.proxy.refetches import keys_of
 from contextstash.proxy.request_lines import lists_tools
 from contextstash.proxy.requests.occurrences import has_results, result_names
 from contextstash.proxy.requests.preparation import Prepared

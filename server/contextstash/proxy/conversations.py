@@ -1,4 +1,4 @@
-"""Which conversation a request belongs to: by the client's own id, else by the messages that it begins with."""
+"""Finds the conversation of a request: by the client's own id, else by the messages that it begins with."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import Any
 from contextstash.formats.reasoning_reports import DroppedPiece
 from contextstash.formats.request.text import RequestText, TextMessage
 from contextstash.hosts.request_identity import ClientSession, continues_summary
-from contextstash.proxy.fetched_again import Rereads
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
+from contextstash.proxy.refetches import Rereads
 from contextstash.proxy.request_lines import (
     Line,
     common_start,

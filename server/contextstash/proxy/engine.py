@@ -1,4 +1,4 @@
-"""What happens to a request on its way: its conversation is found, its edits are made, and afterwards it is recorded.
+"""The engine: takes a request on its way: its conversation is found, its edits are made, and afterwards it is recorded.
 
 Nothing here may break a request. Each step that fails, or takes too long, leaves the request as the client wrote it.
 """
@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from contextstash.context.view.cached_prune import CachedPrune
+from contextstash.context.view.prune_cost import CachedPrune
 from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats.reasoning_reports import DroppedPiece
 from contextstash.formats.request.text import RequestText, message_of, read_request
@@ -27,8 +27,10 @@ from contextstash.proxy.model_facts import KnownModels, ModelFacts
 from contextstash.proxy.options import ProxyOptions
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.request_lines import Line, follows_response, is_side_call, replied_line
+from contextstash.proxy.requests.bound_reasoning import may_show, shown_edits, thinking_choice
 from contextstash.proxy.requests.first_cut import cut_unsent
 from contextstash.proxy.requests.occurrences import Inherited, inherited
+from contextstash.proxy.requests.old_thinking import span_of
 from contextstash.proxy.requests.preparation import (
     RESTORE_TOOL,
     RETRIEVAL_TOOL,
@@ -46,8 +48,6 @@ from contextstash.proxy.requests.preparation import (
     prices_of,
     rendered,
 )
-from contextstash.proxy.requests.reasoning import may_show, shown_edits, thinking_choice
-from contextstash.proxy.requests.thinking import span_of
 from contextstash.proxy.run_totals import Totals
 from contextstash.proxy.senders import sender_of
 from contextstash.proxy.side_calls import SideCalls, before_summary

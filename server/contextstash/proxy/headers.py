@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from contextstash.web.hosts import LOOPBACK
+from contextstash.web.host_names import LOOPBACK
 from contextstash_storage.errors import BadInputError
 
 RawHeaders = list[tuple[bytes, bytes]]
 
 SECRET_VARIABLE = "_CONTEXTSTASH_PROXY_SECRET"
 """The environment variable with which `contextstash run` tells its proxy the path that its client uses."""
+
+UPSTREAM_VARIABLE = "_CONTEXTSTASH_PROXY_UPSTREAM"
+"""The same for the model API's address: that of a gateway can hold a secret."""
 
 HOP_BY_HOP = frozenset(
     {

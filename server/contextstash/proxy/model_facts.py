@@ -1,4 +1,4 @@
-"""What is known of the models that clients use: their windows and prices."""
+"""Facts about the models that clients use: their windows and prices."""
 
 from __future__ import annotations
 

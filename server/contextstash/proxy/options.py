@@ -1,4 +1,4 @@
-"""How the proxy edits requests, as its user chose."""
+"""The user's options for the proxy's edits of requests."""
 
 from __future__ import annotations
 

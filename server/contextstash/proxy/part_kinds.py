@@ -1,4 +1,4 @@
-"""Which parts of a request may leave it in addition to tool outputs."""
+"""The kinds of parts that may leave a request in addition to tool outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one proxy process did."""
+"""The totals of one proxy process."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from contextstash.proxy.headers import SECRET_VARIABLE
+from contextstash.proxy.headers import SECRET_VARIABLE, UPSTREAM_VARIABLE
 
 MAX_RESTARTS = 5
 """How often a proxy is started again within RESTART_SECONDS. One that dies at once would do so for ever."""
@@ -39,10 +39,11 @@ class Supervisor:
     """A proxy process that serves a socket which this process keeps open: while a new proxy starts, connections wait
     instead of being refused, and the port stays the same."""
 
-    def __init__(self, command: Callable[[int], Sequence[str]], log: int | None = None) -> None:
-        """`command` returns the proxy's command for the descriptor of the socket; `log` is the descriptor of the file
-        for the proxy's standard error, since the terminal belongs to the client."""
+    def __init__(self, command: Callable[[int], Sequence[str]], upstream: str, log: int | None = None) -> None:
+        """`command` returns the proxy's command for the descriptor of the socket, `upstream` is the model API; `log` is
+        the descriptor of the file for the proxy's standard error, since the terminal belongs to the client."""
         self._command = command
+        self._upstream = upstream
         self._log = log
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.set_inheritable(True)
@@ -89,7 +90,8 @@ class Supervisor:
             stdout=self._log if self._log is not None else subprocess.DEVNULL,
             stderr=self._log if self._log is not None else subprocess.DEVNULL,
             start_new_session=True,
-            env={**os.environ, SECRET_VARIABLE: self._secret},  # all users see a program's arguments
+            # Not as arguments, which all users see.
+            env={**os.environ, SECRET_VARIABLE: self._secret, UPSTREAM_VARIABLE: self._upstream},
         )
 
     def _watch(self) -> None:
@@ -126,10 +128,10 @@ def _signals(*names: str) -> list[signal.Signals]:
     return [getattr(signal, name) for name in names if hasattr(signal, name)]
 
 
-def proxy_command(descriptor: int, upstream: str, options: Sequence[str]) -> list[str]:
+def proxy_command(descriptor: int, options: Sequence[str]) -> list[str]:
     """The command of a proxy that serves this socket."""
     # -P: otherwise `-m` imports from the current folder first, and a cloned repository could bring its own contextstash
     return [
         sys.executable, "-P", "-m", "contextstash", "proxy",
-        "--descriptor", str(descriptor), "--upstream", upstream, *options,
+        "--descriptor", str(descriptor), *options,
     ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from contextstash.context.view.cached_prune import FIVE_MINUTES
+from contextstash.context.view.prune_cost import FIVE_MINUTES
 from contextstash.context.window.economic_window import economic_window
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.thresholds import budget_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from contextstash.context.view import calibration as counting
+from contextstash.context.view import session_counters as counting
 from contextstash.context.window import thresholds
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.thresholds import WindowBudget

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from contextstash.service.result import Result
+from contextstash.service.result_base import Result
 
 
 class LimitedOutput(Result):

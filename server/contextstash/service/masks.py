@@ -1,4 +1,4 @@
-"""Where recorded text becomes what is shown or found: the one place at which secrets are masked.
+"""Masks of secrets: the one place at which recorded text becomes text that is shown or found.
 
 Text leaves the store in two ways. As it was recorded, for the model and the provider: views, requests, restored and
 retrieved outputs. That is never masked, since a model that edits a file writes back what it was shown. And as derived

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from contextstash.service.result import Result
+from contextstash.service.result_base import Result
 from contextstash_storage.records import Level
 
 
@@ -545,6 +545,7 @@ class DeleteResult(Result):
     session_id: str
     deleted: bool
     messages: int
+    sub_agents: int = Field(default=0, description="Sessions of its sub-agents, deleted with it")
     note: str | None = None
 
 

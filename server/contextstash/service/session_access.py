@@ -11,7 +11,7 @@ from functools import cache
 from heapq import merge
 from typing import Any, TypedDict, Unpack
 
-from contextstash.context.view.calibration import fixed_tokens
+from contextstash.context.view.session_counters import fixed_tokens
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Overlay
 from contextstash.context.window.settings import (

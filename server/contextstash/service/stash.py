@@ -32,7 +32,8 @@ from contextstash.service.queries import (
     window_advice,
 )
 from contextstash.service.recorder import Recorder
-from contextstash.service.recording import output_archive, output_limits, reasoning, session_settings
+from contextstash.service.recording import output_archive, output_limits, session_settings
+from contextstash.service.recording import provider_reasoning as reasoning
 from contextstash.service.recording.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.recording.late_usage import book_late
 from contextstash.service.reduction import compact, pins, prune, restore, summaries

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from contextstash.context.view.calibration import request_budget
 from contextstash.context.view.reach import MANY_WINDOWS, Beyond, smallest_placeholder, smallest_tokens
+from contextstash.context.view.session_counters import request_budget
 from contextstash.context.view.view import Entry, build_view, parts_of, results_of
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter

@@ -10,7 +10,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from contextstash import __version__
 from contextstash.display import style_sheet
 from contextstash.display.blocks import Shown, shown
-from contextstash.display.words import FILTERS, seer
+from contextstash.display.template_filters import FILTERS, seer
 from contextstash.service.results import ContextStatus, SideBySideMessage, SideBySideSummary
 
 if TYPE_CHECKING:

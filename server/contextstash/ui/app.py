@@ -19,7 +19,7 @@ from contextstash.service.bounded_cache import BoundedCache
 from contextstash.ui.guard import Guard, Tokens, new_token
 from contextstash.ui.pages import Pages
 from contextstash.ui.templates import Templates
-from contextstash.web.hosts import OwnHosts
+from contextstash.web.host_names import OwnHosts
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
 if TYPE_CHECKING:
@@ -40,10 +40,12 @@ def build_ui(
     path: str = "",
     hosts: OwnHosts | None = None,
     tokens: Tokens | None = None,
+    once: str | None = None,
 ) -> Starlette:
-    """The pages, to be served at `path`. A client that has the token may read and change the sessions of this machine's
-    user; with `tokens`, others enter with a token of theirs. `hosts` are the server's names."""
-    guard = Middleware(Guard, token=token, path=path, hosts=hosts or OwnHosts(), tokens=tokens)
+    """The pages, to be served at `path`. A client that has the token, or is the first to bring `once`, may read and
+    change the sessions of this machine's user; with `tokens`, others enter with a token of theirs. `hosts` are the
+    server's names."""
+    guard = Middleware(Guard, token=token, path=path, hosts=hosts or OwnHosts(), tokens=tokens, once=once)
     return Starlette(routes=[Mount("/", _ByOwner(stashes, path))], middleware=[guard])
 
 

@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from contextstash.context.text.counts import amount, before_and_after, counted
-from contextstash.display.words import dollars
+from contextstash.display.template_filters import dollars
 from contextstash.service.results import Change, DayUse, Timeline, TimelinePoint
 
 WIDTH = 960

@@ -14,11 +14,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from contextstash.ui.browsers import Visit, Visits
 from contextstash.ui.forms import Forms
-from contextstash.ui.visits import Visit, Visits
 from contextstash.web.access_tokens import TokenVerification, digest
 from contextstash.web.asgi_bodies import replayed
-from contextstash.web.hosts import OwnHosts
+from contextstash.web.host_names import OwnHosts
 from contextstash.web.request_limits import DEFAULT_RATE_LIMIT, Buckets, ConcurrencyLimit
 
 COOKIE = "contextstash"
@@ -56,9 +56,20 @@ class Guard:
     enters it in a form, and sees the sessions that it gives access to. The application finds the Visit in the scope.
     """
 
-    def __init__(self, app: ASGIApp, token: str, path: str, hosts: OwnHosts, tokens: Tokens | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        token: str,
+        path: str,
+        hosts: OwnHosts,
+        tokens: Tokens | None = None,
+        once: str | None = None,
+    ) -> None:
+        """`once` opens the pages like the token, but a single time: other users of the machine see the address with
+        which a browser is started."""
         self._app = app
         self._token = token
+        self._once = once
         # Not by the token: browsers send a host's cookies to all its ports, and another server there could keep it.
         self._visits = Visits()
         self._path = path
@@ -112,6 +123,9 @@ class Guard:
         """The response to a request that brings a valid token; None if it does not."""
         given = request.query_params.get("token")
         if given is not None and hmac.compare_digest(given.encode(), self._token.encode()):
+            return self._set_cookie(request, Visit())
+        if given is not None and self._once and hmac.compare_digest(given.encode(), self._once.encode()):
+            self._once = None
             return self._set_cookie(request, Visit())
         if self._tokens is None or request.method != "POST" or request.url.path != f"{self._path}/enter":
             return None

@@ -15,8 +15,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from contextstash.display.long_texts import MAX_WHOLE, cut
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.results import Timeline, WindowAdvice
+from contextstash.ui.background_values import Computed
 from contextstash.ui.chart import HEIGHT, WIDTH, chart_of, columns_of
-from contextstash.ui.computed import Computed
 from contextstash.ui.guard import new_token
 from contextstash.ui.session_rows import SORTS, SessionRows, Wanted, short_ids
 from contextstash_storage.errors import BadInputError, NotFoundError

@@ -13,7 +13,7 @@ from contextstash.web.loopback import serve
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
     from contextstash.web.access_tokens import TokenVerification
-    from contextstash.web.hosts import OwnHosts
+    from contextstash.web.host_names import OwnHosts
 
 
 class VerifyingStashes(Protocol):
@@ -35,13 +35,13 @@ class _Opened:
 
 
 def serve_ui(open_stash: Callable[[], Awaitable[Stash]], port: int, opened: Callable[[str], None]) -> None:
-    """Serve the pages on this machine until a signal stops the server; `opened` gets the address to open in a browser.
-    Raises BadInputError if the port cannot be used."""
-    token = new_token()
+    """Serve the pages on this machine until a signal stops the server; `opened` gets an address to open in a browser,
+    which works once. Raises BadInputError if the port cannot be used."""
+    token, once = new_token(), new_token()
 
     async def app() -> Any:
         stash = await open_stash()
-        made = build_ui(_Opened(stash), token)
+        made = build_ui(_Opened(stash), token, once=once)
 
         @asynccontextmanager
         async def closing(_: Any) -> AsyncIterator[None]:
@@ -54,7 +54,7 @@ def serve_ui(open_stash: Callable[[], Awaitable[Stash]], port: int, opened: Call
         return made
 
     def announce(address: str) -> str:
-        opened(f"{address}/?token={token}")
+        opened(f"{address}/?token={once}")
         return f"contextstash shows its sessions at {address}/?token={token}"
 
     serve(app, "127.0.0.1", port, announce)

@@ -18,7 +18,7 @@ from contextstash.context.extraction.user.user_requests import without_host_text
 from contextstash.context.text.sanitize import one_line
 from contextstash.context.tool_outputs.own_tools import OWN_TOOLS
 from contextstash.display.blocks import Shown, shown
-from contextstash.display.words import FILTERS
+from contextstash.display.template_filters import FILTERS
 from contextstash.service.results import SideBySideMessage
 
 MESSAGES_ABOVE = 5

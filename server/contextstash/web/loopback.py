@@ -16,7 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from contextstash.process.own_interpreter import own_interpreter
 from contextstash.process.signals import end_signals
-from contextstash.web.hosts import LOOPBACK
+from contextstash.web.host_names import LOOPBACK
 from contextstash_storage.errors import BadInputError
 
 REQUEST_SECONDS = 30.0

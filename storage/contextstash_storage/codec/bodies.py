@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
-from typing import Any
+from typing import Any, Protocol
 
 from contextstash_storage.errors import BadMessageError, StoreError
 from contextstash_storage.json_values import NotJsonError, check_json
@@ -19,6 +19,7 @@ PLAIN = b"\x00"
 ZLIB = b"\x01"
 _CONSTANT = b"\x02"
 OF_SESSION = b"\x03"
+IN_PACK = b"\x05"
 
 LEVEL = 6
 MEMORY = 8
@@ -29,6 +30,16 @@ WINDOW = 32_768
 
 MIN_BYTES = 24
 """Shorter data is not compressed: it would hardly become smaller."""
+
+
+class Source(Protocol):
+    """What stored values of its codec are read with: the dictionary of their session, or the pack that they are in."""
+
+    @property
+    def codec(self) -> bytes: ...
+
+    def expanded(self, small: bytes) -> bytes:
+        """The data of a stored value without the byte of its codec. Raises zlib.error if it is damaged or cut off."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +78,19 @@ CONSTANT = Dictionary(0, _CONSTANT, files("contextstash_storage.codec").joinpath
 """Field names of all message formats, and common words of programs and of English."""
 
 
+def checksum(content: bytes) -> int:
+    """The mark of what other values are read with, below 0: if it were damaged, they would be read as other words."""
+    return -1 - (int.from_bytes(hashlib.sha256(content).digest()[:8], "big") >> 1)
+
+
 def session_dictionary(mark: int, content: bytes) -> Dictionary:
     """A dictionary of a session's own text, which is nearest: near matches take the fewest bits."""
     return Dictionary(mark, OF_SESSION, (CONSTANT.content + content)[-WINDOW:])
 
 
-def unpacked(stored: bytes, dictionary: Dictionary | None = None) -> bytes:
-    """The data of any packed value; one that was packed with a session's dictionary needs it. Raises StoreError if it
-    is damaged."""
+def unpacked(stored: bytes, source: Source | None = None) -> bytes:
+    """The data of any packed value; one that was packed with a session's dictionary, or together with others, needs
+    it. Raises StoreError if it is damaged."""
     codec, data = stored[:1], stored[1:]
     if codec == PLAIN:
         return data
@@ -83,8 +99,8 @@ def unpacked(stored: bytes, dictionary: Dictionary | None = None) -> bytes:
             return zlib.decompress(data)
         if codec == _CONSTANT:
             return CONSTANT.expanded(data)
-        if codec == OF_SESSION and dictionary is not None:
-            return dictionary.expanded(data)
+        if source is not None and codec == source.codec:
+            return source.expanded(data)
     except zlib.error as error:
         raise damaged() from error
     raise damaged()
@@ -211,10 +227,10 @@ def _without_large(value: Any, path: Path, blobs: list[Blob], large: int) -> Any
     return value
 
 
-def put_together(stored: bytes, blobs: Iterable[tuple[str, bytes]], dictionary: Dictionary | None = None) -> Native:
+def put_together(stored: bytes, blobs: Iterable[tuple[str, bytes]], source: Source | None = None) -> Native:
     """The body as it was recorded. `blobs` are (path as JSON, packed content). Raises StoreError if it is damaged."""
     try:
-        body: Native = _JSON.raw_decode(unpacked(stored, dictionary).decode())[0]
+        body: Native = _JSON.raw_decode(unpacked(stored, source).decode())[0]
     except ValueError as error:  # decompressed with a damaged dictionary
         raise damaged() from error
     for path, content in blobs:

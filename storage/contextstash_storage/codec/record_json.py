@@ -11,8 +11,20 @@ import pydantic_core
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from contextstash_storage.codec.bodies import Dictionary, put_together, to_bytes
-from contextstash_storage.records import EDIT, Block, BlockType, Edit, Kind, Message, NewMessage, Record, Role
+from contextstash_storage.codec.bodies import Source, put_together, to_bytes
+from contextstash_storage.records import (
+    EDIT,
+    Block,
+    BlockType,
+    Edit,
+    EditRecord,
+    Kind,
+    Message,
+    NewMessage,
+    Record,
+    Role,
+    SummaryEdit,
+)
 
 # The places in these are stored: what comes later is added at their end.
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
@@ -127,8 +139,26 @@ def from_json(kind: type[StoredRecord], text: str) -> StoredRecord:
         return kind.model_validate(json.loads(text))
 
 
+_IN_TEXT = '"summary":['
+"""Stands in the JSON of a summary whose own words are a part of what it shows: only that part's ends are stored."""
+
+
+def edit_json(edit: EditRecord) -> str:
+    """An edit's fields as JSON; the words of a summary, which can be 50,000 characters, are stored once."""
+    place = edit.text.find(edit.summary) if isinstance(edit, SummaryEdit) else -1
+    if place < 0:
+        return to_json(edit)
+    assert isinstance(edit, SummaryEdit)
+    ends = (place, place + len(edit.summary))
+    return to_bytes({**edit.model_dump(mode="json", exclude_defaults=True), "summary": ends}).decode()
+
+
 def edit_of(text: str) -> Edit:
-    """The edit of `to_json`, of any kind."""
+    """The edit of `edit_json`, or of `to_json`, of any kind."""
+    if _IN_TEXT in text:
+        fields = json.loads(text)
+        start, end = fields["summary"]
+        return EDIT.validate_python({**fields, "summary": fields["text"][start:end]})
     try:
         return EDIT.validate_json(text)
     except ValidationError:  # escaped lone surrogates
@@ -144,7 +174,7 @@ def message_of(
     session_id: str,
     row: tuple[Any, ...],
     stored: tuple[bytes, Iterable[tuple[str, bytes]]] | None,
-    dictionary: Dictionary | None = None,
+    source: Source | None = None,
 ) -> Message:
     """The message of a row (seq, key, derived, created_at), with its body if that was read."""
     seq, key, derived_fields, created = row
@@ -156,7 +186,7 @@ def message_of(
         seq=seq,
         key=key,
         created_at=time_of(created),
-        body=None if stored is None else put_together(*stored, dictionary),
+        body=None if stored is None else put_together(*stored, source),
         **fields,
     )
 

@@ -13,6 +13,7 @@ from contextstash_storage.postgres import logs, search_index
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.dialect import OF_SESSION, run
 from contextstash_storage.postgres.sessions import Indexed, lock_session, store_counters
+from contextstash_storage.postgres.unindexed_sessions import index_again
 from contextstash_storage.postgres.view_edits import insert_edits
 from contextstash_storage.preparation.messages import (
     Batch,
@@ -91,13 +92,15 @@ async def _store_messages(writer: MessageWriter, session: Session, batch: Batch,
 _RESERVE = f"""
 SELECT ARRAY(SELECT handle FROM outputs WHERE {OF_SESSION} AND handle = ANY($3::text[])),
     ARRAY(SELECT key FROM messages WHERE {OF_SESSION} AND key = ANY($4::bytea[])),
-    ARRAY(SELECT nextval('message_numbers') FROM generate_series(1, $5))
+    ARRAY(SELECT nextval('message_numbers') FROM generate_series(1, $5)),
+    (SELECT unindexed FROM sessions WHERE {OF_SESSION})
 """
 
 
 @dataclass
 class MessageWriter:
-    """Collects the rows of messages, and stores them together: a statement takes a way to the server and back."""
+    """Collects the rows of messages, and stores them together: a statement takes a way to the server and back. If their
+    session was taken out of the search index, it is brought back into it first."""
 
     db: Connection
     key: Key
@@ -118,7 +121,9 @@ class MessageWriter:
         names = {output.handle for each in messages for output in each.message.outputs} - self._handles.keys()
         keys = [each.message.key.encode() for each in messages if each.message.key is not None]
         row = await self.db.fetchrow(_RESERVE, *self.key, list(names), keys, len(messages))
-        handles, stored, numbers = row
+        handles, stored, numbers, unindexed = row
+        if unindexed:
+            await index_again(self.db, self.key)
         self._handles.update(dict.fromkeys(names.difference(handles), 0))
         self._numbers = numbers[::-1]
         return {key.decode() for key in stored}

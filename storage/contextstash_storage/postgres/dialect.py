@@ -1,4 +1,4 @@
-"""How PostgreSQL's tables are spoken to: what steps on rows stand for here, and the driver that runs them."""
+"""PostgreSQL's dialect: the names and texts that the steps on rows use here, and the driver that runs them."""
 
 from __future__ import annotations
 

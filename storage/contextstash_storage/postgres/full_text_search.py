@@ -13,12 +13,15 @@ from contextstash_storage.postgres.search_index import kind_word, owner_mark, pl
 from contextstash_storage.records import Block, Role, SearchHit
 from contextstash_storage.search.call_pairs import call_of_pair
 from contextstash_storage.search.documents import Document, Kind, documents, pieces, storable
-from contextstash_storage.search.query import CALL_WEIGHT, RANKED_HITS, WHOLE_WEIGHT, SearchFilter, terms, text_weight
+from contextstash_storage.search.query import SearchFilter, terms
 from contextstash_storage.search.ranking import (
     CALL_CHARACTERS,
+    CALL_WEIGHT,
     MATCHES,
     MORE_MATCHES,
+    RANKED_HITS,
     READ_TOGETHER,
+    WHOLE_WEIGHT,
     BestHits,
     Match,
     PairedOutput,
@@ -26,6 +29,7 @@ from contextstash_storage.search.ranking import (
     ranked,
     ranked_matches,
     rarity,
+    text_weight,
 )
 from contextstash_storage.store import Weigh
 

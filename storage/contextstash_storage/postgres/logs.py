@@ -1,4 +1,4 @@
-"""What is stored of a model call in PostgreSQL, and what is summed up of messages."""
+"""Rows of model calls in PostgreSQL, and sums over messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is new in a session, read from PostgreSQL in one transaction."""
+"""The news of a session, read from PostgreSQL in one transaction."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from contextstash_storage.postgres import (
     session_copy,
     session_news,
     sessions,
+    unindexed_sessions,
     view_edits,
 )
 from contextstash_storage.postgres.address import Address
@@ -194,7 +195,20 @@ class PostgresStore(SessionStore):
     async def unindexed_messages(self) -> int:
         return 0
 
-    async def size(self) -> int | None:
+    async def unindex_sessions(self, session_ids: Sequence[str]) -> int:
+        taken = 0
+        for name in session_ids:
+            with suppress(SessionNotFoundError):
+                taken += await self._locked(name, lambda db, key, _: unindexed_sessions.take_out(db, key), told=False)
+        return taken
+
+    async def unindexed_sessions(self) -> list[str]:
+        return await self._database.read_one(lambda db: unindexed_sessions.unindexed(db, self.owner))
+
+    async def index_session(self, session_id: str) -> bool:
+        return await self._locked(session_id, lambda db, key, _: unindexed_sessions.index_again(db, key), told=False)
+
+    async def session_sizes(self) -> dict[str, int] | None:
         return None
 
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contextstash_storage.codec.record_json import edit_of, to_json
+from contextstash_storage.codec.record_json import edit_json, edit_of
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.dialect import OF_SESSION, run
@@ -57,7 +57,7 @@ async def put_edits(db: Connection, key: Key, edits: Sequence[tuple[EditRecord, 
                 edit.edit_id,
                 edit.kind,
                 edit.summary_id if isinstance(edit, SummaryEdit) else None,
-                to_json(edit) if record is None else record,
+                edit_json(edit) if record is None else record,
             )
             for edit, record in edits
         ],

@@ -1,1 +1,1 @@
-"""What search indexes, how a query is read, and how matches are ranked. Pure, and the same for every store."""
+"""Search: the indexed documents, queries, and the ranking of matches. Pure, and the same for every store."""

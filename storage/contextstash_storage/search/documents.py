@@ -1,4 +1,4 @@
-"""What the search index holds of a message: one document for each text, tool call and tool output, cut into pieces.
+"""The search index's documents: one document for each text, tool call and tool output, cut into pieces.
 
 Pure: the same message always has the same documents. The index could not remove a document otherwise, as it has to be
 told exactly what was inserted.

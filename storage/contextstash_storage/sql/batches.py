@@ -1,4 +1,4 @@
-"""What of a batch of messages is stored already, the same for every store."""
+"""Finds the messages of a batch that are stored already, the same for every store."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from contextstash_storage.codec.record_json import edit_of, to_json
+from contextstash_storage.codec.record_json import edit_json, edit_of
 from contextstash_storage.records import Counters, Edit, Part, RestoreEdit, SummaryEdit
 from contextstash_storage.sql.rows import now
 from contextstash_storage.sql.steps import Key, Statement, Steps, only
@@ -28,7 +28,7 @@ def number_edits(edits: Sequence[Edit], before: int) -> list[NumberedEdit]:
     moment = now()  # one for all: by their time, the edits of one prune or compaction can be undone together
     for number, edit in enumerate(edits, start=before + 1):
         placed = edit.model_copy(update={"edit_id": number, "created_at": edit.created_at or moment})
-        numbered.append(NumberedEdit(placed, to_json(placed)))
+        numbered.append(NumberedEdit(placed, edit_json(placed)))
     return numbered
 
 

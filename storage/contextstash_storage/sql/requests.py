@@ -176,6 +176,15 @@ def deleted_sessions(owner: str) -> Steps[list[DeletedSession]]:
     return [from_json(DeletedSession, record) for (record,) in rows]
 
 
+def copy_deleted(owner: str, sessions: Sequence[DeletedSession]) -> Steps[None]:
+    """Store how these sessions are recognized, which were deleted in another database, if that is not stored yet."""
+    known = yield from deleted_sessions(owner)
+    for session in sessions:
+        if session not in known:
+            values = (owner, now().isoformat(), to_json(session))
+            yield Statement("INSERT INTO deleted_sessions (owner, deleted_at, record) VALUES (?, ?, ?)", values)
+
+
 def note_responses(owner: str, session_id: str, beginnings: Sequence[str], responses: Sequence[str]) -> Steps[None]:
     """Add the responses that the client of a deleted session got to what is stored of it."""
     text = "SELECT record FROM deleted_sessions WHERE owner = ? AND deleted_at >= ?"

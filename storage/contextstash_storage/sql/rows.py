@@ -1,4 +1,4 @@
-"""What the rows of both stores have in common: a session's columns, and the errors for what is not there."""
+"""The common parts of both stores' rows: a session's columns, and the errors for what is not there."""
 
 from __future__ import annotations
 

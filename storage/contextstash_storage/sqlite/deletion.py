@@ -19,7 +19,8 @@ from contextstash_storage.sqlite.connection import (
 )
 from contextstash_storage.sqlite.database_file import driver_errors, primary_code
 from contextstash_storage.sqlite.hidden_sessions import give_up_abandoned
-from contextstash_storage.sqlite.rows import DELETED_OWNER
+from contextstash_storage.sqlite.packs import pack_some
+from contextstash_storage.sqlite.rows import DELETED_OWNER, forget_body
 from contextstash_storage.sqlite.search_index import (
     Searchable,
     indexed_pieces,
@@ -31,6 +32,7 @@ from contextstash_storage.sqlite.search_index import (
     remove_pieces,
     rewrite_terms,
 )
+from contextstash_storage.sqlite.sizes import used_bytes
 from contextstash_storage.sqlite.unindexed_sessions import next_messages
 
 LOG_SECONDS = 5.0
@@ -55,6 +57,7 @@ _PARTS = (
     ("requests", "request"),
     ("declared_parts", "version"),
     ("dictionaries", "mark"),
+    ("packs", "pack"),
 )
 
 
@@ -178,7 +181,7 @@ def _removed_piece(db: sqlite3.Connection, long: _LongText | None) -> tuple[bool
             return True, None
         if not _forget_text(db, message, long):
             return True, message
-    return False, None
+    return pack_some(db), None
 
 
 def _first_message(db: sqlite3.Connection, row: int) -> int | None:
@@ -227,12 +230,9 @@ def _leave_text(db: sqlite3.Connection, message: int) -> bool:
 
 def _remove_message(db: sqlite3.Connection, message: int) -> None:
     """Remove a message whose text is forgotten, with what only it refers to."""
-    held = db.execute("SELECT DISTINCT blob FROM message_blobs WHERE message = ?", (message,)).fetchall()
+    forget_body(db, message)
     db.execute("DELETE FROM search_queue WHERE message = ?", (message,))
     db.execute("DELETE FROM messages WHERE message = ?", (message,))
-    db.executemany(
-        "DELETE FROM blobs WHERE blob = ?1 AND NOT EXISTS (SELECT 1 FROM message_blobs WHERE blob = ?1)", held
-    )
 
 
 def _remove_rows(db: sqlite3.Connection, row: int) -> bool:
@@ -262,21 +262,6 @@ def _rewrite_small_file(db: sqlite3.Connection) -> None:
     and in files of former versions too."""
     if used_bytes(db) <= SMALL_FILE_BYTES:
         db.execute("VACUUM")
-
-
-def used_bytes(db: sqlite3.Connection) -> int:
-    """The bytes of the file without its free pages, which later messages fill."""
-    names = ("page_count", "freelist_count", "page_size")
-    pages, free, size = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)  # SQLCipher's is a text
-    return (pages - free) * size
-
-
-def owned_bytes(db: sqlite3.Connection, owner: str) -> int:
-    """An owner's share of these bytes, estimated by the tokens of the sessions."""
-    tokens = "coalesce(counters ->> '$.appended', 0) + 1"
-    query = f"SELECT coalesce(sum(({tokens}) * (owner = ?)), 0), coalesce(sum({tokens}), 0) FROM sessions"
-    owned, whole = db.execute(query, (owner,)).fetchone()
-    return round(used_bytes(db) * (int(owned) / max(1, int(whole))))
 
 
 def _marks(db: sqlite3.Connection) -> list[tuple[str, bool]]:

@@ -70,7 +70,7 @@ def change_message(db: sqlite3.Connection, message: int, change: Change) -> None
 def _index_again(db: sqlite3.Connection, found: Searchable, change: Change, *, complete: bool) -> None:
     calls = {block: (tool, change(argument)) for block, (tool, argument) in found.calls.items()}
     text = change(found.text())
-    body = put_together(found.body, found.blobs, found.dictionary)
+    body = put_together(found.body, found.blobs, found.source)
     stored = referring(text, sources(body, calls.values()))
     db.execute("UPDATE messages SET search_text = ? WHERE message = ?", (stored, found.message))
     if complete:

@@ -3,10 +3,18 @@ compressed to two thirds. Each session has its own dictionary, which never chang
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
+from typing import TypeVar
 
-from contextstash_storage.codec.bodies import CONSTANT, OF_SESSION, Dictionary, session_dictionary, unpacked
+from contextstash_storage.codec.bodies import (
+    CONSTANT,
+    IN_PACK,
+    OF_SESSION,
+    Dictionary,
+    checksum,
+    session_dictionary,
+    unpacked,
+)
 from contextstash_storage.errors import StoreError
 from contextstash_storage.sqlite.rows import BODY
 
@@ -28,6 +36,8 @@ MAX_KNOWN = 16
 
 _known: dict[int, Dictionary] = {}
 
+Value = TypeVar("Value")
+
 
 def dictionary_of(db: sqlite3.Connection, session: int) -> Dictionary | None:
     """The dictionary of a session, if it has one that is not damaged: messages that need it raise StoreError when they
@@ -45,21 +55,16 @@ def _read(db: sqlite3.Connection, number: int, mark: int) -> Dictionary | None:
         content = unpacked(row[0]) if row else b""
     except StoreError:
         return None
-    is_whole = mark >= 0 or mark == _mark(content)
-    return _remembered(session_dictionary(mark, content)) if row and is_whole else None
+    is_whole = mark >= 0 or mark == checksum(content)  # one of 0 or more is none, but a random number
+    return remembered(_known, mark, session_dictionary(mark, content), MAX_KNOWN) if row and is_whole else None
 
 
-def _mark(content: bytes) -> int:
-    """The checksum of a dictionary, below 0: a damaged one would make other words of the messages. A mark of 0 or more
-    is none, but a random number."""
-    return -1 - (int.from_bytes(hashlib.sha256(content).digest()[:8], "big") >> 1)
-
-
-def _remembered(dictionary: Dictionary) -> Dictionary:
-    for mark in list(_known)[: max(0, len(_known) + 1 - MAX_KNOWN)]:
-        _known.pop(mark, None)
-    _known[dictionary.mark] = dictionary
-    return dictionary
+def remembered(known: dict[int, Value], mark: int, value: Value, most: int) -> Value:
+    """Keep a value in memory, and of the others the newest."""
+    for other in list(known)[: max(0, len(known) + 1 - most)]:
+        known.pop(other, None)
+    known[mark] = value
+    return value
 
 
 def is_due(before: int, after: int) -> bool:
@@ -69,19 +74,19 @@ def is_due(before: int, after: int) -> bool:
 
 def make_dictionary(db: sqlite3.Connection, session: int, messages: int) -> Dictionary | None:
     """Make a dictionary for the messages to come, if a session of so many messages is long enough."""
-    newest = (session, messages - NEWEST)
-    sizes = f"SELECT sum(length({BODY})), max(substr({BODY}, 1, 1) = ?) FROM messages WHERE session = ? AND seq >= ?"
+    newest = (session, messages - NEWEST, IN_PACK)
+    some = "FROM messages WHERE session = ? AND seq >= ? AND substr(body, 1, 1) <> ?"
+    sizes = f"SELECT sum(length({BODY})), max(substr({BODY}, 1, 1) = ?) {some}"
     size, had_one = db.execute(sizes, (OF_SESSION, *newest)).fetchone()
     if (size or 0) < MIN_PACKED or had_one:  # with another than theirs, messages would be read as other words
         return None
     content = b""
-    bodies = f"SELECT {BODY} FROM messages WHERE session = ? AND seq >= ? ORDER BY seq DESC"
-    for (body,) in db.execute(bodies, newest):
+    for (body,) in db.execute(f"SELECT {BODY} {some} ORDER BY seq DESC", newest):
         content = unpacked(body) + content
         if len(content) >= CONTENT:
             break
     content = content[-CONTENT:]
-    mark = _mark(content)
+    mark = checksum(content)
     db.execute(
         "INSERT INTO dictionaries (session, mark, content) VALUES (?, ?, ?)", (session, mark, CONSTANT.packed(content))
     )

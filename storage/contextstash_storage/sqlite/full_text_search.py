@@ -13,11 +13,13 @@ from contextstash_storage.errors import StoreError
 from contextstash_storage.records import SearchHit
 from contextstash_storage.search.call_pairs import call_of_pair
 from contextstash_storage.search.documents import Document, Kind, kind_mark, pieces, tool_mark
-from contextstash_storage.search.query import CALL_WEIGHT, WHOLE_WEIGHT, SearchFilter, terms, text_weight
+from contextstash_storage.search.query import SearchFilter, terms
 from contextstash_storage.search.ranking import (
     CALL_CHARACTERS,
+    CALL_WEIGHT,
     MORE_MATCHES,
     READ_TOGETHER,
+    WHOLE_WEIGHT,
     BestHits,
     Match,
     PairedOutput,
@@ -25,6 +27,7 @@ from contextstash_storage.search.ranking import (
     ranked,
     ranked_matches,
     rarity,
+    text_weight,
 )
 from contextstash_storage.sqlite.outputs import ARGUMENT, CHARACTERS, TOOL
 from contextstash_storage.sqlite.rows import DELETED_OWNER, STORED_TIME

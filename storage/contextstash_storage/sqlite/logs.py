@@ -1,4 +1,4 @@
-"""What SQLite stores of a model call, sums of messages, and leases, which end when their time is over."""
+"""Rows of model calls in SQLite, sums of messages, and leases, which end when their time is over."""
 
 from __future__ import annotations
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from contextstash_storage.codec.bodies import Dictionary
+from contextstash_storage.codec.packs import Pack
 from contextstash_storage.codec.record_json import message_of
 from contextstash_storage.records import KnownPart, Message, SessionNews
 from contextstash_storage.sql import requests
 from contextstash_storage.sqlite.dialect import run, session_row
 from contextstash_storage.sqlite.dictionaries import dictionary_of
 from contextstash_storage.sqlite.outputs import outputs_between
+from contextstash_storage.sqlite.packs import packs_of
 from contextstash_storage.sqlite.rows import BODY, STORED_TIME
 from contextstash_storage.sqlite.view_edits import edits_of
 
@@ -23,14 +25,15 @@ _COLUMNS = f"message, seq, key, derived, {STORED_TIME}"
 
 @dataclass(frozen=True, slots=True)
 class MessageRows:
-    """Rows of messages in order, their large strings by message, and the dictionary of their session; without bodies
-    neither."""
+    """Rows of messages in order, their large strings by message, the packs that bodies are in, and the dictionary of
+    their session; without bodies none of these."""
 
     session_id: str
     rows: Sequence[tuple[Any, ...]]
     blobs: dict[int, list[tuple[str, bytes]]] = field(default_factory=dict)
     bodies: bool = True
     dictionary: Dictionary | None = None
+    packs: Mapping[bytes, Pack] = field(default_factory=dict)
 
     def messages(self) -> list[Message]:
         """The messages of these rows."""
@@ -40,7 +43,8 @@ class MessageRows:
         self, number: int, seq: int, key: str | None, derived: str, created: str | int, body: bytes
     ) -> Message:
         stored = (body, self.blobs.get(number, [])) if self.bodies else None
-        return message_of(self.session_id, (seq, key, derived, created), stored, self.dictionary)
+        source = self.packs.get(body, self.dictionary)
+        return message_of(self.session_id, (seq, key, derived, created), stored, source)
 
 
 def rows_between(
@@ -66,7 +70,8 @@ def _rows(
     ).fetchall()
     if not bodies:
         return MessageRows(session_id, rows, bodies=False)
-    return MessageRows(session_id, rows, _blobs(db, condition, values), dictionary=dictionary_of(db, values[0]))
+    packs = packs_of(db, (row[-1] for row in rows))
+    return MessageRows(session_id, rows, _blobs(db, condition, values), True, dictionary_of(db, values[0]), packs)
 
 
 def _blobs(db: sqlite3.Connection, condition: str, values: Sequence[object]) -> dict[int, list[tuple[str, bytes]]]:

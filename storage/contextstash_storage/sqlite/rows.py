@@ -1,4 +1,4 @@
-"""What rows of the database say: the time of a message, where its body is, and whether a session is seen."""
+"""Reads rows of the database: the time of a message, where its body is, and whether a session is seen."""
 
 from __future__ import annotations
 
@@ -31,6 +31,22 @@ BODY = (
     " ELSE (SELECT content FROM large_bodies WHERE large_bodies.message = messages.message) END"
 )
 """The stored body of a message."""
+
+
+def blobs_of(db: sqlite3.Connection, message: int) -> list[tuple[str, bytes]]:
+    """Path and content of a message's large strings, in their order."""
+    return db.execute(
+        "SELECT path, content FROM message_blobs JOIN blobs USING (blob) WHERE message = ? ORDER BY number", (message,)
+    ).fetchall()
+
+
+def forget_body(db: sqlite3.Connection, message: int) -> None:
+    """Delete what is stored of a message's body beside its row, and the large strings that only it refers to."""
+    held = db.execute("DELETE FROM message_blobs WHERE message = ? RETURNING blob", (message,)).fetchall()
+    db.executemany(
+        "DELETE FROM blobs WHERE blob = ?1 AND NOT EXISTS (SELECT 1 FROM message_blobs WHERE blob = ?1)", held
+    )
+    db.execute("DELETE FROM large_bodies WHERE message = ?", (message,))
 
 
 def insert_large(db: sqlite3.Connection, message: int, body: bytes) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from contextstash_storage.codec.bodies import Dictionary, damaged, put_together, unfolded
+from contextstash_storage.codec.bodies import Source, damaged, put_together, unfolded
 from contextstash_storage.codec.record_json import CALL_MARK, fields_of, text_size
 from contextstash_storage.errors import StoreError
 from contextstash_storage.preparation.compact_form import is_referring, referred, sources
@@ -28,6 +28,7 @@ from contextstash_storage.search.documents import (
 from contextstash_storage.sqlite.connection import AGAIN_SECONDS, PAUSE_SECONDS, PIECE_SECONDS, PieceWork
 from contextstash_storage.sqlite.dictionaries import dictionary_of
 from contextstash_storage.sqlite.outputs import ARGUMENT, TOOL
+from contextstash_storage.sqlite.packs import packs_of
 from contextstash_storage.sqlite.rows import BODY, DELETED_OWNER
 
 PIECE_SET_CHARACTERS = 130_000
@@ -59,7 +60,7 @@ FROM json_each(?) CROSS JOIN messages ON message = value JOIN outputs USING (ses
 @dataclass(frozen=True, slots=True)
 class Searchable:
     """A stored message as the index needs it. `stored` is its text, which is made whole by the body, its large strings
-    (path and content) and the dictionary of its session."""
+    (path and content) and what that is read with."""
 
     message: int
     session: int
@@ -69,7 +70,7 @@ class Searchable:
     stored: bytes
     body: bytes
     blobs: tuple[tuple[str, bytes], ...]
-    dictionary: Dictionary | None
+    source: Source | None
 
     def documents(self) -> list[Document]:
         return documents(self.text(), self.blocks, self.calls)
@@ -78,7 +79,7 @@ class Searchable:
         """The text that was indexed."""
         if not is_referring(self.stored):
             return unfolded(self.stored, [content for _, content in self.blobs])
-        body = put_together(self.body, self.blobs, self.dictionary)
+        body = put_together(self.body, self.blobs, self.source)
         try:
             return referred(self.stored, sources(body, self.calls.values()))
         except (ValueError, IndexError) as error:
@@ -103,6 +104,7 @@ def read_searchables(db: sqlite3.Connection, messages: Sequence[int]) -> dict[in
     for message, block, tool, argument in db.execute(_CALLS, named):
         calls[message][block] = (tool, argument or "")
     rows = db.execute(_SEARCHABLE, named).fetchall()
+    packs = packs_of(db, (row[-1] for row in rows))
     dictionaries = {session: dictionary_of(db, session) for session in {row[1] for row in rows}}
     return {
         message: Searchable(
@@ -114,7 +116,7 @@ def read_searchables(db: sqlite3.Connection, messages: Sequence[int]) -> dict[in
             stored,
             body,
             tuple(blobs[message]),
-            dictionaries[session],
+            packs.get(body, dictionaries[session]),
         )
         for message, session, seq, derived, stored, body in rows
     }

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from contextstash_storage.codec.record_json import group_of, to_json
+from contextstash_storage.codec.record_json import edit_json, group_of, to_json
 from contextstash_storage.errors import StoreBusyError
 from contextstash_storage.preparation.messages import Prepared, Row
 from contextstash_storage.records import (
@@ -138,7 +138,7 @@ def _insert(db: sqlite3.Connection, staged: Staged, row: Row, seq: int) -> None:
         if dictionary is None and is_due(seq, seq + 1):
             make_dictionary(db, staged.row, seq + 1)
     elif isinstance(row, EditRecord):
-        values = (staged.row, row.edit_id, to_json(row))
+        values = (staged.row, row.edit_id, edit_json(row))
         db.execute("INSERT INTO edits (session, edit_id, record) VALUES (?, ?, ?)", values)
     elif isinstance(row, Event):
         run(db, insert_event((staged.row,), row))

@@ -61,12 +61,13 @@ from contextstash_storage.sqlite.connection import (
     connect,
 )
 from contextstash_storage.sqlite.database_file import FindKey, no_key
-from contextstash_storage.sqlite.deletion import Deletion, owned_bytes
+from contextstash_storage.sqlite.deletion import Deletion
 from contextstash_storage.sqlite.dialect import run, session_row
 from contextstash_storage.sqlite.migrations import migrate, migrations, note_version
 from contextstash_storage.sqlite.outputs import output_of, outputs_between
 from contextstash_storage.sqlite.read_messages import MessageRows, NewsRows, read_news, rows_at, rows_between
 from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages, remove_former_index
+from contextstash_storage.sqlite.sizes import session_sizes
 from contextstash_storage.store import MAX_INTEGER, Change, Placement, Read, SessionStore, Weigh
 
 Result = TypeVar("Result")
@@ -109,15 +110,16 @@ async def _open(path: Path, owner: str, busy_seconds: float, find_key: FindKey) 
         await writer.run(migrate)
         await writer.write(remove_former_index)
         unindexed = await writer.read(has_work)
-        hidden = await writer.read(lambda db: hidden_sessions.any_hidden(db) or unindexed_sessions.is_in_work(db))
+        hidden = await writer.read(hidden_sessions.any_hidden)
+        is_shrinking = await writer.read(unindexed_sessions.is_in_work)
         reader = await connect(path, find_key, read_only=True, busy_seconds=busy_seconds)
         await reader.run(lambda db: note_version(db, migrations()[-1][0]))
     except BaseException:
         await close(writer)
         raise
     store = SqliteStore(writer, reader, owner)
-    if hidden:
-        store.finish_deletions()
+    if hidden or is_shrinking:
+        store.finish_deletions(0.0 if hidden else UNHURRIED_SECONDS)
     if unindexed:
         store.continue_indexing()
     return store
@@ -142,6 +144,10 @@ def _close_to_others(path: Path) -> None:
             if file.stat().st_mode & 0o077:
                 file.chmod(0o600)
 
+
+UNHURRIED_SECONDS = 10.0
+"""After how long what is left of making old sessions smaller is done: a hook has ended by then, which would wait 0.1 s
+for the pack that is being made."""
 
 LOOKED_AT_ONCE = 200
 """Messages whose texts are in memory at a time while they are searched for secrets: some 200 kB, at most 200 MB."""
@@ -174,9 +180,10 @@ class SqliteStore(SessionStore):
         await self._index_work.close()
         await close(self._reader, self._writer)
 
-    def finish_deletions(self) -> None:
-        """Continue, in the background, deletions and imports that a killed process left incomplete."""
-        self._deletion.finish_later()
+    def finish_deletions(self, seconds: float = 0.0) -> None:
+        """Continue, in the background and in so many seconds, what another process left incomplete: deletions, imports,
+        and making old sessions smaller."""
+        self._deletion.finish_later(seconds)
 
     def continue_indexing(self) -> None:
         """Index, in the background, what an upgrade or a killed process left for later."""
@@ -364,8 +371,8 @@ class SqliteStore(SessionStore):
             await self._index_work.wait()
         return was_out
 
-    async def size(self) -> int | None:
-        return await self._reader.read(lambda db: owned_bytes(db, self.owner))
+    async def session_sizes(self) -> dict[str, int]:
+        return await self._reader.read(lambda db: session_sizes(db, self.owner))
 
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
         return await self._of_row(session_id, lambda db, row: logs.token_sums(db, row, width))

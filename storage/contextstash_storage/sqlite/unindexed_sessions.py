@@ -1,7 +1,8 @@
 """Old sessions that are taken out of the search index, which is a third of a database, and brought back into it.
 
-`sessions.unindexed` is how many of a session's messages have been taken out, in their order, or NULL. The messages stay
-as they are. The first message that is appended, or a search in the session alone, has all of it indexed again.
+`sessions.unindexed` is how many of a session's messages have been taken out, in their order, or NULL. Then their bodies
+are packed (see packs.py). The first message that is appended, or a search in the session alone, has all of it indexed
+again; what is packed stays so.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ def take_out(db: sqlite3.Connection, owner: str, session_ids: Sequence[str]) -> 
 
 
 def is_in_work(db: sqlite3.Connection) -> bool:
-    """Whether a session is marked whose texts are not all taken out."""
-    return db.execute(f"SELECT 1 FROM sessions WHERE {_IN_WORK} LIMIT 1").fetchone() is not None
+    """Whether a session is marked whose texts are not all taken out, or whose bodies are not all packed."""
+    left = "unindexed IS NOT NULL AND min(unindexed, packed) < (counters ->> '$.messages')"
+    return db.execute(f"SELECT 1 FROM sessions WHERE {left} LIMIT 1").fetchone() is not None
 
 
 def next_messages(db: sqlite3.Connection) -> Iterator[int]:

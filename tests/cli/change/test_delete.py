@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from tests.support.command_line import failure_of
+import asyncio
+
+from tests.support.command_line import CommandLine, failure_of
 from tests.support.orchard import Orchard
+from tests.support.stashes import stash_at
 
 
 def test_a_session_is_deleted_only_if_that_is_confirmed(orchard: Orchard) -> None:
@@ -17,3 +20,19 @@ def test_a_session_is_deleted_only_if_that_is_confirmed(orchard: Orchard) -> Non
 def test_without_a_terminal_nothing_is_deleted(orchard: Orchard) -> None:
     assert "--yes" in failure_of(orchard.run("delete", orchard.session))
     assert orchard.json("status")["session_id"] == orchard.session
+
+
+def test_the_sessions_of_its_sub_agents_go_with_it(contextstash: CommandLine) -> None:
+    """They are rows below it in the list: whoever deletes it must not find them there alone afterwards."""
+
+    async def record() -> None:
+        async with stash_at(contextstash.database) as stash:
+            for name, parent in (("main", None), ("main.agent-1", "main"), ("fork", "main")):
+                said = [{"role": "user", "content": f"zebra of {name}"}]
+                await stash.record_messages(said, session_id=name, parent_session_id=parent)
+
+    asyncio.run(record())
+    assert contextstash.run("delete", "main", "--yes").stdout == (
+        "Deleted main: 1 message, and 1 session of its sub-agents.\n"
+    )
+    assert [hit["session_id"] for hit in contextstash.json("search", "zebra")["hits"]] == ["fork"]

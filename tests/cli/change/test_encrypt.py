@@ -131,6 +131,21 @@ def test_a_project_and_an_option_cannot_name_the_key(line: CommandLine) -> None:
     assert not (line.folder / "run").exists()
 
 
+def test_config_shows_the_key_in_force_and_says_which_is_not_used(line: CommandLine) -> None:
+    project = line.folder / "contextstash.toml"
+    project.write_text(f'encryption_key = "file:{line.folder}/other"\n')
+    apart = {"XDG_CONFIG_HOME": str(line.folder / "config")}
+    assert line.run("config", "trust", "--yes", environment=apart).returncode == 0
+    shown = line.run("config", "show", "--changed", environment=apart).stdout
+    assert "0 settings" not in shown
+    assert f"encryption_key in {project} is not used" in shown
+    assert not re.search(r"^encryption_key +file", shown, re.M)
+    environment = {**apart, "CONTEXTSTASH_ENCRYPTION_KEY": f"file:{line.folder}/own"}
+    assert re.search(
+        r"encryption_key +file:\S+/own +environment", line.run("config", "show", environment=environment).stdout
+    )
+
+
 def test_the_key_is_not_changed_by_the_way(line: CommandLine) -> None:
     assert line.run("encrypt", "--key", f"file:{line.folder}/key").returncode == 0
     said = failure_of(line.run("encrypt", "--key", f"file:{line.folder}/second"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def filled(path: Path) -> None:
 
 async def size_of(path: Path) -> int:
     async with stash_at(path) as stash:
-        size = await stash._access.store.size()
+        size = sum((await stash._access.store.session_sizes() or {}).values())
         assert size
         return size
 
@@ -63,6 +64,24 @@ def test_old_sessions_go_and_pinned_ones_stay(tmp_path: Path) -> None:
 def test_nothing_young_goes(tmp_path: Path) -> None:
     filled(tmp_path / "s.db")
     assert left(tmp_path / "s.db", days=60)[0] == []
+
+
+def test_a_session_that_is_compressed_to_nothing_does_not_count_as_room(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+
+    async def run() -> tuple[int, int]:
+        async with stash_at(path) as stash:
+            for name in ("repeated", "first", "second"):
+                for number in range(20):
+                    noise = " ".join(map(str, random.Random(f"{name}{number}").choices(range(10**6), k=6_000)))
+                    text = "and so on " * 8_000 if name == "repeated" else noise
+                    await stash.record_messages([{"role": "user", "content": text}], session_id=name)
+            size = sum((await stash._access.store.session_sizes() or {}).values())
+            await stash.retain(datetime.now(UTC) + timedelta(days=50), gigabytes=0.75 * size / 1e9, dry_run=False)
+            return size, sum((await stash._access.store.session_sizes() or {}).values())
+
+    before, after = asyncio.run(run())
+    assert after < 0.8 * before
 
 
 def test_the_oldest_go_until_the_rest_is_small_enough(tmp_path: Path) -> None:

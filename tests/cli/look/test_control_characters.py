@@ -78,3 +78,15 @@ def test_a_pipe_and_a_terminal_with_raw_get_the_output_as_it_was_recorded(hostil
     raw = printed_on_terminal(hostile.database, "show", handle, "--raw")
     assert CLIPBOARD.encode() in raw
     assert CLIPBOARD.encode() not in printed_on_terminal(hostile.database, "show", handle)
+
+
+def test_an_import_does_not_send_names_and_roles_of_files_to_a_terminal(contextstash: CommandLine) -> None:
+    folder = contextstash.folder / "repo"
+    folder.mkdir()
+    said = {"type": "user", "sessionId": "s", "timestamp": "2026-11-20T10:00:00Z"}
+    bad = {**said, "uuid": "b", "message": {"role": f"user{HOSTILE}", "content": "x"}}
+    good = {**said, "uuid": "a", "message": {"role": "user", "content": "Find the plum."}}
+    name = "a\x1b]0;owned\x07\x1b[41m\u202e[bold]gpj.jsonl"
+    (folder / name).write_text(f"{json.dumps(good)}\n{json.dumps(bad)}\n")
+    printed = OWN_STYLES.sub(b"", printed_on_terminal(contextstash.database, "import", str(folder)))
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", printed.decode().replace("\r\n", "\n"))

@@ -107,6 +107,18 @@ def test_sessions_go_to_postgresql_and_back_unchanged(tmp_path: Path, capsys: py
     assert with_store(third, contents) == everything
 
 
+def test_what_was_deleted_is_known_in_the_new_store(tmp_path: Path) -> None:
+    """A client that goes on with a deleted session must not bring it back because the database was moved."""
+    source, target = tmp_path / "source.db", new_store_address()
+    with_store(source, fill)
+    with_store(source, lambda store: store.delete_session("one"))
+    for _ in range(2):
+        assert run(["migrate-store", str(source), text_of(target)]) == 0
+    known = with_store(target, lambda store: store.deleted_sessions())
+    assert known == with_store(source, lambda store: store.deleted_sessions())
+    assert len(known) == 1
+
+
 def test_a_second_run_copies_what_is_new_and_names_what_differs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

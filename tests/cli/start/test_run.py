@@ -200,3 +200,22 @@ def test_an_option_of_its_own_after_the_client_needs_its_value(tmp_path: Path) -
         done = CommandLine(tmp_path).run("run", "true", *given)
         assert (done.returncode, done.stdout) == (2, "")
         assert "'--window' requires an argument" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="reads the list of processes of Linux")
+def test_the_address_of_the_model_api_is_no_argument_of_the_proxy(tmp_path: Path) -> None:
+    """The address of a gateway can hold a secret, and all users of a machine see the arguments."""
+    client = tmp_path / "claude"
+    client.write_text(
+        f"#!{sys.executable}\nimport pathlib\n"
+        "for each in pathlib.Path('/proc').glob('[0-9]*/cmdline'):\n"
+        "    try:\n        words = each.read_text().split(chr(0))\n    except OSError:\n        continue\n"
+        "    if 'proxy' in words and '--descriptor' in words:\n        print(*words)\n",
+        "utf-8",
+    )
+    client.chmod(0o700)
+    done = CommandLine(tmp_path).run(
+        "run", "--yes", str(client), environment={"ANTHROPIC_BASE_URL": "http://127.0.0.1:9/the-secret-path"}
+    )
+    assert "--descriptor" in done.stdout
+    assert "the-secret-path" not in done.stdout

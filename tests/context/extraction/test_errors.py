@@ -27,7 +27,7 @@ def run(script: Script, command: str, output: str, *, failed: bool = False) -> S
 
 def open_errors(script: Script) -> list[str]:
     actions = actions_of(script.turns)
-    return [failure.label for failure in failures(actions, changes_by_message(actions)) if not failure.resolved]
+    return [failure.label for failure in failures(actions, changes_by_message(actions))]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,13 @@ def test_a_run_whose_tests_passed_is_remembered_until_one_fails() -> None:
         run(Script(), "go test ./...", GO_FAILED, failed=True).turns, previous=second, max_tokens=900, count=quarter
     )
     assert "Tests passed" not in third
+
+
+def test_a_command_that_prints_what_a_test_run_printed_is_none() -> None:
+    script = run(Script(), "go test ./...", GO_PASSED)
+    run(script, "codex exec review --base main 2>&1 | tail", f"{GO_PASSED}\nNo findings.")
+    text = extract_summary(script.turns, max_tokens=900, count=quarter)
+    assert "Tests passed at message 1: `go test ./...`" in text
 
 
 def test_looking_for_something_that_is_not_there_is_no_error() -> None:

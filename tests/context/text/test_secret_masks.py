@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from contextstash.context.text.secret_masks import masked, masked_value, may_hold_secrets, secrets_of, shown
 from tests.support.effort import examples
-from tests.support.planted_secrets import KINDS, planted, readable
+from tests.support.planted_secrets import ALNUM, KINDS, planted, readable
+from tests.support.published_secrets import PUBLISHED
 from tests.support.traces import trace_files, trace_natives
 
 
@@ -28,6 +29,16 @@ def test_a_secret_of_each_kind_is_masked_wherever_it_stands(seed: int) -> None:
             assert found.count("\n") == text.count("\n")
             assert masked(found) == found
         assert json.loads(masked(as_arguments))["timeout"] == 5
+
+
+@pytest.mark.parametrize("kind", PUBLISHED)
+def test_a_key_of_each_published_form_is_masked_without_a_name(kind: str) -> None:
+    random = Random(kind)
+    for secret in (PUBLISHED[kind](random) for _ in range(10)):
+        for text in (secret, f"echo '{secret}' | login", f'{{"value": "{secret}"}}', f"see {secret}\nnext"):
+            found = masked(text)
+            assert secret[-16:] not in found
+            assert len(found) == len(text)
 
 
 KEY = f"aB3dE5gH{'7jK9mN1pQ3sT' * 2}"
@@ -47,7 +58,7 @@ RED, PLAIN = "\x1b[01;31m\x1b[K", "\x1b[m\x1b[K"
         json.dumps({"stdout": f"a\n{RED}{GITHUB}{PLAIN}"}),
         json.dumps({"line": json.dumps({"stdout": f"{GITHUB[:9]}{RED}{GITHUB[9:]}"})}),
         f"printf '\\033[31m{GITHUB}\\033[0m'",
-        *(f"{GITHUB[:20]}{mark}{GITHUB[20:]}" for mark in "\u200b\xad\u034f\u2061\u202e\u2066\ufe0f\U000e0041"),
+        *(f"{GITHUB[:20]}{mark}{GITHUB[20:]}" for mark in "\x00\x08\u200b\xad\u034f\u2061\u202e\u2066\ufe0f\U000e0041"),
         f"{GITHUB[:10]}\x1b]8;;http://x\x07{GITHUB[10:]}",
     ],
 )
@@ -74,6 +85,18 @@ def test_a_secret_in_a_long_line_is_masked_wherever_a_part_ends(filling: str) ->
         assert KEY[:20] not in masked(text.replace(f'"auth":"{GITHUB}', f'"api_key":"{KEY}')), place
 
 
+@pytest.mark.parametrize("length", [4_500, 9_000, 15_000])
+def test_a_long_token_is_masked_to_its_end_wherever_it_begins(length: int) -> None:
+    """A part that began within it would show its signature."""
+    random = Random(length)
+    body = "".join(random.choice(f"{ALNUM}-_") for _ in range(length))
+    token, tail = f"eyJhbGciOiJSUzI1NiJ9.eyJ{body}.{body[-340:]}Zz9", f"{body[-60:]}Zz9"
+    for filling in ("x", "xy ", '"a":1,'):
+        for place in range(0, 12_000, 797):
+            line = filling * (place // len(filling))
+            assert tail not in masked(f'{line}"token_of":"{token}"{line}'), (filling, place)
+
+
 @pytest.mark.timeout(20)
 def test_beginnings_of_keys_without_keys_are_read_once() -> None:
     line = "-----BEGIN A PRIVATE KEY-----\n"
@@ -89,6 +112,36 @@ def test_a_letter_whose_lower_case_is_longer_hides_no_secret() -> None:
         assert text[-12:] not in found
         assert len(found) == len(text) + 11
     assert [chr(each) for each in range(0x110000) if len(chr(each).lower()) != 1] == ["İ"]
+
+
+PASSWORD = "Hunter2x9!k"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"mysql -u root -p{PASSWORD} shop",
+        f"mysqldump -uroot -p'{PASSWORD}' shop > shop.sql",
+        f"sshpass -p {PASSWORD} ssh me@host",
+        f"docker login -u me -p {PASSWORD} registry.example.org",
+        f"mongosh --host db -u me -p {PASSWORD}",
+        f"redis-cli -h db -a {PASSWORD} ping",
+        f"ldapsearch -x -D cn=admin -w {PASSWORD}",
+        f"unzip -P {PASSWORD} archive.zip",
+        f"openssl rsa -in key.pem -passin pass:{PASSWORD}",
+        f"curl -uadmin:{PASSWORD} https://example.org",
+        f"curl -X POST \\\n  -u admin:{PASSWORD} https://example.org",
+        f"wget --http-password {PASSWORD} https://example.org",
+        f"db.example.org:5432:shop:me:{PASSWORD}",
+        f"postgres://me:p@{PASSWORD}@db/shop",
+        f"ENV API_TOKEN {KEY}",
+        f"setx API_KEY {KEY}",
+        f"PrivateKey = {KEY}{KEY}=",
+    ],
+)
+def test_a_password_of_a_command_or_a_list_is_masked(text: str) -> None:
+    for whole in (text, json.dumps({"command": f"cd /srv && {text}"})):
+        assert not any(each in masked(whole) for each in (PASSWORD, KEY))
 
 
 @pytest.mark.parametrize(
@@ -141,6 +194,14 @@ CODE = (
     "from contextstash.service.recording.messages import append, check_session_id, output_handle",
     "Basic knowledge of Python is assumed; bearer of the news",
     "-----BEGIN CERTIFICATE-----",
+    "find / -name mysql -print0 && mysql -u root -p shop && mysqladmin -port 3306",
+    "docker run -u 1000:1000 --user node:nodejs -p 3306:3306 mysql",
+    "gh auth login -p https; git log -p mysql.sql",
+    "http://localhost:8080?email=someone@example.org",
+    "the per-token latency-of-all-2-requests and a token test_case_2_with_a_long_name1",
+    "secret tests/context/text/test_secret_masks2.py and TOKEN=ABSENT OTHER_TOKEN=SECRETS2",
+    "git show token 7e11202",
+    "test_deadbeef_is_live_and_pattern.matches.sat.there SKILL.md API-DOCUMENTATION-OF-THE-SERVER",
     "re_compile_all_the_patterns_of_a_module(secret_rules_module)",
 )
 

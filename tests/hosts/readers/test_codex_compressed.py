@@ -9,6 +9,7 @@ import pytest
 from contextstash.files.zstandard import zstandard
 from contextstash.hosts.following.discovery import transcripts_in
 from contextstash.hosts.following.ingest import ingest
+from contextstash.hosts.readers import codex
 from contextstash_storage.errors import BadInputError
 from tests.support.host_files import write_lines
 from tests.support.stashes import history, stash_at
@@ -56,3 +57,17 @@ async def test_a_damaged_rollout_is_refused(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "d.db") as stash:
         with pytest.raises(BadInputError, match="damaged"):
             await ingest(stash, archived)
+
+
+def test_a_rollout_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codex, "MAX_WHOLE_BYTES", 100_000)
+    bomb = compressed(write_lines(tmp_path / "rollout-1.jsonl", [{"padding": "x" * 200_000}]))
+    with pytest.raises(BadInputError, match="unpacks to more than"):
+        codex.CompressedCodexReader().load(bomb)
+
+
+def test_a_rollout_of_several_frames_is_read_whole(tmp_path: Path) -> None:
+    parts = [compressed(write_lines(tmp_path / f"rollout-{part}.jsonl", [line])) for part, line in enumerate(LINES)]
+    whole = tmp_path / "rollout.jsonl.zst"
+    whole.write_bytes(b"".join(part.read_bytes() for part in parts))
+    assert len(codex.CompressedCodexReader().load(whole)) == len(LINES)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from contextstash.context.tool_outputs.shell_envelope import without_reminders
 from contextstash.hosts.following.ingest import ingest
@@ -169,3 +172,16 @@ def test_what_opencode_adds_to_a_prompt_is_a_reminder(tmp_path: Path) -> None:
     blocks = read(write_session(tmp_path, talk))[0].body["content"]
     assert blocks[0]["text"] == "Read a.py"
     assert without_reminders(blocks[1]["text"]) == ""
+
+
+def test_a_database_with_a_view_and_a_pipe_are_refused(tmp_path: Path) -> None:
+    """A cloned folder may hold either: a query of such a view never ends, and nor does opening a pipe."""
+    endless = "WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n) SELECT id, id AS time_created FROM n"
+    with closing(sqlite3.connect(tmp_path / "opencode.db")) as database:
+        database.execute(f"CREATE VIEW session AS {endless}")
+    with pytest.raises(OSError, match="views"):
+        sessions_in_database(tmp_path / "opencode.db")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "opencode-next.db")
+        with pytest.raises(OSError, match="regular"):
+            sessions_in_database(tmp_path / "opencode-next.db")

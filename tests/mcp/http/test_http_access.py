@@ -18,12 +18,12 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
 from contextstash.configuration.locations import token_file
-from contextstash.mcp.http.bodies import HeldBytes, TooMuchHeldError
 from contextstash.mcp.http.gate import RunningLimit
+from contextstash.mcp.http.request_bodies import HeldBytes, TooMuchHeldError
 from contextstash.mcp.http.server import address_line
 from contextstash.mcp.scopes import needed_scope
 from contextstash.web.access_tokens import SCOPES
-from contextstash.web.hosts import hosts_behind
+from contextstash.web.host_names import hosts_behind
 from contextstash.web.request_limits import Buckets
 from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError

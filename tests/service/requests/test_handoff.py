@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from contextstash.service.requests.handoff import default_tokens
 from contextstash.service.stash import Stash
 from tests.support.client_transcripts import SESSION, ClientTranscript
 from tests.support.stashes import stash_at
@@ -183,3 +184,14 @@ async def test_a_hand_off_is_at_most_as_long_as_the_setting_says(tmp_path: Path)
             client.call("Bash", {"command": f"make {number}"}, LARGE[:9_000])
         client.compact()
         assert quarter(await handed_off(short, client)) < 900
+
+
+@pytest.mark.parametrize(("model", "most"), [("gpt-5.4", 7_200), ("claude-opus-4-8", 11_160)])
+async def test_it_holds_as_much_text_for_each_model_however_that_counts(stash: Stash, model: str, most: int) -> None:
+    await stash.record_messages(
+        [{"role": "user", "content": PROMPT}], session_id="s", format="openai-chat", model=model
+    )
+    await stash.configure_session("s", settings={"window": 1_000_000})
+    snapshot = await stash._access.snapshot("s")
+    assert default_tokens(snapshot, recorded=200_000) == most
+    assert default_tokens(snapshot, recorded=20_000) == 2_500

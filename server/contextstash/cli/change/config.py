@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, MutableMapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from contextstash.cli.options import (
     settings_from,
 )
 from contextstash.cli.output import print_table
+from contextstash.configuration.encryption_key import SETTING as KEY_SETTING
 from contextstash.configuration.locations import (
     AGENT_ENDINGS,
     AGENTS_FOLDER,
@@ -30,7 +31,7 @@ from contextstash.configuration.locations import (
     user_config_folder,
 )
 from contextstash.configuration.project_files import ProjectFile, RefusedFileError, read_project_file
-from contextstash.configuration.settings import (
+from contextstash.configuration.setting_layers import (
     Configuration,
     Layer,
     Remark,
@@ -205,7 +206,7 @@ def show(
     as_json: bool,
 ) -> None:
     """Show each effective value, the layer that set it, and whether data may leave this machine."""
-    from contextstash.cli.start.network_use import key_line, network_use
+    from contextstash.configuration.consent import key_line, network_use
     from contextstash.context.window.settings import session_layer
 
     remarks: list[Remark] = []
@@ -214,6 +215,7 @@ def show(
     agent = agent or (found.agent if found else None)
     own = session_layer(found.settings) if found else {}
     layers = [*configuration.layers(agent), *([Layer("session", own)] if found else [])]
+    layers = [_without_unused_key(layer, remarks) for layer in layers]
     values = effective(layers)
     key, network = key_line(configuration, os.environ, agent), network_use(configuration, os.environ, agent, own)
     thresholds = _thresholds(layers, model or (found.model if found else None))
@@ -232,6 +234,16 @@ def show(
         click.echo(line)
 
 
+def _without_unused_key(layer: Layer, remarks: list[Remark]) -> Layer:
+    """A layer without `encryption_key`, and a remark that says so, if its key is never looked for."""
+    used = ("environment", str(user_config_folder() / SETTINGS_FILE))
+    if KEY_SETTING not in layer.values or layer.name in used:
+        return layer
+    text = f"{KEY_SETTING} in {layer.name} is not used: it counts in the environment or in {used[1]} alone."
+    remarks.append(Remark(text))
+    return replace(layer, values={name: value for name, value in layer.values.items() if name != KEY_SETTING})
+
+
 def _session(opener: StashOpener, prefix: str) -> Session:
     async def work(stash: Stash) -> Session:
         return await stash.read_session(await find_session(stash, prefix))
@@ -241,7 +253,7 @@ def _session(opener: StashOpener, prefix: str) -> Session:
 
 def effective(layers: list[Layer]) -> list[Effective]:
     """Every setting in order, with its value and its layer. Raises BadInputError if a value is invalid."""
-    from contextstash.cli.start.network_use import without_credentials
+    from contextstash.configuration.consent import without_credentials
     from contextstash.context.window.presets import PRESETS
     from contextstash.context.window.settings import resolve_settings
 
@@ -329,7 +341,7 @@ def set_(pairs: tuple[str, ...], unset: tuple[str, ...], agent: str | None) -> N
     Example: contextstash config set preset=default-quality window=200000
     """
     from contextstash.context.window.settings import resolve_settings
-    from contextstash.hosts.settings_files import edited
+    from contextstash.hosts.configuration_files import edited
 
     if not pairs and not unset:
         raise BadInputError("Nothing to set. Example: contextstash config set window=200000")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="Delete without asking.")
 @database_options
 def delete(opener: StashOpener, as_json: bool, session: str, yes: bool) -> None:
-    """Delete a session, its outputs and its summaries. This cannot be undone."""
+    """Delete a session, its outputs, its summaries and the sessions of its sub-agents. This cannot be undone."""
 
     async def find(stash: Stash) -> str:
         return await find_session(stash, session)
@@ -42,6 +42,7 @@ def delete(opener: StashOpener, as_json: bool, session: str, yes: bool) -> None:
     if as_json:
         print_json(result)
     else:
-        echo(f"Deleted {result.session_id}: {counted(result.messages, 'message')}.")
+        along = f", and {counted(result.sub_agents, 'session')} of its sub-agents" if result.sub_agents else ""
+        echo(f"Deleted {result.session_id}: {counted(result.messages, 'message')}{along}.")
         if result.note:
             echo(in_commands(result.note), err=True)

@@ -12,7 +12,7 @@ from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import print_json, print_table, say
 from contextstash.context.text.counts import amount, counted
-from contextstash.display.words import LEVERS
+from contextstash.display.template_filters import LEVERS
 
 if TYPE_CHECKING:
     from contextstash.service.results import CostGroup, HoldOutComparison, Receipt, ReceiptLever

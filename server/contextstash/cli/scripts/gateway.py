@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from contextstash.cli.options import StashOpener, opener_options
-from contextstash.configuration.settings import sets_output_limits
+from contextstash.configuration.setting_layers import sets_output_limits
 from contextstash.process.plain_logs import configure_logs
 from contextstash_storage.errors import BadInputError
 

@@ -54,12 +54,13 @@ def proxy(
     """
     from contextstash.configuration.api_key import api_key_from
     from contextstash.mcp.serve import opener as stash_opener
-    from contextstash.proxy.headers import SECRET_VARIABLE
+    from contextstash.proxy.headers import SECRET_VARIABLE, UPSTREAM_VARIABLE
     from contextstash.proxy.http.serve import ServedProxy, serve_proxy
     from contextstash.proxy.options import ProxyOptions
     from contextstash.proxy.requests.preparation import DEFAULT_KEEP_TOKENS
 
     host, port = listen
+    served["upstream"] = os.environ.pop(UPSTREAM_VARIABLE, served["upstream"])
     serve_proxy(
         ServedProxy(
             options=ProxyOptions(

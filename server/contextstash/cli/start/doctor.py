@@ -18,7 +18,7 @@ import click
 
 from contextstash.cli.options import DATABASE, JSON, settings_from
 from contextstash.cli.output import say
-from contextstash.configuration.settings import Configuration, shown
+from contextstash.configuration.setting_layers import Configuration, shown
 from contextstash.context.text.counts import counted
 from contextstash.service.automatic_retention import news
 from contextstash_storage.errors import BadInputError, ContextstashError
@@ -199,7 +199,7 @@ def _vocabulary() -> Iterator[Finding]:
 
 def _settings() -> Iterator[Finding]:
     from contextstash.configuration.locations import AGENTS_FOLDER, settings_folders
-    from contextstash.configuration.settings import Remark
+    from contextstash.configuration.setting_layers import Remark
     from contextstash.context.window.settings import resolve_settings
     from contextstash.hosts.project_folder import project_folder
 
@@ -221,7 +221,7 @@ def _settings() -> Iterator[Finding]:
 
 def _network(found: Configuration, agents: list[str]) -> Iterator[Finding]:
     """Whether data may leave this machine: for sessions of any agent, then for agents that differ."""
-    from contextstash.cli.start.network_use import network_use
+    from contextstash.configuration.consent import network_use
 
     use = network_use(found, os.environ)
     yield Finding("network", "note" if use.may_leave else "ok", use.sentence, use.detail)
@@ -234,8 +234,8 @@ def _network(found: Configuration, agents: list[str]) -> Iterator[Finding]:
 def _clients() -> Iterator[Finding]:
     from contextstash.files.regular_files import read_regular
     from contextstash.hosts.clients import CLIENTS, Machine
+    from contextstash.hosts.configuration_files import content
     from contextstash.hosts.install.changes import SERVER
-    from contextstash.hosts.settings_files import content
 
     machine = Machine.this()
     installed = 0

@@ -29,6 +29,7 @@ from contextstash.cli.start.transcript_import import (
     import_one,
 )
 from contextstash.context.text.counts import counted
+from contextstash.display.visible_text import visible
 from contextstash.process.own_modules import import_nothing_from_here
 from contextstash_storage.errors import BadInputError
 
@@ -365,7 +366,8 @@ def _progress(total: int) -> Iterator[Advance]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description:.40}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    # A file's name is of whoever wrote the folder: no control characters, and no markup of rich.
+    columns = (TextColumn("{task.description:.40}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("Importing", total=total)
-        yield lambda name, size: progress.update(task, advance=size, description=name)
+        yield lambda name, size: progress.update(task, advance=size, description=visible(name))

@@ -186,7 +186,7 @@ def run(
     before = _states_before(reported)
     started = time.time()
     with _log_file(db) as log:
-        supervisor = Supervisor(lambda descriptor: proxy_command(descriptor, address, options), log.fileno())
+        supervisor = Supervisor(lambda descriptor: proxy_command(descriptor, options), address, log.fileno())
         supervisor.start()
         try:
             launch = launched.launch(supervisor.url, (program, *arguments), os.environ, address)

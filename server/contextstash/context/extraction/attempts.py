@@ -1,4 +1,4 @@
-"""What was tried and failed: changes after which a command still failed, and what the agent itself gave up."""
+"""Failed attempts: changes after which a command still failed, and what the agent itself gave up."""
 
 from __future__ import annotations
 

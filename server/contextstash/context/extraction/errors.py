@@ -1,4 +1,4 @@
-"""The errors of a session, with whether each was resolved, and after which changes."""
+"""The errors of a session that still stand, with what was changed since."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ENTRY = re.compile(
     r"(?: \(changed since: ([^()]*)\))?$",
     re.DOTALL,
 )
-"""A line of `Failure.line`; earlier versions wrote "unresolved" for "failed"."""
+"""A line of `Failure.line`; earlier versions wrote "unresolved" for "failed", and told what was resolved, too."""
 
 MAX_CHANGED = 4
-"""Files that an error names as changed since or before it was resolved, the newest: as many as fit one line."""
+"""Files that an error names as changed since, the newest: as many as fit one line."""
 
 MAX_LATER_CALLS = 4
 """Calls after which a failed command, except a test or build, stops being an error: others have replaced it. Read on
@@ -37,14 +37,12 @@ longer, with what followed it."""
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A command or tool call that failed in message `seq`. If an earlier summary tells it, `seq` is negative, and `at`
-    is the message. `fix` describes what was changed before it succeeded again, `since` names what was changed after it;
-    `tests` are the tests that failed in it, as far as they are known; `place` is its position among the calls."""
+    is the message. `since` names what was changed after it; `tests` are the tests that failed in it, as far as they are
+    known; `place` is its position among the calls."""
 
     seq: int
     label: str
     error_message: str
-    resolved: bool = False
-    fix: str = ""
     at: str = ""
     since: tuple[str, ...] = ()
     tests: frozenset[str] = frozenset()
@@ -57,37 +55,34 @@ class Failure:
 
     @property
     def lasts(self) -> bool:
-        """Whether a failure of long ago is still an error, or worth telling how it was resolved: a test or build."""
+        """Whether a failure of long ago is still an error: a test or build that ran."""
         runners = [runner for part in self.key.split(" && ") if (runner := _runner(_program(part)))]
         missing = _NOT_THERE.search(self.error_message)
         return bool(runners) and not (missing and missing.group(1) in (None, runners[-1][-1]))
 
     def line(self) -> str:
-        state = "resolved" if self.resolved else "failed"
-        told = f" at {self.at}{_NOT_AGAIN}" if self.at and not self.resolved else ""
-        fix = f" (resolved after {self.fix})" if self.fix else ""
-        since = f" (changed since: {', '.join(self.since)})" if self.since and not self.resolved else ""
-        return f"{state}{told}: `{self.label}` — {self.error_message}{fix}{since}"
+        told = f" at {self.at}{_NOT_AGAIN}" if self.at else ""
+        since = f" (changed since: {', '.join(self.since)})" if self.since else ""
+        return f"failed{told}: `{self.label}` — {self.error_message}{since}"
 
 
 def failures(
     actions: Sequence[Action], changed: Mapping[int, Sequence[str]], before: Iterable[str] = ()
 ) -> list[Failure]:
-    """The failures in order, each label once with its newest state.
+    """The failures that still stand, in order, each label once.
 
-    A failure is resolved by a later success of the same command, of the same runner on at least the same targets, of
+    A failure leaves with a later success of the same command, of the same runner on at least the same targets, of
     the same program with the same first argument unless it is a test or build, or of a run that shows that its tests
     pass. A later run of at least the same tests that fails takes its place. `changed` maps messages to the files that
     they changed. `before` are entries of an earlier summary. If there are newer actions, only its failed tests and
-    builds are still errors, until they succeed: what was resolved before leaves, and any other command that failed was
-    replaced by others.
+    builds are still errors, until they succeed: any other command that failed was replaced by others.
     """
-    known = _Known(changed)
+    known = _Known()
     lines = list(before)
     for place, line in enumerate(lines):
         entry = _read(line, place - len(lines))
-        if entry and (not actions or (entry.lasts and not entry.resolved)):
-            (known.closed if entry.resolved else known.open)[entry.key] = entry
+        if entry and (not actions or entry.lasts):
+            known.open[entry.key] = entry
     for place, action in enumerate(actions):
         if action.output is not None and not action.refused and not action.output.running:
             known.take(action, place)
@@ -97,17 +92,14 @@ def failures(
         if each.lasts or not actions or len(actions) - each.place <= MAX_LATER_CALLS
     ]
     standing = [replace(each, since=file_names([*each.since, *changes_from(changed, each.seq)])) for each in standing]
-    closed = [each for each in known.closed.values() if each.lasts or each.tests or not actions]
-    return sorted([*closed, *standing], key=lambda failure: failure.seq)
+    return sorted(standing, key=lambda failure: failure.seq)
 
 
 class _Known:
-    """The failures up to some call, by their labels: those that are `open`, and those that are `closed`."""
+    """The failures that are open up to some call, by their keys."""
 
-    def __init__(self, changed: Mapping[int, Sequence[str]]) -> None:
+    def __init__(self) -> None:
         self.open: dict[str, Failure] = {}
-        self.closed: dict[str, Failure] = {}
-        self._changed = changed
 
     def take(self, action: Action, place: int) -> None:
         """The next call that ended."""
@@ -119,7 +111,6 @@ class _Known:
         elif not LOOKING.match(key) and label.split(" ", 1)[0] not in _FILE_TOOLS:
             for name in [name for name, failure in self.open.items() if _covers(key, name) and failure.lasts]:
                 del self.open[name]
-            self.closed.pop(key, None)
             self.open.pop(key, None)
             message = one_line(action.error_message, MAX_ERROR_LENGTH)
             tests = frozenset(action.tests.names if action.tests else ())
@@ -129,7 +120,7 @@ class _Known:
         """What a call without a failure says about an open one."""
         left = frozenset(name for name in _failed_tests(failure) if not _shows_passed(action, key, name))
         if _covers(key, failure.key) or (not left and _failed_tests(failure)):
-            self.closed[failure.key] = _resolved(self.open.pop(failure.key), action.seq, self._changed)
+            del self.open[failure.key]
         elif failure.tests and left != failure.tests:
             self.open[failure.key] = replace(failure, tests=left)
 
@@ -137,17 +128,10 @@ class _Known:
 def _read(entry: str, seq: int) -> Failure | None:
     """The failure in an entry of an earlier summary; `seq` is negative, because it precedes message 0."""
     match = _ENTRY.match(entry)
-    if not match:
+    if not match or match.group(1) == "resolved":
         return None
-    state, at, label, message, since = match.groups()
-    names = tuple(since.split(", ")) if since else ()
-    return Failure(seq, label, message, state == "resolved", at=at or "", since=names)
-
-
-def _resolved(failure: Failure, seq: int, changed: Mapping[int, Sequence[str]]) -> Failure:
-    names = file_names(changes_from(changed, failure.seq, seq))
-    fix = f"changes to {', '.join(names)}" if names else ""
-    return Failure(failure.seq, failure.label, failure.error_message, True, fix)
+    _, at, label, message, since = match.groups()
+    return Failure(seq, label, message, at=at or "", since=tuple(since.split(", ")) if since else ())
 
 
 def changes_from(changed: Mapping[int, Sequence[str]], first: int, last: float = math.inf) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the assistant found out and did, in its own most informative sentences."""
+"""Findings: the results and work of the assistant, in its own most informative sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a sentence is a whole statement: no fragment, no thought aloud, nothing that the author takes back."""
+"""Judges whether a sentence is a whole statement: no fragment, no thought aloud, nothing that the author takes back."""
 
 from __future__ import annotations
 

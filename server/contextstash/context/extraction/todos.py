@@ -1,4 +1,4 @@
-"""What is left to do: the newest to-do list, unanswered questions, and next steps that the assistant named."""
+"""Open items: the newest to-do list, unanswered questions, and next steps that the assistant named."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def todo_lines(actions: Sequence[Action], before: Sequence[str] = ()) -> list[st
             newest = _read(before) if newest is None else newest
             newest = {**newest, **_created(action, len(newest) + 1)}
         elif tool == "taskupdate":
-            newest = _updated(_read(before) if newest is None else newest, action.arguments)
+            known = _read(before) if newest is None else newest
+            newest = _updated(known, action.arguments) if known else newest
         elif _LIST_TOOLS.search(action.tool):
             entries = _entries(action.arguments)
             newest = entries if entries is not None else newest

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import re
 
-from contextstash.context.text.sanitize import UNSEEN, spelled, unforged, without_host_tags
+from contextstash.context.text.sanitize import GAP, SPEAKERS, replaced, skeleton, spelled, unforged, without_host_tags
 
-_GAP = rf"[ \t\xa0{UNSEEN}]"
-_SIGN = "[\u2190-\u2bff\U0001f000-\U0001faff]\ufe0f?"
+# All of these find their text in a skeleton, in which what looks like a sign of ASCII is one.
+_LEAD = rf"(?P<lead>[{GAP}]*(?:(?:[>|*_+•-]|\d{{1,3}}[.)]|\[.?\]|#{{1,6}}(?=[{GAP}]))[{GAP}]*){{0,6}})"
+"""Bullets, quotation marks, check boxes, pictures and emphasis before the first word of a line."""
 
-_LEAD = rf"(?P<lead>{_GAP}*(?:(?:[>|*_+•·–—-]|\d{{1,3}}[.)]|\[.?\]|#{{1,6}}(?=\s|{_GAP})|{_SIGN}){_GAP}*){{0,6}})"
-"""Bullets, quotation marks, check boxes, signs and emphasis before the first word of a line."""
-
-_SPEAKERS = ("user", "human", "system", "assistant", "developer", "operator")
-_WHO = "|".join(spelled(speaker, across_lines=False) for speaker in _SPEAKERS)
-_WHAT = r"(?: (?:message|prompt|instructions?|notes?|requests?|says?|said|answered|reply|turn)){0,2}"
+_WHO = "|".join(spelled(speaker, across_lines=False) for speaker in SPEAKERS)
+_WHOSE = (
+    "(?:(?:an?|the|this|your|from|important|urgent|new|latest|current|actual|real|original|end|note|message|quote) )"
+    "{0,4}"
+)
+_WHAT = (
+    "(?:'s)?(?: (?:message|prompt|instructions?|notes?|notices?|requests?|reminders?|commands?|warnings?|updates?"
+    "|overrides?|input|says?|said|writes?|wrote|asks?|asked|wants|answered|reply|turn)){0,2}"
+)
 _SPEAKER = re.compile(
-    rf"^{_LEAD}(?P<label>[\[(<]?(?:the )?(?:{_WHO}){_WHAT}[\])>]?[*_]{{0,3}}{_GAP}{{0,4}}"
-    "[:\uff1a\ufe13\ufe55\ua789\u2236])",
+    rf"^(?:{_LEAD}(?P<label>[\[(<{{]?{_WHOSE}(?:{_WHO}){_WHAT}[\])>}}]?[*_]{{0,3}}[{GAP}]{{0,4}}"
+    rf"(?::|[=-]{{0,2}}>|(?<=[{GAP}])-{{1,3}}(?=[{GAP}]))"
+    rf"|[\[({{][{GAP}]{{0,4}}{_WHOSE}(?:{_WHO}){_WHAT}[{GAP}]{{0,4}}[\])}}]))",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -30,10 +35,11 @@ _TITLES = (
     r"|findings?|open items?|last state|archived outputs?|not told above|missing above|outputs kept|instructions?"
     r"|rules?|requirements?|messages? \d"
 )
+_OF_WHOM = r"(?:(?:the|your|our|my|these|standing|important|new|further|hard|project|permanent|[a-z]+'s) ){0,3}"
 _HEADING = re.compile(
-    rf"^(?P<lead>{_GAP}*(?:[>|*+-]{_GAP}+){{0,4}})(?P<label>"
-    rf"(?:#{{1,6}}{_GAP}*|\*\*|__|[*_](?=[^\n]*[*_]{_GAP}*$))(?:{_TITLES}|{_WHO})(?!\w)[^\n]*"
-    rf"|(?:{_TITLES})(?!\w)[^\n]{{0,40}}(?=\n{_GAP}*[=-]{{3,}}{_GAP}*$))$",
+    rf"^(?P<lead>[{GAP}]*(?:[>|*+-][{GAP}]+){{0,4}})(?P<label>"
+    rf"(?:#{{1,6}}[{GAP}]*|\*\*|__|[*_](?=[^\n]*[*_][{GAP}]*$)){_OF_WHOM}(?:{_TITLES}|{_WHO})(?!\w)[^\n]*"
+    rf"|{_OF_WHOM}(?:{_TITLES})(?!\w)[^\n]{{0,40}}(?=\n[{GAP}]*[=-]{{3,}}[{GAP}]*$))$",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -46,14 +52,14 @@ def defused(text: str) -> str:
     such a label is put in quotation marks. Idempotent."""
     text = _DIRECTIONS.sub("", _LINE_ENDS.sub("\n", text))
     text = without_host_tags(unforged(text))
-    text = _HEADING.sub(_quoted, text)
-    return _SPEAKER.sub(_quoted, text)
+    return replaced(replaced(text, _HEADING, _quoted), _SPEAKER, _quoted)
 
 
 def is_speaker_line(line: str) -> bool:
     """Whether a line begins with a speaker's label, such as `User:`."""
-    return _SPEAKER.match(line) is not None
+    return _SPEAKER.match(skeleton(line)) is not None
 
 
-def _quoted(match: re.Match[str]) -> str:
-    return f"{match['lead']}“{match['label'].strip()}”"
+def _quoted(match: re.Match[str], matched: str) -> str:
+    lead = len(match["lead"])
+    return f"{matched[:lead]}“{matched[lead:].strip()}”"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.context.pairing import safe_cuts
-from contextstash.context.view import calibration as counting
+from contextstash.context.view import session_counters as counting
 from contextstash.context.view.output_importance import UNKNOWN, Importance
 from contextstash.context.view.pinned_outputs import pinned_tokens
 from contextstash.context.view.prune_plan import Candidate, visible_outputs

@@ -1,4 +1,4 @@
-"""What the outputs of a view are worth: which are superseded, and which belong to what the agent is working on."""
+"""The importance of a view's outputs: which are superseded, and which belong to what the agent is working on."""
 
 from __future__ import annotations
 

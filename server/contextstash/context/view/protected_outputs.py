@@ -1,4 +1,4 @@
-"""Which tool outputs of a conversation are not old, whatever their age: what the model is working on."""
+"""Protected outputs: tool outputs that are not old, whatever their age, since the model is working on them."""
 
 from __future__ import annotations
 

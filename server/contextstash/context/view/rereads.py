@@ -1,4 +1,4 @@
-"""Which tool outputs show again what stood in outputs that are out of view, whatever the tool that reads."""
+"""Rereads: tool outputs that show text of outputs out of view again, whatever the tool that reads."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from contextstash.context.pairing.cuts import answers_calls
 from contextstash.context.view.view import Entry
-from contextstash.context.window.reasoning import reasoning_binding
+from contextstash.context.window.reasoning_binding import reasoning_binding
 from contextstash_storage.records import Message
 
 Choice = Literal["none", "strip", "drop", "later_cut", "wait"]

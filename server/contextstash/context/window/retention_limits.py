@@ -1,4 +1,4 @@
-"""How long sessions are kept, by the user's settings."""
+"""The user's limits on how long, and in how much room, sessions are kept."""
 
 from __future__ import annotations
 

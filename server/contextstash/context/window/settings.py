@@ -257,8 +257,8 @@ class ContextSettings(BaseModel):
         default=None,
         ge=0,
         description="Maximum length of the hand-off to a client's new window, in tokens; if not set, a fortieth of the"
-        " window and an eighth of the session, whichever is less, at least 1,500 and at most the text of 8,000 tokens"
-        " of GPT (12,400 of newer Claude models). 0 gives none.",
+        " window and an eighth of the session, whichever is less, at least 1,500 and at most the text of 7,200 tokens"
+        " of GPT (11,160 of newer Claude models). 0 gives none.",
     )
     summarizer: Literal["auto", "anthropic", "sampling", "extractive"] = Field(
         default="auto",
@@ -444,9 +444,9 @@ class ContextSettings(BaseModel):
     index_days: int | None = Field(
         default=None,
         gt=0,
-        description="Days after which a session is taken out of the search index, which is not announced: it is read as"
-        " before and takes about two thirds of the room; a search in it alone indexes it again. A session cannot set"
-        " it.",
+        description="Days after which a session is taken out of the search index and its messages are compressed"
+        " together, which is not announced: it is read as before and takes about half of the room; a search in it alone"
+        " indexes it again. A session cannot set it.",
     )
 
     def __hash__(self) -> int:

@@ -183,8 +183,8 @@ def _output_text(output: Native) -> str:
     return "\n".join(_part_text(part) for part in content if not _is_media(part))
 
 
-def _part_text(part: Mapping[str, Any]) -> str:
-    text = part.get("text")
+def _part_text(part: object) -> str:
+    text = part.get("text") if isinstance(part, Mapping) else None
     return text if isinstance(text, str) else as_json(part)
 
 

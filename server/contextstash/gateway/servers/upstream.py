@@ -38,8 +38,8 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from contextstash import __version__
 from contextstash.context.text.sanitize import one_line
-from contextstash.gateway.rules import ServerRules
 from contextstash.gateway.servers.offers import Offer, read_offer
+from contextstash.gateway.tool_rules import ServerRules
 from contextstash_storage.errors import ContextstashError
 
 Request = ServerRequestContext[Any, Any]

@@ -13,9 +13,9 @@ from typing import Any
 import anyio
 import anyio.to_process
 
-from contextstash.gateway.output_limits import Call, Shortening, Tally, as_text, is_valid
+from contextstash.gateway.shortened_results import Call, Shortening, Tally, as_text, is_valid
 from contextstash.json.json_text import BadJsonError, strict_value
-from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.mcp.wire.json_rpc import with_plain_names
 
@@ -124,8 +124,8 @@ class Workers:
             raise RefusedError("parsing it needs too much memory; request less") from error
 
 
-_shown: dict[tuple[str, str, str], str] = {}
-"""Handles of the outputs that this worker process has shown, so that repeated ones are recognized."""
+_shown: set[tuple[str, str, str]] = set()
+"""The outputs that this worker process has shown, so that repeated ones are recognized."""
 
 
 def _shortened(line: bytes, call: Call, setup: Setup) -> WorkerResult:

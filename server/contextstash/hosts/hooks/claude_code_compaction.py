@@ -1,4 +1,4 @@
-"""Which of a session's transcripts Claude Code has just compacted: the main agent's, or that of a sub-agent.
+"""Finds the transcript of a session that Claude Code has just compacted: the main agent's, or that of a sub-agent.
 
 Its compaction hooks run for sub-agents too, with the session and the transcript of the main agent and without a word
 about the sub-agent (claude-code#91910), and before the compaction is in any transcript (seen in 2.1.197). What remains

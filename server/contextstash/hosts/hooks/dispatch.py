@@ -127,7 +127,7 @@ async def _limited(
 async def _read_transcripts(host: HookHost, event: Mapping[str, Any]) -> None:
     """Read the transcript to its end. Before a compaction, also note that a hand-off is awaited, if the client cannot
     be given one at the start of its new window."""
-    from contextstash.hosts.hooks.stash import hook_stash, read_transcripts
+    from contextstash.hosts.hooks.hook_stash import hook_stash, read_transcripts
 
     async with hook_stash(host.name, _log_remarks(host)) as stash:
         sessions = await read_transcripts(host, stash, event)
@@ -137,7 +137,7 @@ async def _read_transcripts(host: HookHost, event: Mapping[str, Any]) -> None:
 
 
 async def _hand_off(host: HookHost, event: Mapping[str, Any], part: tuple[int, int]) -> dict[str, Any] | None:
-    from contextstash.hosts.hooks.stash import hand_off, hook_stash
+    from contextstash.hosts.hooks.hook_stash import hand_off, hook_stash
 
     async with hook_stash(host.name, _log_remarks(host)) as stash:
         text = await hand_off(host, stash, event, part)

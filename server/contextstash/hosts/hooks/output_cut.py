@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.configuration.database import open_database
-from contextstash.configuration.settings import RemarkHandler, configuration, sets_output_limits
+from contextstash.configuration.setting_layers import RemarkHandler, configuration, sets_output_limits
 from contextstash.context.tool_outputs.limits import OutputLimits
 from contextstash.context.window.settings import resolve_settings
 from contextstash.files.regular_files import read_regular
-from contextstash.formats.arguments import main_argument
+from contextstash.formats.main_argument import main_argument
 from contextstash.hosts.hooks.host import BUSY_SECONDS, HookHost
 from contextstash.hosts.hooks.log import note
 from contextstash.hosts.own_files import own_file

@@ -15,8 +15,8 @@ from contextstash.files.atomic_file import replace_file
 from contextstash.files.regular_files import is_below, read_regular
 from contextstash.hosts.clients import Client, Machine, Scope
 from contextstash.hosts.compaction_points import SETTINGS, CompactionSetting, compaction_setting
+from contextstash.hosts.configuration_files import Edit, Kind, content, edited
 from contextstash.hosts.install.client_hooks import HOOKS
-from contextstash.hosts.settings_files import Edit, Kind, content, edited
 from contextstash_storage.databases import text_of
 from contextstash_storage.errors import BadInputError
 

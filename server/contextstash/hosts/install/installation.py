@@ -1,4 +1,4 @@
-"""How this program was installed, and so how it is upgraded."""
+"""The installation of this program: its source, and the commands that upgrade it."""
 
 from __future__ import annotations
 

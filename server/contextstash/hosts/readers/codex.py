@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contextstash.files.regular_files import open_regular, read_regular
+from contextstash.files.regular_files import MAX_WHOLE_BYTES, open_regular, read_regular
 from contextstash.files.zstandard import zstandard
 from contextstash.formats.usage import read_usage
 from contextstash.hosts.readers.documents import Json, objects, part, stamp_of
@@ -275,8 +275,16 @@ class CompressedCodexReader:
     def load(self, path: Path) -> list[Line]:
         """Raises BadInputError if it is damaged."""
         zstd = zstandard()
+        data, packed = b"", read_regular(path)
         try:
-            data = zstd.decompress(read_regular(path))
+            while packed:  # a file may be several frames
+                frame = zstd.ZstdDecompressor()
+                data += frame.decompress(packed, MAX_WHOLE_BYTES + 1 - len(data))
+                if len(data) > MAX_WHOLE_BYTES:
+                    raise BadInputError(f"This compressed rollout unpacks to more than {MAX_WHOLE_BYTES:,} bytes.")
+                if not frame.eof:
+                    raise BadInputError("This compressed rollout is damaged or still being written: it has no end.")
+                packed = frame.unused_data
         except zstd.ZstdError as error:
             raise BadInputError(f"This compressed rollout is damaged or still being written: {error}.") from error
         return split_lines(data, at_end=True)[0]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from contextstash.files.regular_files import open_regular
 from contextstash.hosts.readers.documents import Json
 from contextstash.hosts.readers.transcript import Stamp
 from contextstash.json.json_text import lenient_value
@@ -26,9 +27,13 @@ def is_in_database(path: Path) -> bool:
 
 @contextmanager
 def _open(file: Path) -> Iterator[sqlite3.Connection]:
-    """The database, opened read-only. Raises OSError if it cannot be read."""
+    """The database, opened read-only. Raises OSError if it cannot be read, is a pipe, or has views in the place of
+    tables: a query of a folder that somebody else wrote may never end."""
+    open_regular(file).close()
     try:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=2.0)) as database:
+            if database.execute("SELECT 1 FROM sqlite_schema WHERE type NOT IN ('table', 'index')").fetchone():
+                raise OSError(f"{file.name} is no database of OpenCode: it has views or triggers")
             yield database
     except sqlite3.Error as error:
         raise OSError(f"{file.name} cannot be read as a database of OpenCode ({error})") from error

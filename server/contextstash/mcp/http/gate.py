@@ -12,7 +12,7 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 
-from contextstash.web.hosts import OwnHosts
+from contextstash.web.host_names import OwnHosts
 from contextstash.web.request_limits import MAX_RUNNING_OF_OWNER, Buckets, ConcurrencyLimit
 from contextstash_storage.errors import ContextstashError
 

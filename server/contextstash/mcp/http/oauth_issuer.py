@@ -15,7 +15,7 @@ import httpx2
 from mcp.server.auth.provider import AccessToken
 
 from contextstash.web.access_tokens import SCOPES, valid_owner
-from contextstash.web.hosts import LOOPBACK
+from contextstash.web.host_names import LOOPBACK
 from contextstash_storage.errors import BadInputError, ContextstashError
 from contextstash_storage.records import LOCAL_OWNER
 

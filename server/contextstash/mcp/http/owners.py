@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mcp.server.auth.middleware.auth_context import get_access_token
 
-from contextstash.mcp.lazy import LazyStash, OpenStash
+from contextstash.mcp.lazy_stash import LazyStash, OpenStash
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.web.access_tokens import TokenVerification
 from contextstash_storage.errors import BadInputError

@@ -17,18 +17,19 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from contextstash.mcp.http.bodies import StrictBodies
 from contextstash.mcp.http.gate import HEALTH, READINESS, Gate, HostChecks, RateLimit, RunningLimit
 from contextstash.mcp.http.oauth_issuer import IssuerError
 from contextstash.mcp.http.options import HttpOptions
 from contextstash.mcp.http.owners import OwnerStashes
+from contextstash.mcp.http.request_bodies import StrictBodies
 from contextstash.mcp.http.token_verifier import EitherTokens, EndedWithToken, StoredTokens
-from contextstash.mcp.lazy import OpenStash
+from contextstash.mcp.http.trace_headers import TraceHeaders
+from contextstash.mcp.lazy_stash import OpenStash
 from contextstash.mcp.server import HttpAccess, ToolSet, build_server
 from contextstash.mcp.wire.json_rpc import MAX_MESSAGE_BYTES
 from contextstash.process.plain_logs import announcement
 from contextstash.web.access_tokens import local_token
-from contextstash.web.hosts import OwnHosts, hosts_behind
+from contextstash.web.host_names import OwnHosts, hosts_behind
 from contextstash.web.loopback import TimedConnection, serve
 from contextstash_storage.errors import BadInputError, ContextstashError, StoreError
 
@@ -174,6 +175,7 @@ def _endpoint(
         endpoint.user_middleware.append(Middleware(RateLimit, rate=options.rate_limit))
     endpoint.user_middleware.append(Middleware(RunningLimit))
     endpoint.user_middleware.append(Middleware(StrictBodies, path=options.path))
+    endpoint.user_middleware.append(Middleware(TraceHeaders))
     if auth.resource_server_url is not None:
         endpoint.router.routes[:0] = create_protected_resource_routes(
             auth.resource_server_url, [auth.issuer_url], scopes_supported=OFFERED_SCOPES

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.surface import result_lines as lines
 from contextstash.mcp.surface.arguments import DryRun, Messages, SessionId
 from contextstash.mcp.surface.compact_session import MAX_SUMMARY_CHARACTERS, compact_session_of

@@ -12,7 +12,7 @@ from mcp.server.mcpserver import Context, Resolve, Sample
 from mcp.types import CreateMessageResult, SamplingMessage, TextContent
 from pydantic import Field
 
-from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.surface.arguments import DryRun, SessionId
 from contextstash.mcp.wire.sendable import clipped, sendable_text
 from contextstash.service.results import CompactResult

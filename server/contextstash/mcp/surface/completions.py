@@ -13,7 +13,7 @@ from mcp.types import (
     ResourceTemplateReference,
 )
 
-from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.surface.failures import report_crash, unknown_name
 from contextstash.mcp.surface.prompts import PROMPTS
 from contextstash.mcp.wire.sendable import sendable_text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.surface import result_lines as lines
 from contextstash.mcp.surface.arguments import JsonObject, Messages, NamedSession, SessionId, System, Tools, Usage
 from contextstash.mcp.surface.tool import StashTool, declared

@@ -10,7 +10,7 @@ from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
 from pydantic import Field
 
 from contextstash.context.view.summary_text import compaction_prompt
-from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.surface.failures import report_crash
 from contextstash.mcp.wire.sendable import clipped, sendable_text
 from contextstash.service.results import Estimate, SummaryResult

@@ -13,7 +13,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.types import INVALID_PARAMS
 
-from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.surface.failures import report_crash
 from contextstash.mcp.wire.sendable import clipped, dumped, named_numbers, sendable_text
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError

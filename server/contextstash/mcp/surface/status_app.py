@@ -11,7 +11,7 @@ from mcp.server.mcpserver.resources import FunctionResource
 
 from contextstash.context.text.counts import before_and_after
 from contextstash.display import style_sheet
-from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.surface.arguments import SessionId
 from contextstash.mcp.surface.tool import StashTool, declared
 from contextstash.service.queries.proxy_report import report_lines

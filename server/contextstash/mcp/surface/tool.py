@@ -18,13 +18,13 @@ from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
 from pydantic import ValidationError
 
-from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.surface import schemas
 from contextstash.mcp.surface.failures import report_crash, unknown_name, wrong_arguments
 from contextstash.mcp.surface.readable_text import readable
 from contextstash.mcp.wire.sendable import REPLACED, dumped, sendable, sendable_text
 from contextstash.mcp.wire.surrogates import HALVES, without_placeholders
-from contextstash.service.result import Result
+from contextstash.service.result_base import Result
 from contextstash_storage.errors import ContextstashError
 
 Call = Callable[..., Awaitable[Any]]

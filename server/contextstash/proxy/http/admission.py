@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from contextstash.proxy.headers import header
-from contextstash.web.hosts import LOOPBACK, OwnHosts
+from contextstash.web.host_names import LOOPBACK, OwnHosts
 
 
 def is_foreign_host(headers: Iterable[tuple[bytes, bytes]]) -> bool:

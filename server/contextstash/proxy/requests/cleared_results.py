@@ -14,13 +14,13 @@ from typing import Any
 
 from contextstash.context.text.sanitize import MARKER
 from contextstash.context.tool_outputs.placeholders import output_line
-from contextstash.context.view.cached_prune import MIN_TOKENS, Prunable
+from contextstash.context.view.prune_cost import MIN_TOKENS, Prunable
 from contextstash.formats.breakpoints import content_of
 from contextstash.formats.request.text import RequestText, TextMessage
 from contextstash.proxy.conversations import Conversation
 from contextstash.proxy.request_lines import digest_of
+from contextstash.proxy.requests.bound_reasoning import binding_of
 from contextstash.proxy.requests.occurrences import has_results, result_names
-from contextstash.proxy.requests.reasoning import binding_of
 from contextstash_storage.records import ProviderClearing
 
 BETA = "context-management-2025-06-27"

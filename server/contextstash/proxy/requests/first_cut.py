@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from contextstash.formats.request.text import RequestText, TextMessage
 from contextstash.proxy.conversations import Conversation
+from contextstash.proxy.requests.bound_reasoning import binding_of
 from contextstash.proxy.requests.occurrences import has_results, result_names
-from contextstash.proxy.requests.reasoning import binding_of
 from contextstash.service.requests.proxied import ProxiedSessions
 from contextstash_storage.records import Usage
 

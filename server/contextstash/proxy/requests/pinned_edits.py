@@ -1,4 +1,4 @@
-"""What the edits of a session change in one of its requests."""
+"""The changes that a session's edits make in one of its requests."""
 
 from __future__ import annotations
 

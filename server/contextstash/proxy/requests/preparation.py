@@ -11,7 +11,9 @@ from functools import cache
 from operator import attrgetter, itemgetter
 
 from contextstash.configuration.models import CachePriceRatios
-from contextstash.context.view.cached_prune import (
+from contextstash.context.view.pinned_outputs import outputs_of_pins
+from contextstash.context.view.protected_outputs import MadeCall, protected_calls
+from contextstash.context.view.prune_cost import (
     AUTOMATIC,
     FIVE_MINUTES,
     ONE_HOUR,
@@ -24,20 +26,20 @@ from contextstash.context.view.cached_prune import (
     plan_cached_prune,
     plan_needed_prune,
 )
-from contextstash.context.view.pinned_outputs import outputs_of_pins
-from contextstash.context.view.protected_outputs import MadeCall, protected_calls
 from contextstash.context.view.rereads import Key
 from contextstash.formats.request.edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request.text import Fact, RequestText, TextMessage, has_long_breakpoint
 from contextstash.formats.request.whole import SERVER_STATE_KEYS
 from contextstash.hosts.request_identity import announces
 from contextstash.proxy.conversations import AskedRequest, Conversation
-from contextstash.proxy.fetched_again import keys_of
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
+from contextstash.proxy.refetches import keys_of
 from contextstash.proxy.request_lines import lists_tools, tool_names
+from contextstash.proxy.requests.bound_reasoning import ShownEdits
 from contextstash.proxy.requests.cache_anchor import anchor, takes_anchor
 from contextstash.proxy.requests.cleared_results import asked_edits, clear_more, in_force
 from contextstash.proxy.requests.occurrences import has_results, result_names
+from contextstash.proxy.requests.old_thinking import old_thoughts, turn_start
 from contextstash.proxy.requests.other_parts import OtherPart, newest_inputs, other_parts, pinned_parts
 from contextstash.proxy.requests.pinned_edits import (
     NO_EDIT,
@@ -46,9 +48,7 @@ from contextstash.proxy.requests.pinned_edits import (
     stripped,
     thinking_size,
 )
-from contextstash.proxy.requests.reasoning import ShownEdits
 from contextstash.proxy.requests.shown_sizes import PLACEHOLDER_TOKENS, ShownSizes, shown_sizes
-from contextstash.proxy.requests.thinking import old_thoughts, turn_start
 from contextstash.service.requests.proxied import ProxiedEdits
 from contextstash.service.requests.proxied_parts import MessagePart
 from contextstash_storage.records import Output

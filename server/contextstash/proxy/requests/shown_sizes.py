@@ -1,4 +1,4 @@
-"""How large a request is, and how many tokens of it stand in front of each message as it is shown."""
+"""The size of a request, and of the tokens in front of each message as it is shown."""
 
 from __future__ import annotations
 

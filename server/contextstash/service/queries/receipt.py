@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, date, datetime, time
 
-from contextstash.service.queries.hold_out import compared
+from contextstash.service.queries.hold_out_comparison import compared
 from contextstash.service.queries.overview import cost_of_calls
 from contextstash.service.queries.proxy_report import state_since
 from contextstash.service.queries.savings import effects_of

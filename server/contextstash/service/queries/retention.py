@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path, PurePath
 
 from contextstash.context.window.retention_limits import KeepLimits
 from contextstash.context.window.settings import ContextSettings
-from contextstash.service.queries.sessions import delete_session, recent_sessions, title_of
+from contextstash.service.queries.sessions import delete_session, title_of
+from contextstash.service.recording.output_archive import OUTPUTS_AGENT
 from contextstash.service.results import RetainedOut, RetainResult
-from contextstash.service.session_access import Access
+from contextstash.service.session_access import OUTPUTS_SESSION, OUTPUTS_SUFFIX, Access
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import Session
 
@@ -64,14 +65,12 @@ async def retain(
         raise BadInputError(NO_LIMIT)
     listed = await _listed(access)
     groups = await _grouped(access, listed, given, rules, project)
-    size = await access.store.size()
-    if size is None and any(group.limits.keep_gigabytes for group in groups):
-        raise BadInputError(NO_SIZE)
-    going = [session for group in groups for session in _beyond(group, listed, now, size or 0)]
+    sizes = await _sizes(access, groups)
+    going = [session for group in groups for session in _beyond(group, listed, now, sizes)]
     going = [session for session in going if _recorded_at(session) <= now - spare]
     gone = [session for session in going if not session.settings.get("pin")]
     lines = [await _line(access, session) for session in gone]
-    note = None if dry_run else await _delete(access, [session.session_id for session in gone])
+    note = None if dry_run else await _delete(access, gone)
     return RetainResult(
         unindexed=index_days and await unindex(access, now, days=index_days, dry_run=dry_run),
         sessions=lines,
@@ -82,18 +81,39 @@ async def retain(
     )
 
 
-async def _delete(access: Access, session_ids: Sequence[str]) -> str | None:
-    """Delete these sessions; returns the remark of the last deletion that has one."""
-    waiting, note = list(session_ids), None
-    while waiting:
-        first, *others = waiting[:TOGETHER]
-        try:
-            note = (await delete_session(access, first, others=others)).note or note
-        except SessionNotFoundError:  # deleted by another process meanwhile
-            del waiting[0]
-        else:
-            del waiting[:TOGETHER]
+async def _sizes(access: Access, groups: Sequence[_Kept]) -> Mapping[str, int]:
+    """The bytes that each session takes, if a limit asks for them: to count them, all rows of messages are read."""
+    if not any(group.limits.keep_gigabytes for group in groups):
+        return {}
+    sizes = await access.store.session_sizes()
+    if sizes is None:
+        raise BadInputError(NO_SIZE)
+    return sizes
+
+
+async def _delete(access: Access, sessions: Sequence[Session]) -> str | None:
+    """Delete these sessions; returns the remark of the last deletion that has one. One that was gone on with or pinned
+    since it was listed stays: with many sessions that is minutes ago."""
+    note = None
+    for start in range(0, len(sessions), TOGETHER):
+        batch = sessions[start : start + TOGETHER]
+        waiting = [session.session_id for session in batch if await _is_unchanged(access, session)]
+        while waiting:
+            try:
+                note = (await delete_session(access, waiting[0], others=waiting[1:])).note or note
+            except SessionNotFoundError:  # deleted by another process meanwhile
+                del waiting[0]
+            else:
+                break
     return note
+
+
+async def _is_unchanged(access: Access, session: Session) -> bool:
+    try:
+        now = await access.store.get_session(session.session_id)
+    except SessionNotFoundError:
+        return False
+    return now.counters.messages == session.counters.messages and now.settings == session.settings
 
 
 async def unindex(access: Access, now: datetime, *, days: int, dry_run: bool = True) -> int:
@@ -126,31 +146,44 @@ def _folders(rules: Mapping[str, KeepLimits]) -> dict[Path, KeepLimits]:
     return {Path(name).expanduser(): rule for name, rule in rules.items()}
 
 
-def _beyond(group: _Kept, listed: Sequence[Session], now: datetime, size: int) -> list[Session]:
+def _beyond(group: _Kept, listed: Sequence[Session], now: datetime, sizes: Mapping[str, int]) -> list[Session]:
     """Those of its sessions that are older, or take more room, than its limits allow."""
     old = _older(group.sessions, now, group.limits.keep_days)
-    known = {session.session_id for session in old}
+    # What the outputs of no session take is not counted: it would be the conversations that are deleted for it.
+    known = {session.session_id for session in listed if session.agent == OUTPUTS_AGENT}
+    known |= {session.session_id for session in old}
     left = [session for session in group.sessions if session.session_id not in known]
     considered = left if group.is_project else [session for session in listed if session.session_id not in known]
-    share = sum(map(_weight, considered)) / max(1, sum(map(_weight, listed)))
-    return old + _too_large(considered, left, group.limits.keep_gigabytes, round(size * share))
+    return old + _too_large(considered, left, group.limits.keep_gigabytes, _with_archives(listed, sizes))
 
 
-def _weight(session: Session) -> int:
-    """The size of a session is not stored: it is estimated by its tokens."""
-    return session.counters.appended + 1
+def _with_archives(listed: Sequence[Session], sizes: Mapping[str, int]) -> dict[str, int]:
+    """The bytes of the sessions, each with those of the archive that is deleted with it."""
+    names = [session.session_id for session in listed]
+    return {name: sizes.get(name, 0) + sizes.get(f"{name}{OUTPUTS_SUFFIX}", 0) for name in names}
 
 
 async def _listed(access: Access) -> list[Session]:
-    """All sessions, the one with the newest message first."""
+    """All sessions, the one with the newest message first, and the archives that are deleted with none of them: of
+    outputs that belong to no session, or to one that was never recorded."""
     found: list[Session] = []
-    while page := await recent_sessions(access, limit=PAGE, cursor=found[-1].session_id if found else None):
+    while page := await access.store.list_sessions(
+        limit=PAGE, before=found[-1].session_id if found else None, by_message=True
+    ):
         found += page
-    return found
+    names = {session.session_id for session in found}
+    return [session for session in found if not _goes_with_another(session, names)]
+
+
+def _goes_with_another(session: Session, names: Collection[str]) -> bool:
+    if session.agent != OUTPUTS_AGENT or session.session_id == OUTPUTS_SESSION:
+        return False
+    return session.session_id.removesuffix(OUTPUTS_SUFFIX) in names
 
 
 def _recorded_at(session: Session) -> datetime:
-    return session.last_message_at or session.updated_at
+    """When something was last recorded: a transcript's own times can be long ago when it is imported."""
+    return max(session.last_message_at or session.updated_at, session.created_at)
 
 
 def _older(sessions: Sequence[Session], now: datetime, days: int | None) -> list[Session]:
@@ -160,20 +193,19 @@ def _older(sessions: Sequence[Session], now: datetime, days: int | None) -> list
 
 
 def _too_large(
-    counted: Sequence[Session], deletable: Sequence[Session], gigabytes: float | None, size: int
+    counted: Sequence[Session], deletable: Sequence[Session], gigabytes: float | None, sizes: Mapping[str, int]
 ) -> list[Session]:
-    """The oldest of the deletable ones without which the counted ones, which take `size` bytes, are small enough."""
+    """The oldest of the deletable ones without which the counted ones are small enough."""
     if gigabytes is None:
         return []
-    each = size / max(1, sum(map(_weight, counted)))
-    left = float(size)
+    left = sum(sizes.get(session.session_id, 0) for session in counted)
     found: list[Session] = []
     for session in reversed(deletable):
         if left <= gigabytes * GIGABYTE:
             break
         found.append(session)
         if not session.settings.get("pin"):
-            left -= each * _weight(session)
+            left -= sizes.get(session.session_id, 0)
     return found
 
 

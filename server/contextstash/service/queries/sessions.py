@@ -169,11 +169,12 @@ async def _prompts(access: Access, session: Session, first: int, last: int) -> l
 
 
 async def delete_session(access: Access, session_id: str, *, others: Sequence[str] = ()) -> DeleteResult:
-    """Delete a session permanently, with the outputs archived for it, and `others` if they exist: the search index is
-    rewritten once for all. Raises SessionNotFoundError."""
+    """Delete a session permanently, with the sessions of its sub-agents and the outputs archived for them, and `others`
+    if they exist: the search index is rewritten once for all. Raises SessionNotFoundError."""
     session = await access.session(session_id)
-    along = list(others)
-    for each in (session_id, *others):
+    sub_agents = [each for name in (session_id, *others) for each in await _sub_agents(access, name)]
+    along = [*others, *sub_agents]
+    for each in (session_id, *along[:]):
         with suppress(BadInputError):
             along.append(outputs_session_id(each))
     overwritten = await access.store.delete_session(session_id, along=along)
@@ -181,8 +182,19 @@ async def delete_session(access: Access, session_id: str, *, others: Sequence[st
         session_id=session_id,
         deleted=True,
         messages=session.counters.messages,
+        sub_agents=len(sub_agents),
         note=None if overwritten else NOT_OVERWRITTEN,
     )
+
+
+async def _sub_agents(access: Access, session_id: str) -> list[str]:
+    """The sessions of the agents that this one started, which the list shows below it; but not its forks."""
+    found: list[Session] = []
+    while page := await access.store.list_sessions(
+        limit=PAGE, before=found[-1].session_id if found else None, parent=session_id, without_agent=OUTPUTS_AGENT
+    ):
+        found += page
+    return [session.session_id for session in found if session.session_id.startswith(f"{session_id}.")]
 
 
 async def read_messages(access: Access, session_id: str, *, first: int = 0, limit: int = 50) -> MessagePage:

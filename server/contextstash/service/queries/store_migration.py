@@ -72,6 +72,10 @@ class Source:
         while (record := self._portal.call(anext, records, None)) is not None:
             yield digest.add(record)
 
+    async def copy_deleted(self, target: SessionStore) -> None:
+        """Have the target recognize the deleted sessions too, so that no client brings them back there."""
+        await target.copy_deleted(self._portal.call(self._store.deleted_sessions))
+
     def extras(self, session_id: str) -> SessionExtras:
         return self._portal.call(self._store.read_extras, session_id)
 
@@ -97,7 +101,10 @@ class Digest:
 async def migrate_store(source: Source, target: SessionStore, report: Callable[[Progress], None]) -> Migrated:
     """Copy the sessions of all owners. Each becomes visible as a whole; one that is there already is compared. So the
     same call again continues an interrupted one."""
-    wanted = [(owner, session) for owner in source.owners() for session in source.of(owner).sessions()]
+    owners = source.owners()
+    for owner in owners:
+        await source.of(owner).copy_deleted(target.for_owner(owner))
+    wanted = [(owner, session) for owner in owners for session in source.of(owner).sessions()]
     messages = sum(session.counters.messages for _, session in wanted)
     done = Migrated()
     read = 0

@@ -16,7 +16,7 @@ COMPACTION_POINTS = (60_000, 80_000, 100_000, 120_000, 150_000)
 """The sizes that are compared, in tokens. Below 60,000 the hidden prefix, the summary and what is read again take half
 of the window; above 150,000 most clients compact anyway."""
 
-LACKING = {60_000: 11.2, 80_000: 7.8, 100_000: 6.1, 120_000: 5.5, 150_000: 3.5}
+LACKING = {60_000: 9.1, 80_000: 7.0, 100_000: 5.3, 120_000: 4.2, 150_000: 2.7}
 """Replies, in percent, that used something which neither the new window with its hand-off nor one search held: measured
 on 13 sessions of Claude Code (`bench.windows`; docs/proxy.md). Not of the user's own sessions: their hand-offs would
 take a second for each session and size."""

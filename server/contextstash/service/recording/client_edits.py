@@ -7,9 +7,9 @@ from typing import Any
 
 from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.branches import HOST, restored, rewinding
-from contextstash.context.view.calibration import reported_late
 from contextstash.context.view.compaction_plan import cuts_of
 from contextstash.context.view.edits import archive_edit, replaced, summary_id, weighed
+from contextstash.context.view.session_counters import reported_late
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Entry, difference
 from contextstash.service.apply_edits import entries_after, retrying

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from contextstash.context.view.calibration import booked_late
+from contextstash.context.view.session_counters import booked_late
 from contextstash.formats.usage import read_usage
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Unpack
 
 from contextstash.context.tool_outputs.own_tools import is_own_call
-from contextstash.context.view.calibration import count_message
+from contextstash.context.view.session_counters import count_message
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter, measure
 from contextstash.formats import FORMATS, UNDECIDED, detect_format, get_format
@@ -21,7 +21,7 @@ from contextstash.formats.provider_format import shown_format
 from contextstash.formats.usage import read_usage
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.masks import derived, stored_body
-from contextstash.service.recording.reasoning import with_reported_reasoning
+from contextstash.service.recording.provider_reasoning import with_reported_reasoning
 from contextstash.service.session_access import Access, check_conversation_id
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.handles import handle_of

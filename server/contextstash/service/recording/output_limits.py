@@ -21,7 +21,7 @@ from contextstash.service.limited_output import LimitedOutput
 from contextstash.service.recording.messages import IN_THREAD_CHARACTERS
 from contextstash.service.recording.output_archive import keep_output
 from contextstash.service.session_access import READ_AT_ONCE, Access
-from contextstash.service.thinking import plan_stripping
+from contextstash.service.stripped_thinking import plan_stripping
 from contextstash.service.view_reader import WITHIN_REACH
 from contextstash_storage.records import Appended, Edit, Message, Session, TruncateEdit
 

@@ -25,7 +25,7 @@ from contextstash.service.reduction.prune import prune, prune_oldest, prune_to_m
 from contextstash.service.reduction.write_summary import Writers
 from contextstash.service.results import CompactResult, Estimate, PruneResult
 from contextstash.service.session_access import Access
-from contextstash.service.thinking import binds
+from contextstash.service.stripped_thinking import binds
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Event, EventKind, Session
 

@@ -42,7 +42,7 @@ from contextstash.service.reduction.user_words import keeps_words, words_with
 from contextstash.service.reduction.write_summary import Writers, covered_turns, recent_history, shown_turns, written
 from contextstash.service.results import AuditResult, CompactResult
 from contextstash.service.session_access import Access
-from contextstash.service.thinking import Stripping, binds, plan_stripping
+from contextstash.service.stripped_thinking import Stripping, binds, plan_stripping
 from contextstash.service.view_reader import WITHIN_REACH
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.records import ArchiveEdit, Block, Edit, Part, SummaryEdit

@@ -14,7 +14,7 @@ from contextstash.service.reduction.restore import restore
 from contextstash.service.reduction.user_words import rules_edit
 from contextstash.service.results import ConfigureResult
 from contextstash.service.session_access import Access
-from contextstash.service.thinking import binds
+from contextstash.service.stripped_thinking import binds
 from contextstash_storage.errors import HandleNotFoundError, SessionNotFoundError
 from contextstash_storage.handles import resolved
 from contextstash_storage.records import ArchiveEdit

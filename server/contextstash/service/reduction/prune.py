@@ -33,7 +33,7 @@ from contextstash.service.masks import shown_text
 from contextstash.service.reduction.digests import Digests, digest_edits
 from contextstash.service.results import ArchivedOutput, CacheCost, PruneResult
 from contextstash.service.session_access import Access
-from contextstash.service.thinking import Stripping, plan_stripping
+from contextstash.service.stripped_thinking import Stripping, plan_stripping
 from contextstash.service.view_reader import WITHIN_REACH
 from contextstash_storage.records import ArchiveEdit, Edit, Output
 

@@ -10,7 +10,7 @@ from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.prune import client_note
 from contextstash.service.results import RestoredOutput, RestoreResult
 from contextstash.service.session_access import OUTPUTS_SUFFIX, Access
-from contextstash.service.thinking import Undone, strips_after_restore, strips_of
+from contextstash.service.stripped_thinking import Undone, strips_after_restore, strips_of
 from contextstash.service.view_reader import WITH_ALL_OUTPUTS
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.handles import resolved

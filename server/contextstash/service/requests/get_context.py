@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from contextstash.context.tool_outputs.digest import digest_output
-from contextstash.context.view.calibration import RequestBudget, request_budget
 from contextstash.context.view.edits import archive_edit, replaced, truncate_edit, weighed
 from contextstash.context.view.fit_to_budget import Fitted, fit
 from contextstash.context.view.pinned_outputs import pinned_outputs, pinned_text
+from contextstash.context.view.session_counters import RequestBudget, request_budget
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import Entry, build_view, edits_in_force, total_tokens
 from contextstash.formats import get_format
@@ -24,7 +24,7 @@ from contextstash.service.recording.batches import OTHER_WRITER
 from contextstash.service.recording.declared_parts import declared_system, system_beside, with_system
 from contextstash.service.results import ContextResult, LeftOut
 from contextstash.service.session_access import Access
-from contextstash.service.thinking import (
+from contextstash.service.stripped_thinking import (
     plan_stripping,
     request_fields,
     strip_after,

@@ -87,10 +87,10 @@ read 5,800 tokens again on average; docs/fidelity.md has what more and fewer tok
 SESSION_SHARE = 8
 """It takes at most what was recorded divided by this: a hand-off saves reading again, so it stays far below that."""
 
-SMALLEST, LARGEST = 1_500, 8_000
+SMALLEST, LARGEST = 1_500, 7_200
 """Tokens of a hand-off by default at least, and at most, the latter counted with o200k_base: as much text for each
-model, as the three parts of a client's hooks hold it. With the least it holds the task and the state. With half as much
-again it cost more than it gave back (bench.windows, compacted at 100,000 tokens)."""
+model, some 27,000 characters, as the three parts of a client's hooks hold it. A larger one is written two or three
+times until it fits them. With half as much again it cost more than it gave back (bench.windows, at 100,000 tokens)."""
 
 MAX_READ_TOKENS = 600_000
 """How much of a session a hand-off is made from, the newest first; of what is older, only the user's own messages. The

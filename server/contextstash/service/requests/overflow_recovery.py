@@ -7,10 +7,10 @@ from typing import Any
 
 from contextstash.context.text.counts import before_and_after
 from contextstash.context.tool_outputs.limits import OutputLimits
-from contextstash.context.view.calibration import explains, refused
 from contextstash.context.view.edits import limited_edit, replaced, weighed
 from contextstash.context.view.pinned_outputs import unpinned_outputs
 from contextstash.context.view.prune_plan import PruneOptions
+from contextstash.context.view.session_counters import explains, refused
 from contextstash.context.view.view import Entry, total_tokens
 from contextstash.context.window.overflow_errors import ContextOverflow, recognize
 from contextstash.service.apply_edits import entries_after, retrying
@@ -22,7 +22,7 @@ from contextstash.service.reduction.write_summary import Writers
 from contextstash.service.requests.get_context import get_context
 from contextstash.service.results import ContextResult, Estimate, RecoverResult
 from contextstash.service.session_access import Access
-from contextstash.service.thinking import plan_stripping
+from contextstash.service.stripped_thinking import plan_stripping
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Edit, Event, Output, Session, TruncateEdit
 

@@ -9,12 +9,12 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from contextstash.context.view.branches import known_path, path_to
-from contextstash.context.view.calibration import shrink_ratio
 from contextstash.context.view.edits import replaced, weighed
 from contextstash.context.view.prune_plan import Candidate
+from contextstash.context.view.session_counters import shrink_ratio
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import edits_in_force, output_tokens
-from contextstash.context.window.reasoning import reasoning_binding
+from contextstash.context.window.reasoning_binding import reasoning_binding
 from contextstash.formats.reasoning_reports import DroppedPiece, dropped_together
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.proxied_clients import is_current
@@ -23,12 +23,12 @@ from contextstash.service.recording.batches import BatchIdentity, fingerprints_o
 from contextstash.service.recording.client_edits import client_compaction
 from contextstash.service.recording.messages import RecentCalls, SessionFacts, append, ensure_session
 from contextstash.service.recording.output_limits import limit_outputs
-from contextstash.service.recording.reasoning import log_dropped_reasoning
+from contextstash.service.recording.provider_reasoning import log_dropped_reasoning
 from contextstash.service.reduction.prune import archive_outputs
 from contextstash.service.requests.proxied_parts import MessagePart, keep_parts, part_edits, read_kept_parts
 from contextstash.service.results import CompactResult, PruneResult, RestoreResult
 from contextstash.service.session_access import Access
-from contextstash.service.thinking import strip_from
+from contextstash.service.stripped_thinking import strip_from
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError
 from contextstash_storage.records import (
     Appended,

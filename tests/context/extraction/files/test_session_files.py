@@ -176,6 +176,22 @@ def test_a_relative_path_is_below_the_folder_that_its_command_goes_to() -> None:
     ]
 
 
+def test_every_file_that_sed_edits_is_named_and_nothing_of_its_script() -> None:
+    script = Script().call(
+        "Bash", {"command": "cd /srv && sed -i '' 's/new(/new(a | b; c/g' client.go types.go; ls"}, ""
+    )
+    script.call(
+        "Bash", {"command": "cd /srv && sed -i -e s/a/b/ -e 's/c/d/' main.go && git mv bridge internal/bridge"}, ""
+    )
+    lines = [line for _, line in file_lines(actions_of(script.turns))][1:]
+    assert lines == [
+        "`main.go`: edited",
+        "`internal/bridge`: renamed (was /srv/bridge)",
+        "`client.go`: edited",
+        "`types.go`: edited",
+    ]
+
+
 def test_the_agents_own_scripts_are_one_line_behind_the_files_of_the_work() -> None:
     script = Script().call("Edit", {"file_path": "/srv/dates.py", "old_string": "a", "new_string": "b"}, "updated")
     for name in ("one.py", "two.py", "three.py"):

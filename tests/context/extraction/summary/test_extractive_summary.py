@@ -123,6 +123,13 @@ def test_a_short_reply_under_way_says_what_it_was_said_to() -> None:
     assert "word for word above: yes, do so (to “Should I change the port to 9090 now?”)" in text
 
 
+def test_an_update_of_a_task_that_is_not_known_leaves_the_plan_of_the_earlier_summary() -> None:
+    script = Script().call("TaskUpdate", {"taskId": "9", "status": "completed"}, "Updated task #9 status")
+    assert Section.OPEN not in summary_of(script)
+    before = "## Open items\n- [ ] #2: Port it"
+    assert summary_of(script, previous=before)[Section.OPEN] == ["[ ] #2: Port it"]
+
+
 def test_the_sections_come_in_the_order_of_their_importance() -> None:
     text = extract_summary(fines_session().turns, max_tokens=1_000, count=quarter)
     assert [line[3:] for line in text.split("\n") if line.startswith("## ")] == [
@@ -173,11 +180,9 @@ def test_a_file_is_listed_with_everything_that_was_done_to_it() -> None:
     assert files == ["`/srv/app/fines.py`: edited, read (charged_today)"]
 
 
-def test_an_error_is_resolved_by_a_later_success_of_a_wider_run_and_names_the_change_between() -> None:
+def test_an_error_leaves_with_a_later_success_of_a_wider_run() -> None:
     errors = summary_of(fines_session())[Section.ERRORS]
     assert errors == [
-        "resolved: `cd /srv/app && pytest tests/test_fines.py -q` — 1 failed, 3 passed; first:"
-        " tests/test_fines.py::test_once assert 2 == 1 (resolved after changes to fines.py)",
         "failed at 14, not run again since: `ruff check .` — fines.py:3:1: F401 error: unused import",
     ]
 
@@ -247,7 +252,7 @@ def test_an_earlier_summary_is_merged_section_by_section_not_nested() -> None:
         "`/srv/app/CHANGELOG.md`: created",
         "`/srv/app/fines.py`: edited, read (charged_today)",
     ]
-    assert not any(line.startswith("failed") for line in sections[Section.ERRORS])
+    assert Section.ERRORS not in sections
     assert sections[Section.OPEN] == ["[ ] Tag the release"]
     assert sections[Section.STATE][0] == "The assistant's last message (6): The changelog is written."
     assert "Asked “Should I keep the daily run?” the user answered “yes, keep it”" in sections[Section.DECISIONS]

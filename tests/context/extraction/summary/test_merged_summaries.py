@@ -56,10 +56,10 @@ def test_of_merged_summaries_only_the_newest_state_and_plan_are_kept() -> None:
 
 def test_an_error_that_was_fixed_leaves_with_the_next_summary() -> None:
     first = summary(early())
-    second = summary(late(), previous=first)
-    assert [line[:10] for line in read_summary(second)[Section.ERRORS]] == ["resolved: "]
-    third = summary(Script().user("Go on.").call("Bash", {"command": "ls"}, "a.py"), previous=second)
-    assert Section.ERRORS not in read_summary(third)
+    assert Section.ERRORS in read_summary(first)
+    assert Section.ERRORS not in read_summary(summary(late(), previous=first))
+    told = "## Errors\n- resolved: `pytest` — 1 failed (resolved after changes to a.py)"  # as earlier versions wrote
+    assert Section.ERRORS not in read_summary(summary(late(), previous=told))
 
 
 def test_of_older_errors_only_tests_and_builds_that_still_fail_are_kept() -> None:

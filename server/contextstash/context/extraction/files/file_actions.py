@@ -1,4 +1,4 @@
-"""Which files an action used, and how: read, edited, created, deleted, renamed, run."""
+"""The files that an action used, and how: read, edited, created, deleted, renamed, run."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ COPY, MOVED = "copy of ", "was "
 
 def is_backup(copy: str, original: str) -> bool:
     """Whether a copy is named like the file, with something added, such as `a.py.bak` or `a.py~`."""
-    return copy.rpartition("/")[2].startswith(original.rpartition("/")[2]) and copy != original
+    name, its = copy.rpartition("/")[2], original.rpartition("/")[2]
+    return name.startswith(its) and name != its
 
 
 def named_uses(action: Action) -> list[FileUse]:
@@ -232,7 +233,9 @@ def patched_files(action: Action) -> list[PatchedFile] | None:
     return found
 
 
-_SEPARATOR = re.compile(r"&&|\|\||[;\n|]")
+_COMMAND = re.compile(r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|(?<!&)&(?!&)|[^&;|\n'\"]|['\"])+")
+"""One of several commands; a separator in a quotation ends none."""
+
 _REDIRECT = re.compile(r"(?<![0-9&>])(>>?)[ \t]*([^\s&|;<>()'\"]{1,200})")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _FILE_LIKE = re.compile(r"^(?!-)(?!https?:)[\w.@~+/-]{1,200}$")
@@ -244,7 +247,7 @@ def _from_command(command: str) -> Iterator[FileUse]:
         if not path.startswith(("/dev/", "&", "$", '"')) and not path.isdigit():
             names = _definitions("\n".join(bodies))
             yield FileUse(path, "created" if sign == ">" else "edited", names)
-    for part in _SEPARATOR.split(_REDIRECT.sub(" ", shell)):
+    for part in _COMMAND.findall(_REDIRECT.sub(" ", shell)):
         yield from _from_words(_words(part))
 
 
@@ -284,7 +287,9 @@ def _named_files(program: str, rest: Sequence[str], files: Sequence[str]) -> Ite
     """Uses by programs whose arguments are files only if they look like paths."""
     if program == "sed":
         verb: Verb = "edited" if any(word.startswith(("-i", "--in-place")) for word in rest) else "read"
-        yield from (FileUse(path, verb) for path in files[-1:])
+        script = {rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("-e", "-f", "--expression")}
+        script = script or {next((word for word in rest if word and not word.startswith("-")), "")}
+        yield from (FileUse(path, verb) for path in files if path not in script)
     elif program in _READERS:
         yield from (FileUse(path, "read") for path in files)
     elif program in _RUNNERS and "-m" not in rest:

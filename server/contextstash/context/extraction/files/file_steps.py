@@ -1,4 +1,4 @@
-"""What a tool call shows of the text of files, and what it does to it, step by step."""
+"""Steps of files: the text of files that a tool call shows, and its changes of that text."""
 
 from __future__ import annotations
 

@@ -178,13 +178,11 @@ def _last_words(turns: Sequence[Turn]) -> tuple[str, int]:
 
 
 def _errors(actions: Sequence[Action], ages: _Ages) -> Iterator[RankedFact]:
-    """Open errors, and errors that were resolved after changes to files."""
+    """The errors that still stand."""
     handles = {action.seq: action.handle for action in actions if action.failed}
     for failure in failures(actions, changes_by_message(actions)):
-        if failure.resolved and not failure.fix:
-            continue
         text = one_line(f"`{failure.label}`: {failure.error_message}", MAX_FACT_LENGTH)
-        value = (1.0 if failure.resolved else 3.5 + ages.recency(failure.seq)) + ages.recency(failure.seq)
+        value = 3.5 + 2 * ages.recency(failure.seq)
         yield RankedFact(AuditedFact("error", text, failure.seq, handles.get(failure.seq)), value)
 
 

@@ -46,7 +46,7 @@ from contextstash.context.extraction.user.user_requests import (
     without_notes,
 )
 from contextstash.context.text.imitations import defused
-from contextstash.context.text.pasted import first_lines
+from contextstash.context.text.pasted_text import first_lines
 from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.tool_outputs.digest import digest_output, still_running
 
@@ -298,7 +298,7 @@ def _names(
 
 def _errors(material: _Material) -> list[Item]:
     found = failures(material.known_actions, material.known_changed, material.old(Section.ERRORS))
-    return [Item(failure.line(), weight=1e6 * (not failure.resolved) + failure.seq) for failure in found]
+    return [Item(failure.line(), weight=failure.seq) for failure in found]
 
 
 def _tried(material: _Material) -> list[Item]:
@@ -485,9 +485,13 @@ def _passed_at(seq: int) -> str:
 _PASSED = re.compile(r"Tests passed at message \d{1,12}: `[^`]+`(?:: \d+ passed)?")
 
 
+_RUNS_TESTS = re.compile(r"test|spec|tox|nox|check|verify", re.IGNORECASE)
+"""What the command of a test run contains; another one, such as a reviewer, may print what a test run printed."""
+
+
 def _tests_passed(material: _Material) -> list[str]:
     """The newest test run, if all of its tests passed, with the files that were changed after it."""
-    runs = [action for action in material.known_actions if action.tests]
+    runs = [action for action in material.known_actions if action.tests and _RUNS_TESTS.search(action.command or "")]
     old = next((line for line in material.old(Section.STATE) if _PASSED.match(line)), "")
     since, first, told = list[str](), 0, ""
     if runs and runs[-1].tests and not runs[-1].failed:

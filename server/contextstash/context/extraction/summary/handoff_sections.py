@@ -1,4 +1,4 @@
-"""What a hand-off says of a session: the user's words, a summary, and the files under edit as they stand.
+"""The sections of a hand-off: the user's words, a summary, and the files under edit as they stand.
 
 What the client's own summary of the window holds already is left out, so that the hand-off says what that one lacks.
 """

@@ -18,7 +18,7 @@ from contextstash.context.extraction.user.user_requests import (
     user_rules,
 )
 from contextstash.context.text.imitations import defused
-from contextstash.context.text.pasted import without_pasted
+from contextstash.context.text.pasted_text import without_pasted
 from contextstash.context.text.sentences import sentences
 
 REVISED_SHARE = 0.5

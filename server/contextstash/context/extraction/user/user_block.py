@@ -32,7 +32,7 @@ from contextstash.context.extraction.user.user_requests import (
     requests_of,
     user_rules,
 )
-from contextstash.context.text.pasted import shortened
+from contextstash.context.text.pasted_text import shortened
 from contextstash.context.text.sanitize import USER_BLOCK, USER_BLOCK_OPENING, one_line, unforged
 
 Count = Callable[[str], int]

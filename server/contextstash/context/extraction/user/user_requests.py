@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from contextstash.context.extraction.actions import ASKING_TOOLS, PLAN_TOOLS, Action, is_dialog
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.text.imitations import defused
-from contextstash.context.text.pasted import first_lines, without_pasted
+from contextstash.context.text.pasted_text import first_lines, without_pasted
 from contextstash.context.text.sanitize import MARKER, OF_SESSION, USER_BLOCK_OPENING, one_line
 from contextstash.context.text.sentences import ELLIPSIS, own_sentences, sentences
 from contextstash.context.tool_outputs.shell_envelope import without_reminders

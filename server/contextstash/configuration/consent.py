@@ -1,4 +1,4 @@
-"""Whether sessions may be sent from this machine under some settings, and where to."""
+"""Consent: whether sessions may be sent from this machine under some settings, and where to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from contextstash.configuration.api_key import INHERITED_KEY, key_variable
-from contextstash.configuration.settings import Configuration
+from contextstash.configuration.setting_layers import Configuration
 
 DEFAULT_HOST = "api.anthropic.com"
 

@@ -19,7 +19,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from contextstash.library.opened import LibraryStash, open_stash
+from contextstash.library.open_stash import LibraryStash, open_stash
 from contextstash.library.session import LibrarySession
 
 P = ParamSpec("P")

@@ -1,4 +1,4 @@
-"""Which models bind their reasoning to everything before it, so that an earlier message must stay as it was sent.
+"""The models that bind their reasoning to everything before it, so that an earlier message must stay as it was sent.
 
 Such a model's API compares, with each request, what stands in front of a piece of reasoning with what stood there when
 the model wrote it. Reasoning that does not match is refused, or dropped together with all that follows it. Appending is

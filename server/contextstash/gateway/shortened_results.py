@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcp.types import CallToolResult, ContentBlock, EmbeddedResource, TextContent, TextResourceContents
 
-from contextstash.gateway.rules import OutputRules
+from contextstash.gateway.tool_rules import OutputRules
 from contextstash.service.limited_output import LimitedOutput
 from contextstash_storage.errors import ContextstashError
 
@@ -85,7 +85,7 @@ def _string(text: str, longest: int, handle: str) -> str:
 
 
 if TYPE_CHECKING:
-    from contextstash.mcp.lazy import LazyStash
+    from contextstash.mcp.lazy_stash import LazyStash
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ class Shortening:
     valid: Callable[[Any, Call], Awaitable[bool]] = _valid_here
     tally: Tally = field(default_factory=Tally)
     warnings: tuple[str, ...] = ()
-    _shown: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    _shown: set[tuple[str, str, str]] = field(default_factory=set)
 
     async def result(self, result: CallToolResult, call: Call) -> CallToolResult:
         """The result to show to the model: the same object if nothing is too long or the result is an error."""
@@ -215,12 +215,13 @@ class Shortening:
         key = (call.server, call.tool, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
         repeatable = call.rules.unchanged and len(text) >= MIN_TO_REPEAT
         if repeatable and key in self._shown:
+            # Archived once more: if another process has deleted it since, the notice would name nothing.
+            handle = await self.archive(text, call)
             self.tally.unchanged += 1
-            handle = self._shown[key]
             return Shown(UNCHANGED.format(handle=handle, lines=len(text.splitlines())), handle)
         limited = await self._limited(text, call)
         if repeatable:
-            self._shown[key] = limited.handle or await self.archive(text, call)
+            self._shown.add(key)
         return Shown(limited.text, limited.handle or "") if limited.cut else None
 
     async def _structured(self, value: Any, call: Call, replaced: Mapping[str, Shown]) -> tuple[Any, str | None]:

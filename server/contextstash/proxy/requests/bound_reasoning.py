@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from contextstash.context.window.reasoning import ReasoningBinding, reasoning_binding
+from contextstash.context.window.reasoning_binding import ReasoningBinding, reasoning_binding
 from contextstash.formats.request.edits import MessageEdit
 from contextstash.formats.request.text import RequestText, TextMessage
 from contextstash.proxy.conversations import Conversation

@@ -10,7 +10,7 @@ from contextstash.context.text.sanitize import USER_BLOCK
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.thinking_blocks import DROP_REQUEST, ThinkingEffect, thinking_effect
 from contextstash.context.view.view import Entry, difference
-from contextstash.context.window.reasoning import CLAUDE, reasoning_binding
+from contextstash.context.window.reasoning_binding import CLAUDE, reasoning_binding
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.thresholds import level_of
 from contextstash.service.results import ThinkingChange

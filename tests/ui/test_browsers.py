@@ -7,9 +7,9 @@ from typing import Any
 import anyio
 import httpx2
 
+from contextstash.ui.browsers import Visit, Visits
 from contextstash.ui.guard import MAX_PAGES_OF_OWNER, Guard
-from contextstash.ui.visits import Visit, Visits
-from contextstash.web.hosts import hosts_behind
+from contextstash.web.host_names import OwnHosts, hosts_behind
 from contextstash.web.request_limits import BURST_SECONDS, DEFAULT_RATE_LIMIT, Buckets
 
 
@@ -83,3 +83,14 @@ async def test_a_browser_and_a_client_that_writes_the_usual_port_are_one_host() 
             assert (await client.post("/ui/", headers=headers)).status_code == 200
         refused = await client.post("/ui/", headers=headers | {"origin": "https://stash.example:8443"})
         assert refused.status_code == 403
+
+
+async def test_the_address_for_the_browser_opens_the_pages_once() -> None:
+    """Other users of the machine see it in the list of processes."""
+    guard = Guard(page, "secret", "/ui", OwnHosts(), once="single")
+    async with browser(guard, "127.0.0.1") as client:
+        assert (await client.get("/ui/?token=single")).status_code == 303
+        assert (await client.get("/ui/")).status_code == 200
+    async with browser(guard, "127.0.0.1") as other:
+        assert (await other.get("/ui/?token=single")).status_code == 401
+        assert (await other.get("/ui/?token=secret")).status_code == 303

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from contextstash.service.queries.hold_out import compared
+from contextstash.service.queries.hold_out_comparison import compared
 
 
 def costs(count: int, each: float, seed: int = 1) -> list[tuple[float, int, int]]:

@@ -1,4 +1,4 @@
-"""Whether unedited sessions cost more than the others: the two groups of a hold-out, by their medians and ranks."""
+"""Compares the costs of held-out, unedited sessions with those of the others, by medians and ranks."""
 
 from __future__ import annotations
 

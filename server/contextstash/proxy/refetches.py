@@ -1,4 +1,4 @@
-"""What a conversation fetched again because contextstash had taken it out of view: by our tools, or by its own."""
+"""Refetches: text that a conversation fetched again after contextstash had taken it out of view, by any tool."""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.context.view.cached_prune import (
+from contextstash.context.view.protected_outputs import MadeCall, protected_calls
+from contextstash.context.view.prune_cost import (
     FIVE_MINUTES,
     ONE_HOUR,
     CacheState,
@@ -16,7 +17,6 @@ from contextstash.context.view.cached_prune import (
     is_cold,
     plan_cached_prune,
 )
-from contextstash.context.view.protected_outputs import MadeCall, protected_calls
 from tests.support.effort import examples
 
 NEAR, NEAR_HOUR = (replace(prices, look_back=None) for prices in (FIVE_MINUTES, ONE_HOUR))

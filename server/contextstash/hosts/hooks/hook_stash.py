@@ -11,7 +11,7 @@ from typing import Any
 
 from contextstash.configuration.api_key import api_key_from
 from contextstash.configuration.database import open_database
-from contextstash.configuration.settings import RemarkHandler, configuration
+from contextstash.configuration.setting_layers import RemarkHandler, configuration
 from contextstash.context.view.handoff_parts import Part
 from contextstash.context.window.settings import resolve_settings
 from contextstash.hosts.following.ingest import NOT_RECORDED, ingest

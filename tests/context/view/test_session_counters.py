@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.context.view.calibration import (
+from contextstash.context.view.session_counters import (
     UNCALIBRATED,
     UNDECLARED,
     booked_late,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextstash.context.window.reasoning import CLAUDE, GPT, reasoning_binding
+from contextstash.context.window.reasoning_binding import CLAUDE, GPT, reasoning_binding
 
 
 @pytest.mark.parametrize(
