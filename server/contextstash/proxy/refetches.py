@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from contextstash.context.tool_outputs.own_tools import is_own_call
-from contextstash.context.view.protected_outputs import UNKNOWN_TIME, MadeCall
+from contextstash.context.view.outputs_in_use import UNKNOWN_TIME, MadeCall
 from contextstash.context.view.rereads import REREAD_SHARE, Key, OutputLines, Reread
 from contextstash.formats import FORMATS
 from contextstash.formats.request.text import RequestText, TextMessage

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.context.view.protected_outputs import MadeCall, protected_calls
+from contextstash.context.view.outputs_in_use import MadeCall, protected_calls
 from contextstash.context.view.prune_cost import (
     FIVE_MINUTES,
     ONE_HOUR,

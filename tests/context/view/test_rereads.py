@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from contextstash.context.view.protected_outputs import MadeCall
+from contextstash.context.view.outputs_in_use import MadeCall
 from contextstash.context.view.rereads import Key, OutputLines, Reread
 
 FILE = "".join(f"    value_{number} = compute(number={number})\n" for number in range(60))

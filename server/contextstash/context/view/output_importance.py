@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from contextstash.context.tool_outputs.run_outcomes import find_test_run
-from contextstash.context.view.protected_outputs import MadeCall, protected_calls
+from contextstash.context.view.outputs_in_use import MadeCall, protected_calls
 from contextstash.context.view.session_snapshot import Place
 from contextstash_storage.records import Output
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from contextstash.context.text.sanitize import MARKER, one_line, unforged
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
-from contextstash.context.view.protected_outputs import MadeCall
+from contextstash.context.view.outputs_in_use import MadeCall
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash_storage.records import Output
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from contextstash.context.tool_outputs.own_tools import is_own_call
-from contextstash.context.view.protected_outputs import UNKNOWN_TIME, MadeCall
+from contextstash.context.view.outputs_in_use import UNKNOWN_TIME, MadeCall
 
 Key = tuple[str, str]
 """An output: the id of its call, and the SHA-256 of its text."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from contextstash.context.view import session_counters as counting
-from contextstash.context.view.protected_outputs import MadeCall
+from contextstash.context.view.outputs_in_use import MadeCall
 from contextstash.context.view.reach import Beyond
 from contextstash.context.view.view import Entry, Overlay, parts_of, total_tokens
 from contextstash.context.window.settings import ContextSettings

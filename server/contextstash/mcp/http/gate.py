@@ -1,4 +1,5 @@
-"""Who gets in over HTTP: hosts and origins, limits of each token, and requests while the server stops."""
+"""Who is let in over HTTP by host and origin, limits of each token, and requests while the server stops. Tokens are
+checked in token_verifier."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from contextstash.context.view.protected_outputs import RECENT_CALLS, MadeCall
+from contextstash.context.view.outputs_in_use import RECENT_CALLS, MadeCall
 from contextstash.formats.json_positions import Path
 from contextstash.formats.large_parts import Image, large_texts
 from contextstash.formats.request.text import RequestText, TextMessage, output_sha256

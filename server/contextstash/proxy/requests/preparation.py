@@ -11,8 +11,8 @@ from functools import cache
 from operator import attrgetter, itemgetter
 
 from contextstash.configuration.models import CachePriceRatios
+from contextstash.context.view.outputs_in_use import MadeCall, protected_calls
 from contextstash.context.view.pinned_outputs import outputs_of_pins
-from contextstash.context.view.protected_outputs import MadeCall, protected_calls
 from contextstash.context.view.prune_cost import (
     AUTOMATIC,
     FIVE_MINUTES,

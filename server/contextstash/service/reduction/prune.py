@@ -42,7 +42,7 @@ MAX_TOOL = 200
 
 RECENT_MESSAGES = 400
 """Messages at the end whose outputs are counted as calls, also if they are hidden: several for each of the newest calls
-that say which files are under edit (protected_outputs.RECENT_CALLS)."""
+that say which files are under edit (outputs_in_use.RECENT_CALLS)."""
 
 
 def _shown(snapshot: SessionSnapshot) -> list[Output]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextstash.context.view.protected_outputs import MadeCall, protected_calls
+from contextstash.context.view.outputs_in_use import MadeCall, protected_calls
 
 HEREDOC = "cd /testbed && python - <<'EOF' import orders; print(qs.only('id').count() > 3, orders/models.py) EOF"
 

@@ -1,4 +1,4 @@
-"""Protected outputs: tool outputs that are not old, whatever their age, since the model is working on them."""
+"""Outputs in use: those that are not old, whatever their age, since the model is working on them."""
 
 from __future__ import annotations
 
