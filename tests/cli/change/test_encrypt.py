@@ -217,6 +217,9 @@ def test_a_client_that_is_running_is_not_disturbed(line: CommandLine) -> None:
     assert "open in another process, and nothing was changed" in done.stderr
     assert head(line) == b"SQLite format 3\0"
     assert hits(line) == 1
+    # A setting that named a key would make every new database an encrypted one, and keep a hook from this one.
+    assert "encryption_key           none" in line.run("config", "show").stdout
+    assert line.run("encrypt", "--key", f"file:{line.folder}/key").returncode == 0
 
 
 def test_postgresql_is_for_its_servers_disk(line: CommandLine) -> None:

@@ -18,3 +18,4 @@ def test_a_pinned_output_is_not_pruned_and_an_unpinned_one_is(orchard: Orchard) 
 def test_a_pin_of_a_file_that_no_output_shows_says_so(orchard: Orchard) -> None:
     assert "No output shows foo.py so far" in orchard.run("pin", orchard.session, "foo.py").stdout
     assert "No output shows" not in orchard.run("pin", orchard.session, "orchard/row_03.txt").stdout
+    assert 'To pin a rule, write "rule: …"' in orchard.run("pin", orchard.session, "never push to main").stdout

@@ -19,16 +19,17 @@ def test_a_checkout_is_pulled_and_set_up_again(tmp_path: Path) -> None:
 
 def test_pipx_uv_and_pip_install_again_from_where_it_came(tmp_path: Path) -> None:
     source = "git+https://example.org/contextstash"
+    python = tmp_path / "pyvenv.cfg.d" / "bin" / "python"
     commands = {
-        "pipx_metadata.json": "pipx install --force",
-        "uv-receipt.toml": "uv tool install --reinstall",
-        "pyvenv.cfg": f"{tmp_path / 'pyvenv.cfg.d' / 'bin' / 'python'} -m pip install --upgrade --force-reinstall",
+        "pipx_metadata.json": "pipx reinstall contextstash",
+        "uv-receipt.toml": "uv tool upgrade --reinstall contextstash",
+        "pyvenv.cfg": f"{python} -m pip install --upgrade --force-reinstall {source}",
     }
     for receipt, command in commands.items():
         environment = tmp_path / f"{receipt}.d"
         environment.mkdir()
         (environment / receipt).touch()
-        assert Installation(PACKAGE, environment, source).upgrade == [f"{command} {source}"]
+        assert Installation(PACKAGE, environment, source).upgrade == [command]
 
 
 def test_a_name_on_the_index_that_is_not_ours_is_never_advised() -> None:

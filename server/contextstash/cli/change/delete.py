@@ -33,7 +33,11 @@ def delete(opener: StashOpener, as_json: bool, session: str, yes: bool) -> None:
     if not yes and not sys.stdin.isatty():
         raise BadInputError("Not a terminal: pass --yes to delete the session without being asked.")
     if not yes:
-        click.confirm(f"Delete session {session_id} and all its outputs permanently?", abort=True, err=True)
+        click.confirm(
+            f"Delete session {session_id}, all its outputs and the sessions of its sub-agents permanently?",
+            abort=True,
+            err=True,
+        )
 
     async def work(stash: Stash) -> DeleteResult:
         return await stash.delete_session(session_id)

@@ -9,7 +9,7 @@ import click
 
 from contextstash.cli.options import DATABASE
 from contextstash.cli.output import echo
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
     from contextstash_storage.databases import Location
@@ -44,7 +44,12 @@ def encrypt(context: click.Context, db: Location | None, key: str | None) -> Non
     made = read_or_make_key(place)
     if known is None:
         context.invoke(set_, pairs=(f"{SETTING}={place}",))
-    done = convert(path, made, encrypt=True)
+    try:
+        done = convert(path, made, encrypt=True)
+    except ContextstashError:
+        if known is None:  # the database is as it was, and the setting would keep every command from opening it
+            context.invoke(set_, pairs=(), unset=(SETTING,))
+        raise
     echo(f"Encrypted {path}." if done else f"{path} is encrypted already.")
     echo("Keep a copy of the key in another place: without it, all of the database is lost.")
     if left := readable_files(path.parent):

@@ -102,12 +102,18 @@ def _entry(item: Any) -> tuple[str, str]:
     return _STATES.get(str(item.get("status", "")).lower(), "todo"), text
 
 
+_SUBJECT = re.compile(r"created successfully: ([^\n]+)")
+"""What Claude Code's TaskCreate says of a new task."""
+
+
 def _created(action: Action, number: int) -> dict[str, tuple[str, str]]:
     printed = action.output.text if action.output else ""
     named = _TASK_NUMBER.search(printed[:200])
     key = named.group(1) if named else str(number)
+    said = _SUBJECT.search(printed[:400])  # of a call that was recorded before what is read here
+    subject = _entry(dict(action.arguments))[1] or (said.group(1).strip() if said else "")
     # The number is shown, because the agent needs it to update the task.
-    return {key: ("todo", f"#{key}: {_entry(dict(action.arguments))[1]}")}
+    return {key: ("todo", f"#{key}: {subject}")} if subject else {}
 
 
 def _updated(tasks: dict[str, tuple[str, str]], arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]]:

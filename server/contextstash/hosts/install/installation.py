@@ -46,15 +46,13 @@ class Installation:
             if not PUBLISHED:
                 return []
             source = NAME
-        return [f"{self._installer} {shlex.quote(source)}"]
-
-    @property
-    def _installer(self) -> str:
+        # Both tools know where the program is from, and with which extras: a database may need that for encryption.
         if (self.environment / PIPX_RECEIPT).exists():
-            return "pipx install --force"
+            return [f"pipx reinstall {NAME}"]
         if (self.environment / UV_RECEIPT).exists():
-            return "uv tool install --reinstall"
-        return f"{shlex.quote(str(self.environment / 'bin' / 'python'))} -m pip install --upgrade --force-reinstall"
+            return [f"uv tool upgrade --reinstall {NAME}"]
+        python = shlex.quote(str(self.environment / "bin" / "python"))
+        return [f"{python} -m pip install --upgrade --force-reinstall {shlex.quote(source)}"]
 
 
 def this_installation() -> Installation:

@@ -217,6 +217,16 @@ def test_a_file_that_was_read_whole_stands_as_its_edits_made_it(
     assert quarter(standing_texts([file], room, quarter)) <= room
 
 
+def test_lines_next_to_a_read_that_shows_them_moved_are_not_known_any_more() -> None:
+    """A script put lines in: the numbers of what follows are wrong, and lines that nobody has read stand between."""
+    script = read_whole()
+    now = [*FUNCTIONS[3:6], "# three lines", "# of a", "# script", *FUNCTIONS[6:9]]
+    script.call("Read", {"file_path": "/srv/a.py", "offset": 4, "limit": 9}, numbered(now, 4))
+    [run] = edited(edit(script, "return x + 99", "return 0")).text.runs
+    assert (run.first, run.lines[:3]) == (1, FUNCTIONS[:3])
+    assert run.lines[3:] == [line.replace("return x + 99", "return 0") for line in now]
+
+
 def test_lines_in_which_a_secret_is_masked_are_left_out() -> None:
     """A model that writes the file as it is shown would put the mask in the place of the user's key."""
     lines = ["import os", "", f'TOKEN = "{masked(TOKEN)}"', *FUNCTIONS]

@@ -217,6 +217,12 @@ def test_the_last_message_and_the_last_commands_are_kept() -> None:
     assert "Tests passed at message 12: `cd /srv/app && pytest -q 2>&1 | tail -5`: 4 passed" in state
 
 
+def test_a_command_of_the_client_behind_the_answer_does_not_put_the_request_in_progress_again() -> None:
+    script = Script().user("How do I run one test?").assistant("With pytest -k NAME.")
+    script.user("<command-name>/exit</command-name>\n<command-message>exit</command-message>")
+    assert Section.OPEN not in summary_of(script)
+
+
 def test_interrupted_work_is_listed_as_in_progress() -> None:
     script = Script().user("Rename the module loans to lending.").call("Bash", {"command": "git mv a b"}, None)
     assert summary_of(script)[Section.OPEN] == ["In progress: Rename the module loans to lending."]

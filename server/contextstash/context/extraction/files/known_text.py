@@ -13,6 +13,10 @@ MIN_RECOGNIZED = 8
 such as a closing bracket, are everywhere."""
 
 
+AGREEING = 2
+"""Lines next to what was not read again that must be as they were known: one alone can be an edited one's neighbour."""
+
+
 @dataclass(slots=True)
 class Run:
     """Consecutive lines. `first` is the number of the first, 0 if their place in the file is unknown; `changed` is for
@@ -58,7 +62,7 @@ class KnownText:
             before.get((first + place, text), by_text.get(text.strip(), UNCHANGED)) for place, text in enumerate(lines)
         ]
         aligned = [] if whole else [run for run in self.runs if _align(run, first, lines)]
-        kept = [part for run in aligned for part in _without(run, first, first + len(lines))]
+        kept = [part for run in aligned for part in _confirmed(run, first, lines)]
         # What was put in somewhere is somewhere in what was read now, or cannot be told from it.
         self.runs = _joined([*(run for run in kept if run.first), Run(first, list(lines), changed)])
         self.whole = whole or (self.whole and len(self.runs) == 1)
@@ -189,6 +193,21 @@ def _align(run: Run, first: int, lines: Sequence[str]) -> bool:
     if moves:
         run.first, run.moved = max(1, run.first + moves[0][0]), False
     return bool(moves) or run.end <= first or run.first >= first + len(lines)
+
+
+def _confirmed(run: Run, first: int, lines: Sequence[str]) -> Iterator[Run]:
+    """The parts of a run before and after the lines that were read now, each only if the run agrees with what was read
+    next to it: if not, something that the session does not show has moved or changed them."""
+    end = first + len(lines)
+    shared = [
+        run.lines[number - run.first] == lines[number - first]
+        for number in range(max(first, run.first), min(end, run.end) if run.first else 0)
+        if len(lines[number - first].strip()) >= MIN_RECOGNIZED
+    ]
+    for part in _without(run, first, end):
+        near = shared[:AGREEING] if part.first < first else shared[-AGREEING:]
+        if not part.first or all(near):
+            yield part
 
 
 def _without(run: Run, first: int, end: int) -> Iterator[Run]:

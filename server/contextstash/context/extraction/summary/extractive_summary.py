@@ -386,7 +386,10 @@ def _under_way(material: _Material) -> str:
     decided = [(seq, line) for seq, line in dialog_decisions(material.known_actions) if seq > last]
     if not requests and not decided:
         return before if not material.turns or not material.turns[-1].ends_work else ""
-    if material.turns[-1].seq == material.last_said_seq:
+    # The client's own commands, such as /exit, may stand behind the answer.
+    own = next((turn for turn in reversed(material.turns) if turn.role == "assistant"), material.turns[-1])
+    is_answered = own.ends_work and own.seq > (decided[-1][0] if decided else last)
+    if own.seq == material.last_said_seq and (is_answered or own is material.turns[-1]):
         return ""
     if decided:
         seq, line = decided[-1]
@@ -397,11 +400,8 @@ def _under_way(material: _Material) -> str:
         return f"{UNDER_WAY}{_command_text(newest)}"
     if material.words_kept:
         said = f": {newest.text}" if len(newest.text) <= MAX_REPEATED and "\n" not in newest.text else ""
-        asked = (
-            f" (to “{one_line(answered(newest), MAX_REPEATED)}”)"
-            if said and newest.is_reply and answered(newest)
-            else ""
-        )
+        to = answered(newest) if said and newest.is_reply else ""
+        asked = f" (to “{one_line(to, MAX_REPEATED)}”)" if to else ""
         return f"{UNDER_WAY}the request in message {newest.seq}, word for word above{said}{asked}"
     if material.answered and newest.is_reply and (reply := reply_lines(newest)):
         return f"{UNDER_WAY}{reply[-1]}"
