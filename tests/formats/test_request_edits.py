@@ -222,3 +222,9 @@ def test_positions_are_those_of_the_values() -> None:
 def test_a_text_that_is_cut_off_within_a_string_is_refused_in_linear_time() -> None:
     with pytest.raises(JsonPositionError, match="does not end"):
         value_at(b'{"a": "' + b'\\"' * 500_000, 0)
+
+
+def test_bytes_that_are_not_text_are_refused_behind_messages_that_are_known_too() -> None:
+    body = b'{"model":"m","messages":[{"role":"user","content":"go"}],"x":"\xc2\x80"}'
+    broken = body.replace(b"\xc2", b" ")
+    assert as_read(broken, None) == as_read(broken, read_request("anthropic", body)) == "refused"

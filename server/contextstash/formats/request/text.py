@@ -246,6 +246,8 @@ def read_request(format_name: str, body: bytes, before: RequestText | None = Non
     if not listed or not listed[0].messages:
         raise JsonPositionError(f"no list of messages in '{key}'")
     [found] = listed
+    # Refused if it is not text, as it is where new messages are read: all members behind the list may be known.
+    body[found.spans[-1].end :].decode("utf-8", "surrogatepass")
     asked = before.asked if before is not None else {}
     return RequestText(
         format_name,
