@@ -492,7 +492,7 @@ class Engine:
             found = before_summary(conversation, request) if is_side_call(request) else request
             if found is None:
                 return
-            # What a compaction returns is no reply: the next request begins with it.
+            # The next request begins with what a compaction returns: it is not recorded as a reply.
             request, response = found, (None if is_side_call(request) else response)
             for seconds in CONFLICT_PAUSES:
                 try:

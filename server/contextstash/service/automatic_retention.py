@@ -43,7 +43,7 @@ _running: set[asyncio.Task[None]] = set()
 
 
 def automatic_retention(database: Path | None, of_user: Mapping[str, Any]) -> Callable[[Stash], None] | None:
-    """The function to call with the stash when a long-running process has opened it; None if there is no limit among
+    """The function to call with the stash when a long-running process has opened it; None without a limit among
     the user's own settings, or no file: a database on a server is used by many, and a scheduled `contextstash retain
     --yes` is for that."""
     from contextstash.context.window.retention_limits import RETENTION

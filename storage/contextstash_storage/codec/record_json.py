@@ -145,10 +145,8 @@ _IN_TEXT = '"summary":['
 
 def edit_json(edit: EditRecord) -> str:
     """An edit's fields as JSON; the words of a summary, which can be 50,000 characters, are stored once."""
-    place = edit.text.find(edit.summary) if isinstance(edit, SummaryEdit) else -1
-    if place < 0:
+    if not isinstance(edit, SummaryEdit) or (place := edit.text.find(edit.summary)) < 0:
         return to_json(edit)
-    assert isinstance(edit, SummaryEdit)
     ends = (place, place + len(edit.summary))
     return to_bytes({**edit.model_dump(mode="json", exclude_defaults=True), "summary": ends}).decode()
 

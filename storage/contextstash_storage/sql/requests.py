@@ -165,8 +165,7 @@ def note_deleted(owner: str, session_id: str, key: Key) -> Steps[None]:
     """Store how a session is recognized that is being deleted."""
     proxied = yield from read_proxied(key)
     yield Statement("DELETE FROM deleted_sessions WHERE deleted_at < ?", (_oldest_deletion(),))
-    values = (owner, now().isoformat(), to_json(deleted_session(session_id, proxied)))
-    yield Statement("INSERT INTO deleted_sessions (owner, deleted_at, record) VALUES (?, ?, ?)", values)
+    yield _insert_deleted(owner, deleted_session(session_id, proxied))
 
 
 def deleted_sessions(owner: str) -> Steps[list[DeletedSession]]:
@@ -181,8 +180,12 @@ def copy_deleted(owner: str, sessions: Sequence[DeletedSession]) -> Steps[None]:
     known = yield from deleted_sessions(owner)
     for session in sessions:
         if session not in known:
-            values = (owner, now().isoformat(), to_json(session))
-            yield Statement("INSERT INTO deleted_sessions (owner, deleted_at, record) VALUES (?, ?, ?)", values)
+            yield _insert_deleted(owner, session)
+
+
+def _insert_deleted(owner: str, session: DeletedSession) -> Statement:
+    values = (owner, now().isoformat(), to_json(session))
+    return Statement("INSERT INTO deleted_sessions (owner, deleted_at, record) VALUES (?, ?, ?)", values)
 
 
 def note_responses(owner: str, session_id: str, beginnings: Sequence[str], responses: Sequence[str]) -> Steps[None]:

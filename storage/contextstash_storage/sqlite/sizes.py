@@ -30,7 +30,7 @@ def used_bytes(db: sqlite3.Connection) -> int:
 
 
 def session_sizes(db: sqlite3.Connection, owner: str) -> dict[str, int]:
-    """The bytes that each of the owner's sessions takes, which are all that are used if there is no other owner."""
+    """The bytes that each of the owner's sessions takes, which are all that are used if the owner is the only one."""
     rows = db.execute(_STORED, (owner,)).fetchall()
     others = max(0, used_bytes(db) - sum(held for _, _, held, _ in rows)) / max(1, sum(part for *_, part in rows))
     return {name: held + round(others * part) for is_own, name, held, part in rows if is_own}

@@ -15,7 +15,7 @@ MAX_ERROR_LENGTH = 220
 """In characters. Together, an error takes about three lines of a summary."""
 
 _FILE_TOOLS = frozenset({"Edit", "Write", "Read", "MultiEdit", "Glob", "Grep", "apply_patch"})
-"""A misuse of one of the host's tools for files is no error of the work."""
+"""A misuse of one of the host's tools for files does not count as an error of the work."""
 
 _NOT_AGAIN = ", not run again since"
 _ENTRY = re.compile(

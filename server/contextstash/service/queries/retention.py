@@ -9,15 +9,12 @@ from pathlib import Path, PurePath
 
 from contextstash.context.window.retention_limits import KeepLimits
 from contextstash.context.window.settings import ContextSettings
-from contextstash.service.queries.sessions import delete_session, title_of
+from contextstash.service.queries.sessions import all_sessions, delete_session, title_of
 from contextstash.service.recording.output_archive import OUTPUTS_AGENT
 from contextstash.service.results import RetainedOut, RetainResult
 from contextstash.service.session_access import OUTPUTS_SESSION, OUTPUTS_SUFFIX, Access
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import Session
-
-PAGE = 200
-"""Sessions that are read from the store at a time."""
 
 TOGETHER = 25
 """Sessions deleted at once: a deletion rewrites the search index, and hiding a session takes the write lock for about
@@ -166,11 +163,7 @@ def _with_archives(listed: Sequence[Session], sizes: Mapping[str, int]) -> dict[
 async def _listed(access: Access) -> list[Session]:
     """All sessions, the one with the newest message first, and the archives that are deleted with none of them: of
     outputs that belong to no session, or to one that was never recorded."""
-    found: list[Session] = []
-    while page := await access.store.list_sessions(
-        limit=PAGE, before=found[-1].session_id if found else None, by_message=True
-    ):
-        found += page
+    found = await all_sessions(access, by_message=True)
     names = {session.session_id for session in found}
     return [session for session in found if not _goes_with_another(session, names)]
 

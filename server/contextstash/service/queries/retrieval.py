@@ -233,7 +233,7 @@ def _time(text: str | None, name: str, *, included: bool = False) -> datetime | 
     last = timedelta(days=1) if len(text.strip()) <= len("2026-05-31") else timedelta(seconds=1)
     try:
         time = datetime.fromisoformat(text.strip()) + (last if included else timedelta())
-        time.astimezone(UTC)  # at either end of the calendar there is no such time
+        time.astimezone(UTC)  # raises OverflowError at either end of the calendar
     except (ValueError, OverflowError) as error:
         raise BadInputError(
             f"{name} is a date or a time such as 2026-05-31 or 2026-05-31T14:00, not '{text}'."

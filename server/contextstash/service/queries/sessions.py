@@ -29,6 +29,17 @@ PAGE = 200
 """Sessions that are read from the store at a time."""
 
 
+async def all_sessions(access: Access, *, parent: str | None = None, by_message: bool = False) -> list[Session]:
+    """The records of all sessions, or of all with this parent, archives of outputs included; newest first, by the last
+    change or with `by_message` by the last message."""
+    found: list[Session] = []
+    while page := await access.store.list_sessions(
+        limit=PAGE, before=found[-1].session_id if found else None, parent=parent, by_message=by_message
+    ):
+        found += page
+    return found
+
+
 async def sessions_of_project(access: Access, folder: str) -> list[str]:
     """The ids of the sessions of the project in this folder, of the newest `MAX_SESSIONS` of all projects."""
     found: list[str] = []
@@ -189,12 +200,8 @@ async def delete_session(access: Access, session_id: str, *, others: Sequence[st
 
 async def _sub_agents(access: Access, session_id: str) -> list[str]:
     """The sessions of the agents that this one started, which the list shows below it; but not its forks."""
-    found: list[Session] = []
-    while page := await access.store.list_sessions(
-        limit=PAGE, before=found[-1].session_id if found else None, parent=session_id, without_agent=OUTPUTS_AGENT
-    ):
-        found += page
-    return [session.session_id for session in found if session.session_id.startswith(f"{session_id}.")]
+    children = [each for each in await all_sessions(access, parent=session_id) if each.agent != OUTPUTS_AGENT]
+    return [child.session_id for child in children if child.session_id.startswith(f"{session_id}.")]
 
 
 async def read_messages(access: Access, session_id: str, *, first: int = 0, limit: int = 50) -> MessagePage:

@@ -142,7 +142,7 @@ where the client keeps it."""
 
 
 def without_notes(summary: str) -> str:
-    """A client's summary without what is no summary of the session."""
+    """A client's summary without the parts that do not sum up the session."""
     return _NOTES.sub("", summary)
 
 
