@@ -3,6 +3,7 @@ them or puts into them."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,14 +69,15 @@ def file_uses(action: Action) -> list[FileUse]:
     return [replace(each, path=path_in(folder, each.path), was=path_in(folder, each.was)) for each in uses]
 
 
-_WENT_TO = re.compile(r"^\s*(?:cd|pushd) +['\"]?(/[^&;|\n'\"]{1,200}?)['\"]?\s*(?:&&|;|\n)")
+_WENT_TO = re.compile(r"^\s*(?:cd|pushd) +['\"]?([^&;|\n'\"~$-][^&;|\n'\"]{0,200}?)['\"]?\s*(?:&&|;|\n)")
 
 
 def working_folder(action: Action) -> str:
-    """The folder in which a call ran, empty if it does not say it."""
+    """The folder in which a call ran, as far as it says it; it may be relative to an unknown one."""
+    given = action.arguments.get("workdir") or action.arguments.get("cwd")
+    folder = given.rstrip("/") if isinstance(given, str) and given.startswith("/") else ""
     went = _WENT_TO.match(action.command or "")
-    folder = went.group(1) if went else action.arguments.get("workdir") or action.arguments.get("cwd")
-    return folder.rstrip("/") if isinstance(folder, str) and folder.startswith("/") else ""
+    return posixpath.normpath(posixpath.join(folder, went.group(1))) if went else folder
 
 
 def path_in(folder: str, path: str) -> str:
