@@ -39,6 +39,9 @@ UNUSED = 0.01
 DECAY = 0.3
 """An edit or read counts less with its age, in messages, to this power: as for names in use."""
 
+NEWEST_FILES = 2
+"""Of how many files, those changed last, the newest change is shown before all else: often code and its test."""
+
 SCRIPT_SHARE = 0.2
 """What the pieces of a script count that the session created and ran: the next edit is seldom in one, and a test that
 was thrown away would take the room of the code."""
@@ -66,9 +69,10 @@ class _Piece:
     weight: float
     tokens: int
 
-    def has(self, change: int) -> bool:
-        """Whether lines of it were changed in this message."""
-        return change >= 0 and change in self.run.changed[self.start : self.stop]
+    @property
+    def has_newest_change(self) -> bool:
+        """Whether lines of it were changed by the newest change of the file."""
+        return self.file.changed_at >= 0 and self.file.changed_at in self.run.changed[self.start : self.stop]
 
 
 def focus_of(turns: Sequence[Turn]) -> dict[str, float]:
@@ -118,8 +122,9 @@ def standing_texts(
     pieces = [piece for piece in _weighted(known, focus or {}, count, seen) if piece.weight > 0]
     chosen: list[_Piece] = []
     left = max_tokens
-    last = max((file.changed_at for file in known), default=0)
-    for piece in sorted(pieces, key=lambda piece: (not piece.has(last), -piece.weight / piece.tokens**0.5)):
+    newest = sorted((file for file in known if not file.is_script), key=lambda file: -file.changed_at)[:NEWEST_FILES]
+    first = {piece.place for piece in pieces if piece.file in newest and piece.has_newest_change}
+    for piece in sorted(pieces, key=lambda piece: (piece.place not in first, -piece.weight / piece.tokens**0.5)):
         if piece.tokens <= left:
             chosen.append(piece)
             left -= piece.tokens
