@@ -287,10 +287,7 @@ def _files(material: _Material) -> list[Item]:
 def _names(
     material: _Material, history: Sequence[Turn], shown: Sequence[Turn], told: str, base: str, room: int, count: Count
 ) -> list[Item]:
-    before = next(filter(None, map(base_of, material.old(Section.FILES))), "")
-    lines = name_lines(
-        history or material.turns, material.old(Section.NAMES), shown, room, count, base=before, said=told
-    )
+    lines = name_lines(history or material.turns, material.old(Section.NAMES), shown, room, count, told)
     lines = [defused(below_in_list(line, base)) for line in lines]
     return [Item(line, weight=float(-place), listed=True) for place, line in enumerate(lines)]
 
