@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from contextstash.context.tool_outputs.digest import digest_output
-from contextstash.context.view.edits import archive_edit, replaced, truncate_edit, weighed
+from contextstash.context.view.edits import ReplacedBlocks, archive_edit, truncate_edit
 from contextstash.context.view.fit_to_budget import Fitted, fit
 from contextstash.context.view.pinned_outputs import pinned_outputs, pinned_text
 from contextstash.context.view.session_counters import RequestBudget, request_budget
@@ -355,16 +355,13 @@ def _left_out(snapshot: SessionSnapshot, known: LeftOutSpan | None, dropped: Seq
 
 def _cut_edits(before: Sequence[Entry], kept: Sequence[Entry]) -> list[Replacement]:
     """The edits by which the kept entries differ from the view, each with its change of the counters."""
-    shown = {entry.first_seq: entry for entry in before if entry.message}
-    edits: list[Replacement] = []
+    blocks = ReplacedBlocks(before)
     for entry in kept:
-        old = shown.get(entry.first_seq) if entry.message else None
-        for block, edit in entry.replaced.items() if old else ():
-            if old is not None and old.replaced.get(block) is not edit:
-                after = replaced(old, block, edit)
-                edits.append(weighed(edit, old, after))
-                old = after
-    return edits
+        shown = blocks.entry(entry.first_seq) if entry.message else None
+        for block, edit in entry.replaced.items() if shown is not None else ():
+            if shown is not None and shown.replaced.get(block) is not edit:
+                blocks.add(edit)
+    return blocks.edits
 
 
 def _compose(snapshot: SessionSnapshot, plan: _Plan, budget: int, sources: _Sources) -> _Composed:
@@ -394,7 +391,7 @@ def _result(snapshot: SessionSnapshot, plan: _Plan, budget: int, sources: _Sourc
         tokens=tokens,
         budget=budget,
         fits=fits,
-        left_out=_left_out_result(plan.left_out),
+        left_out=None if plan.left_out is None else LeftOut.of(plan.left_out),
         done=_done(plan.edits),
         request=request_fields(snapshot, plan.sent),
         reason=(None if messages else NOTHING_TO_SEND) if fits else _over(snapshot, plan.sent, tokens, budget),
@@ -495,10 +492,6 @@ def _system_text(snapshot: SessionSnapshot, bodies: Mapping[int, Native]) -> str
         if entry.is_system and entry.message:
             texts += snapshot.format.read(bodies[entry.message.seq]).texts
     return "\n\n".join(text for text in texts if text)
-
-
-def _left_out_result(span: LeftOutSpan | None) -> LeftOut | None:
-    return None if span is None else LeftOut(**span.model_dump())
 
 
 def _over(snapshot: SessionSnapshot, sent: Sequence[Entry], tokens: int, budget: int) -> str:
