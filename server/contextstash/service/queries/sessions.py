@@ -106,7 +106,7 @@ async def list_sessions(access: Access, *, limit: int = 50, cursor: str | None =
     found = await recent_sessions(access, limit=limit + 1, cursor=cursor)
     page = found[:limit]
     return SessionList(
-        sessions=[await session_line(access, session) for session in page],
+        sessions=[await line_of(access, session) for session in page],
         next_cursor=page[-1].session_id if len(found) > limit else None,
     )
 
@@ -116,7 +116,12 @@ async def recent_sessions(access: Access, *, limit: int = 50, cursor: str | None
     return await access.store.list_sessions(limit=limit, before=cursor, without_agent=OUTPUTS_AGENT, by_message=True)
 
 
-async def session_line(access: Access, session: Session) -> SessionLine:
+async def session_line(access: Access, session_id: str) -> SessionLine:
+    """A session as `list_sessions` lists it. Raises SessionNotFoundError."""
+    return await line_of(access, await access.session(session_id))
+
+
+async def line_of(access: Access, session: Session) -> SessionLine:
     """A session as a line of a list. Without a title of its own it has the beginning of the first prompt."""
     estimate = await estimate_session(access, session)
     return SessionLine.of(

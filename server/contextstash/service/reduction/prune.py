@@ -110,6 +110,19 @@ class Archived:
     digest: str
 
 
+async def prune_tool_outputs(
+    access: Access,
+    session_id: str | None = None,
+    *,
+    keep_last: int | None = None,
+    protect_tokens: int | None = None,
+    minimum_tokens: int | None = None,
+    dry_run: bool = False,
+) -> PruneResult:
+    """Move old tool outputs from the view to the archive."""
+    return await prune(access, session_id, PruneOptions(keep_last, protect_tokens, minimum_tokens, dry_run))
+
+
 async def prune(
     access: Access, session_id: str | None, options: PruneOptions = BY_SETTINGS, *, needed: bool = False
 ) -> PruneResult:
