@@ -1,7 +1,8 @@
 """Sessions of every format with edits of every kind, and all that can be read of them: what a golden database holds.
 
 `python -m tests.support.golden_sessions FOLDER NAME` makes FOLDER/NAME.db.gz with the version of contextstash that
-runs it, and FOLDER/NAME.json (what is read of its sessions). Later versions must read the same; so a golden database is made once for a version, before its stored form changes.
+runs it, and FOLDER/NAME.json (what is read of its sessions). Later versions must read the same; so a golden database
+is made once for a version, before its stored form changes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import gzip
 import hashlib
 import json
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any

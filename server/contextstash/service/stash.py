@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
@@ -67,7 +67,9 @@ def _use_case(function: Callable[Concatenate[Access, P], R]) -> _Method[P, R]:
     return _Method(function, lambda stash: stash._access)
 
 
-def _change(function: Callable[Concatenate[Access, P], Awaitable[Changed]]) -> _Method[P, Awaitable[Changed]]:
+def _change(
+    function: Callable[Concatenate[Access, P], Coroutine[Any, Any, Changed]],
+) -> _Method[P, Coroutine[Any, Any, Changed]]:
     """A change of a view: the note of its result says when the requests of a proxied session show it."""
 
     @wraps(function)
