@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 from contextstash.context.extraction.actions import Action
@@ -162,9 +163,10 @@ def _definitions(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(DEFINITION.findall(text[:MAX_SCANNED])))[:MAX_NAMES]
 
 
+@lru_cache(maxsize=1_024)
 def _changed_names(old: str, new: str) -> tuple[str, ...]:
     """The names that a change affects: definitions in the new text first, then identifiers that it adds, then those
-    that it removes."""
+    that it removes. A summary asks for the uses of each call six times, which took a sixth of its time."""
     new, old = new[:MAX_SCANNED], old[:MAX_SCANNED]
     defined = _definitions(new)
     if len(defined) == MAX_NAMES:
