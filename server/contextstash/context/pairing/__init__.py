@@ -1,4 +1,4 @@
-"""The providers' rules for message lists: where a list may be cut, and which rules a list breaks.
+"""The providers' rules for message lists: where a list may be cut.
 
 Cut `i` is between messages `i - 1` and `i`. Each property below checks one rule, in a file of its own, and returns the
 cuts that the rule forbids; a cut that no property forbids is safe.
