@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from contextstash.files.regular_files import open_regular
-from contextstash.hosts.readers.documents import load_lines, stamp_of
+from contextstash.hosts.readers.documents import DocumentReader, load_lines, stamp_of
 from contextstash.hosts.readers.kinds import Reader, recognize
 from contextstash.hosts.readers.plain import PlainReader
-from contextstash.hosts.readers.transcript import Batch, DocumentReader, Line, State, TranscriptReader, split_lines
+from contextstash.hosts.readers.transcript import Batch, Line, State, TranscriptReader, split_lines
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.errors import SessionDeletedError
 from contextstash_storage.records import Cursor

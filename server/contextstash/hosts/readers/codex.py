@@ -16,8 +16,8 @@ from typing import Any
 from contextstash.files.regular_files import MAX_WHOLE_BYTES, open_regular, read_regular
 from contextstash.files.zstandard import zstandard
 from contextstash.formats.usage import read_usage
-from contextstash.hosts.readers.documents import Json, objects, part, stamp_of
-from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, moment, newest_first, split_lines, text_of
+from contextstash.hosts.readers.documents import DocumentReader, Json, objects, part
+from contextstash.hosts.readers.transcript import Batch, Line, State, moment, newest_first, split_lines, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Usage
@@ -260,7 +260,7 @@ def _is_at(directory: object, project: Path) -> bool:
 SUFFIX = ".jsonl.zst"
 
 
-class CompressedCodexReader:
+class CompressedCodexReader(DocumentReader):
     """Reads a compressed rollout whole. Its messages have the same keys as in the uncompressed file, so messages that
     were read from that file are not recorded again."""
 
@@ -268,9 +268,6 @@ class CompressedCodexReader:
 
     def claims(self, path: Path, document: object) -> bool:
         return path.name.endswith(SUFFIX)
-
-    def stamp(self, path: Path) -> Stamp:
-        return stamp_of([path])
 
     def load(self, path: Path) -> list[Line]:
         """Raises BadInputError if it is damaged."""

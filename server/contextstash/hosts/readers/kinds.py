@@ -9,15 +9,15 @@ from contextstash.files.regular_files import MAX_WHOLE_BYTES, open_regular
 from contextstash.hosts.readers.claude_code import ClaudeCodeReader
 from contextstash.hosts.readers.cline import ClineReader
 from contextstash.hosts.readers.codex import SUFFIX, CodexReader, CompressedCodexReader
-from contextstash.hosts.readers.documents import line_of, parse_document
-from contextstash.hosts.readers.gemini import GeminiContentsReader, GeminiReader
+from contextstash.hosts.readers.documents import DocumentReader, parse_document
+from contextstash.hosts.readers.gemini import GeminiReader
 from contextstash.hosts.readers.opencode import OpenCodeReader
 from contextstash.hosts.readers.openhands import OpenHandsReader
 from contextstash.hosts.readers.openhands_sdk import OpenHandsSdkReader
 from contextstash.hosts.readers.pi import PiReader
 from contextstash.hosts.readers.plain import PlainDocumentReader, PlainReader
 from contextstash.hosts.readers.swe_agent import SweAgentReader
-from contextstash.hosts.readers.transcript import DocumentReader, Line, TranscriptReader, first_records
+from contextstash.hosts.readers.transcript import Line, TranscriptReader, first_records
 from contextstash.hosts.readers.vscode import VSCodeReader
 from contextstash_storage.errors import BadInputError
 
@@ -33,7 +33,6 @@ DOCUMENT_READERS: tuple[DocumentReader, ...] = (
     SweAgentReader(),
     OpenHandsSdkReader(),
     OpenHandsReader(),
-    GeminiContentsReader(),
     PlainDocumentReader(),
 )
 
@@ -86,7 +85,7 @@ def _reader_of(path: Path) -> Reader | None:
     document = parse_document(head)
     if document is None:
         return _knowing(_first_lines(head))
-    return _claiming(path, document) or _knowing([line_of(document)] if isinstance(document, dict) else [])
+    return _claiming(path, document) or _knowing([Line(document, "")] if isinstance(document, dict) else [])
 
 
 def _claiming(path: Path, document: object) -> DocumentReader | None:

@@ -14,7 +14,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contextstash.hosts.readers.documents import Json, count_of, line_of, load_document, objects, part, stamp_of, unseen
+from contextstash.hosts.readers.documents import (
+    Conversation,
+    DocumentReader,
+    Json,
+    Stamp,
+    count_of,
+    load_document,
+    objects,
+    part,
+    title_of,
+    usage_of,
+)
 from contextstash.hosts.readers.opencode_database import (
     DATABASES,
     current_in_database,
@@ -23,17 +34,7 @@ from contextstash.hosts.readers.opencode_database import (
     load_from_database,
     stamp_in_database,
 )
-from contextstash.hosts.readers.transcript import (
-    Batch,
-    Line,
-    Stamp,
-    State,
-    is_within,
-    moment_of_ms,
-    newest_first,
-    reminder,
-    text_of,
-)
+from contextstash.hosts.readers.transcript import Line, is_within, moment_of_ms, newest_first, reminder, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Native, Usage
 
@@ -120,7 +121,7 @@ INTERRUPTED = "[Tool execution was interrupted]"
 """The result that OpenCode itself writes for a call whose tool did not finish."""
 
 
-class OpenCodeReader:
+class OpenCodeReader(DocumentReader):
     """Reads a session as Anthropic messages: each step of a reply, then the results of its calls.
 
     A reply is read when it is complete, or when another message follows it. Outputs that OpenCode pruned are recorded
@@ -140,39 +141,39 @@ class OpenCodeReader:
         return bool(text_of(document.get("id"))) and _messages_folder(path) is not None
 
     def stamp(self, path: Path) -> Stamp:
-        if is_in_database(path):
-            return stamp_in_database(path)
+        return stamp_in_database(path) if is_in_database(path) else super().stamp(path)
+
+    def files(self, path: Path) -> list[Path]:
         messages = _messages_folder(path)
         if messages is None:
-            return stamp_of([path])
+            return [path]
         files = sorted(messages.glob("*.json"))
         parts = [place for file in files if (place := _parts_folder(file)) is not None]
         late = [file for place in parts[-STILL_CHANGING:] for file in sorted(place.glob("*.json"))]
-        return stamp_of([path, messages, *parts, *files[-STILL_CHANGING:], *late])
+        return [path, messages, *parts, *files[-STILL_CHANGING:], *late]
 
-    def load(self, path: Path) -> list[Line]:
+    def records(self, path: Path) -> Iterable[Json]:
         """The session's own record, then each message with its parts."""
         if is_in_database(path):
-            return [line_of(record) for record in load_from_database(path)]
+            return load_from_database(path)
         document = load_document(path)
         if not isinstance(document, dict):
             return []
         if isinstance(document.get("messages"), list):
-            return [line_of(record) for record in (part(document, "info"), *objects(document["messages"]))]
-        return [line_of(record) for record in (document, *_from_files(path))]
+            return [part(document, "info"), *objects(document["messages"])]
+        return [document, *_from_files(path)]
 
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+    def conversation(self, lines: list[Line], source: str) -> Conversation:
         head, *records = [line.record for line in lines] or [{}]
-        fresh = unseen(list(_messages(records)), state)
         session = TranscriptSession(
             session_id=text_of(head.get("id")) or Path(source).stem,
             format="anthropic",
             agent="opencode",
-            title=(text_of(head.get("title")) or "")[:200] or None,
+            title=title_of(head.get("title")),
             source=source,
             parent_session_id=text_of(head.get("parentID")),
         )
-        return [Batch(session, fresh)] if fresh else []
+        return session, _messages(records)
 
 
 def _messages(records: list[Json]) -> Iterator[TranscriptMessage]:
@@ -317,8 +318,5 @@ def _result(item: Json) -> Native:
 def _usage(tokens: Json) -> Usage | None:
     """OpenCode does not include cached tokens in `input`, nor reasoning in `output`."""
     cached, written = count_of(part(tokens, "cache"), "read"), count_of(part(tokens, "cache"), "write")
-    prompt = count_of(tokens, "input") + cached + written
-    if not prompt:
-        return None
     completion = count_of(tokens, "output") + count_of(tokens, "reasoning")
-    return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached, cache_write_tokens=written)
+    return usage_of(count_of(tokens, "input") + cached + written, completion, cached, written)

@@ -12,8 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from contextstash.files.regular_files import open_regular
-from contextstash.hosts.readers.documents import Json
-from contextstash.hosts.readers.transcript import Stamp
+from contextstash.hosts.readers.documents import Json, Stamp
 from contextstash.json.json_text import lenient_value
 
 DATABASES = "opencode*.db"

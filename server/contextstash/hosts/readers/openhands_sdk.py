@@ -14,8 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.hosts.readers import chat_messages as chat
-from contextstash.hosts.readers.documents import Json, count_of, line_of, load_document, objects, part, stamp_of, unseen
-from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, text_of
+from contextstash.hosts.readers.documents import (
+    Conversation,
+    DocumentReader,
+    Json,
+    count_of,
+    load_document,
+    objects,
+    part,
+    usage_of,
+)
+from contextstash.hosts.readers.transcript import Line, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Native, Usage
 
@@ -25,7 +34,7 @@ _NAME = re.compile(r"event-(\d{5,})-[0-9a-fA-F-]{8,}\.json")
 _RESULTS = ("ObservationEvent", "UserRejectObservation", "AgentErrorEvent")
 
 
-class OpenHandsSdkReader:
+class OpenHandsSdkReader(DocumentReader):
     """Reads events as OpenAI Chat messages (with LiteLLM's `thinking_blocks`); usage from `base_state.json`.
 
     A condensation becomes a summary that covers the events it forgot. Not kept: tool definitions, reasoning items of
@@ -37,25 +46,24 @@ class OpenHandsSdkReader:
     def claims(self, path: Path, document: object) -> bool:
         return path.is_dir() and bool(_files(path))
 
-    def stamp(self, path: Path) -> Stamp:
+    def files(self, path: Path) -> list[Path]:
         state = _folder(path) / STATE
-        return stamp_of([_folder(path) / "events", *_files(path)[-1:], *([state] if state.is_file() else [])])
+        return [_folder(path) / "events", *_files(path)[-1:], *([state] if state.is_file() else [])]
 
-    def load(self, path: Path) -> list[Line]:
+    def records(self, path: Path) -> list[Json]:
+        """The usage reports, then the events."""
         state = _folder(path) / STATE
         reports = list(_reports(load_document(state))) if state.is_file() else []
-        events = objects([load_document(file) for file in _files(path)])
-        return [line_of({"reports": reports}), *(line_of(event) for event in events)]
+        return [{"reports": reports}, *objects([load_document(file) for file in _files(path)])]
 
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+    def conversation(self, lines: list[Line], source: str) -> Conversation:
         head, *rest = [line.record for line in lines] or [{}]
         usages = {report["response_id"]: _usage(report) for report in objects(head.get("reports"))}
-        fresh = unseen(list(_messages(rest, usages)), state)
         name = _folder(Path(source)).name.replace(" ", "-")
         session = TranscriptSession(
             session_id=f"openhands-{name}", format="openai-chat", agent="openhands", source=source
         )
-        return [Batch(session, fresh)] if fresh else []
+        return session, _messages(rest, usages)
 
 
 def _folder(path: Path) -> Path:
@@ -83,15 +91,8 @@ def _reports(state: object) -> Iterator[Json]:
 
 
 def _usage(report: Json) -> Usage | None:
-    prompt = count_of(report, "prompt_tokens")
-    if not prompt:
-        return None
-    return Usage(
-        prompt_tokens=prompt,
-        completion_tokens=count_of(report, "completion_tokens"),
-        cached_tokens=count_of(report, "cache_read_tokens"),
-        cache_write_tokens=count_of(report, "cache_write_tokens"),
-    )
+    names = ("prompt_tokens", "completion_tokens", "cache_read_tokens", "cache_write_tokens")
+    return usage_of(*(count_of(report, name) for name in names))
 
 
 def _messages(events: Sequence[Json], usages: dict[str, Usage | None]) -> Iterator[TranscriptMessage]:

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.formats import detect_format
-from contextstash.hosts.readers.documents import Json, line_of, load_document, objects, stamp_of, unseen
-from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State
+from contextstash.hosts.readers.documents import DocumentReader, Json, load_document, objects, unseen
+from contextstash.hosts.readers.transcript import Batch, Line, State
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.errors import BadMessageError
+
+CHECKPOINTS = ("history", "clientHistory")
+"""The fields of Gemini CLI's checkpoints, of `/chat save` and of tool calls, that hold contents."""
 
 
 class PlainReader:
@@ -21,7 +24,7 @@ class PlainReader:
     name = "messages"
 
     def knows(self, lines: list[Line]) -> bool:
-        return _are_messages(lines)
+        return _are_messages([line.record for line in lines])
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
         lines = list(lines)
@@ -33,21 +36,17 @@ class PlainReader:
         return [Batch(_session(source, state), _messages(lines, start))]
 
 
-class PlainDocumentReader:
+class PlainDocumentReader(DocumentReader):
     """Reads a list of provider messages as they are. If the list grew, only its new messages are added. If its last
     messages were replaced, the view holds the new ones, and the old ones stay in the history."""
 
     name = "messages"
 
     def claims(self, path: Path, document: object) -> bool:
-        lines = _lines_of(document)
-        return bool(lines) and _are_messages(lines)
+        return _are_messages(_messages_of(document))
 
-    def stamp(self, path: Path) -> Stamp:
-        return stamp_of([path])
-
-    def load(self, path: Path) -> list[Line]:
-        return _lines_of(load_document(path))
+    def records(self, path: Path) -> list[Json]:
+        return _messages_of(load_document(path))
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
         lines = list(lines)
@@ -69,9 +68,9 @@ def named_session_id(name: str, source: str) -> str:
     return f"{stem}-{hashlib.sha256(source.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
 
 
-def _are_messages(lines: Sequence[Line]) -> bool:
+def _are_messages(records: Sequence[Json]) -> bool:
     try:
-        detect_format([line.record for line in lines])
+        detect_format(records)
     except BadMessageError:
         return False
     return True
@@ -84,15 +83,16 @@ def _messages(lines: Sequence[Line], start: int) -> list[TranscriptMessage]:
 
 
 def _session(source: str, state: State) -> TranscriptSession:
-    return TranscriptSession(session_id=plain_session_id(source), format=state["format"])
+    agent = "gemini" if state["format"] == "gemini" else None
+    return TranscriptSession(session_id=plain_session_id(source), format=state["format"], agent=agent)
 
 
-def _lines_of(document: object) -> list[Line]:
+def _messages_of(document: object) -> list[Json]:
     """The messages of a document; none if it does not hold a list of messages."""
     if isinstance(document, dict):
         document = _messages_in(document)
     found = objects(document)
-    return [line_of(item) for item in found] if isinstance(document, list) and len(found) == len(document) else []
+    return found if isinstance(document, list) and len(found) == len(document) else []
 
 
 def _messages_in(document: Json) -> list[Any] | None:
@@ -106,4 +106,4 @@ def _messages_in(document: Json) -> list[Any] | None:
         instruction = document.get("systemInstruction") or document.get("system_instruction")
         parts = instruction.get("parts") if isinstance(instruction, dict) else None
         return [*([{"role": "system", "parts": parts}] if parts else []), *document["contents"]]
-    return None
+    return next((found for key in CHECKPOINTS if isinstance(found := document.get(key), list)), None)
