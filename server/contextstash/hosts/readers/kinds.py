@@ -15,7 +15,7 @@ from contextstash.hosts.readers.opencode import OpenCodeReader
 from contextstash.hosts.readers.openhands import OpenHandsReader
 from contextstash.hosts.readers.openhands_sdk import OpenHandsSdkReader
 from contextstash.hosts.readers.pi import PiReader
-from contextstash.hosts.readers.plain import PlainDocumentReader, PlainReader
+from contextstash.hosts.readers.plain import PlainReader
 from contextstash.hosts.readers.swe_agent import SweAgentReader
 from contextstash.hosts.readers.transcript import Line, TranscriptReader, first_records
 from contextstash.hosts.readers.vscode import VSCodeReader
@@ -23,7 +23,7 @@ from contextstash_storage.errors import BadInputError
 
 Reader = TranscriptReader | DocumentReader
 
-LINE_READERS: tuple[TranscriptReader, ...] = (CodexReader(), PiReader(), ClaudeCodeReader(), PlainReader())
+LINE_READERS: tuple[TranscriptReader, ...] = (CodexReader(), PiReader(), ClaudeCodeReader())
 DOCUMENT_READERS: tuple[DocumentReader, ...] = (
     CompressedCodexReader(),
     ClineReader(),
@@ -33,7 +33,7 @@ DOCUMENT_READERS: tuple[DocumentReader, ...] = (
     SweAgentReader(),
     OpenHandsSdkReader(),
     OpenHandsReader(),
-    PlainDocumentReader(),
+    PlainReader(),
 )
 
 MAX_HEAD_BYTES = 1_000_000
@@ -76,16 +76,19 @@ def _reader_of(path: Path) -> Reader | None:
         return _claiming(path, None)
     with open_regular(path) as file:
         head = file.read(MAX_HEAD_BYTES)
-        if _begins_with_record(head):
-            lines = _first_lines(head)
-            if len(head) < MAX_HEAD_BYTES and len(lines) < 2 and (found := _claiming(path, parse_document(head))):
-                return found
-            return _knowing(lines) or _claiming(path, [line.record for line in lines])
-        head += file.read(MAX_WHOLE_BYTES)
+        if not _begins_with_record(head):
+            head += file.read(MAX_WHOLE_BYTES)
+        elif len(head) == MAX_HEAD_BYTES:
+            return _of_lines(path, head)
     document = parse_document(head)
     if document is None:
-        return _knowing(_first_lines(head))
+        return _of_lines(path, head)
     return _claiming(path, document) or _knowing([Line(document, "")] if isinstance(document, dict) else [])
+
+
+def _of_lines(path: Path, head: bytes) -> Reader | None:
+    lines = _first_lines(head)
+    return _knowing(lines) or _claiming(path, [line.record for line in lines])
 
 
 def _claiming(path: Path, document: object) -> DocumentReader | None:
