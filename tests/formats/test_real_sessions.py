@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.context.pairing import safe_cuts
+from contextstash.context.pairing.cuts import safe_cuts
 from contextstash.formats import detect_format, get_format
 from contextstash.formats.render import render
 from tests.support.conversations import as_messages

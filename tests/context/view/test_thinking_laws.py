@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextstash.context.pairing import safe_cuts
+from contextstash.context.pairing.cuts import safe_cuts
 from contextstash.context.view.thinking_blocks import thinking_effect
 from contextstash.formats import get_format
 from contextstash.formats.render import render

@@ -31,7 +31,7 @@ from contextstash.hosts.readers.documents import (
     title_of,
     usage_of,
 )
-from contextstash.hosts.readers.transcript import Line, moment, newest_first, text_of
+from contextstash.hosts.readers.transcript import Line, moment, newest_first, paths_of, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Native, Usage
 
@@ -253,7 +253,7 @@ def _chats_folder(root: Path, project: Path) -> Path:
     short name, in older versions after the hash of its path."""
     registry = load_document(root / "projects.json") if (root / "projects.json").is_file() else None
     hashes = []
-    for path in dict.fromkeys((str(project.absolute()), str(project.resolve()))):
+    for path in paths_of(project):
         named = part(registry, "projects").get(path)
         if isinstance(named, str) and re.fullmatch(r"[a-z0-9-]+", named):
             return root / "tmp" / named / "chats"

@@ -29,12 +29,11 @@ from contextstash.hosts.readers.documents import (
 from contextstash.hosts.readers.opencode_database import (
     DATABASES,
     current_in_database,
-    is_at,
     is_in_database,
     load_from_database,
     stamp_in_database,
 )
-from contextstash.hosts.readers.transcript import Line, is_within, moment_of_ms, newest_first, reminder, text_of
+from contextstash.hosts.readers.transcript import Line, is_at, is_within, moment_of_ms, newest_first, reminder, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Native, Usage
 

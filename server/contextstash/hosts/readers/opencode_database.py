@@ -13,6 +13,7 @@ from pathlib import Path
 
 from contextstash.files.regular_files import open_regular
 from contextstash.hosts.readers.documents import Json, Stamp
+from contextstash.hosts.readers.transcript import is_at
 from contextstash.json.json_text import lenient_value
 
 DATABASES = "opencode*.db"
@@ -88,8 +89,3 @@ def current_in_database(file: Path, project: Path | None) -> list[Path]:
     if not own:
         return []
     return [file / str(own[0]), *(file / str(row[0]) for row in rows if row[1] == own[0])]
-
-
-def is_at(directory: object, project: Path) -> bool:
-    """Whether a session's directory is this project's."""
-    return isinstance(directory, str) and Path(directory) in (project.absolute(), project.resolve())

@@ -7,7 +7,9 @@ contextstash.hosts.readers.openhands_sdk.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from contextstash.formats.usage import read_usage
 from contextstash.hosts.readers import chat_messages as chat
@@ -107,24 +109,28 @@ class _Conversation:
         )
 
     def _condense(self, event: Json, key: str) -> None:
-        """Record a summary that covers the forgotten events; those before and after them stay."""
         arguments = part(event, "args")
-        forgotten = _forgotten(arguments)
-        covered = [place for place in self._at if place in forgotten]
-        if not covered:
-            return
-        before = [place for place in self._at if place < min(covered)]
-        after = [place for place in self._at if place > max(covered)]
-        summary = text_of(arguments.get("summary")) or "(Events before this were left out.)"
-        self.messages.append(
-            TranscriptMessage(
-                body=chat.user_message(summary),
-                key=key,
-                covers_before=True,
-                covers_after_key=self._at[max(before)] if before else None,
-                covers_before_key=self._at[min(after)] if after else None,
-            )
-        )
+        in_order = dict(sorted(self._at.items()))
+        if summary := condensation(in_order, _forgotten(arguments), arguments.get("summary"), key):
+            self.messages.append(summary)
+
+
+def condensation(
+    at: Mapping[Any, str], forgotten: Collection[Any], summary: object, key: str
+) -> TranscriptMessage | None:
+    """A summary that covers the forgotten events; those before and after them stay. `at` maps the events so far to the
+    keys of their messages. None if none of them is forgotten."""
+    covered = [place for place, event in enumerate(at) if event in forgotten]
+    if not covered:
+        return None
+    keys = list(at.values())
+    return TranscriptMessage(
+        body=chat.user_message(text_of(summary) or "(Events before this were left out.)"),
+        key=key,
+        covers_before=True,
+        covers_after_key=keys[covered[0] - 1] if covered[0] else None,
+        covers_before_key=next(iter(keys[covered[-1] + 1 :]), None),
+    )
 
 
 def _forgotten(arguments: Json) -> set[int]:

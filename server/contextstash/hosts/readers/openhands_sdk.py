@@ -24,6 +24,7 @@ from contextstash.hosts.readers.documents import (
     part,
     usage_of,
 )
+from contextstash.hosts.readers.openhands import condensation
 from contextstash.hosts.readers.transcript import Line, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Native, Usage
@@ -118,7 +119,9 @@ def _reply_of(event: Json) -> str | None:
 def _message_of(event: Json, keys: dict[str, str], usages: dict[str, Usage | None]) -> TranscriptMessage | None:
     kind, key = event.get("kind"), str(event.get("id"))
     if kind == "Condensation":
-        return _condensation(event, key, keys)
+        named = event.get("forgotten_event_ids")
+        forgotten = set(map(str, named)) if isinstance(named, list) else set()
+        return condensation(keys, forgotten, event.get("summary"), key)
     body = _result(event) if kind in _RESULTS else _message_body(event)
     if body is None:
         return None
@@ -192,21 +195,3 @@ def _content(parts: Iterable[Json]) -> chat.Content:
         urls = item.get("image_urls")
         found += [chat.image_part(url) for url in urls if isinstance(url, str)] if isinstance(urls, list) else []
     return chat.simple(found)
-
-
-def _condensation(event: Json, key: str, keys: dict[str, str]) -> TranscriptMessage | None:
-    named = event.get("forgotten_event_ids")
-    forgotten = set(map(str, named)) if isinstance(named, list) else set()
-    ids = list(keys)
-    covered = [place for place, found in enumerate(ids) if found in forgotten]
-    if not covered:
-        return None
-    before, after = ids[: covered[0]], ids[covered[-1] + 1 :]
-    summary = text_of(event.get("summary")) or "(Events before this were left out.)"
-    return TranscriptMessage(
-        body=chat.user_message(summary),
-        key=key,
-        covers_before=True,
-        covers_after_key=keys[before[-1]] if before else None,
-        covers_before_key=keys[after[0]] if after else None,
-    )

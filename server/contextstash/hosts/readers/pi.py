@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.hosts.readers.documents import Json, count_of, objects, usage_of
-from contextstash.hosts.readers.transcript import Batch, Line, State, moment, newest_first, text_of
+from contextstash.hosts.readers.transcript import Batch, Line, State, moment, newest_first, paths_of, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Native, Usage
 
@@ -182,7 +182,7 @@ def sessions_folder(home: Path) -> Path:
 
 def current_sessions(folder: Path, project: Path | None) -> list[Path]:
     """The session of this project that was written last; without a project: of this folder itself."""
-    for path in dict.fromkeys((str(project.absolute()), str(project.resolve()))) if project else [""]:
+    for path in paths_of(project) if project else [""]:
         name = f"--{path.lstrip('/').translate(str.maketrans('/:', '--'))}--"
         place = folder / name if project else folder
         if found := newest_first(place.glob("*.jsonl"), place):

@@ -151,6 +151,16 @@ def newest_first(files: Iterable[Path], folder: Path) -> list[Path]:
     return [file for _, file in sorted(known, key=lambda found: found[0], reverse=True)]
 
 
+def paths_of(project: Path) -> list[str]:
+    """The paths by which a client may name a project's folder."""
+    return list(dict.fromkeys((str(project.absolute()), str(project.resolve()))))
+
+
+def is_at(directory: object, project: Path) -> bool:
+    """Whether a directory that a client recorded is this project's folder."""
+    return isinstance(directory, str) and str(Path(directory)) in paths_of(project)
+
+
 def is_within(file: Path, folder: Path) -> bool:
     """Whether this is a file in the folder or below it, after links are followed."""
     return _written(file, folder) is not None
