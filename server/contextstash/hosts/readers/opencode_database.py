@@ -1,4 +1,4 @@
-"""OpenCode's database of sessions (since version 1.2), opened read-only. See contextstash.hosts.readers.opencode.
+"""OpenCode's database of sessions, of versions from 1.2 on, opened read-only. See contextstash.hosts.readers.opencode.
 
 The path of a session in the database is written as if the database were a folder: `…/opencode.db/<session id>`. Tables
 as in anomalyco/opencode, packages/opencode/src/session/session.sql.ts.
