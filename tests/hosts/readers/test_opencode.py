@@ -13,8 +13,7 @@ import pytest
 
 from contextstash.context.tool_outputs.shell_envelope import without_reminders
 from contextstash.hosts.following.ingest import ingest
-from contextstash.hosts.readers.opencode import current_sessions
-from contextstash.hosts.readers.opencode_database import sessions_in_database
+from contextstash.hosts.readers.opencode import current_sessions, sessions_in_database
 from contextstash.hosts.readers.transcript import State
 from contextstash_storage.records import Usage
 from tests.support.host_files import keys, read, roles, session_of, write_json, write_opencode

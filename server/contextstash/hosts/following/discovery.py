@@ -10,7 +10,7 @@ from pathlib import Path
 from contextstash.hosts.readers.cline import HISTORY
 from contextstash.hosts.readers.codex import SUFFIX as COMPRESSED
 from contextstash.hosts.readers.codex import is_superseded
-from contextstash.hosts.readers.opencode_database import DATABASES, sessions_in_database
+from contextstash.hosts.readers.opencode import DATABASES, sessions_in_database
 from contextstash.hosts.readers.openhands import OpenHandsReader
 from contextstash.hosts.readers.openhands_sdk import OpenHandsSdkReader
 
