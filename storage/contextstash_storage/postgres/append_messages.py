@@ -19,13 +19,14 @@ from contextstash_storage.preparation.messages import (
     Batch,
     Prepared,
     batch_fingerprint,
+    pieces_of,
     reported_call,
     stored_message,
     with_counters,
     with_usage,
 )
 from contextstash_storage.records import Appended, Counters, Cursor, Message, NewMessage, Output, Session
-from contextstash_storage.search.documents import Document, Piece, documents, pieces, storable
+from contextstash_storage.search.documents import storable
 from contextstash_storage.sql import batches
 from contextstash_storage.sql.outputs import last_taken, numbered
 from contextstash_storage.sql.requests import book_usage
@@ -134,7 +135,8 @@ class MessageWriter:
         created = message.created_at or now()
         self._last_at = created.isoformat()
         number = self._numbers.pop()
-        types, tokens = search_index.token_sums(prepared.columns.derived)
+        types, tokens = search_index.token_sums(message.blocks)
+        has_calls = any(block.type == "tool_call" for block in message.blocks)
         self._row(
             "messages (owner, session_id, seq, message, fingerprint, key, body, derived, created_at, search_text, role,"
             " kind, agent_visible, has_calls, token_types, type_tokens)",
@@ -143,14 +145,14 @@ class MessageWriter:
                 number,
                 prepared.fingerprint,
                 None if message.key is None else message.key.encode(),
-                prepared.columns.body,
-                prepared.columns.derived,
+                prepared.body(),
+                prepared.derived,
                 self._last_at,
-                prepared.columns.search_text,
+                prepared.search_text,
                 message.role,
                 message.kind,
                 message.agent_visible,
-                search_index.has_calls(prepared.columns.derived),
+                has_calls,
                 types,
                 tokens,
             ),
@@ -165,7 +167,7 @@ class MessageWriter:
         self._rows.setdefault(table, []).append((*self.key, *values))
 
     def _add_blobs(self, seq: int, prepared: Prepared) -> None:
-        for place, (blob, content) in enumerate(zip(prepared.parts.blobs, prepared.columns.blobs, strict=True)):
+        for place, (blob, content) in enumerate(prepared.blobs):
             if blob.sha256 not in self._blobs:
                 self._blobs.add(blob.sha256)
                 self._row("blobs (owner, session_id, sha256, content)", (blob.sha256, content))
@@ -200,11 +202,11 @@ class MessageWriter:
             self._has_read_calls = True
             self._calls.extend(await search_index.read_calls(self.db, self.key, seq))
         blocks = prepared.message.blocks
-        found = prepared.pieces if prepared.pieces is not None else await asyncio.to_thread(_pieces, prepared)
+        found = prepared.pieces if prepared.pieces is not None else await asyncio.to_thread(pieces_of, prepared.message)
         entries = search_index.entry_rows(self.key, seq, number, blocks, found, self._calls)
         self._rows.setdefault(search_index.INSERT, []).extend(entries)
-        if prepared.columns.search_text is not None and search_index.has_calls(prepared.columns.derived):
-            self._calls.add(seq, number, prepared.columns.derived)
+        if prepared.search_text is not None and any(block.type == "tool_call" for block in blocks):
+            self._calls.add(seq, number, prepared.derived)
 
     async def flush(self) -> None:
         """Store the rows."""
@@ -225,16 +227,6 @@ class MessageWriter:
         added = Indexed(self._entries, self._words, self._last_at)
         self._entries, self._words = 0, 0
         return added
-
-
-def _pieces(prepared: Prepared) -> list[Piece]:
-    """The pieces of a message that is so long that they were not made in advance."""
-    return list(pieces(_documents(prepared.message)))
-
-
-def _documents(message: NewMessage) -> list[Document]:
-    calls = {output.block: (output.tool, output.argument) for output in message.outputs}
-    return documents(message.search_text, message.blocks, calls) if message.search_text else []
 
 
 async def _store_call(writer: MessageWriter, message: NewMessage, session: Session, seq: int) -> None:

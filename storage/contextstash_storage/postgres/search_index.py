@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -136,14 +135,9 @@ def words_of(rows: Iterable[Sequence[object]]) -> int:
     return sum(int(str(row[8])) for row in rows)
 
 
-def has_calls(derived: str) -> bool:
-    """Whether a message may have tool calls, by what is stored with it as `derived`."""
-    return '"tool_call"' in derived
-
-
-def token_sums(derived: str) -> tuple[list[str], list[int]]:
+def token_sums(blocks: Sequence[Block]) -> tuple[list[str], list[int]]:
     """The tokens of a message's blocks by type."""
     sums: dict[str, int] = {}
-    for block in json.loads(derived).get("blocks", ()):
-        sums[block["type"]] = sums.get(block["type"], 0) + block.get("tokens", 0)
+    for block in blocks:
+        sums[block.type] = sums.get(block.type, 0) + block.tokens
     return list(sums), list(sums.values())

@@ -12,7 +12,7 @@ from contextstash_storage.postgres.dialect import OF_SESSION, run
 from contextstash_storage.postgres.logs import insert_call
 from contextstash_storage.postgres.sessions import add_indexed, insert_session, read_session
 from contextstash_storage.postgres.view_edits import put_edits
-from contextstash_storage.preparation.messages import PLAIN_FORM, Prepared, Row, read_rows
+from contextstash_storage.preparation.messages import Prepared, Row, read_rows
 from contextstash_storage.records import Call, Copied, DeclaredVersion, EditRecord, Event, Session
 from contextstash_storage.sql.logs import insert_event
 from contextstash_storage.sql.requests import put_declared, put_requests
@@ -26,7 +26,7 @@ async def copy_session(db: Connection, session: Session, items: Iterable[Copied]
     iterator = iter(items)
     writer = MessageWriter(db, key)
     seq = 0
-    while rows := await asyncio.to_thread(read_rows, iterator, PLAIN_FORM):
+    while rows := await asyncio.to_thread(read_rows, iterator):
         messages = [row for row in rows if isinstance(row, Prepared)]
         await writer.reserve(messages)
         for message in messages:

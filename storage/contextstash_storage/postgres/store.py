@@ -28,7 +28,7 @@ from contextstash_storage.postgres.connection import RETRY_SECONDS, Connection, 
 from contextstash_storage.postgres.dialect import run
 from contextstash_storage.postgres.migrations import migrate
 from contextstash_storage.postgres.sessions import lock_session, read_session
-from contextstash_storage.preparation.messages import PLAIN_FORM, Batch, is_large, prepare
+from contextstash_storage.preparation.messages import Batch, is_large, prepare
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,
@@ -138,7 +138,7 @@ class PostgresStore(SessionStore):
         **placed: Unpack[Placement],
     ) -> Appended:
         large = is_large(messages)
-        prepared = await asyncio.to_thread(prepare, messages, PLAIN_FORM) if large else prepare(messages, PLAIN_FORM)
+        prepared = await asyncio.to_thread(prepare, messages) if large else prepare(messages)
         batch = Batch(self.owner, session_id, prepared, count, **placed)
         return await self._write(session_id, lambda db: append_messages.append(db, batch))
 

@@ -7,13 +7,11 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from contextstash_storage.codec.bodies import unfolded
-from contextstash_storage.codec.record_json import fields_of
+from contextstash_storage.codec.record_json import blocks_of
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.dialect import OF_SESSION
-from contextstash_storage.postgres.search_index import INSERT, CallsBefore, entry_rows, has_calls, words_of
-from contextstash_storage.records import Block
-from contextstash_storage.search.documents import documents, pieces
+from contextstash_storage.postgres.search_index import INSERT, CallsBefore, entry_rows, words_of
+from contextstash_storage.search.searchable import Searchable
 from contextstash_storage.sql.steps import Key
 
 AT_ONCE = 200
@@ -22,11 +20,11 @@ AT_ONCE = 200
 _MARK = f"UPDATE sessions SET unindexed = $3 WHERE {OF_SESSION} AND unindexed <> $3 RETURNING messages"
 
 _SEARCHABLE = f"""
-SELECT seq, message, derived, search_text, ARRAY(
-    SELECT content FROM message_blobs AS b JOIN blobs USING (owner, session_id, sha256)
+SELECT seq, message, derived, has_calls, search_text, body, ARRAY(
+    SELECT ROW (path, content) FROM message_blobs AS b JOIN blobs USING (owner, session_id, sha256)
     WHERE b.owner = $1 AND b.session_id = $2 AND b.seq = messages.seq ORDER BY number
 ), (
-    SELECT coalesce(json_agg(json_build_array(block, tool, argument)), '[]')::text FROM outputs AS o
+    SELECT coalesce(json_agg(json_build_array(block, tool, argument) ORDER BY block), '[]')::text FROM outputs AS o
     WHERE o.owner = $1 AND o.session_id = $2 AND o.seq = messages.seq
 ) FROM messages WHERE {OF_SESSION} AND seq BETWEEN $3 AND $4 AND search_text IS NOT NULL ORDER BY seq
 """
@@ -62,12 +60,11 @@ async def index_again(db: Connection, key: Key) -> bool:
 def _entries(key: Key, rows: Iterable[Sequence[Any]], calls: CallsBefore) -> list[tuple[object, ...]]:
     """The rows of the index for stored messages, which come in order."""
     made: list[tuple[object, ...]] = []
-    for seq, message, derived, text, blobs, outputs in rows:
-        blocks = [Block.model_validate(block) for block in fields_of(derived).get("blocks", ())]
+    for seq, message, derived, has_calls, text, body, blobs, outputs in rows:
         of_outputs = {block: (tool, argument) for block, tool, argument in json.loads(outputs)}
-        found = pieces(documents(unfolded(text, blobs), blocks, of_outputs))
-        made += entry_rows(key, seq, message, blocks, found, calls)
-        if has_calls(derived):
+        found = Searchable(blocks_of(derived), of_outputs, text, body, tuple(blobs))
+        made += entry_rows(key, seq, message, found.blocks, found.pieces(), calls)
+        if has_calls:
             calls.add(seq, message, derived)
     return made
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from contextstash_storage.codec.bodies import LARGE_STRING, Parts, fingerprint, folded, packed, packed_text, take_apart
-from contextstash_storage.codec.record_json import derived
+from contextstash_storage.codec.bodies import CONSTANT, Blob, Dictionary, fingerprint, packed_text, take_apart
+from contextstash_storage.codec.record_json import compact
+from contextstash_storage.codec.text_references import referring, sources
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import (
     Appended,
@@ -46,49 +47,37 @@ STORED_BYTES = 64
 """Bytes that are stored in the time in which one character is indexed: 8 MB fill a transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """What is stored of a message: its body without large strings, these packed, what is derived from it, and its text
-    for the index, if it has any."""
-
-    body: bytes
-    blobs: tuple[bytes, ...]
-    derived: str
-    search_text: bytes | None
-
-
-ColumnsOf = Callable[[NewMessage, Parts, tuple[bytes, ...]], Columns]
-"""Makes the columns of a message, given its parts and its packed large strings."""
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """In which form a store keeps messages: from how many characters on strings are large, how it packs these, and how
-    it makes a message's columns."""
-
-    large_string: int
-    packed_text: Callable[[str], bytes]
-    columns: ColumnsOf
+PACKED_LATER = 32_000
+"""Bytes of a body up to which it is packed within the transaction, which knows the dictionary of its session: that
+takes 50 µs for a message of usual size, and at most 1 ms. A larger one hardly gains by a dictionary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A message made ready for its row, whose `columns` each store has in its own form. `pieces` are the rows of the
-    search index for its text, None if there is so much that it is indexed later; `may_end` says whether a batch may be
-    cut after it: no tool call is separated from its result there, and no reply from the rest of it."""
+    """A message made ready for its row: its body without large strings (packed, if that needs no dictionary), these
+    packed, what is `derived` from it, and its text for the index, if it has any. `pieces` are the rows of the search
+    index for that text, None if there is so much that it is indexed later; `may_end` says whether a batch may be cut
+    after it: no tool call is separated from its result there, and no reply from the rest of it."""
 
     message: NewMessage
-    parts: Parts
-    columns: Columns
+    rest: bytes
+    packed: bytes
+    blobs: tuple[tuple[Blob, bytes], ...]
+    derived: str
+    search_text: bytes | None
     fingerprint: bytes
     pieces: tuple[Piece, ...] | None
     may_end: bool = True
+
+    def body(self, dictionary: Dictionary | None = None) -> bytes:
+        """The body as it is stored in a session with this dictionary."""
+        return self.packed or (dictionary or CONSTANT).packed(self.rest)
 
     @property
     def size(self) -> int:
         """How long storing it takes, in characters of indexed text that take as long: about 0.1 µs each."""
         indexed = sum(len(piece.text) for piece in self.pieces or ())
-        stored = len(self.columns.body) + sum(map(len, self.columns.blobs))
+        stored = len(self.packed) + sum(len(content) for _, content in self.blobs)
         return MESSAGE_SIZE + indexed + stored // STORED_BYTES
 
 
@@ -98,47 +87,50 @@ def is_large(messages: Sequence[NewMessage]) -> bool:
     return len(messages) > ASIDE_MESSAGES or size > ASIDE_CHARACTERS
 
 
-def _plain_columns(message: NewMessage, parts: Parts, blobs: tuple[bytes, ...]) -> Columns:
-    text = message.search_text
-    return Columns(packed(parts.rest), blobs, derived(message), folded(text, parts.blobs) if text else None)
-
-
-PLAIN_FORM = Form(LARGE_STRING, packed_text, _plain_columns)
-"""Each column can be read on its own; the form of databases before compact_form.py, and of PostgreSQL."""
-
-
-def prepare(messages: Sequence[NewMessage], form: Form) -> list[Prepared]:
-    """Do the work that needs no database. Raises BadInputError or BadMessageError if a message cannot be stored."""
+def prepare(messages: Sequence[NewMessage]) -> list[Prepared]:
+    """Do the work that needs no database. Raises BadInputError if a message cannot be stored."""
     known: dict[bytes, bytes] = {}
-    return [
-        _prepared(message, may_end, form, known) for message, may_end in zip(messages, _ends(messages), strict=True)
-    ]
+    return [_prepared(message, may_end, known) for message, may_end in zip(messages, _ends(messages), strict=True)]
 
 
-def _prepared(message: NewMessage, may_end: bool, form: Form, known: dict[bytes, bytes]) -> Prepared:
+def _prepared(message: NewMessage, may_end: bool, known: dict[bytes, bytes]) -> Prepared:
     _check_storable(message.key)
     if message.usage is not None:  # then the reply's id has a column of its own
         _check_storable(message.group)
-    parts = take_apart(message.body, form.large_string)
+    parts = take_apart(message.body)
     for blob in parts.blobs:
         if blob.sha256 not in known:
-            known[blob.sha256] = form.packed_text(blob.text)
+            known[blob.sha256] = packed_text(blob.text)
     return Prepared(
         message=message,
-        parts=parts,
-        columns=form.columns(message, parts, tuple(known[blob.sha256] for blob in parts.blobs)),
+        rest=parts.rest,
+        packed=b"" if len(parts.rest) <= PACKED_LATER else CONSTANT.packed(parts.rest),
+        blobs=tuple((blob, known[blob.sha256]) for blob in parts.blobs),
+        derived=compact(message),
+        search_text=_search_text(message),
         fingerprint=fingerprint(message.body, None if parts.blobs else parts.rest),
         pieces=_pieces(message),
         may_end=may_end,
     )
 
 
-def _pieces(message: NewMessage) -> tuple[Piece, ...] | None:
-    text = message.search_text
-    if is_indexed_later(message):
+def _search_text(message: NewMessage) -> bytes | None:
+    if not message.search_text:
         return None
+    in_order = sorted(message.outputs, key=lambda output: output.block)  # as their rows are read
+    calls = [(output.tool, output.argument) for output in in_order]
+    return referring(message.search_text, sources(message.body, calls))
+
+
+def _pieces(message: NewMessage) -> tuple[Piece, ...] | None:
+    return None if is_indexed_later(message) else tuple(pieces_of(message))
+
+
+def pieces_of(message: NewMessage) -> list[Piece]:
+    """The rows of the search index for a message."""
     calls = {output.block: (output.tool, output.argument) for output in message.outputs}
-    return tuple(pieces(documents(text, message.blocks, calls))) if text else ()
+    text = message.search_text
+    return list(pieces(documents(text, message.blocks, calls))) if text else []
 
 
 def _check_storable(name: str | None) -> None:
@@ -264,13 +256,13 @@ ITEMS_AT_ONCE = 200
 Row = Prepared | EditRecord | Event | Call | DeclaredVersion | Request
 
 
-def read_rows(items: Iterator[Copied], form: Form) -> deque[Row]:
-    """The next items, ready to be stored in this form; none at the end. Nothing of the database is needed or held."""
+def read_rows(items: Iterator[Copied]) -> deque[Row]:
+    """The next items, ready to be stored; none at the end. Nothing of the database is needed or held."""
     rows: deque[Row] = deque()
     characters = 0
     for item in items:
         if isinstance(item, NewMessage):
-            rows += prepare([item], form)
+            rows += prepare([item])
             characters += len(item.search_text)
         else:
             rows.append(item)

@@ -19,7 +19,6 @@ from contextstash_storage.errors import (
     StoreError,
     StoreFullError,
 )
-from contextstash_storage.preparation.compact_form import COMPACT_FORM, packed_body
 from contextstash_storage.preparation.messages import (
     Batch,
     Prepared,
@@ -173,7 +172,7 @@ def insert_message(
     session; `handles` is kept from message to message of one transaction: how many outputs have each handle's name."""
     message = prepared.message
     created = message.created_at or now()
-    body = packed_body(prepared, dictionary)
+    body = prepared.body(dictionary)
     is_large = len(body) >= LARGE_BODY
     number = db.execute(
         "INSERT INTO messages (session, seq, fingerprint, key, body, derived, created_at, created, search_text)"
@@ -184,9 +183,9 @@ def insert_message(
             stored_fingerprint(prepared.fingerprint),
             message.key,
             b"" if is_large else body,
-            prepared.columns.derived,
+            prepared.derived,
             *stored_time(created),
-            prepared.columns.search_text,
+            prepared.search_text,
         ),
     ).lastrowid
     assert number is not None
@@ -203,7 +202,7 @@ def insert_message(
 
 
 def _insert_blobs(db: sqlite3.Connection, number: int, prepared: Prepared) -> None:
-    for place, (blob, content) in enumerate(zip(prepared.parts.blobs, prepared.columns.blobs, strict=True)):
+    for place, (blob, content) in enumerate(prepared.blobs):
         db.execute(
             "INSERT INTO message_blobs (message, number, path, blob) VALUES (?, ?, ?, ?)",
             (number, place, json.dumps(blob.path), _blob(db, blob, content)),
@@ -305,7 +304,7 @@ async def append_in_pieces(group: GroupCommit, batch: Batch, messages: Sequence[
     for one piece at a time. A small batch is committed together with others."""
     writer, lock = group.writer, group.lock
     if is_large(messages):
-        batch = replace(batch, messages=await asyncio.to_thread(prepare, messages, COMPACT_FORM))
+        batch = replace(batch, messages=await asyncio.to_thread(prepare, messages))
         progress = await _locked(writer, lock, batch, Progress())
     else:
         batch, progress = await _prepared_and_begun(group, batch, messages)
@@ -334,7 +333,7 @@ async def _prepared_and_begun(
     than the work."""
 
     def prepared() -> Callable[[sqlite3.Connection], tuple[Batch, Progress]]:
-        whole = replace(batch, messages=prepare(messages, COMPACT_FORM))
+        whole = replace(batch, messages=prepare(messages))
         return lambda db: (whole, append_piece(db, whole, Progress()))
 
     return await group.write(prepared)

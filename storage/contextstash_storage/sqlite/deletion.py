@@ -22,7 +22,7 @@ from contextstash_storage.sqlite.hidden_sessions import give_up_abandoned
 from contextstash_storage.sqlite.packs import pack_some
 from contextstash_storage.sqlite.rows import DELETED_OWNER, forget_body
 from contextstash_storage.sqlite.search_index import (
-    Searchable,
+    StoredText,
     indexed_pieces,
     is_long,
     merge_index,
@@ -150,11 +150,11 @@ class _LongText:
     """A message with very much text, and the pieces in which it is indexed; None if it is damaged."""
 
     message: int
-    searchable: Searchable
+    searchable: StoredText
     pieces: list[Piece] | None
 
 
-def _pieces(searchable: Searchable) -> list[Piece] | None:
+def _pieces(searchable: StoredText) -> list[Piece] | None:
     """The pieces in which a message is indexed; None if its text cannot be read."""
     try:
         return searchable.pieces()

@@ -15,7 +15,6 @@ from typing import Any, TypeVar, Unpack
 
 from contextstash_storage.codec.record_json import to_json
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError, StoreError
-from contextstash_storage.preparation.compact_form import COMPACT_FORM
 from contextstash_storage.preparation.messages import Batch, read_rows
 from contextstash_storage.records import (
     LOCAL_OWNER,
@@ -216,7 +215,7 @@ class SqliteStore(SessionStore):
         return stored
 
     async def _fill(self, staged: session_copy.Staged, items: Iterator[Copied]) -> None:
-        while rows := await asyncio.to_thread(read_rows, items, COMPACT_FORM):
+        while rows := await asyncio.to_thread(read_rows, items):
             while rows:
                 written = await self._write(lambda db, rows=rows: session_copy.write_piece(db, staged, rows))  # type: ignore[misc]
                 staged.advance(rows.popleft() for _ in range(written))
