@@ -5,12 +5,16 @@ What is steps on rows is the same for all of them and is here; the rest is abstr
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypedDict, Unpack
 
 from contextstash_storage.codec import bodies
+from contextstash_storage.codec.record_json import edit_of
 from contextstash_storage.deleted_sessions import DeletedSession
+from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.preparation.messages import stored_fingerprint
 from contextstash_storage.records import (
     Appended,
@@ -46,8 +50,9 @@ from contextstash_storage.records import (
     Usage,
 )
 from contextstash_storage.search.query import EVERYWHERE, SearchFilter
-from contextstash_storage.sql import batches, edits, logs, outputs, requests, sessions
-from contextstash_storage.sql.rows import check_changes, read_session
+from contextstash_storage.sql import append, logs, outputs, requests, sessions
+from contextstash_storage.sql.edits import check_expected, edit_records, find_summary, insert_edits, number_edits
+from contextstash_storage.sql.rows import check_changes, made, read_session
 from contextstash_storage.sql.steps import Key, Result, Steps
 from contextstash_storage.tokens import TokenStore
 
@@ -195,7 +200,7 @@ class SessionStore(ABC):
 
     async def read_fingerprints(self, session_id: str, *, first: int = 0) -> list[bytes]:
         """The fingerprint of each message from this position on."""
-        return await self._of_session(session_id, lambda key: batches.fingerprints(key, first, MAX_INTEGER))
+        return await self._of_session(session_id, lambda key: append.fingerprints(key, first, MAX_INTEGER))
 
     def fingerprint(self, body: Native) -> bytes:
         """What two messages have in common if they are equal, by which a repeated delivery is recognized. Pure."""
@@ -219,15 +224,14 @@ class SessionStore(ABC):
         """The session, its newest request, and beyond what the reader knows of it its edits and its messages with their
         outputs: what each turn of an agent loop needs, as of one moment."""
 
-    @abstractmethod
     async def find_key(self, session_id: str, key: str) -> int | None:
         """The position of the message that has this key, None if there is none."""
+        return await self._of_session(session_id, lambda session: logs.find_key(session, key))
 
-    @abstractmethod
     async def read_edits(self, session_id: str, *, after: int = 0) -> list[Edit]:
         """The edits behind number `after`, in order."""
+        return await made(edit_of, await self._of_session(session_id, lambda key: edit_records(key, after)))
 
-    @abstractmethod
     async def append_edits(
         self,
         session_id: str,
@@ -241,6 +245,14 @@ class SessionStore(ABC):
 
         What our `own` edits remove from the view is also counted separately: a client that sends its own history has
         not seen them. Other edits mirror the client's own."""
+        numbered = await asyncio.to_thread(number_edits, edits, expected)
+
+        def change(key: Key, session: Session) -> Steps[Session]:
+            check_expected(session.counters, expected)
+            counters = yield from insert_edits(key, session.counters, numbered, own=own)
+            return (yield from self.stored_change(key, session, counters, event))
+
+        return await self._change(session_id, change)
 
     async def change_counters(
         self, session_id: str, change: Callable[[Counters], Counters], *, event: Event | None = None
@@ -255,9 +267,10 @@ class SessionStore(ABC):
         """Acquire or renew the lease for `purpose` on a session, exclusive across processes; False if another holder
         has it. It expires after `seconds`, so that it ends if its holder dies."""
 
-    @abstractmethod
     async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:
         """Release the lease; releasing one that is not held is not an error."""
+        with suppress(SessionNotFoundError):
+            await self._change(session_id, lambda key, _: logs.release_lease(key, purpose, holder), told=False)
 
     async def get_cached_summary(self, session_id: str, key: str) -> CachedSummary | None:
         """A summary written before for the same content (`key` is a hash of it)."""
@@ -267,9 +280,11 @@ class SessionStore(ABC):
         """Store a summary for as long as its session exists."""
         await self._change(session_id, lambda session, _: logs.keep_summary(session, key, summary), told=False)
 
-    @abstractmethod
     async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
         """The tool outputs of messages `first..last` of a session, both included, in order."""
+        end = MAX_INTEGER if last is None else last
+        rows = await self._of_session(session_id, lambda key: outputs.output_rows(key, first, end))
+        return await made(self._output_of, rows)
 
     async def find_output(self, handle: str, session_id: str | None = None) -> tuple[str, Output]:
         """The session and output of a handle, the newest session's if several hold the same text. A handle of a former
@@ -282,7 +297,7 @@ class SessionStore(ABC):
     async def find_summary(self, summary_id: str, session_id: str | None = None) -> str | None:
         """The session that has a summary with this id, in force or not: the named one, or the one changed last. None if
         there is none."""
-        return await self._of_owner(lambda: edits.find_summary(self.owner, summary_id, session_id))
+        return await self._of_owner(lambda: find_summary(self.owner, summary_id, session_id))
 
     async def find_handles(self, prefix: str, limit: int) -> list[str]:
         return await self._of_owner(lambda: outputs.find_handles(self.owner, prefix, limit))
@@ -296,10 +311,10 @@ class SessionStore(ABC):
         is left out. With `weigh`, the order is that of the weighed scores among the first RANKED_HITS times `limit`
         hits."""
 
-    @abstractmethod
     async def unindexed_messages(self) -> int:
         """How many messages a search cannot find yet, because the index is being filled in the background: after an
         upgrade, or after very long messages."""
+        return 0
 
     @abstractmethod
     async def unindex_sessions(self, session_ids: Sequence[str]) -> int:
@@ -307,18 +322,18 @@ class SessionStore(ABC):
         pack their bodies; returns how many were in the index. They can be read as before, and are indexed again when a
         message is appended."""
 
-    @abstractmethod
     async def unindexed_sessions(self) -> list[str]:
         """The sessions that are not in the search index."""
+        return await self._of_owner(lambda: sessions.unindexed(self.owner))
 
     @abstractmethod
     async def index_session(self, session_id: str) -> bool:
         """Index a session again if it was taken out of the index; returns whether it was."""
 
-    @abstractmethod
     async def session_sizes(self) -> dict[str, int] | None:
         """The bytes that each of the owner's sessions takes in the database, without those that deletions left free in
         its file; None if the database is on a server."""
+        return None
 
     async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None:
         def change(key: Key, session: Session) -> Steps[None]:
@@ -341,7 +356,7 @@ class SessionStore(ABC):
         """The tokens that the model saw of the history, summed over runs of `width` messages."""
 
     async def append_call(self, session_id: str, call: Call) -> None:
-        await self._change(session_id, lambda key, _: self._insert_call(key, call))
+        await self._change(session_id, lambda key, _: logs.insert_call(key, call))
 
     async def last_calls(self, session_id: str, limit: int) -> list[Call]:
         """The newest calls, newest first."""
@@ -395,7 +410,7 @@ class SessionStore(ABC):
 
         def steps(key: Key, session: Session) -> Steps[Session]:
             yield from requests.book_usage(key, number, usage)
-            yield from self._insert_call(key, call)
+            yield from logs.insert_call(key, call)
             return (yield from self.stored_change(key, session, change(session.counters), None))
 
         return await self._change(session_id, steps)
@@ -445,10 +460,6 @@ class SessionStore(ABC):
     @abstractmethod
     def _store_counters(self, key: Key, session: Session, counters: Counters) -> Steps[Session]:
         """Store a session's counters and that it was changed now; returns the changed session."""
-
-    @abstractmethod
-    def _insert_call(self, key: Key, call: Call) -> Steps[None]:
-        """Store a model call, with the current time if it has none."""
 
     @abstractmethod
     def _output_of(self, row: Sequence[Any]) -> Output:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
-from contextstash_storage.codec.record_json import from_json, message_of
+from contextstash_storage.codec.record_json import message_of
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.dialect import OF_SESSION
-from contextstash_storage.records import Message, Output
-from contextstash_storage.sql.rows import FEW
+from contextstash_storage.records import Message
+from contextstash_storage.sql.rows import FEW, made
 from contextstash_storage.sql.steps import Key
 
 _COLUMNS = "seq, key, derived, created_at"
-
-Made = TypeVar("Made")
 
 
 async def read_range(db: Connection, key: Key, first: int, last: int, *, bodies: bool) -> list[Message]:
@@ -71,13 +68,6 @@ WHERE {OF_SESSION} AND {{condition}} ORDER BY seq
 """A row for each large string of a message; most have one or none."""
 
 
-async def made(make: Callable[[Any], Made], rows: Sequence[Any]) -> list[Made]:
-    """What each row is made into: of many rows in a thread, so that other calls need not wait."""
-    if len(rows) <= FEW:
-        return [make(row) for row in rows]
-    return await asyncio.to_thread(lambda: [make(row) for row in rows])
-
-
 def _with_body(session_id: str, row: Sequence[Any], large: Sequence[tuple[int, str, bytes]]) -> Message:
     return message_of(session_id, _row(row), (row[4], [(path, content) for _, path, content in sorted(large)]))
 
@@ -86,14 +76,3 @@ def _row(row: Sequence[object]) -> tuple[int, str | None, str, str]:
     seq, key, derived, created = row[0], row[1], row[2], row[3]
     assert isinstance(seq, int)
     return seq, key.decode() if isinstance(key, bytes) else None, str(derived), str(created)
-
-
-async def read_outputs(db: Connection, key: Key, first: int, last: int) -> list[Output]:
-    """The tool outputs of messages `first..last`, both included, in order."""
-    rows = await db.fetch(
-        f"SELECT record FROM outputs WHERE {OF_SESSION} AND seq BETWEEN $3 AND $4 ORDER BY seq, block",
-        *key,
-        first,
-        last,
-    )
-    return await made(lambda row: from_json(Output, row[0]), rows)

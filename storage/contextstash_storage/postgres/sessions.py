@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from contextstash_storage.codec.record_json import to_json
 from contextstash_storage.postgres.connection import Connection
-from contextstash_storage.postgres.dialect import OF_SESSION, run
+from contextstash_storage.postgres.dialect import OF_SESSION, run, stored_name
 from contextstash_storage.records import Counters, Session
-from contextstash_storage.search.documents import storable
 from contextstash_storage.sql import rows
 from contextstash_storage.sql.requests import note_deleted
 from contextstash_storage.sql.rows import no_session, now
@@ -66,11 +65,6 @@ async def insert_session(db: Connection, session: Session) -> bool:
         counters.appended,
     )
     return bool(done.endswith(" 1"))
-
-
-def stored_name(text: str | None) -> str | None:
-    """A name or title as PostgreSQL can hold it."""
-    return None if text is None else storable(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import suppress
 from typing import Any, TypeVar, Unpack
 
-from contextstash_storage.codec.record_json import from_json
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.postgres import (
     append_messages,
@@ -21,23 +20,19 @@ from contextstash_storage.postgres import (
     session_news,
     sessions,
     unindexed_sessions,
-    view_edits,
 )
 from contextstash_storage.postgres.address import Address
 from contextstash_storage.postgres.connection import RETRY_SECONDS, Connection, Database, connect
-from contextstash_storage.postgres.dialect import run
+from contextstash_storage.postgres.dialect import output_of, run, stored_name
 from contextstash_storage.postgres.migrations import migrate
 from contextstash_storage.postgres.sessions import lock_session, read_session
 from contextstash_storage.preparation.messages import Batch, is_large, prepare
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,
-    Call,
     Copied,
     Count,
     Counters,
-    Edit,
-    Event,
     KnownPart,
     Message,
     NewMessage,
@@ -48,8 +43,6 @@ from contextstash_storage.records import (
     TokenSum,
 )
 from contextstash_storage.search.query import EVERYWHERE, SearchFilter
-from contextstash_storage.sql.edits import number_edits
-from contextstash_storage.sql.logs import find_key, release_lease
 from contextstash_storage.sql.steps import Key, Steps
 from contextstash_storage.sql.tokens import RowTokens
 from contextstash_storage.store import MAX_INTEGER, Change, Placement, Read, SessionStore, Weigh
@@ -140,7 +133,7 @@ class PostgresStore(SessionStore):
         large = is_large(messages)
         prepared = await asyncio.to_thread(prepare, messages) if large else prepare(messages)
         batch = Batch(self.owner, session_id, prepared, count, **placed)
-        return await self._write(session_id, lambda db: append_messages.append(db, batch))
+        return await self._write(session_id, lambda db: run(db, append_messages.append(batch)))
 
     async def read_messages(
         self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
@@ -156,60 +149,20 @@ class PostgresStore(SessionStore):
         read = self._of_rows if messages.are_few(len(seqs)) else self._together
         return await read(session_id, lambda db, key: messages.read_at(db, key, seqs))
 
-    async def find_key(self, session_id: str, key: str) -> int | None:
-        return await self._of_session(
-            session_id, lambda session: find_key(session, key.encode("utf-8", "surrogatepass"))
-        )
-
-    async def read_edits(self, session_id: str, *, after: int = 0) -> list[Edit]:
-        return await self._of_rows(session_id, lambda db, key: view_edits.read_edits(db, key, after))
-
-    async def append_edits(
-        self,
-        session_id: str,
-        edits: Sequence[Edit],
-        *,
-        expected: int,
-        event: Event | None = None,
-        own: bool = True,
-    ) -> Session:
-        numbered = await asyncio.to_thread(number_edits, edits, expected)
-
-        async def work(db: Connection, key: Key, session: Session) -> Session:
-            view_edits.check_expected(session.counters, expected)
-            counters = await view_edits.insert_numbered(db, key, session.counters, numbered, own=own)
-            return await run(db, self.stored_change(key, session, counters, event))
-
-        return await self._locked(session_id, work, told=True)
-
-    async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
-        return await self._of_rows(
-            session_id, lambda db, key: messages.read_outputs(db, key, first, MAX_INTEGER if last is None else last)
-        )
-
     async def search(
         self, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
     ) -> list[SearchHit]:
         return await self._database.read(lambda db: full_text_search.search(db, self.owner, query, where, limit, weigh))
 
-    async def unindexed_messages(self) -> int:
-        return 0
-
     async def unindex_sessions(self, session_ids: Sequence[str]) -> int:
         taken = 0
         for name in session_ids:
             with suppress(SessionNotFoundError):
-                taken += await self._locked(name, lambda db, key, _: unindexed_sessions.take_out(db, key), told=False)
+                taken += await self._change(name, lambda key, _: unindexed_sessions.take_out(key), told=False)
         return taken
 
-    async def unindexed_sessions(self) -> list[str]:
-        return await self._database.read_one(lambda db: unindexed_sessions.unindexed(db, self.owner))
-
     async def index_session(self, session_id: str) -> bool:
-        return await self._locked(session_id, lambda db, key, _: unindexed_sessions.index_again(db, key), told=False)
-
-    async def session_sizes(self) -> dict[str, int] | None:
-        return None
+        return await self._change(session_id, lambda key, _: unindexed_sessions.index_again(key), told=False)
 
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
         return await self._of_rows(session_id, lambda db, key: logs.token_sums(db, key, width))
@@ -220,9 +173,6 @@ class PostgresStore(SessionStore):
         return await self._locked(
             session_id, lambda db, key, _: leases.acquire(db, key, purpose, holder, seconds, number), told=False
         )
-
-    async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:
-        await self._write_steps(lambda: release_lease(self._key(session_id), purpose, holder))
 
     def _key(self, session_id: str) -> Key:
         return self.owner, session_id
@@ -276,14 +226,11 @@ class PostgresStore(SessionStore):
     def _store_counters(self, key: Key, session: Session, counters: Counters) -> Steps[Session]:
         return sessions.store_counters(key, session, counters)
 
-    def _insert_call(self, key: Key, call: Call) -> Steps[None]:
-        return logs.insert_call(key, call)
-
     def _output_of(self, row: Sequence[Any]) -> Output:
-        return from_json(Output, row[0])
+        return output_of(row)
 
     def _stored_name(self, name: Any) -> Any:
-        return sessions.stored_name(name)
+        return stored_name(name)
 
     async def _write(self, session_id: str, work: Callable[[Connection], Awaitable[Result]]) -> Result:
         """What `work`, which changes a session, returns."""

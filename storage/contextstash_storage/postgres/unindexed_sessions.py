@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from contextstash_storage.codec.record_json import blocks_of
-from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.dialect import OF_SESSION
 from contextstash_storage.postgres.search_index import INSERT, CallsBefore, entry_rows, words_of
+from contextstash_storage.postgres.sessions import Indexed, add_indexed
 from contextstash_storage.search.searchable import Searchable
-from contextstash_storage.sql.steps import Key
+from contextstash_storage.sql.steps import Aside, Key, Repeated, Statement, Steps
 
 AT_ONCE = 200
 """Messages whose texts are in memory at a time: some 200 kB, at most 200 MB."""
@@ -30,31 +30,25 @@ SELECT seq, message, derived, has_calls, search_text, body, ARRAY(
 """
 
 
-async def take_out(db: Connection, key: Key) -> bool:
+def take_out(key: Key) -> Steps[bool]:
     """Take a session out of the index; False if it is not in it."""
-    if await db.fetchval(_MARK, *key, True) is None:
+    if not (yield Statement(_MARK, (*key, True))):
         return False
-    await db.execute(f"DELETE FROM search_entries WHERE {OF_SESSION}", *key)
-    await db.execute(f"UPDATE sessions SET indexed_entries = 0, indexed_words = 0 WHERE {OF_SESSION}", *key)
+    yield Statement("DELETE FROM search_entries WHERE {of}", key)
+    yield Statement("UPDATE sessions SET indexed_entries = 0, indexed_words = 0 WHERE {of}", key)
     return True
 
 
-async def index_again(db: Connection, key: Key) -> bool:
+def index_again(key: Key) -> Steps[bool]:
     """Bring a session back into the index; False if it is in it."""
-    count = await db.fetchval(_MARK, *key, False)
+    marked = yield Statement(_MARK, (*key, False))
     calls = CallsBefore()
-    for first in range(0, count or 0, AT_ONCE):
-        rows = await db.fetch(_SEARCHABLE, *key, first, first + AT_ONCE - 1)
-        found = await asyncio.to_thread(_entries, key, rows, calls)
-        await db.executemany(INSERT, found)
-        await db.execute(
-            "UPDATE sessions SET indexed_entries = indexed_entries + $3, indexed_words = indexed_words + $4"
-            f" WHERE {OF_SESSION}",
-            *key,
-            len(found),
-            words_of(found),
-        )
-    return count is not None
+    for first in range(0, marked[0][0] if marked else 0, AT_ONCE):
+        rows = yield Statement(_SEARCHABLE, (*key, first, first + AT_ONCE - 1))
+        found = yield Aside(partial(_entries, key, rows, calls))
+        yield Repeated(INSERT, found)
+        yield from add_indexed(key, Indexed(len(found), words_of(found)))
+    return bool(marked)
 
 
 def _entries(key: Key, rows: Iterable[Sequence[Any]], calls: CallsBefore) -> list[tuple[object, ...]]:
@@ -67,9 +61,3 @@ def _entries(key: Key, rows: Iterable[Sequence[Any]], calls: CallsBefore) -> lis
         if has_calls:
             calls.add(seq, message, derived)
     return made
-
-
-async def unindexed(db: Connection, owner: str) -> list[str]:
-    """The ids of the owner's sessions that are not in the index."""
-    rows = await db.fetch("SELECT session_id FROM sessions WHERE owner = $1 AND unindexed ORDER BY 1", owner)
-    return [row[0] for row in rows]

@@ -13,7 +13,6 @@ from contextstash_storage.codec.record_json import compact
 from contextstash_storage.codec.text_references import referring, sources
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import (
-    Appended,
     Call,
     Copied,
     Count,
@@ -29,7 +28,6 @@ from contextstash_storage.records import (
     Request,
     SentRequest,
     Session,
-    Usage,
 )
 from contextstash_storage.search.documents import Piece, documents, is_indexed_later, pieces
 
@@ -188,18 +186,6 @@ class Batch:
         if self.has_keys and (self.first_seq is not None or self.batch_id is not None):
             raise BadInputError("These messages have keys, which identify them: pass neither first_seq nor batch_id.")
 
-    def appended(
-        self, session: Session, stored: tuple[Message, ...], first_seq: int | None, *, repeats: bool
-    ) -> Appended:
-        """What an append did that stored these messages."""
-        return Appended(
-            messages=stored,
-            duplicates=len(self.messages) - len(stored),
-            session=session,
-            first_seq=None if self.has_keys or not self.messages else first_seq,
-            repeats=repeats,
-        )
-
 
 def with_counters(session: Session, counters: Counters) -> Session:
     """The session with these counters."""
@@ -221,11 +207,6 @@ def stored_message(message: NewMessage, session_id: str, seq: int, created: date
         agent_visible=message.agent_visible,
         user_visible=message.user_visible,
     )
-
-
-def with_usage(call: Call, usage: Usage) -> Call:
-    """A call with a later report of its usage."""
-    return call.model_copy(update=usage.model_dump())
 
 
 def reported_call(message: NewMessage, session: Session, reply_start: int, sent: SentRequest | None) -> Call:

@@ -82,20 +82,36 @@ def read_extras(key: Key) -> Steps[SessionExtras]:
     )
 
 
+def put_cursor(owner: str, key: Key, cursor: Cursor) -> Steps[None]:
+    """Store how far a source has been read: in this session, no longer in another."""
+    yield Statement("DELETE FROM cursors WHERE owner = ? AND source = ?", (owner, cursor.source))
+    text = "INSERT INTO cursors (owner, {last}, source, record) VALUES (?, ?, ?, ?)"
+    yield Statement(text, (owner, key[-1], cursor.source, to_json(cursor)))
+
+
+def note_batch(key: Key, batch_id: str, first_seq: int, count: int, fingerprint: bytes) -> Steps[None]:
+    """Remember that `count` messages of a batch stand at `first_seq` and after it."""
+    yield Statement(
+        "INSERT INTO batches ({key}, batch_id, first_seq, count, fingerprint{piece})"
+        " VALUES ({keys}, ?, ?, ?, ?{number_of_piece}) ON CONFLICT DO NOTHING",
+        (*key, batch_id, first_seq, count, fingerprint),
+    )
+
+
+def unindexed(owner: str) -> Steps[list[str]]:
+    """The ids of the owner's sessions that are not in the search index."""
+    rows = yield Statement("SELECT session_id FROM sessions WHERE owner = ? AND {unindexed} ORDER BY 1", (owner,))
+    return [session_id for (session_id,) in rows]
+
+
 def put_extras(owner: str, key: Key, extras: SessionExtras) -> Steps[None]:
     """Store what a session has beside its history."""
     yield Repeated(
         "INSERT INTO cursors (owner, {last}, source, record) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
         [(owner, key[-1], cursor.source, to_json(cursor)) for cursor in extras.cursors],
     )
-    yield Repeated(
-        "INSERT INTO batches ({key}, batch_id, first_seq, count, fingerprint{piece})"
-        " VALUES ({keys}, ?, ?, ?, ?{first_piece}) ON CONFLICT DO NOTHING",
-        [
-            (*key, batch.batch_id, batch.first_seq, batch.count, bytes.fromhex(batch.fingerprint))
-            for batch in extras.batches
-        ],
-    )
+    for batch in extras.batches:
+        yield from note_batch(key, batch.batch_id, batch.first_seq, batch.count, bytes.fromhex(batch.fingerprint))
     for name, summary in extras.summaries.items():
         yield from keep_summary(key, name, summary)
     if extras.proxied is not None:

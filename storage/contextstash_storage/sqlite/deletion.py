@@ -28,7 +28,6 @@ from contextstash_storage.sqlite.search_index import (
     merge_index,
     pieces_at_once,
     read_searchable,
-    remove_former_index,
     remove_pieces,
     rewrite_terms,
 )
@@ -93,7 +92,7 @@ class Deletion(PieceWork):
 
     async def _all_taken_out(self) -> bool:
         await self.write(give_up_abandoned)
-        if not await self._all_rows_removed() or not await self.pieces(remove_former_index):
+        if not await self._all_rows_removed():
             return False
         marks = await self.writer.read(_marks)
         if not marks:

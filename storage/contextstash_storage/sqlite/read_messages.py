@@ -10,15 +10,16 @@ from typing import Any
 
 from contextstash_storage.codec.bodies import Dictionary
 from contextstash_storage.codec.packs import Pack
-from contextstash_storage.codec.record_json import message_of
+from contextstash_storage.codec.record_json import edit_of, message_of
 from contextstash_storage.records import KnownPart, Message, SessionNews
 from contextstash_storage.sql import requests
-from contextstash_storage.sqlite.dialect import run, session_row
+from contextstash_storage.sql.edits import edit_records
+from contextstash_storage.sql.outputs import output_rows
+from contextstash_storage.sqlite.connection import run, session_row
 from contextstash_storage.sqlite.dictionaries import dictionary_of
-from contextstash_storage.sqlite.outputs import outputs_between
+from contextstash_storage.sqlite.outputs import output_of
 from contextstash_storage.sqlite.packs import packs_of
 from contextstash_storage.sqlite.rows import BODY, STORED_TIME
-from contextstash_storage.sqlite.view_edits import edits_of
 
 _COLUMNS = f"message, seq, key, derived, {STORED_TIME}"
 
@@ -103,9 +104,9 @@ def read_news(db: sqlite3.Connection, owner: str, session_id: str, known: KnownP
     row, session = session_row(db, owner, session_id)
     counters = session.counters
     newest = run(db, requests.read_requests((row,), 1)) if counters.requests else []
-    edits = edits_of(db, row, counters, known.edits) if counters.edits > known.edits else []
+    edits = run(db, edit_records((row,), known.edits)) if counters.edits > known.edits else []
     span = known.span(counters)
     rows = rows_between(db, row, session_id, *span, bodies=True) if span else NO_ROWS
-    outputs = outputs_between(db, row, *span) if span else ()
-    news = SessionNews(session, known, newest[0] if newest else None, tuple(edits), (), tuple(outputs))
+    outputs = map(output_of, run(db, output_rows((row,), *span))) if span else ()
+    news = SessionNews(session, known, newest[0] if newest else None, tuple(map(edit_of, edits)), (), tuple(outputs))
     return NewsRows(news, rows)

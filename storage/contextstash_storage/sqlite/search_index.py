@@ -255,11 +255,6 @@ MAX_WAIT_SECONDS = 2.0
 """How long recording waits until a very long message can be found. It is stored by then, and a search says that some of
 it is not indexed yet."""
 
-ROWS_AT_ONCE = 100
-
-FIRST_PAGE = 11
-"""The rows before it of an FTS5 table's data describe the index, and FTS5 reads them even to drop the table."""
-
 
 class IndexWork(PieceWork):
     """Indexes what is queued, newest first."""
@@ -290,7 +285,6 @@ class IndexWork(PieceWork):
             elif not more:
                 break
             await asyncio.sleep(PAUSE_SECONDS)
-        await self.pieces(remove_former_index)
 
     async def _index_long(self, message: int) -> None:
         searchable = await self.writer.run(lambda db: read_searchable(db, message))
@@ -331,28 +325,5 @@ def _index_some(db: sqlite3.Connection, message: int, searchable: StoredText | N
 
 
 def has_work(db: sqlite3.Connection) -> bool:
-    """Whether anything is queued, or the former index is still there."""
-    queued = db.execute("SELECT 1 FROM search_queue LIMIT 1").fetchone()
-    return queued is not None or _has_former_index(db)
-
-
-def _has_former_index(db: sqlite3.Connection) -> bool:
-    return db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'search_index'").fetchone() is not None
-
-
-def remove_former_index(db: sqlite3.Connection) -> bool:
-    """Remove some of the index of former versions; False if it is gone."""
-    if not _has_former_index(db):
-        return False
-    until = time.monotonic() + PIECE_SECONDS
-    rows = (("data", "id", f"id >= {FIRST_PAGE}"), ("docsize", "id", "true"), ("idx", "segid, term", "true"))
-    for table, key, some in rows:
-        removal = (
-            f"DELETE FROM search_index_{table} WHERE ({key}) IN"
-            f" (SELECT {key} FROM search_index_{table} WHERE {some} LIMIT {ROWS_AT_ONCE})"
-        )
-        while db.execute(removal).rowcount:
-            if time.monotonic() > until:
-                return True
-    db.execute("DROP TABLE search_index")
-    return False
+    """Whether anything is queued."""
+    return db.execute("SELECT 1 FROM search_queue LIMIT 1").fetchone() is not None

@@ -9,25 +9,15 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from contextstash_storage.codec.record_json import edit_json, group_of, to_json
+from contextstash_storage.codec.record_json import to_json
 from contextstash_storage.errors import StoreBusyError
 from contextstash_storage.preparation.messages import Prepared, Row
-from contextstash_storage.records import (
-    Call,
-    DeclaredVersion,
-    EditRecord,
-    Event,
-    Request,
-    Session,
-)
-from contextstash_storage.sql.logs import insert_event
-from contextstash_storage.sql.requests import put_declared, put_requests
-from contextstash_storage.sqlite.append_messages import insert_message
-from contextstash_storage.sqlite.connection import PIECE_SECONDS
-from contextstash_storage.sqlite.dialect import run, session_row
-from contextstash_storage.sqlite.dictionaries import dictionary_of, is_due, make_dictionary
+from contextstash_storage.records import Session
+from contextstash_storage.sql.session_copy import copy_rows
+from contextstash_storage.sqlite.append_messages import MessageWriter
+from contextstash_storage.sqlite.connection import PIECE_SECONDS, run, session_row
 from contextstash_storage.sqlite.hidden_sessions import STAGING, give_up, new_holder
-from contextstash_storage.sqlite.logs import acquire, insert_call
+from contextstash_storage.sqlite.logs import acquire
 from contextstash_storage.sqlite.rows import STAGED_OWNER
 
 LEASE_SECONDS = 600.0
@@ -132,29 +122,9 @@ def _renew(db: sqlite3.Connection, staged: Staged) -> None:
 
 
 def _insert(db: sqlite3.Connection, staged: Staged, row: Row, seq: int) -> None:
-    if isinstance(row, Prepared):
-        dictionary = dictionary_of(db, staged.row)
-        insert_message(db, staged.row, staged.session.session_id, seq, row, dictionary)
-        if dictionary is None and is_due(seq, seq + 1):
-            make_dictionary(db, staged.row, seq + 1)
-    elif isinstance(row, EditRecord):
-        values = (staged.row, row.edit_id, edit_json(row))
-        db.execute("INSERT INTO edits (session, edit_id, record) VALUES (?, ?, ?)", values)
-    elif isinstance(row, Event):
-        run(db, insert_event((staged.row,), row))
-    elif isinstance(row, DeclaredVersion):
-        run(db, put_declared((staged.row,), row))
-    elif isinstance(row, Request):
-        run(db, put_requests((staged.row,), [row]))
-    else:
-        run(db, insert_call((staged.row,), row, _reply_of(db, staged.row, row)))
-
-
-def _reply_of(db: sqlite3.Connection, row: int, call: Call) -> str | None:
-    """The provider's id of the reply to an agent's call, so that a later report of it finds the call."""
-    if call.purpose != "agent":
-        return None
-    found = db.execute(
-        "SELECT derived FROM messages WHERE session = ? AND seq = ?", (row, call.request_seq + 1)
-    ).fetchone()
-    return None if found is None else group_of(found[0])
+    if not isinstance(row, Prepared):
+        run(db, copy_rows((staged.row,), [row]))
+        return
+    writer = MessageWriter(db, staged.row, staged.session.session_id, seq)
+    run(db, writer.add(seq, row))
+    run(db, writer.flush())

@@ -13,18 +13,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
-from contextstash_storage.codec.record_json import to_json
-from contextstash_storage.errors import EditConflictError, SessionNotFoundError, StoreError
+from contextstash_storage.errors import SessionNotFoundError, StoreError
 from contextstash_storage.preparation.messages import Batch, read_rows
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,
-    Call,
     Copied,
     Count,
     Counters,
-    Edit,
-    Event,
     KnownPart,
     Message,
     NewMessage,
@@ -36,10 +32,8 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.search.documents import is_indexed_later
 from contextstash_storage.search.query import EVERYWHERE, SearchFilter
-from contextstash_storage.sql.edits import CONFLICT, number_edits
-from contextstash_storage.sql.logs import find_key, release_lease
-from contextstash_storage.sql.rows import FEW, now
-from contextstash_storage.sql.steps import Key, Statement, Steps
+from contextstash_storage.sql.rows import FEW
+from contextstash_storage.sql.steps import Key, Steps
 from contextstash_storage.sql.tokens import RowTokens
 from contextstash_storage.sqlite import (
     derived_texts,
@@ -48,7 +42,6 @@ from contextstash_storage.sqlite import (
     logs,
     session_copy,
     unindexed_sessions,
-    view_edits,
 )
 from contextstash_storage.sqlite.append_messages import append_in_pieces
 from contextstash_storage.sqlite.connection import (
@@ -58,16 +51,18 @@ from contextstash_storage.sqlite.connection import (
     GroupCommit,
     close,
     connect,
+    run,
+    session_row,
 )
 from contextstash_storage.sqlite.database_file import FindKey, no_key
 from contextstash_storage.sqlite.deletion import Deletion
-from contextstash_storage.sqlite.dialect import run, session_row
 from contextstash_storage.sqlite.migrations import migrate, migrations, note_version
-from contextstash_storage.sqlite.outputs import output_of, outputs_between
+from contextstash_storage.sqlite.outputs import output_of
 from contextstash_storage.sqlite.read_messages import MessageRows, NewsRows, read_news, rows_at, rows_between
-from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages, remove_former_index
+from contextstash_storage.sqlite.rows import store_counters
+from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages
 from contextstash_storage.sqlite.sizes import session_sizes
-from contextstash_storage.store import MAX_INTEGER, Change, Placement, Read, SessionStore, Weigh
+from contextstash_storage.store import Change, Placement, Read, SessionStore, Weigh
 
 Result = TypeVar("Result")
 
@@ -107,7 +102,6 @@ async def _open(path: Path, owner: str, busy_seconds: float, find_key: FindKey) 
     writer = await connect(path, find_key, busy_seconds=busy_seconds)
     try:
         await writer.run(migrate)
-        await writer.write(remove_former_index)
         unindexed = await writer.read(has_work)
         hidden = await writer.read(hidden_sessions.any_hidden)
         is_shrinking = await writer.read(unindexed_sessions.is_in_work)
@@ -286,52 +280,6 @@ class SqliteStore(SessionStore):
 
         return await self._messages(rows)
 
-    async def find_key(self, session_id: str, key: str) -> int | None:
-        return await self._of_session(session_id, lambda session: find_key(session, key))
-
-    async def read_edits(self, session_id: str, *, after: int = 0) -> list[Edit]:
-        def work(db: sqlite3.Connection) -> list[Edit]:
-            row, session = session_row(db, self.owner, session_id)
-            return view_edits.edits_of(db, row, session.counters, after)
-
-        return await self._reader.read(work)
-
-    async def append_edits(
-        self,
-        session_id: str,
-        edits: Sequence[Edit],
-        *,
-        expected: int,
-        event: Event | None = None,
-        own: bool = True,
-    ) -> Session:
-        numbered = await asyncio.to_thread(number_edits, edits, expected)
-        done = 0
-
-        def checked(db: sqlite3.Connection) -> tuple[int, Session]:
-            row, session = session_row(db, self.owner, session_id)
-            if session.counters.edits != expected:
-                raise EditConflictError(CONFLICT)
-            return row, session
-
-        def stage(db: sqlite3.Connection) -> int:
-            row, session = checked(db)
-            return view_edits.stage_piece(db, row, session.counters, numbered, done)
-
-        def publish(db: sqlite3.Connection) -> Session:
-            row, session = checked(db)
-            if done:
-                view_edits.check_staged(db, row, numbered[-1])
-                counters = view_edits.count_edits(db, row, session.counters, numbered, own=own)
-            else:
-                counters = view_edits.insert_numbered(db, row, session.counters, numbered, own=own)
-            return run(db, self.stored_change((row,), session, counters, event))
-
-        while len(numbered) > view_edits.EDITS_AT_ONCE and done < len(numbered):
-            done = await self._write(stage)
-            await asyncio.sleep(PAUSE_SECONDS)
-        return await self._write(publish)
-
     async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
         def work(db: sqlite3.Connection) -> NewsRows:
             return read_news(db, self.owner, session_id, known)
@@ -340,10 +288,6 @@ class SqliteStore(SessionStore):
         count = len(read.rows.rows)
         messages = read.rows.messages() if count <= FEW else await asyncio.to_thread(read.rows.messages)
         return replace(read.news, messages=tuple(messages))
-
-    async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
-        end = MAX_INTEGER if last is None else last
-        return await self._of_row(session_id, lambda db, row: outputs_between(db, row, first, end))
 
     async def search(
         self, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
@@ -357,9 +301,6 @@ class SqliteStore(SessionStore):
         marked = await self._write(lambda db: unindexed_sessions.take_out(db, self.owner, session_ids))
         await self._deletion.finish()
         return marked
-
-    async def unindexed_sessions(self) -> list[str]:
-        return [name for _, name in await self._reader.read(lambda db: unindexed_sessions.unindexed(db, self.owner))]
 
     async def index_session(self, session_id: str) -> bool:
         def work(db: sqlite3.Connection) -> bool:
@@ -381,10 +322,6 @@ class SqliteStore(SessionStore):
             lambda db: logs.acquire(db, session_row(db, self.owner, session_id)[0], purpose, holder, seconds)
         )
 
-    async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:
-        with suppress(SessionNotFoundError):
-            await self._change(session_id, lambda key, _: release_lease(key, purpose, holder))
-
     async def _of_owner(self, read: Callable[[], Steps[Result]], *, together: bool = False) -> Result:
         return await self._reader.read(lambda db: run(db, read()))
 
@@ -402,16 +339,10 @@ class SqliteStore(SessionStore):
         return await self._write(lambda db: run(db, steps()))
 
     def _store_counters(self, key: Key, session: Session, counters: Counters) -> Steps[Session]:
-        updated = now()
-        text = "UPDATE sessions SET counters = ?, updated_at = ? WHERE session = ?"
-        yield Statement(text, (to_json(counters), updated.isoformat(), *key))
-        return session.model_copy(update={"counters": counters, "updated_at": updated})
-
-    def _insert_call(self, key: Key, call: Call) -> Steps[None]:
-        return logs.insert_call(key, call)
+        return store_counters(key, session, counters)
 
     def _output_of(self, row: Sequence[Any]) -> Output:
-        return output_of(tuple(row))
+        return output_of(row)
 
     def _stored_name(self, name: Any) -> Any:
         return name
