@@ -103,9 +103,14 @@ class SessionStore(ABC):
         """All owners that have sessions, in order: for those who move a whole database."""
         return await self._of_owner(sessions.owners)
 
-    @abstractmethod
     async def create_session(self, session: Session) -> Session:
         """Store a new session; one that is already there is returned as it is."""
+
+        def steps() -> Steps[Session]:
+            yield from self._insert_session(session.model_copy(update={"owner": self.owner}))
+            return (yield from read_session(self.owner, session.session_id))[1]
+
+        return await self._write_steps(steps, told=session.session_id)
 
     @abstractmethod
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
@@ -121,8 +126,8 @@ class SessionStore(ABC):
         """Store what a copied session has beside its history."""
         await self._change(session_id, lambda key, _: sessions.put_extras(self.owner, key, extras))
 
-    @abstractmethod
-    async def get_session(self, session_id: str) -> Session: ...
+    async def get_session(self, session_id: str) -> Session:
+        return (await self._of_owner(lambda: read_session(self.owner, session_id)))[1]
 
     async def list_sessions(
         self,
@@ -454,8 +459,13 @@ class SessionStore(ABC):
         who follow the changes of sessions are told of this one. Raises SessionNotFoundError."""
 
     @abstractmethod
-    async def _write_steps(self, steps: Callable[[], Steps[Result]]) -> Result:
-        """What steps that write return, as one transaction."""
+    async def _write_steps(self, steps: Callable[[], Steps[Result]], *, told: str | None = None) -> Result:
+        """What steps that write return, as one transaction; `told` is the session that is changed, if those who follow
+        the changes of sessions are told of it."""
+
+    @abstractmethod
+    def _insert_session(self, session: Session) -> Steps[bool]:
+        """Store a session's row; False if its owner has one of that id."""
 
     @abstractmethod
     def _store_counters(self, key: Key, session: Session, counters: Counters) -> Steps[Session]:

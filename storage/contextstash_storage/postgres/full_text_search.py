@@ -9,6 +9,7 @@ from typing import Any
 
 from contextstash_storage.codec.record_json import blocks_of
 from contextstash_storage.postgres.connection import Connection
+from contextstash_storage.postgres.messages import LARGE_STRINGS
 from contextstash_storage.postgres.search_index import kind_word, owner_mark, plain_words, session_mark, tool_word
 from contextstash_storage.records import Role, SearchHit
 from contextstash_storage.search.call_pairs import call_of_pair
@@ -152,19 +153,12 @@ CROSS JOIN LATERAL (
 ) AS entry
 """
 
-_OF_MESSAGE = "owner = $1 AND {0}.session_id = wanted.session_id AND {0}.seq = wanted.seq"
-
 _STORED = f"""
-SELECT wanted.session_id, wanted.seq, message, role, created_at, derived, search_text, body, ARRAY(
-    SELECT ROW (path, content) FROM message_blobs AS b CROSS JOIN LATERAL (
-        SELECT content FROM blobs
-        WHERE owner = $1 AND session_id = wanted.session_id AND blobs.sha256 = b.sha256 OFFSET 0
-    ) AS blob WHERE {_OF_MESSAGE.format("b")} ORDER BY number
-) AS blobs
+SELECT wanted.session_id, wanted.seq, message, role, created_at, derived, search_text, body, blobs
 FROM unnest($2::text[], $3::bigint[]) AS wanted (session_id, seq)
 CROSS JOIN LATERAL (
-    SELECT message, role, created_at, derived, search_text, body FROM messages AS m
-    WHERE {_OF_MESSAGE.format("m")} OFFSET 0
+    SELECT message, role, created_at, derived, search_text, body, {LARGE_STRINGS} AS blobs FROM messages AS m
+    WHERE owner = $1 AND m.session_id = wanted.session_id AND m.seq = wanted.seq OFFSET 0
 ) AS message
 """
 

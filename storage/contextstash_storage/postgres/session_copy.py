@@ -8,16 +8,17 @@ from collections.abc import Iterable
 from contextstash_storage.postgres.append_messages import MessageWriter
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.dialect import run
-from contextstash_storage.postgres.sessions import add_indexed, insert_session, read_session
+from contextstash_storage.postgres.sessions import add_indexed, insert_session
 from contextstash_storage.preparation.messages import Prepared, read_rows
 from contextstash_storage.records import Copied, Session
+from contextstash_storage.sql.rows import read_session
 from contextstash_storage.sql.session_copy import copy_rows
 
 
 async def copy_session(db: Connection, session: Session, items: Iterable[Copied]) -> Session | None:
     """Store a session; None if its owner has one of that id. Messages come in order and before all else."""
     key = (session.owner, session.session_id)
-    if not await insert_session(db, session):
+    if not await run(db, insert_session(session)):
         return None
     iterator = iter(items)
     writer = MessageWriter(key)
@@ -31,4 +32,4 @@ async def copy_session(db: Connection, session: Session, items: Iterable[Copied]
         await run(db, writer.flush())
         await run(db, add_indexed(key, writer.taken()))
         await run(db, copy_rows(key, rows))
-    return await read_session(db, key)
+    return (await run(db, read_session(*key)))[1]

@@ -9,6 +9,7 @@ from typing import Any
 
 from contextstash_storage.codec.record_json import blocks_of
 from contextstash_storage.postgres.dialect import OF_SESSION
+from contextstash_storage.postgres.messages import LARGE_STRINGS
 from contextstash_storage.postgres.search_index import INSERT, CallsBefore, entry_rows, words_of
 from contextstash_storage.postgres.sessions import Indexed, add_indexed
 from contextstash_storage.search.searchable import Searchable
@@ -20,13 +21,10 @@ AT_ONCE = 200
 _MARK = f"UPDATE sessions SET unindexed = $3 WHERE {OF_SESSION} AND unindexed <> $3 RETURNING messages"
 
 _SEARCHABLE = f"""
-SELECT seq, message, derived, has_calls, search_text, body, ARRAY(
-    SELECT ROW (path, content) FROM message_blobs AS b JOIN blobs USING (owner, session_id, sha256)
-    WHERE b.owner = $1 AND b.session_id = $2 AND b.seq = messages.seq ORDER BY number
-), (
+SELECT seq, message, derived, has_calls, search_text, body, {LARGE_STRINGS}, (
     SELECT coalesce(json_agg(json_build_array(block, tool, argument) ORDER BY block), '[]')::text FROM outputs AS o
-    WHERE o.owner = $1 AND o.session_id = $2 AND o.seq = messages.seq
-) FROM messages WHERE {OF_SESSION} AND seq BETWEEN $3 AND $4 AND search_text IS NOT NULL ORDER BY seq
+    WHERE o.owner = $1 AND o.session_id = $2 AND o.seq = m.seq
+) FROM messages AS m WHERE {OF_SESSION} AND seq BETWEEN $3 AND $4 AND search_text IS NOT NULL ORDER BY seq
 """
 
 

@@ -165,7 +165,8 @@ def _rows(db: sqlite3.Connection, asked: Statement | Repeated | Insertion | Asid
     if isinstance(asked, Insertion):
         asked = asked.repeated()
     if isinstance(asked, Repeated):
-        db.executemany(spoken(asked.text), asked.rows)
+        if asked.rows:
+            db.executemany(spoken(asked.text), asked.rows)
         return []
     return db.execute(spoken(asked.text), asked.values).fetchall()
 

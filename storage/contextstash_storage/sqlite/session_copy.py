@@ -14,6 +14,7 @@ from contextstash_storage.errors import StoreBusyError
 from contextstash_storage.preparation.messages import Prepared, Row
 from contextstash_storage.records import Session
 from contextstash_storage.sql.session_copy import copy_rows
+from contextstash_storage.sql.steps import Statement, Steps
 from contextstash_storage.sqlite.append_messages import MessageWriter
 from contextstash_storage.sqlite.connection import PIECE_SECONDS, run, session_row
 from contextstash_storage.sqlite.hidden_sessions import STAGING, give_up, new_holder
@@ -43,7 +44,7 @@ def begin(db: sqlite3.Connection, session: Session) -> Staged | None:
     if _is_there(db, session.owner, session.session_id):
         return None
     holder = new_holder()
-    insert_session(db, session.model_copy(update={"owner": STAGED_OWNER, "session_id": holder}))
+    run(db, insert_session(session.model_copy(update={"owner": STAGED_OWNER, "session_id": holder})))
     row, _ = session_row(db, STAGED_OWNER, holder)
     acquire(db, row, STAGING, holder, LEASE_SECONDS)
     return Staged(row, holder, session)
@@ -84,12 +85,12 @@ def abandon(db: sqlite3.Connection, staged: Staged) -> None:
         give_up(db, staged.row)
 
 
-def insert_session(db: sqlite3.Connection, session: Session) -> bool:
+def insert_session(session: Session) -> Steps[bool]:
     """Store a session's row; False if its owner has one of that id."""
-    done = db.execute(
+    rows = yield Statement(
         "INSERT INTO sessions (session_id, owner, agent, model, format, title, source, settings,"
         " parent_session_id, created_at, updated_at, counters) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (owner, session_id) DO NOTHING",
+        " ON CONFLICT (owner, session_id) DO NOTHING RETURNING 1",
         (
             session.session_id,
             session.owner,
@@ -105,7 +106,7 @@ def insert_session(db: sqlite3.Connection, session: Session) -> bool:
             to_json(session.counters),
         ),
     )
-    return done.rowcount == 1
+    return bool(rows)
 
 
 def _is_there(db: sqlite3.Connection, owner: str, session_id: str) -> bool:

@@ -34,7 +34,6 @@ from contextstash_storage.search.documents import is_indexed_later
 from contextstash_storage.search.query import EVERYWHERE, SearchFilter
 from contextstash_storage.sql.rows import FEW
 from contextstash_storage.sql.steps import Key, Steps
-from contextstash_storage.sql.tokens import RowTokens
 from contextstash_storage.sqlite import (
     derived_texts,
     full_text_search,
@@ -63,6 +62,7 @@ from contextstash_storage.sqlite.rows import store_counters
 from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages
 from contextstash_storage.sqlite.sizes import session_sizes
 from contextstash_storage.store import Change, Placement, Read, SessionStore, Weigh
+from contextstash_storage.tokens import TokenStore
 
 Result = TypeVar("Result")
 
@@ -158,7 +158,7 @@ class SqliteStore(SessionStore):
         self._group = GroupCommit(writer, self._lock)
         self._deletion = Deletion(writer, self._lock)
         self._index_work = IndexWork(writer, self._lock)
-        self.tokens = RowTokens(self._of_owner, self._write_steps)
+        self.tokens = TokenStore(self._of_owner, self._write_steps)
 
     def for_owner(self, owner: str) -> SqliteStore:
         other = copy.copy(self)
@@ -181,15 +181,6 @@ class SqliteStore(SessionStore):
     def continue_indexing(self) -> None:
         """Index, in the background, what an upgrade or a killed process left for later."""
         self._index_work.start()
-
-    async def create_session(self, session: Session) -> Session:
-        owned = session.model_copy(update={"owner": self.owner})
-
-        def work(db: sqlite3.Connection) -> Session:
-            session_copy.insert_session(db, owned)
-            return session_row(db, self.owner, session.session_id)[1]
-
-        return await self._write(work)
 
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
         owned = session.model_copy(update={"owner": self.owner})
@@ -214,9 +205,6 @@ class SqliteStore(SessionStore):
                 written = await self._write(lambda db, rows=rows: session_copy.write_piece(db, staged, rows))  # type: ignore[misc]
                 staged.advance(rows.popleft() for _ in range(written))
                 await asyncio.sleep(PAUSE_SECONDS)
-
-    async def get_session(self, session_id: str) -> Session:
-        return await self._reader.read(lambda db: session_row(db, self.owner, session_id)[1])
 
     async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:
         def work(db: sqlite3.Connection) -> None:
@@ -335,11 +323,14 @@ class SqliteStore(SessionStore):
 
         return await self._write(work)
 
-    async def _write_steps(self, steps: Callable[[], Steps[Result]]) -> Result:
+    async def _write_steps(self, steps: Callable[[], Steps[Result]], *, told: str | None = None) -> Result:
         return await self._write(lambda db: run(db, steps()))
 
     def _store_counters(self, key: Key, session: Session, counters: Counters) -> Steps[Session]:
         return store_counters(key, session, counters)
+
+    def _insert_session(self, session: Session) -> Steps[bool]:
+        return session_copy.insert_session(session)
 
     def _output_of(self, row: Sequence[Any]) -> Output:
         return output_of(row)
