@@ -20,7 +20,7 @@ async def read_news(db: Connection, key: Key, known: KnownPart) -> SessionNews:
     """The news of a session. Raises SessionNotFoundError."""
     _, session = await run(db, read_session(*key))
     counters = session.counters
-    newest = await run(db, requests.read_requests(key, 1)) if counters.requests else []
+    newest = await run(db, requests.read_requests(key)) if counters.requests else []
     edits = await made(edit_of, await run(db, edit_records(key, known.edits))) if counters.edits > known.edits else []
     span = known.span(counters)
     rows = await run(db, message_rows(key, "seq BETWEEN ? AND ?", *span)) if span else []

@@ -44,8 +44,8 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.search.query import EVERYWHERE, SearchFilter
 from contextstash_storage.sql.rows import made, read_session
-from contextstash_storage.sql.steps import Key, Steps
-from contextstash_storage.store import MAX_INTEGER, Change, Placement, Read, SessionStore, Weigh
+from contextstash_storage.sql.steps import MAX_INTEGER, Key, Steps
+from contextstash_storage.store import Change, Placement, Read, SessionStore, Weigh
 from contextstash_storage.tokens import TokenStore
 
 Result = TypeVar("Result")

@@ -23,7 +23,7 @@ from contextstash_storage.sql.edits import insert_edits, number_edits
 from contextstash_storage.sql.logs import insert_call, reports_again
 from contextstash_storage.sql.requests import book_usage
 from contextstash_storage.sql.sessions import note_batch, put_cursor
-from contextstash_storage.sql.steps import Key, Statement, Steps
+from contextstash_storage.sql.steps import MAX_INTEGER, Key, Statement, Steps
 
 COMPARED_MESSAGES = 64
 """How many of the newest messages an unidentified batch is compared with; longer repetitions are rare, and each
@@ -94,8 +94,8 @@ def _repetitions(length: int, batch: Sequence[Prepared]) -> list[tuple[int, list
     return found
 
 
-def fingerprints(key: Key, first: int, count: int) -> Steps[list[bytes]]:
-    """The fingerprints of at most `count` messages from a position on."""
+def read_fingerprints(key: Key, *, first: int = 0, count: int = MAX_INTEGER) -> Steps[list[bytes]]:
+    """The fingerprint of each message from this position on, of at most `count`."""
     rows = yield Statement(
         "SELECT fingerprint FROM messages WHERE {of} AND seq >= ? ORDER BY seq LIMIT ?", (*key, first, count)
     )
@@ -109,7 +109,7 @@ def _known(key: Key, length: int, batch: Batch, done: int) -> Steps[_Known]:
     if batch.first_seq is not None:
         _check_position(batch.first_seq, length)
         start, left = batch.first_seq + done, len(batch.messages) - done
-        stored = (yield from fingerprints(key, start, left)) if start < length and left else []
+        stored = (yield from read_fingerprints(key, first=start, count=left)) if start < length and left else []
         return _known_at(stored, length, batch.messages, batch.first_seq, done)
     if batch.batch_id is not None:
         text = "SELECT first_seq, count, fingerprint FROM batches WHERE {of} AND batch_id = ? ORDER BY first_seq"
@@ -122,7 +122,9 @@ def _looks_repeated(key: Key, length: int, batch: Batch) -> Steps[bool]:
     """Whether a batch that nothing identifies is equal to the newest messages, or begins as the session does. It is
     stored all the same: only its sender knows whether it is a repetition."""
     for first, marks in () if batch.is_identified else _repetitions(length, batch.messages):
-        if (yield from fingerprints(key, first, len(marks))) == [stored_fingerprint(mark) for mark in marks]:
+        if (yield from read_fingerprints(key, first=first, count=len(marks))) == [
+            stored_fingerprint(mark) for mark in marks
+        ]:
             return True
     return False
 

@@ -103,8 +103,9 @@ def edit_records(key: Key, after: int) -> Steps[list[str]]:
     return [record for (record,) in rows]
 
 
-def find_summary(owner: str, summary_id: str, session_id: str | None) -> Steps[str | None]:
-    """The session that has a summary with this id: the named one, or the one changed last. None if there is none."""
+def find_summary(owner: str, summary_id: str, session_id: str | None = None) -> Steps[str | None]:
+    """The session that has a summary with this id, in force or not: the named one, or the one changed last. None if
+    there is none."""
     named = "" if session_id is None else " AND session_id = ?"
     rows = yield Statement(
         f"SELECT session_id FROM edits JOIN sessions USING ({{key}}) WHERE owner = ? AND {{summary_id}} = ?{named}"

@@ -17,7 +17,7 @@ def insert_event(key: Key, event: Event) -> Steps[None]:
     yield Statement(text, (*key, stamped.kind, to_json(stamped)))
 
 
-def read_events(key: Key, after: int, limit: int) -> Steps[list[Event]]:
+def read_events(key: Key, *, after: int = 0, limit: int = 100) -> Steps[list[Event]]:
     """Events after the one numbered `after`, oldest first."""
     rows = yield Statement(
         "SELECT event_id, record FROM events WHERE {of} AND event_id > ? ORDER BY event_id LIMIT ?",
@@ -70,7 +70,7 @@ def copy_call(key: Key, call: Call) -> Steps[None]:
     yield from insert_call(key, call, group_of(rows[0][0]) if rows else None)
 
 
-def read_calls(key: Key, after: int, limit: int) -> Steps[list[Call]]:
+def read_calls(key: Key, *, after: int = 0, limit: int = 100) -> Steps[list[Call]]:
     """Calls after the one numbered `after`, oldest first."""
     rows = yield Statement(
         "SELECT call_id, record FROM calls WHERE {of} AND call_id > ? ORDER BY call_id LIMIT ?", (*key, after, limit)
@@ -88,14 +88,14 @@ def _call(number: int, record: str) -> Call:
     return from_json(Call, record).model_copy(update={"call_id": number})
 
 
-def read_cached_summary(key: Key, content: str) -> Steps[CachedSummary | None]:
-    """The summary stored for a content."""
+def get_cached_summary(key: Key, content: str) -> Steps[CachedSummary | None]:
+    """A summary written before for the same content, of which this is a hash."""
     rows = yield Statement("SELECT record FROM cached_summaries WHERE {of} AND key = ?", (*key, content))
     return from_json(CachedSummary, rows[0][0]) if rows else None
 
 
-def keep_summary(key: Key, content: str, summary: CachedSummary) -> Steps[None]:
-    """Store a summary for a content, replacing an earlier one."""
+def put_cached_summary(key: Key, content: str, summary: CachedSummary) -> Steps[None]:
+    """Store a summary for a content for as long as its session exists, in place of an earlier one."""
     yield Statement(
         "INSERT INTO cached_summaries ({key}, key, record) VALUES ({keys}, ?, ?)"
         " ON CONFLICT ({key}, key) DO UPDATE SET record = excluded.record",

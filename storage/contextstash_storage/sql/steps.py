@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+MAX_INTEGER = 2**63 - 1
+
 Key = tuple[Any, ...]
 """The values by which a session's rows are found: its row in SQLite, its owner and its id in PostgreSQL."""
 

@@ -103,7 +103,7 @@ def read_news(db: sqlite3.Connection, owner: str, session_id: str, known: KnownP
     """The news of a session. Raises SessionNotFoundError."""
     row, session = session_row(db, owner, session_id)
     counters = session.counters
-    newest = run(db, requests.read_requests((row,), 1)) if counters.requests else []
+    newest = run(db, requests.read_requests((row,))) if counters.requests else []
     edits = run(db, edit_records((row,), known.edits)) if counters.edits > known.edits else []
     span = known.span(counters)
     rows = rows_between(db, row, session_id, *span, bodies=True) if span else NO_ROWS
