@@ -16,7 +16,6 @@ from contextstash_storage.codec import bodies
 from contextstash_storage.codec.record_json import edit_of
 from contextstash_storage.deleted_sessions import DeletedSession
 from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.preparation.messages import stored_fingerprint
 from contextstash_storage.records import (
     Appended,
     Call,
@@ -45,6 +44,7 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.search.query import EVERYWHERE, SearchFilter
 from contextstash_storage.sql import append, logs, outputs, requests, sessions
+from contextstash_storage.sql.batches import stored_fingerprint
 from contextstash_storage.sql.edits import check_expected, edit_records, find_summary, insert_edits, number_edits
 from contextstash_storage.sql.rows import check_changes, made, read_session
 from contextstash_storage.sql.steps import MAX_INTEGER, Key, Result, Steps

@@ -9,8 +9,8 @@ from contextstash_storage.postgres.append_messages import MessageWriter
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.dialect import run
 from contextstash_storage.postgres.sessions import add_indexed, insert_session
-from contextstash_storage.preparation.messages import Prepared, read_rows
 from contextstash_storage.records import Copied, Session
+from contextstash_storage.sql.batches import Prepared, read_rows
 from contextstash_storage.sql.rows import read_session
 from contextstash_storage.sql.session_copy import copy_rows
 

@@ -26,7 +26,6 @@ from contextstash_storage.postgres.connection import RETRY_SECONDS, Database, co
 from contextstash_storage.postgres.dialect import output_of, run, stored_name
 from contextstash_storage.postgres.messages import message_rows, stored_message
 from contextstash_storage.postgres.migrations import migrate
-from contextstash_storage.preparation.messages import Batch, is_large, prepare
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,
@@ -43,6 +42,7 @@ from contextstash_storage.records import (
     TokenSum,
 )
 from contextstash_storage.search.query import EVERYWHERE, SearchFilter
+from contextstash_storage.sql.batches import Batch, is_large, prepare
 from contextstash_storage.sql.rows import made, read_session
 from contextstash_storage.sql.steps import MAX_INTEGER, Key, Steps
 from contextstash_storage.store import Change, Placement, Read, SessionStore, Weigh

@@ -10,7 +10,8 @@ from typing import Protocol
 
 from contextstash_storage.codec.record_json import group_of
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError
-from contextstash_storage.preparation.messages import (
+from contextstash_storage.records import Appended, Counters, Message, NewMessage, Session
+from contextstash_storage.sql.batches import (
     Batch,
     Prepared,
     batch_fingerprint,
@@ -18,7 +19,6 @@ from contextstash_storage.preparation.messages import (
     stored_fingerprint,
     with_counters,
 )
-from contextstash_storage.records import Appended, Counters, Message, NewMessage, Session
 from contextstash_storage.sql.edits import insert_edits, number_edits
 from contextstash_storage.sql.logs import insert_call, reports_again
 from contextstash_storage.sql.requests import book_usage

@@ -18,7 +18,10 @@ from contextstash_storage.errors import (
     StoreError,
     StoreFullError,
 )
-from contextstash_storage.preparation.messages import (
+from contextstash_storage.records import Appended, Counters, Message, NewMessage, Output, Session
+from contextstash_storage.sql import append
+from contextstash_storage.sql.append import Progress
+from contextstash_storage.sql.batches import (
     Batch,
     Prepared,
     is_large,
@@ -26,9 +29,6 @@ from contextstash_storage.preparation.messages import (
     stored_fingerprint,
     stored_message,
 )
-from contextstash_storage.records import Appended, Counters, Message, NewMessage, Output, Session
-from contextstash_storage.sql import append
-from contextstash_storage.sql.append import Progress
 from contextstash_storage.sql.logs import find_key
 from contextstash_storage.sql.outputs import last_taken, numbered
 from contextstash_storage.sql.rows import now

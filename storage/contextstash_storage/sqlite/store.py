@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 from contextstash_storage.errors import SessionNotFoundError, StoreError
-from contextstash_storage.preparation.messages import Batch, read_rows
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,
@@ -32,6 +31,7 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.search.documents import is_indexed_later
 from contextstash_storage.search.query import EVERYWHERE, SearchFilter
+from contextstash_storage.sql.batches import Batch, read_rows
 from contextstash_storage.sql.rows import FEW
 from contextstash_storage.sql.steps import Key, Steps
 from contextstash_storage.sqlite import (

@@ -1,4 +1,4 @@
-"""Messages made ready for their rows before a transaction begins, and what of a batch is stored already."""
+"""Batches of messages, made ready for their rows before a transaction begins."""
 
 from __future__ import annotations
 
