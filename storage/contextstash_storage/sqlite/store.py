@@ -32,7 +32,6 @@ from contextstash_storage.records import (
 from contextstash_storage.search.documents import is_indexed_later
 from contextstash_storage.search.query import EVERYWHERE, SearchFilter
 from contextstash_storage.sql.batches import Batch, read_rows
-from contextstash_storage.sql.rows import FEW
 from contextstash_storage.sql.steps import Key, Steps
 from contextstash_storage.sqlite import (
     derived_texts,
@@ -57,7 +56,7 @@ from contextstash_storage.sqlite.database_file import FindKey, no_key
 from contextstash_storage.sqlite.deletion import Deletion
 from contextstash_storage.sqlite.migrations import migrate, migrations, note_version
 from contextstash_storage.sqlite.outputs import output_of
-from contextstash_storage.sqlite.read_messages import MessageRows, NewsRows, read_news, rows_at, rows_between
+from contextstash_storage.sqlite.read_messages import MessageRows, read_news, rows_at, rows_between
 from contextstash_storage.sqlite.rows import store_counters
 from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages
 from contextstash_storage.sqlite.sizes import session_sizes
@@ -260,22 +259,17 @@ class SqliteStore(SessionStore):
             end = session.counters.messages - 1 if last is None else last
             return rows_between(db, row, session_id, first, end, bodies=bodies)
 
-        return await self._messages(rows)
+        return await (await self._reader.read(rows)).messages()
 
     async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
         def rows(db: sqlite3.Connection) -> MessageRows:
             return rows_at(db, session_row(db, self.owner, session_id)[0], session_id, seqs)
 
-        return await self._messages(rows)
+        return await (await self._reader.read(rows)).messages()
 
     async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
-        def work(db: sqlite3.Connection) -> NewsRows:
-            return read_news(db, self.owner, session_id, known)
-
-        read = await self._reader.read(work)
-        count = len(read.rows.rows)
-        messages = read.rows.messages() if count <= FEW else await asyncio.to_thread(read.rows.messages)
-        return replace(read.news, messages=tuple(messages))
+        news, rows = await self._reader.read(lambda db: read_news(db, self.owner, session_id, known))
+        return replace(news, messages=tuple(await rows.messages()))
 
     async def search(
         self, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
@@ -337,16 +331,6 @@ class SqliteStore(SessionStore):
 
     def _stored_name(self, name: Any) -> Any:
         return name
-
-    async def _messages(self, rows: Callable[[sqlite3.Connection], MessageRows]) -> list[Message]:
-        """The messages of these rows; many are made in a thread of their own."""
-
-        def work(db: sqlite3.Connection) -> list[Message] | MessageRows:
-            found = rows(db)
-            return found.messages() if len(found.rows) <= FEW else found
-
-        read = await self._reader.read(work)
-        return await asyncio.to_thread(read.messages) if isinstance(read, MessageRows) else read
 
     async def _write(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         """What `work` returns that writes, as one transaction."""
