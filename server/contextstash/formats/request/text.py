@@ -256,7 +256,10 @@ def read_request(format_name: str, body: bytes, before: RequestText | None = Non
         tuple(found.spans),
         fields,
         _unchanged(body, fields, before),
-        {fact: (found.shared, places[: bisect_left(places, found.shared)]) for fact, (_, places) in asked.items()},
+        {
+            fact: (min(count, found.shared), places[: bisect_left(places, found.shared)])
+            for fact, (count, places) in asked.items()
+        },
     )
 
 
