@@ -126,12 +126,12 @@ async def compact(
     snapshot = await access.snapshot(session_id, WITH_BODIES)
     writers.chosen(access, snapshot)
     if dry_run or writers.summary is not None:
-        return await _Compaction(access, writers, Lease(), snapshot, dry_run, asked).carry_out()
+        return await _Compaction(access, writers, Lease(), snapshot, dry_run, asked).run()
     async with only_one(access, snapshot.session_id) as lease:
         if lease is None:
             return _nothing(snapshot, RUNNING)
         try:
-            return await _Compaction(access, writers, lease, snapshot, dry_run, asked).carry_out()
+            return await _Compaction(access, writers, lease, snapshot, dry_run, asked).run()
         except LeaseLostError as error:
             return _nothing(snapshot, str(error))
 
@@ -152,7 +152,7 @@ class _Compaction:
     cost: float | None = None
     span: tuple[int, int] = (0, -1)
 
-    async def carry_out(self) -> CompactResult:
+    async def run(self) -> CompactResult:
         """Compact the session; then merge its summaries if they are too many."""
         result = await retrying(self._attempt)
         if not result.compacted:
@@ -169,7 +169,7 @@ class _Compaction:
         keep = await asyncio.to_thread(keep_limits, snapshot, importance)
         same = None if self.summary is None else plan_same(snapshot.entries, *self.span, snapshot.beyond)
         if same is not None:
-            return await self._replace(snapshot, same, keep) if same.covered else _nothing(snapshot, same.reason)
+            return await self._carry_out(snapshot, same, keep) if same.covered else _nothing(snapshot, same.reason)
         self.summary = None
         # Placeholders alone would cost a model that binds its reasoning as much of it as a summary does.
         plan, keep = await asyncio.to_thread(_plan, snapshot, keep, self.asked or is_bound)
@@ -177,9 +177,9 @@ class _Compaction:
             return _nothing(snapshot, plan.reason)
         if snapshot.settings.thinking == "auto" and is_bound:
             plan = plan_without_thinking(plan)
-        return await self._replace(snapshot, plan, keep)
+        return await self._carry_out(snapshot, plan, keep)
 
-    async def _replace(self, snapshot: SessionSnapshot, plan: CompactPlan, keep: KeepLimits) -> CompactResult:
+    async def _carry_out(self, snapshot: SessionSnapshot, plan: CompactPlan, keep: KeepLimits) -> CompactResult:
         """Replace what the plan covers with a summary, unless that would hardly be smaller."""
         access, started = self.access, time.perf_counter()
         span = (plan.first_seq, plan.last_seq)
