@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from contextstash.context.pairing import safe_cuts
+from contextstash.context.pairing.cuts import safe_cuts
 from contextstash.context.view import session_counters as counting
 from contextstash.context.view.output_importance import UNKNOWN, Importance
 from contextstash.context.view.pinned_outputs import pinned_tokens
