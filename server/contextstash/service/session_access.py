@@ -241,12 +241,12 @@ class Access:
         settings, budget = self.limits(session)
         counter = self.counter(settings, session.model)
         known = await self._known.read(session, news)
-        part = await read_view(self._known, known, settings, counter, scope, budget.usable)
+        entries, beyond = await read_view(self._known, known, settings, counter, scope, budget.usable)
         if scope.all_outputs or settings.pin:
             recorded = await self.store.read_outputs(session.session_id)
             outputs = {(output.seq, output.block): output for output in recorded}
         else:
-            outputs = await self._known.outputs(known, [entry.message for entry in part.entries if entry.message])
+            outputs = await self._known.outputs(known, [entry.message for entry in entries if entry.message])
         return SessionSnapshot(
             session=session,
             settings=settings,
@@ -255,10 +255,10 @@ class Access:
             format=get_format(session.format),
             edits=known.edits,
             overlay=known.overlay,
-            entries=part.entries,
+            entries=entries,
             outputs=outputs,
             proxied=session.source is not None and not await sends_own_history(self.store, session),
-            beyond=part.beyond,
+            beyond=beyond,
         )
 
     async def visible_messages(self, session: Session, overlay: Overlay, *, bodies: bool) -> list[Message]:

@@ -192,7 +192,7 @@ async def _carry_out(
     first = min(archived.output.seq for archived in made)
     stripping = await asyncio.to_thread(plan_stripping, snapshot, first, needed=needed)
     if stripping.waits:
-        return _nothing(snapshot, stripping.reason, dry_run, stripping)
+        return _nothing(snapshot, f"Nothing done: {stripping.effect.reason}", dry_run, stripping)
     edits: list[Edit] = [archived.edit for archived in made]
     entries = await entries_after(access, snapshot, edits)
     if digests is not None and not dry_run:
@@ -230,7 +230,7 @@ def _done(
         cache=CacheCost(
             rewritten_tokens=effect.rewritten,
             pays_after_requests=effect.requests,
-            breakpoints=stripping.breakpoints or None,
+            breakpoints=stripping.effect.breakpoints or None,
         ),
         thinking=stripping.result,
         dry_run=dry_run or None,
