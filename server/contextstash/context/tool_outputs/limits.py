@@ -23,7 +23,7 @@ from contextstash.context.tool_outputs.measures import (
     token_limit,
 )
 from contextstash.context.tool_outputs.notices import Excerpt, NoticeWriter
-from contextstash.context.window.settings import ContextSettings, Cut, current_value
+from contextstash.context.window.settings import ContextSettings, Cut
 from contextstash_storage.errors import BadInputError
 
 CHARACTERS_PER_TOKEN = 4
@@ -87,7 +87,6 @@ class OutputLimits:
             if known is None:
                 raise BadInputError(_unknown(name))
             if name == "cut":
-                value = current_value("output_cut", value)
                 _check_cut(value)
             elif value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise BadInputError(f"limits.{name} must be a whole number above 0, or null for no limit.")

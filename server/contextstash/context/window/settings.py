@@ -453,6 +453,12 @@ class ContextSettings(BaseModel):
         """Of the sizes, which differ most: a mapping such as `keep_in` has no hash."""
         return hash((self.preset, self.window, self.compact_at, self.prune_at))
 
+    @field_validator("output_cut", mode="before")
+    @classmethod
+    def _current_name(cls, cut: object) -> object:
+        """`telling` is in stored sessions."""
+        return "smart" if cut == "telling" else cut
+
     @field_validator("pin")
     @classmethod
     def _pins_are_handles_or_paths(cls, pins: tuple[str, ...]) -> tuple[str, ...]:
@@ -501,12 +507,10 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
     Raises BadInputError if a setting or the preset is unknown, naming the nearest right one, or if a value is out of
     range.
     """
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        for name, value in layer.items():
-            if name not in ContextSettings.model_fields:
-                raise BadInputError(unknown_setting(name))
-            merged[name] = current_value(name, value)
+    merged = {name: value for layer in layers for name, value in layer.items()}
+    unknown = [name for name in merged if name not in ContextSettings.model_fields]
+    if unknown:
+        raise BadInputError(unknown_setting(unknown[0]))
     preset = merged.get("preset", "default")
     if preset not in PRESETS:
         raise BadInputError(f"There is no preset '{preset}'. {did_you_mean(str(preset), PRESETS)}")
@@ -549,24 +553,6 @@ def session_layer(settings: Mapping[str, Any]) -> dict[str, Any]:
         except ValidationError:
             del layer["placeholder"]
     return layer
-
-
-FORMER_VALUES: Mapping[str, Mapping[str, str]] = {"output_cut": {"telling": "smart"}}
-"""Former names of values, by setting. They are still accepted, because stored sessions contain them."""
-
-
-def current_value(name: str, value: object) -> Any:
-    """The current name of a setting's value."""
-    return FORMER_VALUES.get(name, {}).get(value, value) if isinstance(value, str) else value
-
-
-def former_values(layer: Mapping[str, Any]) -> list[str]:
-    """A sentence about each value in a layer that has been renamed."""
-    return [
-        f"The value '{layer[name]}' of the setting '{name}' is now called '{values[layer[name]]}'."
-        for name, values in FORMER_VALUES.items()
-        if isinstance(layer.get(name), str) and layer[name] in values
-    ]
 
 
 def unknown_setting(name: str) -> str:
