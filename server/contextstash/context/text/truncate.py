@@ -158,7 +158,7 @@ def _border(text: str, index: int, step: int) -> int:
     for border in range(index, index + step * MAX_SEQUENCE_LENGTH, step):
         if not _joined(text, border):
             return border
-    return index + step * _inside_pair(text, index)
+    return index + step * is_pair(text, index)
 
 
 def _joined(text: str, index: int) -> bool:
@@ -174,10 +174,10 @@ def _joined(text: str, index: int) -> bool:
         or unicodedata.combining(after) != 0
         or _VARIATIONS[0] <= after <= _VARIATIONS[1]
         or _SKIN_TONES[0] <= after <= _SKIN_TONES[1]
-        or _inside_pair(text, index)
+        or is_pair(text, index)
     )
 
 
-def _inside_pair(text: str, index: int) -> bool:
+def is_pair(text: str, index: int) -> bool:
     """Whether this index splits a surrogate pair that is kept as two characters."""
     return 0 < index < len(text) and "\ud800" <= text[index - 1] <= "\udbff" and "\udc00" <= text[index] <= "\udfff"
