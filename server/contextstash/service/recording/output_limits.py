@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from contextstash.context.tool_outputs.limits import OutputLimits, limit, shared_limit
 from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
-from contextstash.context.view.edits import limited_edit, replaced, weighed
+from contextstash.context.view.edits import replaced, truncate_edit, weighed
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter
@@ -203,7 +203,7 @@ def _truncate_edits(snapshot: SessionSnapshot, texts: Mapping[Place, str], rules
             continue
         if is_own_retrieval(output.tool, output.argument):
             continue
-        edit = limited_edit(snapshot, output, text, rules[seq])
+        edit = truncate_edit(snapshot, output, text, rules[seq])
         after = shown[seq] = replaced(before, block, edit)
         edits.append(weighed(edit, before, after))
     return edits

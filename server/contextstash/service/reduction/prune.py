@@ -11,7 +11,7 @@ from typing import Any
 from contextstash.context.text.sanitize import one_line
 from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.compaction_plan import enough_to_free, keep_limits, outputs_to_archive
-from contextstash.context.view.edits import archive_edit_of, placeholder_of, replaced, weighed
+from contextstash.context.view.edits import archive_edit, placeholder_of, replaced, weighed
 from contextstash.context.view.output_importance import UNKNOWN, Importance, importance_of
 from contextstash.context.view.pinned_outputs import pinned_outputs, unpinned_outputs
 from contextstash.context.view.prune_plan import (
@@ -20,7 +20,7 @@ from contextstash.context.view.prune_plan import (
     PruneOptions,
     PrunePlan,
     cache_effect,
-    plan_oldest,
+    oldest_outputs,
     plan_prune,
     prune_limits,
     visible_outputs,
@@ -138,7 +138,7 @@ async def prune_to_mark(access: Access, session_id: str) -> PruneResult:
         freed = sum(candidate.content_tokens for candidate in chosen)
         if freed <= snapshot.budget.prune_minimum_tokens:
             return _nothing(snapshot, "Nothing done: older outputs take too little to pay for the broken cache.", False)
-        return await _carry_out(access, snapshot, PrunePlan(chosen, freed, ""), needed=True)
+        return await _carry_out(access, snapshot, PrunePlan(chosen, ""), needed=True)
 
     return await retrying(attempt)
 
@@ -152,7 +152,8 @@ async def prune_oldest(access: Access, session_id: str) -> PruneResult:
         pinned = pinned_outputs(snapshot)
         shown = sum(len(visible_outputs(entry, pinned)) for entry in snapshot.entries)
         keep = max(0, (snapshot.settings.prune_at_results or 0) - shown)
-        plan = plan_oldest(snapshot.entries, unpinned_outputs(snapshot), keep)
+        oldest = oldest_outputs(snapshot.entries, unpinned_outputs(snapshot), keep)
+        plan = PrunePlan(oldest, f"Nothing done: the view holds no more tool outputs than {keep}.")
         return await _carry_out(access, snapshot, plan, digests=digests)
 
     return await retrying(attempt)
@@ -300,7 +301,7 @@ class _ArchiveWriter:
         """Add the edits of these outputs, whose placeholders take so many tokens by themselves."""
         for each, tokens in zip(described, counted, strict=True):
             output = each.output
-            edit = archive_edit_of(self._snapshot, output, each.placeholder, tokens)
+            edit = archive_edit(self._snapshot, output, each.placeholder, tokens)
             if edit.tokens < self._costs[output.seq, output.block] or self._even_if_larger:
                 before = self._shown[output.seq]
                 after = replaced(before, output.block, edit)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from contextstash.context.tool_outputs.digest import digest_output
-from contextstash.context.view.edits import archive_edit, replaced, truncate_edit, weighed
+from contextstash.context.tool_outputs.limits import OutputLimits
+from contextstash.context.view.edits import archive_edit, placeholder_of, replaced, truncate_edit, weighed
 from contextstash.context.view.fit_to_budget import Fitted, fit
 from contextstash.context.view.pinned_outputs import pinned_outputs, pinned_text
 from contextstash.context.view.session_counters import RequestBudget, request_budget
@@ -38,7 +39,6 @@ from contextstash_storage.records import (
     Edit,
     Event,
     LeftOutSpan,
-    Message,
     Native,
     Output,
     Replacement,
@@ -309,7 +309,7 @@ def _fitted(
         entries,
         snapshot.outputs,
         limit - (notice if known else 0),
-        lambda message, output, tokens: _shortened(snapshot, sources.bodies, message, output, tokens),
+        lambda output, tokens: _shortened(snapshot, sources.bodies, output, tokens),
         whole=snapshot.entries,
         notice_tokens=0 if known else notice,
         archive=snapshot.settings.fit_by == "archive",
@@ -425,13 +425,13 @@ def _budget(snapshot: SessionSnapshot, budget: int) -> RequestBudget:
 
 
 def _shortened(
-    snapshot: SessionSnapshot, bodies: Mapping[int, Native], message: Message, output: Output, tokens: int | None
+    snapshot: SessionSnapshot, bodies: Mapping[int, Native], output: Output, tokens: int | None
 ) -> Replacement:
-    text = snapshot.format.read(bodies[message.seq]).texts[output.block]
+    text = snapshot.format.read(bodies[output.seq]).texts[output.block]
     if tokens is None:
         digest = digest_output(output.tool, output.argument, text, output.is_error)
-        return archive_edit(snapshot, output, digest)
-    return truncate_edit(snapshot, output, text, tokens)
+        return archive_edit(snapshot, output, placeholder_of(snapshot, output, digest))
+    return truncate_edit(snapshot, output, text, OutputLimits(tokens=tokens, cut=snapshot.settings.output_cut))
 
 
 def _natives(snapshot: SessionSnapshot, plan: _Plan, bodies: Mapping[int, Native]) -> list[Native]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from contextstash.context.text.counts import before_and_after
 from contextstash.context.tool_outputs.limits import OutputLimits
-from contextstash.context.view.edits import limited_edit, replaced, weighed
+from contextstash.context.view.edits import replaced, truncate_edit, weighed
 from contextstash.context.view.pinned_outputs import unpinned_outputs
 from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.context.view.session_counters import explains, refused
@@ -201,7 +201,7 @@ async def _cut_outputs(access: Access, session_id: str) -> str | None:
     cut = []
     async for batch in access.output_texts(snapshot, visible):
         for output, text in batch:
-            edit = limited_edit(snapshot, output, text, rules)
+            edit = truncate_edit(snapshot, output, text, rules)
             before = shown[output.seq]
             after = replaced(before, output.block, edit)
             if after.tokens < before.tokens:
