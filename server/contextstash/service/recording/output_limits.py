@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, ParamSpec, TypeVar
 
 from contextstash.context.tool_outputs.limits import OutputLimits, limit, shared_limit
-from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
+from contextstash.context.tool_outputs.own_tools import is_own_retrieval
 from contextstash.context.view.edits import replaced, truncate_edit, weighed
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash.context.window.settings import ContextSettings
