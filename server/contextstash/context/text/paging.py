@@ -29,14 +29,12 @@ page with one line."""
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`text` has at most `max_tokens` tokens. `first_line` and `last_line` count from 1; both are 0 if nothing is
-    shown. `next_offset` is None at the end. `note` describes which part this is, None if it is the whole text."""
+    """`text` has at most `max_tokens` tokens. `next_offset` is None at the end. `note` describes which part this is,
+    None if it is the whole text."""
 
     text: str
     total_lines: int
     total_tokens: int
-    first_line: int
-    last_line: int
     next_offset: int | None = None
     note: str | None = None
 
@@ -63,7 +61,7 @@ def page(
     lines = line_list(text)
     total = count(text) if total_tokens is None else total_tokens
     if not lines:
-        return Page("", 0, total, 0, 0, note="The output is empty.")
+        return Page("", 0, total, note="The output is empty.")
     line, column = _address(offset, lines)
     fit = _Fit(max_tokens, count)
     if pattern is not None:
@@ -129,7 +127,7 @@ def _plain(lines: list[str], line: int, column: int, limit: int | None, fit: _Fi
     if following or line or column:
         note = f"Lines {line + 1:,} to {after:,} of {len(lines):,}."
         note += f" The rest from offset {following}." if following else " This is the end."
-    return Page("".join(wanted[:number]), len(lines), total, line + 1, after, following, note)
+    return Page("".join(wanted[:number]), len(lines), total, following, note)
 
 
 def _part_of_line(lines: Sequence[str], line: int, column: int, fit: _Fit, total: int) -> Page:
@@ -145,7 +143,7 @@ def _part_of_line(lines: Sequence[str], line: int, column: int, fit: _Fit, total
         f" (of {len(lines):,} lines), which is too long for one page."
     )
     note += f" The rest from offset {following}." if following else " This is the end."
-    return Page(shown, len(lines), total, line + 1, line + 1, following, note)
+    return Page(shown, len(lines), total, following, note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +163,7 @@ def _matches(lines: list[str], first: int, limit: int | None, pattern: str, fit:
             f"Nothing {where} matches {one_line(pattern, 80)}."
             " Matching is case-sensitive: begin with (?i) if case may differ."
         )
-        return Page("", len(lines), total, 0, 0, note=note)
+        return Page("", len(lines), total, note=note)
     spans = dict(found if limit is None else found[:limit])
     width = min(MAX_LINE_SHOWN, max(20, 2 * fit.max_tokens))
     rows = _rows(lines, first, spans, width)
@@ -180,7 +178,7 @@ def _matches(lines: list[str], first: int, limit: int | None, pattern: str, fit:
     note = f"{matches:,} of {len(found):,} matching lines" + (f" from line {first + 1:,} on." if first else ".")
     note += f" The rest from offset {following}." if following else ""
     body = "\n".join(row.text for row in shown)
-    return Page(body, len(lines), total, shown[0].line + 1, shown[-1].line + 1, following, note)
+    return Page(body, len(lines), total, following, note)
 
 
 def _rows(lines: Sequence[str], first: int, spans: dict[int, tuple[int, int]], width: int) -> list[_Row]:

@@ -59,48 +59,48 @@ class ContextSettings(BaseModel):
     calibrated: bool = True
     """Correct the tokens counted since that report by the ratio of earlier counts to earlier reports."""
     # Near Anthropic's count for a large image: width × height / 750, about 1,600 at most.
-    image_tokens: int = Field(1_500, ge=0)
+    image_tokens: int = Field(default=1_500, ge=0)
     """Tokens of one document, and of an image whose size, or whose model's rule for images, is unknown."""
     # What the designs of `token-budget` and `n-or-k` count for a message's role and separators as well.
-    message_overhead: int = Field(4, ge=0)
+    message_overhead: int = Field(default=4, ge=0)
     """Tokens of a message in addition to its content."""
-    conversation_overhead: int = Field(0, ge=0)
+    conversation_overhead: int = Field(default=0, ge=0)
     """Tokens of a message list in addition to its messages."""
 
     window: PositiveInt | Literal["economic"] | None = None
     """Context window in tokens; if not set, that of the model. `economic`: the largest window within it that costs at
     most a tenth more than the cheapest one, by the model's prices."""
-    output_reserve: int | None = Field(None, ge=0)
+    output_reserve: int | None = Field(default=None, ge=0)
     """Tokens reserved for the reply; if not set, an eighth of the window, at most 32,000."""
-    fallback_tokens: int | None = Field(None, gt=0)
+    fallback_tokens: int | None = Field(default=None, gt=0)
     """Usable tokens if the window is unknown: neither set here nor known for the model."""
-    fallback_messages: int | None = Field(None, gt=0)
+    fallback_messages: int | None = Field(default=None, gt=0)
     """Compaction threshold in messages since the last summary, used if no token limit is known."""
 
     prune_automatic: bool = True
     """Prune automatically; if false, only on request."""
     # The thresholds of `staged`: 0.70, and 0.95 for `critical_at`.
-    prune_at: float = Field(0.70, gt=0, le=1)
+    prune_at: float = Field(default=0.70, gt=0, le=1)
     """Prune threshold: the level is `prune` above this share of the usable window."""
-    prune_at_tokens: int | None = Field(None, gt=0)
+    prune_at_tokens: int | None = Field(default=None, gt=0)
     """Prune threshold in tokens; the lower of the two thresholds applies."""
-    prune_at_results: int | None = Field(None, ge=0)
+    prune_at_results: int | None = Field(default=None, ge=0)
     """Maximum number of tool results in the view; older ones are archived, whatever their size."""
     # The outputs that the agent is comparing now; an older one takes a call to read. `staged` keeps 5, or 2 if it must.
-    prune_keep_last: int = Field(3, ge=0)
+    prune_keep_last: int = Field(default=3, ge=0)
     """Newest tool outputs that a prune always keeps."""
-    prune_keep_last_hard: int | None = Field(None, ge=0)
+    prune_keep_last_hard: int | None = Field(default=None, ge=0)
     """Newest tool outputs to keep in a second prune, if the first leaves the context above `compact_at`; if not set,
     there is no second prune."""
-    prune_protect_tokens: int | None = Field(None, ge=0)
+    prune_protect_tokens: int | None = Field(default=None, ge=0)
     """Newest tool outputs that a prune always keeps, in tokens; if not set, a quarter of the usable window, at most
     40,000."""
-    prune_protect_turns: int = Field(0, ge=0)
+    prune_protect_turns: int = Field(default=0, ge=0)
     """Newest user turns whose tool outputs a prune always keeps."""
-    prune_minimum_tokens: int | None = Field(None, ge=0)
+    prune_minimum_tokens: int | None = Field(default=None, ge=0)
     """Minimum saving of a prune; if not set, a tenth of the usable window, at most 20,000."""
     # Three times the 50 tokens of a placeholder: the saving should be the larger part of the output.
-    prune_smallest_tokens: int = Field(150, ge=0)
+    prune_smallest_tokens: int = Field(default=150, ge=0)
     """Minimum size of an output that is archived; a placeholder for a smaller one would save almost nothing."""
     placeholder: str = DESCRIBED
     """Text that replaces an archived output: `described` (tool, argument, size, digest and handle), or your own text
@@ -110,61 +110,61 @@ class ContextSettings(BaseModel):
     """How the outputs archived by `prune_at_results` are described: by their `placeholder`, or by a digest message that
     a model writes (`llm`) or that shows head and tail (`heuristic`); `off` archives none of them."""
     # The three limits of digests are the contract of the preset `rolling`.
-    digest_input_chars: int = Field(12_000, gt=0)
+    digest_input_chars: int = Field(default=12_000, gt=0)
     """Maximum input of a model that writes a digest, in characters of the output."""
-    digest_chars: int = Field(1_200, gt=0)
+    digest_chars: int = Field(default=1_200, gt=0)
     """Maximum length of a digest that a model writes, in characters."""
-    digest_heuristic_chars: int = Field(800, gt=0)
+    digest_heuristic_chars: int = Field(default=800, gt=0)
     """Maximum length of a digest without a model, in characters."""
 
     compact_automatic: bool = True
     """Compact automatically; if false, only on request."""
     # Nothing happens before the window is well used: each reduction rewrites the prompt cache. docs/fidelity.md.
-    compact_at: float = Field(0.92, gt=0, le=1)
+    compact_at: float = Field(default=0.92, gt=0, le=1)
     """Compaction threshold: the level is `compact` above this share of the usable window."""
     compact_by_level: bool = True
     """Compact when the level is `compact`; if false, only `messages_at` and `tokens_at` trigger a compaction."""
     compact_when: Literal["above", "reached"] = "above"
     """Whether `compact_at` must be exceeded (`above`) or only reached."""
-    critical_at: float = Field(0.95, gt=0, le=1)
+    critical_at: float = Field(default=0.95, gt=0, le=1)
     """Critical threshold: the level is `critical` above this share of the usable window."""
-    messages_at: int | None = Field(None, gt=0)
+    messages_at: int | None = Field(default=None, gt=0)
     """Compaction threshold in messages since the last summary."""
-    tokens_at: int | None = Field(None, gt=0)
+    tokens_at: int | None = Field(default=None, gt=0)
     """Compaction threshold in tokens."""
     # Measured with bench/fidelity: docs/fidelity.md has the curve of retention against cost.
-    low_water: float | None = Field(0.43, gt=0, lt=1)
+    low_water: float | None = Field(default=0.43, gt=0, lt=1)
     """Target of an automatic reduction as a share of the usable window: in one step, older tool outputs become
     placeholders and the oldest messages a summary. If not set, pruning and compaction each have their own threshold and
     limits."""
     compact_keep: Literal["both", "either"] = "both"
     """`both`: a compaction keeps `compact_keep_tokens`, and at least `compact_keep_messages`; `either`: the messages
     count only if `compact_keep_tokens` is 0."""
-    compact_keep_tokens: int | None = Field(None, ge=0)
+    compact_keep_tokens: int | None = Field(default=None, ge=0)
     """Newest messages that a compaction keeps, in tokens; if not set, the part of `low_water` that the summary leaves,
     without `low_water` an eighth of the usable window, at most 20,000."""
     # As many as `staged` keeps.
-    compact_keep_messages: int = Field(4, ge=0)
+    compact_keep_messages: int = Field(default=4, ge=0)
     """Minimum number of newest messages that a compaction keeps."""
 
     summaries: Literal["one", "levels"] = "levels"
     """`one`: a single summary of all older messages; `levels`: recent summaries in detail, older ones merged."""
     # Summaries leave nine tenths of the window to the work.
-    summaries_share: float = Field(0.10, gt=0, le=1)
+    summaries_share: float = Field(default=0.10, gt=0, le=1)
     """Merge threshold: summaries are merged if together they exceed this share of the usable window."""
-    summary_tokens: int | None = Field(None, gt=0)
+    summary_tokens: int | None = Field(default=None, gt=0)
     """Maximum length of a summary that contextstash writes, in tokens; if not set, an eighth of the usable window, at
     least 1,000 and at most 8,000."""
-    summary_share: float | None = Field(None, gt=0, le=1)
+    summary_share: float | None = Field(default=None, gt=0, le=1)
     """Maximum share of a request's budget that a summary takes; a summary that reaches it is not sent."""
     summary_marker: str | None = None
     """Text before a summary in the view; if not set, a sentence that says what the summary replaces."""
     summary_prompt: str = "handoff"
     """Instructions for the summary: `handoff`, `checkpoint`, `brief`, or your own text."""
     # Some twenty paths or identifiers; further missing facts are only counted.
-    summary_audit_tokens: int = Field(300, ge=0)
+    summary_audit_tokens: int = Field(default=300, ge=0)
     """Maximum length of the list of facts that a summary lacks, in tokens; 0 disables the audit."""
-    handoff_tokens: int | None = Field(None, ge=0)
+    handoff_tokens: int | None = Field(default=None, ge=0)
     """Maximum length of the hand-off to a client's new window, in tokens; if not set, a fortieth of the window and an
     eighth of the session, whichever is less, at least 1,500 and at most the text of 7,200 tokens of GPT (11,160 of
     newer Claude models). 0 gives none."""
@@ -175,31 +175,31 @@ class ContextSettings(BaseModel):
     """Model that writes summaries. Naming one in the user's own configuration permits calls to it."""
     summarizer_base_url: str | None = None
     """Base URL of an Anthropic-compatible API to use instead of Anthropic's. A session cannot set it."""
-    summarizer_temperature: float | None = Field(None, ge=0, le=2)
+    summarizer_temperature: float | None = Field(default=None, ge=0, le=2)
     """Sampling temperature of the model; if not set, the model's default."""
     # Seconds; after them and the retries the next summarizer writes.
-    summarizer_timeout: float = Field(60.0, gt=0)
+    summarizer_timeout: float = Field(default=60.0, gt=0)
     """Timeout of one request to the model, in seconds."""
-    summarizer_retries: int = Field(2, ge=0, le=10)
+    summarizer_retries: int = Field(default=2, ge=0, le=10)
     """Maximum number of retries of a failed request."""
     # Between the 500 characters of `n-or-k`, the 1,800 of `rolling` and whole outputs.
-    summarizer_output_chars: int | None = Field(4_000, gt=0)
+    summarizer_output_chars: int | None = Field(default=4_000, gt=0)
     """Maximum length of a tool result in the input of the summarizer, in characters."""
     # Leaves room for the prompt and the reply in a window of 200,000 tokens; a longer input is summarized in parts.
-    summarizer_input_tokens: int = Field(120_000, gt=1_000)
+    summarizer_input_tokens: int = Field(default=120_000, gt=1_000)
     """Maximum input of one request to the summarizer, in tokens; longer histories are sent in parts."""
 
-    output_lines: int | None = Field(None, gt=0)
+    output_lines: int | None = Field(default=None, gt=0)
     """Maximum lines of one tool output in the view."""
-    output_chars: int | None = Field(None, gt=0)
+    output_chars: int | None = Field(default=None, gt=0)
     """Maximum characters of one tool output in the view."""
-    output_bytes: int | None = Field(None, gt=0)
+    output_bytes: int | None = Field(default=None, gt=0)
     """Maximum UTF-8 bytes of one tool output in the view."""
     # 5 % of a window of 200,000 tokens; the rest of an output is one call away.
-    output_tokens: int | None = Field(10_000, gt=0)
+    output_tokens: int | None = Field(default=10_000, gt=0)
     """Maximum tokens of one tool output in the view."""
     # So that several outputs of one turn fit into a small window; the share is the design's.
-    output_share: float | None = Field(0.125, gt=0, le=1)
+    output_share: float | None = Field(default=0.125, gt=0, le=1)
     """Maximum size of one tool output in the view, as a share of what the system prompt and the tool definitions leave
     of the window, if that is fewer tokens than `output_tokens`; without that limit it is not used. In a small window it
     is doubled, up to 4,000 tokens; outputs of parallel calls that would take over half of it are cut to as little as
@@ -209,32 +209,32 @@ class ContextSettings(BaseModel):
     ends and the relevant lines between them, such as errors and counts (`smart`)."""
     output_notice: Literal["within", "beside"] = "within"
     """Whether the notice that says what was cut counts towards the limits (`within`) or is added to them (`beside`)."""
-    output_spill_chars: int | None = Field(None, gt=0)
+    output_spill_chars: int | None = Field(default=None, gt=0)
     """Spill threshold in characters: of a longer output only a preview with handle and SHA-256 is shown."""
 
     fit_by: Literal["archive", "leave_out"] = "archive"
     """How a request that is too long is shortened: old outputs are archived first (`archive`), or old messages are left
     out (`leave_out`)."""
-    fit_keep_messages: int = Field(0, ge=0)
+    fit_keep_messages: int = Field(default=0, ge=0)
     """Newest messages that are never left out of a request."""
 
     # The last call and the one that it is compared with. `byte-budget` keeps 3.
-    recovery_keep_last: int = Field(2, ge=0)
+    recovery_keep_last: int = Field(default=2, ge=0)
     """Newest tool outputs that a recovery keeps whole. A recovery follows a request that the provider refused as too
     long."""
-    recovery_tokens: int | None = Field(None, gt=0)
+    recovery_tokens: int | None = Field(default=None, gt=0)
     """Target size of the context after a recovery, in tokens; if not set, half of the usable window."""
     # The limit of `byte-budget` for one output.
-    recovery_output_bytes: int = Field(4_000, gt=0)
+    recovery_output_bytes: int = Field(default=4_000, gt=0)
     """Maximum bytes of each remaining output after a recovery that cuts outputs."""
     recovery_cut_always: bool = False
     """Cut the remaining outputs in every recovery; if false, only if pruning does not reach the target."""
-    pin: tuple[str, ...] = Field((), max_length=MAX_PINS)
+    pin: tuple[str, ...] = Field(default=(), max_length=MAX_PINS)
     """Tool outputs that stay in the view: handles (out_…), or paths of files, of which the newest output that shows the
     file stays; or rules (rule: never push), which stand with every summary. What a summary replaces follows it word for
     word."""
     # Off: two fifths of what would be cut are needed later, and each costs a retrieval. docs/proxy.md has the figures.
-    first_cut_tokens: int | None = Field(None, ge=1_000)
+    first_cut_tokens: int | None = Field(default=None, ge=1_000)
     """In proxied sessions of models that bind their reasoning: a tool output of more tokens is cut to them before the
     first request that holds it is sent, and stays so; the whole is kept under its handle. If not set, outputs go out
     whole."""
@@ -249,7 +249,7 @@ class ContextSettings(BaseModel):
     """In sessions that go through the proxy, old images leave the requests like old tool outputs, if the client offers
     `restore_outputs`, which brings them back."""
     # A half is the most that a comparison can need; the default costs nothing.
-    hold_out: float = Field(0.0, ge=0, le=0.5)
+    hold_out: float = Field(default=0.0, ge=0, le=0.5)
     """Share of the sessions through the proxy whose requests are not edited, so that `contextstash receipt` can compare
     their cost with that of the others; 0.1 is every tenth."""
     thinking: Thinking = "auto"
@@ -261,10 +261,10 @@ class ContextSettings(BaseModel):
     and exports, and keeps the original; `drop` stores the messages without them; `off` hides nothing. A session cannot
     set it."""
 
-    keep_days: int | None = Field(None, gt=0)
+    keep_days: int | None = Field(default=None, gt=0)
     """Days after which a session is deleted, by `contextstash retain` and, three days after it was announced, by the
     server and the proxy; if not set, it is kept. A session cannot set it."""
-    keep_gigabytes: float | None = Field(None, gt=0)
+    keep_gigabytes: float | None = Field(default=None, gt=0)
     """Size of the database in gigabytes above which the oldest sessions are deleted in the same way; if not set, all
     are kept. A session cannot set it."""
     keep_in: Mapping[str, KeepLimits] = {}
@@ -274,7 +274,7 @@ class ContextSettings(BaseModel):
     """Where the key of an encrypted database is: `keyring`, `file:PATH` or `command:COMMAND`. Read from the environment
     or the user's own file alone. `contextstash encrypt` encrypts a database that exists."""
 
-    index_days: int | None = Field(None, gt=0)
+    index_days: int | None = Field(default=None, gt=0)
     """Days after which a session is taken out of the search index and its messages are compressed together, which is
     not announced: it is read as before and takes about half of the room; a search in it alone indexes it again. A
     session cannot set it."""
