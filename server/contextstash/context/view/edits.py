@@ -11,7 +11,7 @@ from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.context.tool_outputs.placeholders import filled_placeholder, placeholder
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.summary_text import summary_text
-from contextstash.context.view.view import Entry, changed_parts
+from contextstash.context.view.view import Entry, difference
 from contextstash.context.window.settings import DESCRIBED
 from contextstash_storage.handles import handle_of
 from contextstash_storage.records import (
@@ -103,9 +103,4 @@ def replaced(entry: Entry, block: int, edit: Replacement) -> Entry:
 
 def weighed(edit: Weighed, before: Entry, after: Entry) -> Weighed:
     """The edit with its change of the counters, computed from the one entry that it changes, `before` and `after`."""
-    return edit.model_copy(
-        update={
-            "delta": changed_parts(before.parts, after.parts),
-            "view_results": after.visible_results - before.visible_results,
-        }
-    )
+    return edit.model_copy(update=difference([before], [after]))

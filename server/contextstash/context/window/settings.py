@@ -330,11 +330,6 @@ class ContextSettings(BaseModel):
         return text
 
 
-def known_settings() -> list[str]:
-    """The names of all settings, in order."""
-    return list(ContextSettings.model_fields)
-
-
 def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
     """Merges layers of settings: a later layer overrides an earlier one, and all override the preset, which is the one
     that the last of them names.
@@ -395,4 +390,4 @@ def unknown_setting(name: str) -> str:
     ours = NAMES_ELSEWHERE.get(name.lower())
     if ours:
         return f"There is no setting '{name}'. It is called '{ours}' here."
-    return f"There is no setting '{name}'. {did_you_mean(name, known_settings())}"
+    return f"There is no setting '{name}'. {did_you_mean(name, ContextSettings.model_fields)}"
