@@ -208,7 +208,7 @@ def _settings() -> Iterator[Finding]:
     resolve_settings(found.settings_layer())
     folders = [folder / AGENTS_FOLDER for folder in settings_folders(project_folder(os.environ))]
     files = {path.stem for folder in folders for path in folder.glob("*.y*ml")}
-    agents = sorted(files | {agent for folder in found.folders for agent in folder.tables})
+    agents = sorted(files | {agent for folder in found.folders for agent in folder.file[1]})
     for agent in agents:
         resolve_settings(found.settings_layer(agent))
     places = [layer.name for layer in found.layers()]
@@ -276,15 +276,12 @@ def _hooks(client: str, scope: Scope, machine: Machine) -> Iterator[Finding]:
         yield Finding(f"{client} ({scope}) hooks", "wrong", f"{path} cannot be read: {error}", "Correct the file.")
         return
     missing = hooks.missing(settings)
-    state = "note" if missing or hooks.lacks_parts(settings) else "ok"
     if len(missing) == len(hooks.events):
         says = "not installed: new outputs stay long, and a new window gets no hand-off"
-    elif not missing and state == "note":
-        says = "those of an older version: a hand-off is half as long as it could be"
     else:
         says = f"missing for {', '.join(missing)}" if missing else f"installed for {', '.join(hooks.events)}"
-    advice = f"contextstash install {client} --hooks" if state == "note" else hooks.remark or ""
-    yield Finding(f"{client} ({scope}) hooks", state, says, advice)
+    advice = f"contextstash install {client} --hooks" if missing else hooks.remark or ""
+    yield Finding(f"{client} ({scope}) hooks", "note" if missing else "ok", says, advice)
 
 
 def _status_line(client: Client, scope: Scope, machine: Machine) -> Iterator[Finding]:
