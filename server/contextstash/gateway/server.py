@@ -44,7 +44,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from contextstash import __version__
-from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
+from contextstash.context.tool_outputs.own_tools import is_own_retrieval
 from contextstash.formats.main_argument import main_argument
 from contextstash.gateway.directory import Directory
 from contextstash.gateway.fleet import Fleet

@@ -28,7 +28,7 @@ from contextstash.context.view.compaction_plan import (
 )
 from contextstash.context.view.edits import summary_edit
 from contextstash.context.view.pinned_outputs import unpinned_outputs
-from contextstash.context.view.prune_plan import Candidate, plan_oldest
+from contextstash.context.view.prune_plan import Candidate, oldest_outputs
 from contextstash.context.view.reach import Beyond
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.summary_tiers import standing_summaries
@@ -324,8 +324,8 @@ async def _edits(
     changes = _with_beyond(await asyncio.to_thread(difference, snapshot.entries, entries), plan.beyond)
     edits: list[Edit] = [summary.model_copy(update=changes), *archives]
     if settings.prune_at_results is not None and settings.tool_digest in ("llm", "heuristic"):
-        oldest = plan_oldest(plan.kept, unpinned_outputs(snapshot), settings.prune_at_results)
-        archived = await archive_outputs(access, snapshot, oldest.chosen, even_if_larger=True)
+        oldest = oldest_outputs(plan.kept, unpinned_outputs(snapshot), settings.prune_at_results)
+        archived = await archive_outputs(access, snapshot, oldest, even_if_larger=True)
         edits += [each.edit for each in archived]
         entries = await entries_after(access, snapshot, edits)
         edits += compaction_digest_edit(snapshot, entries, [(each.output, each.text) for each in archived])
