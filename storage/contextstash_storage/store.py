@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, Self, TypedDict, Unpack
 
 from contextstash_storage.codec import bodies
 from contextstash_storage.deleted_sessions import DeletedSession
@@ -93,6 +93,12 @@ class SessionStore(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Close the database; closing again does nothing."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def owners(self) -> list[str]:
         """All owners that have sessions, in order: for those who move a whole database."""

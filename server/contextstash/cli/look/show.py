@@ -171,11 +171,14 @@ def _show_call(opener: StashOpener, as_json: bool, raw: bool, handle: str) -> No
         echo(readable_arguments(found.arguments), raw=raw)
 
 
-async def read_output(stash: Stash, handle: str, pattern: str | None = None) -> list[OutputPage]:
+async def read_output(
+    stash: Stash, handle: str, pattern: str | None = None, max_tokens: int | None = PAGE_TOKENS
+) -> list[OutputPage]:
     """All pages of an archived output."""
-    pages = [await stash.get_archived_output(handle, pattern=pattern, max_tokens=PAGE_TOKENS)]
-    while (offset := pages[-1].next_offset) is not None:
-        pages.append(await stash.get_archived_output(handle, offset=offset, pattern=pattern, max_tokens=PAGE_TOKENS))
+    pages: list[OutputPage] = []
+    while not pages or pages[-1].next_offset is not None:
+        offset = pages[-1].next_offset if pages else None
+        pages.append(await stash.get_archived_output(handle, offset=offset, pattern=pattern, max_tokens=max_tokens))
     return pages
 
 

@@ -115,7 +115,7 @@ async def _import_session(stash: Stash, item: Found, session: str | None) -> Imp
 def _copy_or_sample(item: Found) -> str | None:
     """The reason to skip a file that could be imported, but is not a session of the user's own clients; None to
     import."""
-    from contextstash.demo.steps import sample_file
+    from contextstash.demo.sample import sample_file
 
     if is_export(item.path):
         return EXPORT
