@@ -15,7 +15,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from contextstash.mcp.wire.json_rpc import MAX_MESSAGE_BYTES, Refusal, read_message, refusal, too_large, written
-from contextstash.mcp.wire.surrogates import HALVES, has_lone_surrogate, with_placeholders
+from contextstash.mcp.wire.sendable import has_lone_surrogate
+from contextstash.mcp.wire.surrogates import HALVES, with_placeholders
 from contextstash.web.asgi_bodies import replayed
 
 logger = logging.getLogger(__name__)

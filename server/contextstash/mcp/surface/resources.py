@@ -15,7 +15,7 @@ from mcp.types import INVALID_PARAMS
 
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.surface.failures import report_crash
-from contextstash.mcp.wire.sendable import clipped, dumped, named_numbers, sendable_text
+from contextstash.mcp.wire.sendable import clipped, dumped, sendable_text
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
 MAX_LINES = 200
@@ -57,9 +57,8 @@ def _without_body(line: dict[str, Any], size: int) -> dict[str, Any]:
 
 
 def exact_json(value: object) -> str:
-    """JSON in which lone surrogates are escapes, so that the text can be sent and is read back equal, and numbers that
-    are not JSON are their names."""
-    text = json.dumps(named_numbers(value), ensure_ascii=False, separators=(",", ":"))
+    """JSON in which lone surrogates are escapes, so that the text can be sent and is read back equal."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if text.isascii() else _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
