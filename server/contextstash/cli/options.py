@@ -147,36 +147,22 @@ class StashOpener:
     async def stash(self) -> AsyncIterator[Stash]:
         """The open stash. Closes it at the end."""
         from contextstash.configuration.api_key import api_key_from
-        from contextstash.configuration.database import open_database
-        from contextstash.hosts.project_folder import project_of
-        from contextstash.hosts.window_sizes import HOST_WINDOWS
-        from contextstash.service.stash import Stash
+        from contextstash.mcp.serve import opener
 
-        stash = Stash(
-            await open_database(self.database),
-            settings=self.settings.settings_layer,
-            api_key=api_key_from(os.environ),
-            consent=self.settings.may_call_model,
-            host_windows=HOST_WINDOWS,
-            project_of=project_of,
-        )
-        try:
+        async with await opener(self._options(api_key=api_key_from(os.environ)))() as stash:
             yield stash
-        finally:
-            await stash.close()
 
     def serving(self, **more: Any) -> ServeOptions:
         """The options of a server or proxy that works on this database."""
-        from contextstash.mcp.serve import ServeOptions
         from contextstash.service.automatic_retention import automatic_retention
 
-        settings = self.settings
+        return self._options(on_open=automatic_retention(self.file, self.settings.of_user()), **more)
+
+    def _options(self, **more: Any) -> ServeOptions:
+        from contextstash.mcp.serve import ServeOptions
+
         return ServeOptions(
-            db=self.database,
-            settings=settings.settings_layer,
-            consent=settings.may_call_model,
-            on_open=automatic_retention(self.file, settings.of_user()),
-            **more,
+            db=self.database, settings=self.settings.settings_layer, consent=self.settings.may_call_model, **more
         )
 
     def run(self, work: Callable[[Stash], Awaitable[T]]) -> T:

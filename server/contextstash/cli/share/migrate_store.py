@@ -66,11 +66,8 @@ def _migrate(source: Location, target: Location) -> Migrated:
         async def work() -> Migrated:
             opened = portal.call(open_database, source)
             try:
-                stored = await open_database(target)
-                try:
+                async with await open_database(target) as stored:
                     return await migrate(Source(opened, portal), stored, report)
-                finally:
-                    await stored.close()
             finally:
                 portal.call(opened.close)
 

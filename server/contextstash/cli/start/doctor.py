@@ -173,11 +173,8 @@ def _server(address: Address) -> Iterator[Finding]:
     from contextstash.configuration.database import open_database
 
     async def sessions() -> int:
-        store = await open_database(address)
-        try:
+        async with await open_database(address) as store:
             return (await store.mark()).sessions
-        finally:
-            await store.close()
 
     yield Finding("database", "ok", f"{address}, {counted(asyncio.run(sessions()), 'session')}")
 

@@ -17,7 +17,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from contextstash.mcp.http.gate import HEALTH, READINESS, Gate, HostChecks, RateLimit, RunningLimit
+from contextstash.mcp.http.gate import HEALTH, READINESS, Gate, HostChecks, TokenLimits
 from contextstash.mcp.http.oauth_issuer import IssuerError
 from contextstash.mcp.http.options import HttpOptions
 from contextstash.mcp.http.owners import OwnerStashes
@@ -140,10 +140,6 @@ def _checked(options: HttpOptions) -> OwnHosts:
         from contextstash.mcp.http.oauth_issuer import check_issuer
 
         check_issuer(options.oauth_issuer)
-        if options.public_url is None:
-            raise BadInputError("Tokens of an issuer are issued for this server's public address: pass that too.")
-    if options.oauth_client_id is not None and not (options.oauth_issuer and options.oauth_client_secret):
-        raise BadInputError("An issuer is asked about tokens with the id and the secret of a client: pass all three.")
     return hosts_behind(options.public_url)
 
 
@@ -171,9 +167,7 @@ def _endpoint(
         transport_security=CHECKED_HERE,
     )
     endpoint.user_middleware.append(Middleware(EndedWithToken, verifier=verifier))
-    if options.rate_limit:
-        endpoint.user_middleware.append(Middleware(RateLimit, rate=options.rate_limit))
-    endpoint.user_middleware.append(Middleware(RunningLimit))
+    endpoint.user_middleware.append(Middleware(TokenLimits, rate=options.rate_limit))
     endpoint.user_middleware.append(Middleware(StrictBodies, path=options.path))
     endpoint.user_middleware.append(Middleware(TraceHeaders))
     if auth.resource_server_url is not None:
