@@ -6,6 +6,7 @@ import asyncio
 import functools
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -204,6 +205,20 @@ def opener_options(command: Command) -> Command:
 def database_options(command: Command) -> Command:
     """Add the same and --json to a command, which gets `opener` and `as_json`."""
     return opener_options(JSON(command))
+
+
+class NoProgramError(click.ClickException):
+    """There is no such program."""
+
+    exit_code = 127
+    """That of shells for a command that does not exist."""
+
+
+def program_on_path(name: str) -> str:
+    """The path of a program. Raises NoProgramError."""
+    if (found := shutil.which(name)) is None:
+        raise NoProgramError(f"There is no program '{name}' on the PATH.")
+    return found
 
 
 async def find_session(stash: Stash, prefix: str | None) -> str:
