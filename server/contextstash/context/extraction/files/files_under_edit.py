@@ -7,17 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 
 from contextstash.context.extraction.actions import Action
-from contextstash.context.extraction.files.file_actions import is_backup
-from contextstash.context.extraction.files.file_steps import (
-    Changed,
-    Moved,
-    Removed,
-    Replaced,
-    Shown,
-    Step,
-    Written,
-    file_steps,
-)
+from contextstash.context.extraction.files.file_actions import FileUse, file_uses, is_backup
 from contextstash.context.extraction.files.known_text import KnownText
 
 
@@ -25,7 +15,7 @@ from contextstash.context.extraction.files.known_text import KnownText
 class EditedFile:
     """A file that the session used. Positions are those of messages: `changed_at` of its newest change, `read_at` of
     its newest read, None if it was not read; `handle` is of that read's output. `unseen` is whether it was changed
-    since in a way that no call shows."""
+    since in a way that no call shows, `is_script` whether the session created it and ran it."""
 
     path: str
     deleted: bool = False
@@ -33,6 +23,7 @@ class EditedFile:
     read_at: int | None = None
     handle: str | None = None
     unseen: bool = False
+    is_script: bool = False
     text: KnownText = field(default_factory=KnownText)
 
 
@@ -51,38 +42,40 @@ class _Files:
     def __init__(self) -> None:
         self.by_path: dict[str, EditedFile] = {}
         self.backups: set[str] = set()
-        self._after: dict[str, int] = {}
+        self._created: set[str] = set()
 
     def add(self, action: Action) -> None:
-        self._after.clear()
-        for step in file_steps(action):
-            self._take(self._file(step), step, action)
+        for use in file_uses(action):
+            if use.shown is not None:
+                file = self._file(use.path)
+                file.read_at, file.handle, file.unseen = action.seq, action.handle, False
+                file.text.show(use.shown.first, use.shown.lines, whole=use.shown.whole)
+            elif use.verb == "run" and (run := self._named(use.path)):
+                run.is_script = run.path in self._created
+            elif use.verb not in ("read", "run"):
+                if use.verb == "created" and not use.was and self._named(use.path) is None:
+                    self._created.add(use.path)
+                self._change(self._file(use.path), use, action.seq)
 
-    def _take(self, file: EditedFile, step: Step, action: Action) -> None:
-        if isinstance(step, Shown):
-            file.read_at, file.handle, file.unseen = action.seq, action.handle, False
-            file.text.show(step.first, step.lines, whole=step.whole)
-            return
-        match step:
-            case Replaced(_, old, new, everywhere, below):
-                after = self._after.get(file.path, 0)
-                self._after[file.path] = file.text.replace(
-                    old, new, action.seq, everywhere=everywhere, after=after, below=below
-                )
-            case Written(_, text, appended):
-                (file.text.append if appended else file.text.write)(text, action.seq)
-                file.unseen = file.unseen and appended
-            case Changed():
-                file.unseen = True
-            case Removed():
-                file.text = KnownText()
-            case Moved(_, was, copied):
-                self._move(file, was, copied=copied)
-        file.deleted = isinstance(step, Removed)
-        file.changed_at = action.seq
+    def _change(self, file: EditedFile, use: FileUse, seq: int) -> None:
+        if use.verb == "deleted":
+            file.text = KnownText()
+        elif use.text is not None:
+            (file.text.append if use.appended else file.text.write)(use.text, seq)
+            file.unseen = file.unseen and use.appended
+        elif use.was:
+            self._move(file, use.was, copied=use.verb == "created")
+        elif not use.replaced:
+            file.unseen = True
+        after = 0
+        for each in use.replaced:
+            after = file.text.replace(
+                each.old, each.new, seq, everywhere=each.everywhere, after=after, below=each.below
+            )
+        file.deleted, file.changed_at = use.verb == "deleted", seq
 
     def _move(self, file: EditedFile, was: str, *, copied: bool) -> None:
-        old = next(iter(self._named(was)), None)
+        old = self._named(was)
         if old is not None:
             file.text = deepcopy(old.text)  # a copy is edited apart from its original
         if copied and is_backup(file.path, was):
@@ -90,21 +83,20 @@ class _Files:
         elif not copied and old is not None and old is not file:
             del self.by_path[old.path]
 
-    def _file(self, step: Step) -> EditedFile:
-        known = next(iter(self._named(step.path)), None)
+    def _file(self, path: str) -> EditedFile:
+        known = self._named(path)
         if known is None:
-            known = self.by_path[step.path] = EditedFile(step.path)
-        elif step.path.startswith("/") and not known.path.startswith("/"):
-            self.by_path[step.path] = self.by_path.pop(known.path)
-            known.path = step.path
+            known = self.by_path[path] = EditedFile(path)
+        elif path.startswith("/") and not known.path.startswith("/"):
+            self.by_path[path] = self.by_path.pop(known.path)
+            known.path = path
         return known
 
-    def _named(self, path: str) -> list[EditedFile]:
+    def _named(self, path: str) -> EditedFile | None:
         """The file at a path; one call may name it by its absolute and another by its relative path."""
-        if path in self.by_path:
-            return [self.by_path[path]]
         short = path.removeprefix("./")
-        return [file for known, file in self.by_path.items() if _same_file(known.removeprefix("./"), short)]
+        same = (file for known, file in self.by_path.items() if _same_file(known.removeprefix("./"), short))
+        return self.by_path.get(path) or next(same, None)
 
 
 def _same_file(one: str, other: str) -> bool:

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.files.file_actions import (
-    COPY,
-    MOVED,
     FileUse,
     Verb,
     file_uses,
@@ -62,7 +60,8 @@ class _Record:
         verb = "edited" if use.verb == "created" and self.verbs and "created" not in self.verbs else use.verb
         if verb not in self.verbs:
             self.verbs.append(verb)
-        self.names = [name for name in self.names if name not in use.names] + list(use.names)
+        names = (f"{'was' if use.verb == 'renamed' else 'copy of'} {use.was}",) if use.was else use.names
+        self.names = [name for name in self.names if name not in names] + list(names)
         self.count += 1
         self.last = when
 
@@ -175,13 +174,11 @@ def _without_backups(uses: Iterable[tuple[int, FileUse]]) -> Iterator[tuple[int,
     that the file was written again from it."""
     backups: set[str] = set()
     for when, use in uses:
-        first = use.names[0] if use.names else ""
-        source = next((first.removeprefix(word) for word in (COPY, MOVED) if first.startswith(word)), "")
-        if source and is_backup(source, use.path):
+        if use.was and is_backup(use.was, use.path):
             yield when, FileUse(use.path, "edited", (RESTORED,))
-        elif first.startswith(COPY) and is_backup(use.path, source):
+        elif use.was and use.verb == "created" and is_backup(use.path, use.was):
             backups.add(use.path)
-            yield when, FileUse(source, "read", (f"{BACKUP}{use.path}",))
+            yield when, FileUse(use.was, "read", (f"{BACKUP}{use.path}",))
         elif use.path not in backups:
             yield when, use
 

@@ -39,6 +39,17 @@ UNUSED = 0.01
 DECAY = 0.3
 """An edit or read counts less with its age, in messages, to this power: as for names in use."""
 
+NEWEST_FILES = 2
+"""Of how many files, those changed last, the newest change is shown before all else: often code and its test."""
+
+SCRIPT_SHARE = 0.2
+"""What the pieces of a script count that the session created and ran: the next edit is seldom in one, and a test that
+was thrown away would take the room of the code."""
+
+MIN_PIECE_LINES = 2
+"""Lines with some text that a piece has. A shorter one, such as the head of a class, stays with what is next to it, and
+the end of a function of which nothing else is known is left out."""
+
 MAX_PIECE_LINES = 30
 """A longer function is divided, at an empty line if there is one. Measured: 15 and 60 find a little less."""
 
@@ -57,6 +68,11 @@ class _Piece:
     stop: int
     weight: float
     tokens: int
+
+    @property
+    def has_newest_change(self) -> bool:
+        """Whether lines of it were changed by the newest change of the file."""
+        return self.file.changed_at >= 0 and self.file.changed_at in self.run.changed[self.start : self.stop]
 
 
 def focus_of(turns: Sequence[Turn]) -> dict[str, float]:
@@ -106,7 +122,9 @@ def standing_texts(
     pieces = [piece for piece in _weighted(known, focus or {}, count, seen) if piece.weight > 0]
     chosen: list[_Piece] = []
     left = max_tokens
-    for piece in sorted(pieces, key=lambda piece: -piece.weight / piece.tokens**0.5):
+    newest = sorted((file for file in known if not file.is_script), key=lambda file: -file.changed_at)[:NEWEST_FILES]
+    first = {piece.place for piece in pieces if piece.file in newest and piece.has_newest_change}
+    for piece in sorted(pieces, key=lambda piece: (piece.place not in first, -piece.weight / piece.tokens**0.5)):
         if piece.tokens <= left:
             chosen.append(piece)
             left -= piece.tokens
@@ -127,6 +145,7 @@ def _weighted(
     pieces: list[_Piece] = []
     for file in files:
         used = (1 + newest - max(file.changed_at, file.read_at or 0)) ** -DECAY
+        used *= SCRIPT_SHARE if file.is_script else 1.0
         for run in file.text.runs:
             for start, stop in _without_masks(run):
                 text = "\n".join(run.lines[start:stop])
@@ -160,11 +179,16 @@ def _weight(text: str, changed: Sequence[int], newest: int, focus: Mapping[str, 
 
 
 def _unseen(lines: Sequence[str], seen: Collection[str]) -> float:
-    """The share of the lines that are not in `seen`, without those that are everywhere, such as a bracket."""
-    told = [line for line in map(str.strip, lines) if len(line) >= MIN_RECOGNIZED]
+    """The share of the lines with some text that are not in `seen`."""
+    told = _telling(lines)
     if not seen or not told:
         return 1.0
     return sum(line not in seen for line in told) / len(told)
+
+
+def _telling(lines: Sequence[str]) -> list[str]:
+    """The lines without those that are everywhere, such as a bracket."""
+    return [line for line in map(str.strip, lines) if len(line) >= MIN_RECOGNIZED]
 
 
 _ABOVE = re.compile(r"\s*(?://|#|@|\*|/\*|--)")
@@ -173,15 +197,26 @@ _ABOVE = re.compile(r"\s*(?://|#|@|\*|/\*|--)")
 
 def _pieces(run: Run) -> Iterator[tuple[int, int]]:
     """The parts of a run: each definition with the comments above it, and what precedes the first one."""
-    starts = []
+    starts = {0, len(run.lines)}
     for place, line in enumerate(run.lines):
         if DEFINITION.match(line):
             start = place
             while start and _ABOVE.match(run.lines[start - 1]):
                 start -= 1
-            starts.append(start)
-    for start, stop in pairwise(sorted({0, *starts, len(run.lines)})):
-        yield from _divided(run.lines, start, stop)
+            starts.add(start)
+    parts: list[tuple[int, int]] = []
+    for start, stop in pairwise(sorted(starts)):
+        if parts and (_is_short(run, *parts[-1]) or (stop == len(run.lines) and _is_short(run, start, stop))):
+            parts[-1] = (parts[-1][0], stop)
+        else:
+            parts.append((start, stop))
+    if len(parts) > 1 or run.first <= 1 or set(run.changed) != {UNCHANGED} or not _is_short(run, *parts[0]):
+        for start, stop in parts:
+            yield from _divided(run.lines, start, stop)
+
+
+def _is_short(run: Run, start: int, stop: int) -> bool:
+    return len(_telling(run.lines[start:stop])) < MIN_PIECE_LINES
 
 
 def _divided(lines: Sequence[str], start: int, stop: int) -> Iterator[tuple[int, int]]:
