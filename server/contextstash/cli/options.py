@@ -61,31 +61,21 @@ class AddressType(click.ParamType[Any]):
         return host.strip("[]") or "127.0.0.1", int(port)
 
 
-class TokensType(click.ParamType[Any]):
+def tokens(value: str) -> int:
     """A number of tokens, such as 100000 or 100k."""
-
-    name = "tokens"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"(\d{1,9})(k?)", str(value).strip().lower().replace("_", ""))
-        if found is None or int(found[1]) == 0:
-            self.fail(f"'{value}' is not a number of tokens. Example: 100k", param, ctx)
-        return int(found[1]) * (1_000 if found[2] else 1)
+    found = re.fullmatch(r"(\d{1,9})(k?)", value.strip().lower().replace("_", ""))
+    if found is None or int(found[1]) == 0:
+        raise click.BadParameter(f"'{value}' is not a number of tokens. Example: 100k")
+    return int(found[1]) * (1_000 if found[2] else 1)
 
 
-class ShareType(click.ParamType[Any]):
+def share(value: str) -> float:
     """A share of at most a half, such as 10% or 0.1."""
-
-    name = "share"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found = re.fullmatch(r"(\d{0,3}(?:\.\d{1,6})?)( ?%?)", str(value).strip())
-        share = None if found is None or not found[1] else float(found[1]) / (100 if found[2].strip() else 1)
-        if share is None or share > 0.5:
-            self.fail(f"'{value}' is not a share of at most 50%. Example: 10%", param, ctx)
-        return share
+    found = re.fullmatch(r"(\d{0,3}(?:\.\d{1,6})?)( ?%?)", value.strip())
+    found_share = None if found is None or not found[1] else float(found[1]) / (100 if found[2].strip() else 1)
+    if found_share is None or found_share > 0.5:
+        raise click.BadParameter(f"'{value}' is not a share of at most 50%. Example: 10%")
+    return found_share
 
 
 def _named_database(context: click.Context, _: click.Parameter, database: Location | None) -> Location | None:

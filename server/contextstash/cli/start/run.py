@@ -17,11 +17,11 @@ from contextstash.cli.options import (
     DATABASE,
     PRESET,
     SET,
-    ShareType,
     StashOpener,
-    TokensType,
     program_on_path,
     settings_from,
+    share,
+    tokens,
 )
 from contextstash_storage.errors import BadInputError, ContextstashError
 
@@ -135,8 +135,8 @@ class OwnOptionsAnywhere(click.Command):
 )
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
-@click.option("--window", type=TokensType(), metavar="TOKENS", help="Where the client compacts, such as 100k.")
-@click.option("--hold-out", type=ShareType(), metavar="SHARE", help="Leave so many sessions unedited, such as 10%.")
+@click.option("--window", type=tokens, metavar="TOKENS", help="Where the client compacts, such as 100k.")
+@click.option("--hold-out", type=share, metavar="SHARE", help="Leave so many sessions unedited, such as 10%.")
 @click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
 @click.option("--yes", is_flag=True, help="Start at once: neither ask about nor install contextstash in the client.")
 @DATABASE
