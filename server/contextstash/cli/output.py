@@ -116,8 +116,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, les
     columns, values = [columns[place] for place in shown], [[row[place] for place in shown] for row in values]
     lines = [list(columns), *([_cell(value) for value in row] for row in values)]
     numbers = [bool(values) and isinstance(value, int) for value in (values or lines)[0]]
-    widths = [max(cell_len(line[place]) for line in lines) for place in range(len(columns))]
-    widths = _fitted(widths, numbers, width - 2 * len(columns) + 2)
+    bodies = [max([1, *(cell_len(line[place]) for line in lines[1:])]) for place in range(len(columns))]
+    widths = [max(body, cell_len(name)) for body, name in zip(bodies, columns, strict=True)]
+    widths = _fitted(widths, bodies, numbers, width - 2 * len(columns) + 2)
     for number, line in enumerate(lines):
         cells = [
             shortened(cell, room).rjust(room) if is_number else set_cell_size(shortened(cell, room), room)
@@ -140,12 +141,15 @@ def _shown_columns(
     return shown
 
 
-def _fitted(widths: Sequence[int], numbers: Sequence[bool], width: int) -> list[int]:
-    """Widths that fit into `width`: the last column shrinks first, then the widest of the others; numbers never do."""
+def _fitted(widths: Sequence[int], bodies: Sequence[int], numbers: Sequence[bool], width: int) -> list[int]:
+    """Widths that fit into `width`: the last column shrinks first, then the widest texts of the others, and at last
+    their heads, to `bodies`; numbers never do."""
     fitted = list(widths)
     last = len(fitted) - 1
-    texts = sorted((place for place in range(last) if not numbers[place]), key=lambda place: -widths[place])
-    for place, least in [(last, MIN_LAST_WIDTH), *((place, MIN_CELL_WIDTH) for place in texts), (last, 1)]:
+    others = sorted(range(last), key=lambda place: -widths[place])
+    texts = [(place, MIN_CELL_WIDTH) for place in others if not numbers[place]]
+    heads = [(place, bodies[place]) for place in others]
+    for place, least in [(last, MIN_LAST_WIDTH), *texts, *heads, (last, 1)]:
         over = sum(fitted) - width
         if over > 0:
             fitted[place] = max(min(least, fitted[place]), fitted[place] - over)
