@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypedDict, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypedDict, Unpack
 
 from contextstash_storage.codec import bodies
 from contextstash_storage.codec.record_json import edit_of
@@ -130,6 +130,12 @@ class SessionStore(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Close the database; closing again does nothing."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def owners(self) -> list[str]:
         """All owners that have sessions, in order: for those who move a whole database."""

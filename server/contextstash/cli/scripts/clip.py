@@ -135,8 +135,7 @@ async def _archived(text: str, options: ClipOptions, layer: dict[str, Any]) -> L
     from contextstash.service.recording.output_limits import limit_text
     from contextstash.service.session_access import Access
 
-    store = await open_database(options.database, busy_seconds=BUSY_SECONDS)
-    try:
+    async with await open_database(options.database, busy_seconds=BUSY_SECONDS) as store:
         return await limit_text(
             Access(store, settings=layer, host_windows=HOST_WINDOWS),
             text,
@@ -146,8 +145,6 @@ async def _archived(text: str, options: ClipOptions, layer: dict[str, Any]) -> L
             limits=options.limits,
             keep_whole=options.archive,
         )
-    finally:
-        await store.close()
 
 
 def _warn(reason: str) -> None:

@@ -64,7 +64,12 @@ def _migrate(source: Location, target: Location) -> Migrated:
         try:
             stored = await open_database(target)
             try:
+<<<<<<< HEAD
                 return await migrate(opened, stored, report)
+=======
+                async with await open_database(target) as stored:
+                    return await migrate(Source(opened, portal), stored, report)
+>>>>>>> ng
             finally:
                 await stored.close()
         finally:
