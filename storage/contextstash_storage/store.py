@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypedDict, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypedDict, Unpack
 
 from contextstash_storage.codec import bodies
 from contextstash_storage.codec.record_json import edit_of
@@ -73,7 +73,7 @@ Change = Callable[[Key, Session], Steps[Result]]
 """Steps that change a session, given it as it is."""
 
 
-def _of_owner(
+def _owner_reader(
     steps: Callable[Concatenate[str, P], Steps[Result]], *, together: bool = False
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, Result]]:
     """The method that reads by these steps, which describe its arguments; they are given the owner first. `together`:
@@ -86,7 +86,7 @@ def _of_owner(
     return method
 
 
-def _of_session(
+def _session_reader(
     steps: Callable[Concatenate[Key, P], Steps[Result]], *, together: bool = False
 ) -> Callable[Concatenate[Any, str, P], Coroutine[Any, Any, Result]]:
     """The same for a session, whose id the method is given first, and whose key the steps are given."""
@@ -98,7 +98,7 @@ def _of_session(
     return method
 
 
-def _changing(
+def _session_writer(
     steps: Callable[Concatenate[Key, P], Steps[Result]], *, told: bool = True
 ) -> Callable[Concatenate[Any, str, P], Coroutine[Any, Any, Result]]:
     """The same for steps that change the session."""
@@ -131,6 +131,12 @@ class SessionStore(ABC):
     async def close(self) -> None:
         """Close the database; closing again does nothing."""
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
     async def owners(self) -> list[str]:
         """All owners that have sessions, in order: for those who move a whole database."""
         return await self._of_owner(sessions.owners)
@@ -150,7 +156,7 @@ class SessionStore(ABC):
         unchanged; None, and nothing is done, if its owner has one of that id. It is stored in pieces, the last of which
         makes it visible. `items` is read in another thread while no transaction is open."""
 
-    read_extras = _of_session(sessions.read_extras, together=True)
+    read_extras = _session_reader(sessions.read_extras, together=True)
 
     async def put_extras(self, session_id: str, extras: SessionExtras) -> None:
         """Store what a copied session has beside its history."""
@@ -159,17 +165,17 @@ class SessionStore(ABC):
     async def get_session(self, session_id: str) -> Session:
         return (await self._of_owner(lambda: read_session(self.owner, session_id)))[1]
 
-    list_sessions = _of_owner(sessions.list_sessions, together=True)
+    list_sessions = _owner_reader(sessions.list_sessions, together=True)
 
-    totals = _of_owner(sessions.totals, together=True)
+    totals = _owner_reader(sessions.totals, together=True)
 
-    mark = _of_owner(sessions.mark)
+    mark = _owner_reader(sessions.mark)
 
-    session_tools = _of_session(sessions.session_tools)
+    session_tools = _session_reader(sessions.session_tools)
 
-    session_days = _of_session(sessions.session_days)
+    session_days = _session_reader(sessions.session_days)
 
-    find_session_ids = _of_owner(sessions.find_session_ids)
+    find_session_ids = _owner_reader(sessions.find_session_ids)
 
     async def update_session(self, session_id: str, **changes: Any) -> Session:
         """Change `agent`, `model`, `format`, `title`, `source` or `settings`."""
@@ -210,13 +216,13 @@ class SessionStore(ABC):
         Raises BadInputError if another message stands at a position, or `batch_id` was used for other messages.
         """
 
-    read_fingerprints = _of_session(append.read_fingerprints)
+    read_fingerprints = _session_reader(append.read_fingerprints)
 
     def fingerprint(self, body: Native) -> bytes:
         """What two messages have in common if they are equal, by which a repeated delivery is recognized. Pure."""
         return stored_fingerprint(bodies.fingerprint(body))
 
-    get_cursor = _of_owner(sessions.get_cursor)
+    get_cursor = _owner_reader(sessions.get_cursor)
 
     @abstractmethod
     async def read_messages(
@@ -233,7 +239,7 @@ class SessionStore(ABC):
         """The session, its newest request, and beyond what the reader knows of it its edits and its messages with their
         outputs: what each turn of an agent loop needs, as of one moment."""
 
-    find_key = _of_session(logs.find_key)
+    find_key = _session_reader(logs.find_key)
 
     async def read_edits(self, session_id: str, *, after: int = 0) -> list[Edit]:
         """The edits behind number `after`, in order."""
@@ -279,9 +285,9 @@ class SessionStore(ABC):
         with suppress(SessionNotFoundError):
             await self._change(session_id, lambda key, _: logs.release_lease(key, purpose, holder), told=False)
 
-    get_cached_summary = _of_session(logs.get_cached_summary)
+    get_cached_summary = _session_reader(logs.get_cached_summary)
 
-    put_cached_summary = _changing(logs.put_cached_summary, told=False)
+    put_cached_summary = _session_writer(logs.put_cached_summary, told=False)
 
     async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
         """The tool outputs of messages `first..last` of a session, both included, in order."""
@@ -297,9 +303,9 @@ class SessionStore(ABC):
             lambda: outputs.find_output(self.owner, handle, session_id, self._output_of), together=True
         )
 
-    find_summary = _of_owner(find_summary)
+    find_summary = _owner_reader(find_summary)
 
-    find_handles = _of_owner(outputs.find_handles)
+    find_handles = _owner_reader(outputs.find_handles)
 
     @abstractmethod
     async def search(
@@ -321,7 +327,7 @@ class SessionStore(ABC):
         pack their bodies; returns how many were in the index. They can be read as before, and are indexed again when a
         message is appended."""
 
-    unindexed_sessions = _of_owner(sessions.unindexed_sessions)
+    unindexed_sessions = _owner_reader(sessions.unindexed_sessions)
 
     @abstractmethod
     async def index_session(self, session_id: str) -> bool:
@@ -340,9 +346,9 @@ class SessionStore(ABC):
 
         await self._change(session_id, change)
 
-    read_events = _of_session(logs.read_events)
+    read_events = _session_reader(logs.read_events)
 
-    last_events = _of_session(logs.last_events)
+    last_events = _session_reader(logs.last_events)
 
     @abstractmethod
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
@@ -351,9 +357,9 @@ class SessionStore(ABC):
     async def append_call(self, session_id: str, call: Call) -> None:
         await self._change(session_id, lambda key, _: logs.insert_call(key, call))
 
-    last_calls = _of_session(logs.last_calls)
+    last_calls = _session_reader(logs.last_calls)
 
-    read_calls = _of_session(logs.read_calls)
+    read_calls = _session_reader(logs.read_calls)
 
     async def declare(
         self, session_id: str, parts: Sequence[DeclaredVersion], change: Callable[[Declared, Sequence[int]], Declared]
@@ -367,7 +373,7 @@ class SessionStore(ABC):
 
         return await self._change(session_id, steps)
 
-    read_declared = _of_session(requests.read_declared)
+    read_declared = _session_reader(requests.read_declared)
 
     async def append_request(self, session_id: str, request: Request) -> Request:
         """Store a request under the next number, and make it the one that the next reported usage belongs to. Of older
@@ -380,11 +386,11 @@ class SessionStore(ABC):
 
         return await self._change(session_id, change)
 
-    read_requests = _of_session(requests.read_requests)
+    read_requests = _session_reader(requests.read_requests)
 
-    list_requests = _of_session(requests.list_requests)
+    list_requests = _session_reader(requests.list_requests)
 
-    get_request = _of_session(requests.get_request)
+    get_request = _session_reader(requests.get_request)
 
     async def book_usage(
         self, session_id: str, number: int, usage: Usage, change: Callable[[Counters], Counters], call: Call
@@ -398,13 +404,13 @@ class SessionStore(ABC):
 
         return await self._change(session_id, steps)
 
-    get_proxied = _of_session(requests.get_proxied)
+    get_proxied = _session_reader(requests.get_proxied)
 
-    put_proxied = _changing(requests.put_proxied, told=False)
+    put_proxied = _session_writer(requests.put_proxied, told=False)
 
-    recent_proxied = _of_owner(requests.recent_proxied)
+    recent_proxied = _owner_reader(requests.recent_proxied)
 
-    deleted_sessions = _of_owner(requests.deleted_sessions)
+    deleted_sessions = _owner_reader(requests.deleted_sessions)
 
     async def copy_deleted(self, sessions: Sequence[DeletedSession]) -> None:
         """Recognize sessions too that were deleted in another database, whose sessions are copied to this one."""

@@ -20,7 +20,7 @@ from contextstash_storage.codec.bodies import (
 from tests.support.json_values import json_objects
 
 characters = st.characters(codec=None)
-large = st.text(characters, min_size=1, max_size=5).map(lambda piece: piece * LARGE_STRING)
+large = st.text(characters, min_size=1, max_size=5).map(lambda piece: piece * (LARGE_STRING // len(piece) + 1))
 
 
 def stored_and_read(body: dict[str, Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -68,22 +68,6 @@ def limit_problem(native: Mapping[str, Any]) -> str | None:
             " accept. Write the data to a file, and send its path."
         )
     return None
-
-
-def characters(value: object, enough: int) -> int:
-    """The approximate number of characters in a JSON value; stops counting above `enough`."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):  # the usual case first: looking at a Mapping takes three times as long
-        children: Iterable[object] = value.values()
-    else:
-        children = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    size = 0
-    for child in children:
-        size += characters(child, enough)
-        if size > enough:
-            break
-    return size
 
 
 def blocks_of(native: Mapping[str, Any], levels: int = 2) -> int:
@@ -290,12 +274,12 @@ async def append(
 
 
 def is_large(natives: Sequence[Native]) -> bool:
-    """Whether parsing these takes so long that a worker thread should do it."""
+    """Whether parsing these, which are JSON, takes so long that a worker thread should do it."""
     if len(natives) > IN_THREAD_MESSAGES:
         return True
     size = blocks = 0
     for native in natives:
-        size += characters(native, IN_THREAD_CHARACTERS)
+        size += check_json(native)
         blocks += blocks_of(native)
         if size > IN_THREAD_CHARACTERS or blocks > IN_THREAD_MESSAGES:
             return True

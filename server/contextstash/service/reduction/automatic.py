@@ -41,6 +41,13 @@ async def attempts_of(access: Access, session_id: str, *, prunes: bool = True) -
     return [ReductionAttempt(event.seq, event.tokens_before, event.tokens_after) for event in reversed(events)]
 
 
+async def oscillating(access: Access, session: Session) -> str | None:
+    """The report if compactions follow each other without freeing much."""
+    settings, budget = access.limits(session)
+    attempts = await attempts_of(access, session.session_id)
+    return oscillation(attempts, lowest_threshold(budget, settings), budget.usable)
+
+
 logger = logging.getLogger(__name__)
 
 RETRY_MESSAGES = 10
@@ -224,9 +231,7 @@ class AutoReducer:
     async def _report_oscillation(self, session_id: str, done: list[str]) -> None:
         """Report and log it if compactions follow each other without freeing much."""
         session = await self._access.session(session_id)
-        settings, budget = self._access.limits(session)
-        attempts = await attempts_of(self._access, session_id)
-        report = oscillation(attempts, lowest_threshold(budget, settings), budget.usable)
+        report = await oscillating(self._access, session)
         if not report or not done:
             return
         done.append(report)
