@@ -6,8 +6,8 @@ import hashlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 from mcp.types import CallToolResult, ContentBlock, EmbeddedResource, TextContent, TextResourceContents
 
@@ -109,11 +109,8 @@ class Call:
     schema: dict[str, Any] | None = None
 
 
-class Shown(NamedTuple):
-    """The text that replaces another one, and the handle of the original."""
-
-    text: str
-    handle: str
+Replaced = dict[str, LimitedOutput]
+"""What is shown in place of texts of one result, by the texts."""
 
 
 @dataclass(slots=True)
@@ -128,11 +125,8 @@ class Tally:
 
     def add(self, other: Tally) -> None:
         """Add the counts of another tally."""
-        self.results += other.results
-        self.shortened += other.shortened
-        self.unchanged += other.unchanged
-        self.before += other.before
-        self.after += other.after
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
 async def _valid_here(value: Any, call: Call) -> bool:
@@ -171,7 +165,7 @@ class Shortening:
         return shown
 
     async def _result(self, result: CallToolResult, call: Call) -> CallToolResult:
-        replaced: dict[str, Shown] = {}
+        replaced: Replaced = {}
         content = await self._content(result.content, call, replaced)
         structured = result.structured_content
         if structured is not None:
@@ -182,9 +176,7 @@ class Shortening:
             return result
         return result.model_copy(update={"content": content, "structured_content": structured})
 
-    async def _content(
-        self, content: Sequence[ContentBlock], call: Call, replaced: dict[str, Shown]
-    ) -> list[ContentBlock]:
+    async def _content(self, content: Sequence[ContentBlock], call: Call, replaced: Replaced) -> list[ContentBlock]:
         """The blocks, with similar neighbouring texts joined: otherwise an output in many small blocks would pass the
         limits."""
         found: list[ContentBlock] = []
@@ -200,7 +192,7 @@ class Shortening:
             found.append(blocks[0].model_copy(update={"text": shown.text}))
         return found
 
-    async def _resource(self, block: ContentBlock, call: Call, replaced: dict[str, Shown]) -> ContentBlock:
+    async def _resource(self, block: ContentBlock, call: Call, replaced: Replaced) -> ContentBlock:
         if not isinstance(block, EmbeddedResource) or not isinstance(block.resource, TextResourceContents):
             return block
         text = block.resource.text
@@ -210,7 +202,7 @@ class Shortening:
         replaced[text] = shown
         return block.model_copy(update={"resource": block.resource.model_copy(update={"text": shown.text})})
 
-    async def _text(self, text: str, call: Call) -> Shown | None:
+    async def _text(self, text: str, call: Call) -> LimitedOutput | None:
         """The replacement of a text; None if the text is shown unchanged."""
         key = (call.server, call.tool, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
         repeatable = call.rules.unchanged and len(text) >= MIN_TO_REPEAT
@@ -218,13 +210,14 @@ class Shortening:
             # Archived once more: if another process has deleted it since, the notice would name nothing.
             handle = await self.archive(text, call)
             self.tally.unchanged += 1
-            return Shown(UNCHANGED.format(handle=handle, lines=len(text.splitlines())), handle)
+            notice = UNCHANGED.format(handle=handle, lines=len(text.splitlines()))
+            return LimitedOutput(text=notice, cut=True, handle=handle)
         limited = await self._limited(text, call)
         if repeatable:
             self._shown.add(key)
-        return Shown(limited.text, limited.handle or "") if limited.cut else None
+        return limited if limited.cut else None
 
-    async def _structured(self, value: Any, call: Call, replaced: Mapping[str, Shown]) -> tuple[Any, str | None]:
+    async def _structured(self, value: Any, call: Call, replaced: Replaced) -> tuple[Any, str | None]:
         """The structured content, within limits and valid for the tool's schema if possible, otherwise unchanged; and a
         notice for the model if a part is missing."""
         changed = replaced_strings(value, {text: shown.text for text, shown in replaced.items()})
@@ -276,7 +269,7 @@ def _texts_together(content: Sequence[ContentBlock]) -> list[tuple[str | None, l
     return runs
 
 
-def _handle_of(value: Any, replaced: Mapping[str, Shown]) -> str | None:
+def _handle_of(value: Any, replaced: Replaced) -> str | None:
     """The handle of a text of the same result that is the JSON of this value; None if there is none."""
     for text, shown in replaced.items():
         try:
