@@ -384,7 +384,7 @@ class Conversations:
 
     def likely(self, body: bytes) -> RequestText | None:
         """The earlier request that this body most likely continues, to read less of it."""
-        for conversation in self._known.newest_first():
+        for conversation in reversed(self._known.values()):
             request = conversation.request
             if request is not None:
                 first = request.spans[0]
@@ -424,7 +424,7 @@ class Conversations:
         """The known conversations that this sender could continue, the newest first."""
         return [
             each
-            for each in self._known.newest_first()
+            for each in reversed(self._known.values())
             if each.format == asked.request.format
             and each.state.client_session == asked.client_id
             and asked.may_be_of(each.sender, common_start(each.line, asked.request.messages))

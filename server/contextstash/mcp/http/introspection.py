@@ -185,7 +185,7 @@ class IntrospectionVerifier:
                 raise self._noted(error) from None
         found = self._judged(token, claims)
         if found is None:
-            self._valid.pop(sha256)
+            self._valid.pop(sha256, None)
             return self._refused.set(sha256, _Answer(time.monotonic(), None))
         return self._valid.set(sha256, _Answer(time.monotonic(), found.model_copy(update={"token": ""})))
 

@@ -77,7 +77,8 @@ class Source:
         await target.copy_deleted(self._portal.call(self._store.deleted_sessions))
 
     def extras(self, session_id: str) -> SessionExtras:
-        return self._portal.call(self._store.read_extras, session_id)
+        extras: SessionExtras = self._portal.call(self._store.read_extras, session_id)
+        return extras
 
 
 class Digest:

@@ -17,8 +17,8 @@ from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter, measure
 from contextstash.formats import FORMATS, UNDECIDED, detect_format, get_format
 from contextstash.formats.base import Format
-from contextstash.formats.provider_format import shown_format
-from contextstash.formats.usage import read_usage
+from contextstash.formats.detection import shown_format
+from contextstash.formats.usage import reported_usage
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.masks import derived, stored_body
 from contextstash.service.recording.provider_reasoning import with_reported_reasoning
@@ -26,7 +26,7 @@ from contextstash.service.session_access import Access, check_conversation_id
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.handles import handle_of
 from contextstash_storage.json_values import NotJsonError, check_json
-from contextstash_storage.records import Appended, Block, Native, NewMessage, Output, Session, Usage
+from contextstash_storage.records import Appended, Block, Native, NewMessage, Output, Session
 from contextstash_storage.store import Placement
 
 MAX_BLOCKS = 10_000
@@ -239,7 +239,7 @@ async def _fitting_format(access: Access, session: Session, natives: Sequence[Na
 
 
 def _shown_format(session: Session, natives: Sequence[Native]) -> str:
-    own = FORMATS[session.format]
+    own = get_format(session.format)
     if all(own.matches(native) > 0 for native in natives):
         return own.name
     try:
@@ -406,12 +406,7 @@ def with_usage(natives: Sequence[Native], fmt: Format, usage: Mapping[str, Any] 
     extras: list[dict[str, Any]] = [{} for _ in natives]
     if usage is None:
         return extras
-    read: Usage | None = read_usage(usage)
-    if read is None:
-        raise BadInputError(
-            "usage must be as the provider reported it: {'input_tokens': …, 'output_tokens': …},"
-            " {'prompt_tokens': …, 'completion_tokens': …} or {'promptTokenCount': …, 'candidatesTokenCount': …}."
-        )
+    read = reported_usage(usage)
     for place in range(len(natives) - 1, -1, -1):
         if fmt.read(natives[place]).role == "assistant":
             extras[place]["usage"] = read

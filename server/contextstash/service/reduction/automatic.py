@@ -77,7 +77,7 @@ class AutoReducer:
         """
         session_id = session.session_id
         estimate = await self._estimate_and_log_level(session, written_at)
-        done = self._unreported.pop(session_id) or []
+        done = self._unreported.pop(session_id, [])
         if not reduce or not await self._may_reduce(session) or not self._claim(session_id):
             return estimate, done
         try:
@@ -193,7 +193,7 @@ class AutoReducer:
         return done
 
     async def _remember_if_fruitless(self, session_id: str, useful: bool) -> None:
-        self._fruitless.pop(session_id)
+        self._fruitless.pop(session_id, None)
         if not useful:
             with suppress(ContextstashError):
                 session = await self._access.session(session_id)

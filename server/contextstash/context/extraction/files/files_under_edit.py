@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from contextstash.context.extraction.actions import Action
-from contextstash.context.extraction.files.file_actions import FileUse, file_uses, is_backup
+from contextstash.context.extraction.files.file_actions import FileUse, is_backup
 from contextstash.context.extraction.files.known_text import KnownText
+from contextstash.context.extraction.files.session_files import full_paths, uses_of
 
 
 @dataclass(slots=True)
@@ -29,9 +30,11 @@ class EditedFile:
 
 def files_of(actions: Iterable[Action]) -> list[EditedFile]:
     """Every file that these calls read or changed, the newest change first, then the newest read; no backups."""
+    uses = list(uses_of(actions))
+    full = full_paths(use.path for _, use in uses)
     files = _Files()
-    for action in actions:
-        files.add(action)
+    for action, use in uses:
+        files.add(action, replace(use, path=full(use.path), was=use.was and full(use.was)))
     known = (file for path, file in files.by_path.items() if path not in files.backups)
     return sorted(known, key=lambda file: (-file.changed_at, -(file.read_at or -1)))
 
@@ -44,18 +47,20 @@ class _Files:
         self.backups: set[str] = set()
         self._created: set[str] = set()
 
-    def add(self, action: Action) -> None:
-        for use in file_uses(action):
-            if use.shown is not None:
-                file = self._file(use.path)
+    def add(self, action: Action, use: FileUse) -> None:
+        known = self.by_path.get(use.path)
+        if use.verb == "run":
+            if known is not None:
+                known.is_script = use.path in self._created
+        elif use.shown is not None or use.verb != "read":
+            if known is None and use.verb == "created" and not use.was:
+                self._created.add(use.path)
+            file = self.by_path.setdefault(use.path, EditedFile(use.path))
+            if use.shown is None:
+                self._change(file, use, action.seq)
+            else:
                 file.read_at, file.handle, file.unseen = action.seq, action.handle, False
                 file.text.show(use.shown.first, use.shown.lines, whole=use.shown.whole)
-            elif use.verb == "run" and (run := self._named(use.path)):
-                run.is_script = run.path in self._created
-            elif use.verb not in ("read", "run"):
-                if use.verb == "created" and not use.was and self._named(use.path) is None:
-                    self._created.add(use.path)
-                self._change(self._file(use.path), use, action.seq)
 
     def _change(self, file: EditedFile, use: FileUse, seq: int) -> None:
         if use.verb == "deleted":
@@ -75,34 +80,13 @@ class _Files:
         file.deleted, file.changed_at = use.verb == "deleted", seq
 
     def _move(self, file: EditedFile, was: str, *, copied: bool) -> None:
-        old = self._named(was)
+        old = self.by_path.get(was)
         if old is not None:
             file.text = deepcopy(old.text)  # a copy is edited apart from its original
         if copied and is_backup(file.path, was):
             self.backups.add(file.path)
         elif not copied and old is not None and old is not file:
             del self.by_path[old.path]
-
-    def _file(self, path: str) -> EditedFile:
-        known = self._named(path)
-        if known is None:
-            known = self.by_path[path] = EditedFile(path)
-        elif path.startswith("/") and not known.path.startswith("/"):
-            self.by_path[path] = self.by_path.pop(known.path)
-            known.path = path
-        return known
-
-    def _named(self, path: str) -> EditedFile | None:
-        """The file at a path; one call may name it by its absolute and another by its relative path."""
-        short = path.removeprefix("./")
-        same = (file for known, file in self.by_path.items() if _same_file(known.removeprefix("./"), short))
-        return self.by_path.get(path) or next(same, None)
-
-
-def _same_file(one: str, other: str) -> bool:
-    if one.startswith("/") == other.startswith("/"):
-        return one == other
-    return one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
 
 def path_below(path: str, base: str) -> str:

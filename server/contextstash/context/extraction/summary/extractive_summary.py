@@ -511,7 +511,7 @@ def _action_line(action: Action, base: str) -> str:
         return f"{call}: {_what_changed(action, call, base) or 'done'}"
     if not action.output.text.strip() and not action.output.exit_code and (told := _what_changed(action, call, base)):
         return f"{call}: {told}"
-    printed = _below(action.output.text, base)
+    printed = action.output.text if action.failed else _below(action.output.text, base)  # an error is quoted as it is
     digest = digest_output(action.tool, action.argument, printed, action.is_error)
     code = action.output.exit_code
     state = f"exit {code}: " if code else still_running(action.output)
