@@ -6,8 +6,8 @@ import hashlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcp.types import CallToolResult, ContentBlock, EmbeddedResource, TextContent, TextResourceContents
 
@@ -109,8 +109,11 @@ class Call:
     schema: dict[str, Any] | None = None
 
 
-Replaced = dict[str, LimitedOutput]
-"""What is shown in place of texts of one result, by the texts."""
+class Shown(NamedTuple):
+    """The text that replaces another one, and the handle of the original."""
+
+    text: str
+    handle: str
 
 
 @dataclass(slots=True)
@@ -125,8 +128,11 @@ class Tally:
 
     def add(self, other: Tally) -> None:
         """Add the counts of another tally."""
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        self.results += other.results
+        self.shortened += other.shortened
+        self.unchanged += other.unchanged
+        self.before += other.before
+        self.after += other.after
 
 
 async def _valid_here(value: Any, call: Call) -> bool:
@@ -165,7 +171,7 @@ class Shortening:
         return shown
 
     async def _result(self, result: CallToolResult, call: Call) -> CallToolResult:
-        replaced: Replaced = {}
+        replaced: dict[str, Shown] = {}
         content = await self._content(result.content, call, replaced)
         structured = result.structured_content
         if structured is not None:
@@ -176,7 +182,9 @@ class Shortening:
             return result
         return result.model_copy(update={"content": content, "structured_content": structured})
 
-    async def _content(self, content: Sequence[ContentBlock], call: Call, replaced: Replaced) -> list[ContentBlock]:
+    async def _content(
+        self, content: Sequence[ContentBlock], call: Call, replaced: dict[str, Shown]
+    ) -> list[ContentBlock]:
         """The blocks, with similar neighbouring texts joined: otherwise an output in many small blocks would pass the
         limits."""
         found: list[ContentBlock] = []
@@ -192,7 +200,7 @@ class Shortening:
             found.append(blocks[0].model_copy(update={"text": shown.text}))
         return found
 
-    async def _resource(self, block: ContentBlock, call: Call, replaced: Replaced) -> ContentBlock:
+    async def _resource(self, block: ContentBlock, call: Call, replaced: dict[str, Shown]) -> ContentBlock:
         if not isinstance(block, EmbeddedResource) or not isinstance(block.resource, TextResourceContents):
             return block
         text = block.resource.text
@@ -202,7 +210,7 @@ class Shortening:
         replaced[text] = shown
         return block.model_copy(update={"resource": block.resource.model_copy(update={"text": shown.text})})
 
-    async def _text(self, text: str, call: Call) -> LimitedOutput | None:
+    async def _text(self, text: str, call: Call) -> Shown | None:
         """The replacement of a text; None if the text is shown unchanged."""
         key = (call.server, call.tool, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
         repeatable = call.rules.unchanged and len(text) >= MIN_TO_REPEAT
@@ -210,14 +218,13 @@ class Shortening:
             # Archived once more: if another process has deleted it since, the notice would name nothing.
             handle = await self.archive(text, call)
             self.tally.unchanged += 1
-            notice = UNCHANGED.format(handle=handle, lines=len(text.splitlines()))
-            return LimitedOutput(text=notice, cut=True, handle=handle)
+            return Shown(UNCHANGED.format(handle=handle, lines=len(text.splitlines())), handle)
         limited = await self._limited(text, call)
         if repeatable:
             self._shown.add(key)
-        return limited if limited.cut else None
+        return Shown(limited.text, limited.handle or "") if limited.cut else None
 
-    async def _structured(self, value: Any, call: Call, replaced: Replaced) -> tuple[Any, str | None]:
+    async def _structured(self, value: Any, call: Call, replaced: Mapping[str, Shown]) -> tuple[Any, str | None]:
         """The structured content, within limits and valid for the tool's schema if possible, otherwise unchanged; and a
         notice for the model if a part is missing."""
         changed = replaced_strings(value, {text: shown.text for text, shown in replaced.items()})
@@ -269,7 +276,7 @@ def _texts_together(content: Sequence[ContentBlock]) -> list[tuple[str | None, l
     return runs
 
 
-def _handle_of(value: Any, replaced: Replaced) -> str | None:
+def _handle_of(value: Any, replaced: Mapping[str, Shown]) -> str | None:
     """The handle of a text of the same result that is the JSON of this value; None if there is none."""
     for text, shown in replaced.items():
         try:

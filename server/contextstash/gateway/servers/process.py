@@ -64,6 +64,29 @@ class _TooManyRequestsError(Exception):
     """A server sends requests and does not read the responses."""
 
 
+class _Unanswered:
+    """The requests of a server that have no response yet."""
+
+    def __init__(self) -> None:
+        self._ids: set[int | str] = set()
+
+    def received(self, message: Any) -> None:
+        """Note a message of the server. Raises _TooManyRequestsError."""
+        if isinstance(message, JSONRPCRequest):
+            self._ids.add(message.id)
+            if len(self._ids) > MAX_UNANSWERED:
+                raise _TooManyRequestsError
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            cancelled = (message.params or {}).get("requestId")
+            if isinstance(cancelled, int | str):
+                self._ids.discard(cancelled)
+
+    def sent(self, message: Any) -> None:
+        """Note a message that has reached the server."""
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+            self._ids.discard(message.id)
+
+
 class _Connection:
     """A running server process and the streams between it and its session."""
 
@@ -73,7 +96,7 @@ class _Connection:
         self._received, self.incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         self.outgoing, self._sent = anyio.create_memory_object_stream[SessionMessage](0)
         self._flushed = anyio.Event()
-        self._unanswered: set[int | str] = set()
+        self._unanswered = _Unanswered()
 
     async def read(self) -> None:
         """Pass the process's messages to the session until the process ends."""
@@ -83,7 +106,7 @@ class _Connection:
                     async for line in lines_of(self._process.stdout, self._answers.limit):
                         message = await self._answers.message(line)
                         if message is not None:
-                            self._note_request(getattr(message, "message", None))
+                            self._unanswered.received(getattr(message, "message", None))
                             await self._received.send(message)
                 except (EndlessLineError, UnanswerableError):
                     logger.warning("server '%s' is disconnected, as its line is too long", self._answers.server)
@@ -93,25 +116,13 @@ class _Connection:
                     return
             await stdio._drain_stdout(self._process)  # otherwise it could block at its exit, on a full pipe
 
-    def _note_request(self, message: Any) -> None:
-        """Count a request of the server as unanswered. Raises _TooManyRequestsError."""
-        if isinstance(message, JSONRPCRequest):
-            self._unanswered.add(message.id)
-            if len(self._unanswered) > MAX_UNANSWERED:
-                raise _TooManyRequestsError
-        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            cancelled = (message.params or {}).get("requestId")
-            if isinstance(cancelled, int | str):
-                self._unanswered.discard(cancelled)
-
     async def write(self) -> None:
         """Pass the session's messages to the process until one of the two ends."""
         try:
             async for item in self._sent:
                 self._answers.expect(item.message)
                 await self._process.stdin.send(written(item.message) + b"\n")
-                if isinstance(item.message, JSONRPCResponse | JSONRPCError) and item.message.id is not None:
-                    self._unanswered.discard(item.message.id)
+                self._unanswered.sent(item.message)
         except CLOSED_ERRORS:
             await self._received.aclose()  # pending requests get no response: closing the stream tells their callers
         finally:

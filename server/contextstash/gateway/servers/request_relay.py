@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 from mcp import MCPError
@@ -24,7 +24,7 @@ from mcp.types import (
     ReadResourceResult,
 )
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
 from contextstash.gateway.servers.upstream import Upstream
 
@@ -67,7 +67,6 @@ class NewestProgress:
 
 
 Request = ServerRequestContext[Any, Any]
-Params = TypeVar("Params", bound=BaseModel)
 
 MAX_ROUNDS = 10
 """How often one call may request input before it fails, so that a server cannot ask endlessly."""
@@ -96,7 +95,7 @@ async def call_tool(
     for one client call."""
 
     async def send(session: Any, answers: Mapping[str, Any]) -> Any:
-        request = CallToolRequest(params=_own_params(params, {"name": name, **answers}))
+        request = CallToolRequest(params=_own_params(params, {"name": name, **answers}, CallToolRequestParams))
         progress = NewestProgress(ctx.session.report_progress)
         answer = await session.send_request(request, _TOOL_RESULT, progress_callback=progress)
         await progress.close()
@@ -111,7 +110,7 @@ async def get_prompt(upstream: Upstream, name: str, params: GetPromptRequestPara
     """A prompt as its server returns it."""
 
     def request(answers: Mapping[str, Any]) -> GetPromptRequest:
-        return GetPromptRequest(params=_own_params(params, {"name": name, **answers}))
+        return GetPromptRequest(params=_own_params(params, {"name": name, **answers}, GetPromptRequestParams))
 
     return await _repeatable(upstream, request, _PROMPT_RESULT, ctx)
 
@@ -120,7 +119,7 @@ async def read_resource(upstream: Upstream, uri: str, params: ReadResourceReques
     """A resource as its server returns it."""
 
     def request(answers: Mapping[str, Any]) -> ReadResourceRequest:
-        return ReadResourceRequest(params=_own_params(params, {"uri": uri, **answers}))
+        return ReadResourceRequest(params=_own_params(params, {"uri": uri, **answers}, ReadResourceRequestParams))
 
     return await _repeatable(upstream, request, _RESOURCE_RESULT, ctx)
 
@@ -135,7 +134,7 @@ async def _repeatable(upstream: Upstream, request: Callable[[Mapping[str, Any]],
         return await upstream.ask(ask)
 
 
-def _own_params(params: Params, changes: Mapping[str, Any]) -> Params:
+def _own_params(params: Any, changes: Mapping[str, Any], kind: Any) -> Any:
     """The parameters with these changes, and without the metadata of the client's own connection."""
     given = params.model_dump(by_alias=True, exclude_none=True)
     meta = {
@@ -143,7 +142,7 @@ def _own_params(params: Params, changes: Mapping[str, Any]) -> Params:
         for name, value in (given.pop("_meta", None) or {}).items()
         if name != "progressToken" and not name.startswith(ENVELOPE)
     }
-    return type(params).model_validate({**given, **changes, **({"_meta": meta} if meta else {})})
+    return kind.model_validate({**given, **changes, **({"_meta": meta} if meta else {})})
 
 
 async def _answered(
