@@ -70,7 +70,7 @@ async def sent(folder: Path, steps: list[Step]) -> list[bytes]:
         body = json.dumps(request_of(messages), ensure_ascii=False).encode()
         prepared = await engine.prepare("anthropic", [], body)
         assert isinstance(prepared, Prepared)
-        assert engine.totals.faults == 0
+        assert engine.faults == 0
         bodies.append(prepared.body)
         size, before = len(prepared.body), min(before, len(prepared.body))
         engine.finish(prepared, Usage(prompt_tokens=size // 3, cached_tokens=before // 3, completion_tokens=1))

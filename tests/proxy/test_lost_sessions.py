@@ -131,7 +131,7 @@ def test_two_proxies_on_one_session_record_all_and_log_nothing_false(
         for count in range(1, 22, 2):
             body = request_of(messages[:count])
             list(pool.map(RunningProxy.send, (one, two), (body, body)))
-        assert one.engine.totals.faults == two.engine.totals.faults == 0
+        assert one.engine.faults == two.engine.faults == 0
     assert recorded(database) == {ID: messages}
     assert "unedited" not in caplog.text
 
@@ -155,7 +155,7 @@ def test_a_conflict_with_another_process_is_tried_again_and_the_log_says_what_ha
     proxy.send(request_of(messages))
     assert "not recorded yet: EditConflictError" in caplog.text
     assert "unedited" not in caplog.text
-    assert proxy.engine.totals.faults == 0
+    assert proxy.engine.faults == 0
 
 
 def follow_up(previous: str | None, *items: dict[str, Any]) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def test_a_request_that_is_too_long_is_shrunk_and_the_client_never_sees_the_refu
     response = proxy.send(request_of(messages))
     assert response.status_code == 200
     assert placeholders(provider.bodies[-1]) == OLD[:5]
-    assert proxy.engine.totals.faults == 0
+    assert proxy.engine.faults == 0
 
 
 def test_the_first_request_of_a_long_session_is_healed_too(

@@ -122,18 +122,12 @@ class AskedRequest:
         return prefix_marks(self.request.format, self.request.messages)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredLine:
-    """A stored session that is not in memory."""
-
-    state: ProxiedSession
-
-    def is_continued_by(self, asked: AskedRequest) -> bool:
-        """Whether a request follows its last response, or begins with all messages of its last request."""
-        if follows_response(asked.request):
-            return bool(self.state.response == asked.request.value("previous_response_id"))
-        length = self.state.length
-        return bool(self.state.mark) and 0 < length <= len(asked.marks) and asked.marks[length - 1] == self.state.mark
+def is_continued(state: ProxiedSession, asked: AskedRequest) -> bool:
+    """Whether a request follows the last response of a stored session, or begins with all messages of its last
+    request."""
+    if follows_response(asked.request):
+        return bool(state.response == asked.request.value("previous_response_id"))
+    return bool(state.mark) and 0 < state.length <= len(asked.marks) and asked.marks[state.length - 1] == state.mark
 
 
 NO_SETTINGS = ContextSettings()
@@ -254,7 +248,7 @@ class Conversation:
             return False
         if not self.line:
             if self.state.mark:
-                return StoredLine(self.state).is_continued_by(asked)
+                return is_continued(self.state, asked)
             return self._is_like(asked) and (bool(flights) or asked.client is not None)
         if common_start(self.line, messages) < len(self.line):
             return False
@@ -275,10 +269,6 @@ class Conversation:
         flights = [flight.request.messages for flight in self.waiting()]
         lines = [line for line in (self.line, *flights) if line]
         return bool(lines) and all(goes_back(line, request) for line in lines)
-
-    def same_start(self, request: RequestText) -> int:
-        """How many messages the request has in common with the last one, at the start."""
-        return common_start(self.line, request.messages)
 
     def is_summarized_by(self, asked: AskedRequest) -> bool:
         """Whether the request begins with a summary of the client's main conversation."""
@@ -456,7 +446,10 @@ class Conversations:
         back = [each for each in alike if each.goes_back_to(asked.request)]
         if back:
             # A person goes back in the main conversation, also to a message that a fork beside it has as well.
-            return max(back, key=lambda each: (each.same_start(asked.request), each.session_id == asked.client_id))
+            return max(
+                back,
+                key=lambda each: (common_start(each.line, asked.request.messages), each.session_id == asked.client_id),
+            )
         return next((each for each in alike if each.compacting or each.is_summarized_by(asked)), None)
 
     def _compacted(self, asked: AskedRequest) -> Conversation | None:
@@ -473,14 +466,15 @@ class Conversations:
         """A conversation that is stored, or a new one. One that could be of two senders is in doubt: a new one. One
         whose session was deleted, perhaps while no proxy ran, is marked so."""
         states = await self._stored(asked)
-        continued = [each for each in states if each[1].is_continued_by(asked)]
+        continued = [(name, state) for name, state in states.items() if is_continued(state, asked)]
         if len(continued) == 1:
-            return Conversation(continued[0][0], asked.request.format, continued[0][1].state)
+            [(name, state)] = continued
+            return Conversation(name, asked.request.format, state)
         if asked.client is None:
             found = _new(f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", asked, None)
             await self._branch(found, asked)
         else:
-            found = await self._of_client(asked, asked.client, dict(states))
+            found = await self._of_client(asked, asked.client, states)
         previous = asked.request.value("previous_response_id")
         if self._sessions is not None and await self._sessions.was_deleted(found.session_id, asked.marks, previous):
             found.forget()
@@ -509,31 +503,31 @@ class Conversations:
         responses = [*([request.value("previous_response_id")] if follows else []), *conversation.responses]
         await self._sessions.note_unrecorded(conversation.session_id, marks, responses)
 
-    async def _stored(self, asked: AskedRequest) -> list[tuple[str, StoredLine]]:
+    async def _stored(self, asked: AskedRequest) -> dict[str, ProxiedSession]:
         """The stored sessions that this sender could continue, and that are not in memory."""
         if self._sessions is None:
-            return []
+            return {}
         found = dict(await self._sessions.recent(asked.at - RECENT_SECONDS, RECENT_SESSIONS))
         if asked.client is not None and asked.client.session_id not in found:
             state = await self._sessions.state(asked.client.session_id)
             found |= {asked.client.session_id: state} if state is not None else {}
-        return [
-            (session_id, StoredLine(state))
+        return {
+            session_id: state
             for session_id, state in found.items()
             if state.client_session == asked.client_id
             and session_id not in self._known
             and asked.may_be_of(self._senders.get(session_id), state.length)
-        ]
+        }
 
     async def _of_client(
-        self, asked: AskedRequest, client: ClientSession, stored: Mapping[str, StoredLine]
+        self, asked: AskedRequest, client: ClientSession, stored: Mapping[str, ProxiedSession]
     ) -> Conversation:
         """The client's main conversation, or one beside it: a sub-agent begins with another message and has another
         system prompt. After a compaction of the main one only its first message is another."""
         name, request = client.session_id, asked.request
         main = stored.get(name)
-        if main is not None and await self._is_main(name, main.state, asked):
-            return Conversation(name, request.format, main.state)
+        if main is not None and await self._is_main(name, main, asked):
+            return Conversation(name, request.format, main)
         if main is None and not await self._is_taken(name):
             return _new(name, asked, name, client.parent)
         beside = f"{name}.{head_of(request)[:8]}"

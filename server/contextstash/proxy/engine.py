@@ -44,7 +44,6 @@ from contextstash.proxy.requests.preparation import (
     taken,
 )
 from contextstash.proxy.requests.shown_edits import shown_edits
-from contextstash.proxy.run_totals import Totals
 from contextstash.proxy.senders import sender_of
 from contextstash.proxy.side_calls import SideCalls, before_summary
 from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin, StripSpan
@@ -108,14 +107,13 @@ class Engine:
         self._conversations = Conversations(self._sessions)
         self._side_calls = SideCalls(self._models, clock)
         self._tasks = BackgroundTasks("a step of the proxy")
-        self.totals = Totals()
+        self.faults = 0
 
     async def prepare(
         self, format_name: str, headers: RawHeaders, body: bytes, *, compacts: bool = False
     ) -> Prepared | AskedRequest | None:
         """The request ready to be sent. What was asked if it belongs to no conversation, and None if it could not be
         understood: then the body goes out as it is. Never raises."""
-        self.totals.requests += 1
         asked = None
         try:
             now = self._clock()
@@ -129,7 +127,6 @@ class Engine:
                 asked.ended = True
             self._fault(None, error)
             return None
-        self.totals.sessions.add(conversation.session_id)
         request, cold = asked.request, cold_now(conversation, now)
         prices = prices_of(request, self._models.now(request.value("model")).ratios)
         original = Prepared(conversation, request, body, prices, now, cold=cold, asked=asked)
@@ -233,7 +230,6 @@ class Engine:
             edits = shown_edits(original)
         prepared = rendered(original, edits, pruned)
         conversation.shown = conversation.edits
-        self.totals.edited += prepared.edited
         return prepared
 
     async def _catch_up(self, conversation: Conversation, request: RequestText) -> None:
@@ -560,7 +556,7 @@ class Engine:
 
     def _fault(self, conversation: Conversation | None, error: BaseException) -> None:
         """Count an error that let a request go out unedited. Logs only its kind: the text may quote the request."""
-        self.totals.faults, named = self.totals.faults + 1, conversation.session_id if conversation else "a request"
+        self.faults, named = self.faults + 1, conversation.session_id if conversation else "a request"
         logger.warning("%s went on unedited: %s", named, type(error).__name__)
         if conversation is not None:
             state = conversation.state

@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from contextstash.proxy.conversations import AskedRequest
 from contextstash.proxy.engine import EDIT_REFUSALS, Engine
@@ -55,8 +55,6 @@ BODY_SECONDS = 30.0
 
 STREAMED_REFUSAL = 400
 """The status that stands for a refusal within a stream whose own status is 200."""
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -150,16 +148,13 @@ class Exchange:
         self._encoding = header(self._headers, b"content-encoding")
         self._original = b""
         self._started = False
-        self._finished = False
 
     async def run(self) -> None:
         """Pass the request on, and its response back."""
         format_name = self._format()
+        work = self._pass_on(self._body()) if format_name is None else self._pass_read(format_name)
         try:
-            if format_name is None:
-                await self._pass_on(self._body())
-            else:
-                await self._pass_read(format_name)
+            await self._unless_gone(work)
         except ClientGoneError:
             logger.debug("the client closed its connection")
         except BodyTimeoutError:
@@ -187,8 +182,7 @@ class Exchange:
         prepared = None
         if body is not None and (body is read or self._hold(len(body))):
             compacts = self._scope["path"].endswith(COMPACTION_ROUTE)
-            preparing = self._engine.prepare(format_name, self._headers, body, compacts=compacts)
-            prepared = await self._unless_gone(preparing)
+            prepared = await self._engine.prepare(format_name, self._headers, body, compacts=compacts)
         if prepared is not None:
             self._headers = decodable_only(self._headers)
         if not isinstance(prepared, Prepared):
@@ -201,13 +195,13 @@ class Exchange:
             self._engine.ended(prepared)
 
     async def _pass_prepared(self, prepared: Prepared) -> None:
-        reply = await self._unless_gone(self._asked(prepared))
+        reply = await self._asked(prepared)
         healed = False
         if reply.refusal is not None:
             again = await self._engine.after_refusal(prepared, *reply.refusal)
             if again is not None:
                 await reply.response.aclose()
-                reply = await self._unless_gone(self._asked(again))
+                reply = await self._asked(again)
                 prepared, healed = again, again.edited and reply.succeeded
         await self._relay(reply, prepared, healed=healed)
 
@@ -237,72 +231,51 @@ class Exchange:
         has_body = header(self._headers, b"content-length") or header(self._headers, b"transfer-encoding")
         if not has_body:
             self._arrived.set()
-        response = await self._unless_gone(self._request(body if has_body else None))
+        sent = body if has_body else None
+        response = await self._upstream.send(self._scope["method"], self._target, self._headers, sent)
         await self._relay(Reply(response, response.aiter_raw()), side)
-
-    async def _request(self, body: bytes | AsyncIterator[bytes] | None) -> httpx2.Response:
-        return await self._upstream.send(self._scope["method"], self._target, self._headers, body)
 
     async def _relay(self, reply: Reply, prepared: Prepared | AskedRequest | None, *, healed: bool = False) -> None:
         """The response, chunk by chunk as it comes."""
-        response = reply.response
+        response, headers = reply.response, passed_on(reply.response.headers.raw)
         tap = UsageTap(response.headers.get("content-type"), response.headers.get("content-encoding"))
+        if isinstance(prepared, Prepared):
+            headers.append((SESSION_HEADER, prepared.conversation.session_id.encode("ascii", "replace")))
+        self._started = True
         try:
-            await self._unless_gone(self._chunks(reply, prepared, tap, healed=healed))
+            await self._send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+            async for chunk in reply.chunks:
+                await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+                if prepared is not None:
+                    tap.take(chunk)
         finally:
+            # Booked before the client sees the end: its next request may come at once.
+            if reply.succeeded:
+                self._finish(prepared, tap, healed=healed)
             await response.aclose()
-            self._finish(reply, prepared, tap, healed=healed)
+        await self._send({"type": "http.response.body", "body": b""})
 
-    async def _unless_gone(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """What `work` returns; it is cancelled if the client goes away: a reply that nobody reads costs money. Raises
+    async def _unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for `work`; it is cancelled if the client goes away: a reply that nobody reads costs money. Raises
         ClientGoneError then."""
         working, watching = asyncio.ensure_future(work), asyncio.ensure_future(self._gone())
         try:
             await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
                 raise ClientGoneError
-            return working.result()
+            working.result()
         finally:
             for task in (working, watching):
                 task.cancel()
             await asyncio.gather(working, watching, return_exceptions=True)
 
-    def _finish(self, reply: Reply, prepared: Prepared | AskedRequest | None, tap: UsageTap, *, healed: bool) -> None:
-        if self._finished:
-            return
-        self._finished = True
-        if prepared is None or not reply.succeeded:
-            return
+    def _finish(self, prepared: Prepared | AskedRequest | None, tap: UsageTap, *, healed: bool) -> None:
         if isinstance(prepared, AskedRequest):
             self._engine.finish_side_call(prepared, tap.usage)
-        else:
+        elif prepared is not None:
             self._engine.finish(
-                prepared,
-                tap.usage,
-                healed=healed,
-                response=tap.response,
-                dropped=tap.dropped,
-                cleared=tap.cleared,
+                prepared, tap.usage, healed=healed, response=tap.response, dropped=tap.dropped, cleared=tap.cleared
             )
-
-    async def _chunks(
-        self, reply: Reply, prepared: Prepared | AskedRequest | None, tap: UsageTap, *, healed: bool
-    ) -> None:
-        await self._start(reply.response, prepared if isinstance(prepared, Prepared) else None)
-        async for chunk in reply.chunks:
-            await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
-            if prepared is not None:
-                tap.take(chunk)
-        # Booked before the client sees the end: its next request may come at once.
-        self._finish(reply, prepared, tap, healed=healed)
-        await self._send({"type": "http.response.body", "body": b""})
-
-    async def _start(self, response: httpx2.Response, prepared: Prepared | None) -> None:
-        headers = passed_on(response.headers.raw)
-        if prepared is not None:
-            headers.append((SESSION_HEADER, prepared.conversation.session_id.encode("ascii", "replace")))
-        self._started = True
-        await self._send({"type": "http.response.start", "status": response.status_code, "headers": headers})
 
     async def _no_response(self, error: Exception) -> None:
         """The upstream could not be reached, or closed the connection: an error that clients try again on."""

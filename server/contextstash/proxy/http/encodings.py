@@ -36,39 +36,26 @@ def _offered(value: bytes) -> bytes:
 def decoder(encoding: str | None) -> Decode:
     """A function that decodes the next bytes of a compressed body. It raises an error for bytes that it cannot decode,
     or that hold more than MAX_DECODED_BYTES; for an encoding that is not known it always does."""
-    name = (encoding or "identity").strip().lower()
-    if name == "identity" or not name:
-        return lambda data: data
-    if name not in DECODABLE:
-        return _unknown
-    return _bounded(_decompressor(name))
+    name = (encoding or "identity").strip().lower() or "identity"
+    decompressor = _decompressor(name) if name in DECODABLE - {"identity"} else None
+
+    def decode(data: bytes) -> bytes:
+        if decompressor is None:
+            raise ValueError("unknown encoding")
+        found: bytes = decompressor.decompress(data, MAX_DECODED_BYTES)
+        # zlib and Zstandard say in two ways that they hold back decoded bytes.
+        is_zlib = hasattr(decompressor, "unconsumed_tail")
+        if decompressor.unconsumed_tail if is_zlib else not (decompressor.needs_input or decompressor.eof):
+            raise ValueError("too long")
+        return found
+
+    return decode if name != "identity" else bytes
 
 
 def _decompressor(name: str) -> Any:
     if name == "zstd":
         return zstandard().ZstdDecompressor()
     return zlib.decompressobj(zlib.MAX_WBITS | 32 if name != "deflate" else zlib.MAX_WBITS)
-
-
-def _unknown(_: bytes) -> bytes:
-    raise ValueError("unknown encoding")
-
-
-def _bounded(decompressor: Any) -> Decode:
-    def decode(data: bytes) -> bytes:
-        found: bytes = decompressor.decompress(data, MAX_DECODED_BYTES)
-        if _has_more(decompressor):
-            raise ValueError("too long")
-        return found
-
-    return decode
-
-
-def _has_more(decompressor: Any) -> bool:
-    """Whether it holds back decoded bytes: zlib and Zstandard say so in two ways."""
-    if hasattr(decompressor, "needs_input"):
-        return not decompressor.needs_input and not decompressor.eof
-    return bool(decompressor.unconsumed_tail)
 
 
 def readable_error(data: bytes, encoding: str | None) -> bytes | None:
