@@ -12,6 +12,7 @@ class Section(StrEnum):
     TASK = "Task"
     EARLIER = "Earlier summary"
     DECISIONS = "Decisions and constraints"
+    DONE = "Done"
     FILES = "Files touched"
     TRIED = "Tried and failed"
     ERRORS = "Errors"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.context.extraction.summary.extractive_summary import OLD_PLAN, extract_summary
+from contextstash.context.extraction.summary.extractive_summary import extract_summary
 from contextstash.context.extraction.summary_format import Section, read_summary
 from tests.support.turns import Script, laws, quarter
 
@@ -133,7 +133,7 @@ def test_an_update_of_a_task_that_is_not_known_leaves_the_plan_of_the_earlier_su
 def test_the_sections_come_in_the_order_of_their_importance() -> None:
     text = extract_summary(fines_session().turns, max_tokens=1_000, count=quarter)
     assert [line[3:] for line in text.split("\n") if line.startswith("## ")] == [
-        "Task", "Decisions and constraints", "Files touched", "Errors", "Findings", "Open items", "Last state",
+        "Task", "Decisions and constraints", "Done", "Files touched", "Errors", "Findings", "Open items", "Last state",
         "Names in use", "Archived outputs",
     ]  # fmt: skip
 
@@ -183,7 +183,7 @@ def test_a_file_is_listed_with_everything_that_was_done_to_it() -> None:
 def test_an_error_leaves_with_a_later_success_of_a_wider_run() -> None:
     errors = summary_of(fines_session())[Section.ERRORS]
     assert errors == [
-        "failed at 14, not run again since: `ruff check .` — fines.py:3:1: F401 error: unused import",
+        "failed at 14: `ruff check .` — fines.py:3:1: F401 error: unused import",
     ]
 
 
@@ -193,13 +193,16 @@ def test_a_plan_that_the_agent_did_not_update_for_the_newest_request_says_so() -
     script.user("Put it in a memo called review.").call("Bash", {"command": "ls docs"}, "a.md")
     first = extract_summary(script.turns, max_tokens=900, count=quarter)
     open_items = read_summary(first)[Section.OPEN]
-    assert open_items[:2] == ["[~] Collect the findings (in progress)", OLD_PLAN]
+    assert open_items[:2] == [
+        "[~] Collect the findings (in progress)",
+        "The plan above is of message 2; the user said since: (4).",
+    ]
     later = Script().call("Bash", {"command": "ls src"}, "b.md")
     second = extract_summary(later.turns, previous=first, max_tokens=900, count=quarter)
     assert read_summary(second)[Section.OPEN] == open_items
     later.call("TodoWrite", {"todos": [{"content": "Write the memo", "status": "in_progress"}]}, "ok")
     third = extract_summary(later.turns, previous=first, max_tokens=900, count=quarter)
-    assert OLD_PLAN not in third
+    assert "is of message 2" not in third
 
 
 def test_open_items_are_the_newest_to_do_list_and_what_the_assistant_says_is_left_to_do() -> None:
@@ -207,6 +210,7 @@ def test_open_items_are_the_newest_to_do_list_and_what_the_assistant_says_is_lef
         "[~] Fix lint (in progress)",
         "[ ] Write the changelog",
         "[x] done: Find the cause",
+        "The plan above is of message 16; the user said since: (17).",
         "Remaining: the lint error in fines.py.",
     ]
 
