@@ -188,31 +188,6 @@ async def test_a_missing_doubled_or_moved_line_is_named(tmp_path: Path, place: i
             await hold_refused(tmp_path / name, wrong, lines, "Nothing of that session was stored")
 
 
-def without_counts(lines: Sequence[str]) -> list[str]:
-    """An export as it was before version 3."""
-    older = []
-    for line in lines:
-        record = json.loads(line)
-        record.pop("seq", None)
-        if "contextstash_session" in record:
-            record["contextstash_session"] = 2
-        if "end" not in record:
-            older.append(json.dumps(record))
-    return older
-
-
-async def test_an_older_export_is_imported_if_it_is_complete(tmp_path: Path) -> None:
-    lines = await lines_of_a_session(tmp_path)
-    older = without_counts(lines)
-    async with stash_at(tmp_path / "there.db") as there:
-        for wrong in (older[:3], [*older[:2], *older[3:]], [*older[:2], *older[1:]]):
-            with pytest.raises(BadInputError, match="of 4 messages"):
-                await there.import_session(wrong)
-        assert (await there.list_sessions()).sessions == []
-        assert (await there.import_session(older)).recorded == len(NATIVES)
-        assert await exported(there) == lines
-
-
 async def test_every_declared_version_and_the_figures_of_requests_are_copied(tmp_path: Path) -> None:
     say = {"role": "user", "content": "Go."}
     async with stash_at(tmp_path / "here.db") as here, stash_at(tmp_path / "there.db") as there:
@@ -235,13 +210,7 @@ async def test_every_declared_version_and_the_figures_of_requests_are_copied(tmp
             )
 
 
-async def test_a_session_of_version_3_has_no_requests_and_is_still_read(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "here.db") as here, stash_at(tmp_path / "there.db") as there:
-        await here.get_context(SESSION, messages=[{"role": "user", "content": "Go."}], format="anthropic")
-        records = [json.loads(line) for line in await exported(here)]
-        records[0]["contextstash_session"] = 3
-        for name in ("declared_parts", "requests"):
-            del records[-1]["end"][name]
-        old = [json.dumps(record) for record in records if "request" not in record]
-        assert (await there.import_session(old)).recorded == 1
-        assert await there.read_requests(SESSION) == []
+async def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
+    lines = await lines_of_a_session(tmp_path)
+    other = lines[0].replace('"contextstash_session": 4', '"contextstash_session": 3')
+    await hold_refused(tmp_path, [other, *lines[1:]], lines, "Line 1 is not the beginning of a session of version 4")

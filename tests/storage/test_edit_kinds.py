@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from contextstash.service.queries.transfer import narrowed
 from contextstash_storage.codec.record_json import edit_json, edit_of, to_json
 from contextstash_storage.records import (
     EDIT,
@@ -78,12 +77,6 @@ def test_a_stored_wide_record_becomes_an_edit_of_its_kind(wide: dict[str, Any], 
         migrate(db)
         [(stored,)] = db.execute("SELECT record FROM edits")
     assert edit_of(stored) == edit
-
-
-@pytest.mark.parametrize(("wide", "edit"), WIDE, ids=KINDS)
-def test_an_exported_wide_record_becomes_an_edit_of_its_kind(wide: dict[str, Any], edit: Edit) -> None:
-    exported = {name: value for name, value in {**WIDE_DEFAULTS, **wide}.items() if value is not None}
-    assert EDIT.validate_python(narrowed(exported)) == edit
 
 
 def test_an_edit_without_what_its_kind_needs_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Databases and exports that earlier versions of contextstash wrote: they open, and read as they did then."""
+"""Databases that earlier versions of contextstash wrote: they open, and read and export as they did then."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from tests.support.stashes import stash_at, view
 
 GOLDEN = Path(__file__).parent / "golden"
 VERSIONS = sorted(path.name.removesuffix(".db.gz") for path in GOLDEN.glob("*.db.gz"))
-EXPORTS = sorted(path.name.removesuffix(".jsonl.gz") for path in GOLDEN.glob("*.jsonl.gz"))
 KINDS = {"archive", "truncate", "digest", "strip", "summary", "rewind", "restore"}
 
 
@@ -61,33 +60,6 @@ async def stash(version: str, tmp_path: Path) -> AsyncIterator[Stash]:
         yield opened
 
 
-@pytest.fixture
-async def imported(exported_by: str, tmp_path: Path) -> AsyncIterator[Stash]:
-    exported = gzip.decompress((GOLDEN / f"{exported_by}.jsonl.gz").read_bytes()).decode()
-    async with stash_at(tmp_path / "imported.db") as opened:
-        for lines in exports(exported.splitlines()):
-            await opened.import_session(lines)
-        yield opened
-
-
-def exports(lines: Sequence[str]) -> Iterator[list[str]]:
-    """The exports in a file. Each is imported for itself since it ends with a record that says that no other session
-    follows; the first versions wrote none."""
-    found: list[str] = []
-    for line in lines:
-        found.append(line)
-        if '"sessions_left": 0' in line and "end" in json.loads(line):
-            yield found
-            found = []
-    if found:
-        yield found
-
-
-@pytest.fixture(params=EXPORTS)
-def exported_by(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def test_a_golden_database_holds_edits_of_every_kind(version: str) -> None:
     assert {kind for session in then(version).values() for kind in session["edits"]} == KINDS
 
@@ -96,8 +68,11 @@ async def test_a_database_of_an_earlier_version_reads_as_it_did(stash: Stash, ve
     assert as_json(await read_sessions(stash)) == then(version)
 
 
-async def test_an_export_of_an_earlier_version_reads_as_its_database_did(imported: Stash, exported_by: str) -> None:
-    read, expected = as_json(await read_sessions(imported)), then(exported_by)
+async def test_an_export_of_an_earlier_database_reads_as_it_did(stash: Stash, version: str, tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "imported.db") as imported:
+        for session_id in SESSIONS:
+            await imported.import_session([json.dumps(each) async for each in stash.export_session(session_id)])
+        read, expected = as_json(await read_sessions(imported)), then(version)
     for session in (*read.values(), *expected.values()):
         for numbered, number in (("events", "event_id"), ("calls", "call_id")):
             session[numbered] = [{**each, number: 0} for each in session[numbered]]

@@ -1,8 +1,8 @@
 """Sessions of every format with edits of every kind, and all that can be read of them: what a golden database holds.
 
 `python -m tests.support.golden_sessions FOLDER NAME` makes FOLDER/NAME.db.gz with the version of contextstash that
-runs it, FOLDER/NAME.jsonl.gz (its sessions as they are exported) and FOLDER/NAME.json (what is read of them). Later
-versions must read the same; so a golden database is made once for a version, before its stored form changes.
+runs it, and FOLDER/NAME.json (what is read of its sessions). Later versions must read the same; so a golden database
+is made once for a version, before its stored form changes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import gzip
 import hashlib
 import json
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -210,22 +209,16 @@ def _hash(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
-async def _exported(stash: Stash, sessions: Sequence[str]) -> str:
-    return "".join([json.dumps(record) + "\n" for name in sessions async for record in stash.export_session(name)])
-
-
 async def main(folder: Path, name: str) -> None:
-    """Make the three files."""
+    """Make the two files."""
     path = folder / f"{name}.db"
     await make_sessions(path)
     packed = gzip.compress(path.read_bytes(), mtime=0)
     stash = Stash(await open_sqlite(path), settings={"automatic": False})
-    exported = await _exported(stash, SESSIONS)
     read = await read_sessions(stash)
     await stash.close()
     path.unlink()
     (folder / f"{name}.db.gz").write_bytes(packed)
-    (folder / f"{name}.jsonl.gz").write_bytes(gzip.compress(exported.encode(), mtime=0))
     (folder / f"{name}.json").write_text(json.dumps(read) + "\n", encoding="utf-8")
 
 

@@ -10,20 +10,20 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from contextstash.configuration.api_key import CLIENT_SECRET, OWN_KEY, is_key
 from contextstash.configuration.encryption_key import SETTING as KEY_SETTING
 from contextstash.configuration.locations import SETTINGS_FILE, agent_files, user_config_folder
-from contextstash.configuration.project_files import ProjectFile, RefusedFileError, read_project_file
+from contextstash.configuration.project_files import RefusedFileError, read_project_file
 from contextstash.configuration.settings_files import (
     AGENTS_TABLE,
     Tables,
     check_names,
-    parse_agent,
-    parse_toml,
+    checked,
+    parsed,
     text_of,
 )
 from contextstash.configuration.trust import TrustedFiles
@@ -52,6 +52,10 @@ class Remark:
 RemarkHandler = Callable[[Remark], None]
 
 
+def _log(remark: Remark) -> None:
+    logger.warning("%s", remark.text)
+
+
 @dataclass(frozen=True)
 class Layer:
     """Settings from one source; `name` is its name for people. `of_user` is true if the user wrote them."""
@@ -63,12 +67,43 @@ class Layer:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of settings: the layer of its file, the tables for single agents, and the reader of agents' files."""
+    """A folder of settings: the user's own, or a project's, of whose files only those that are `trusted` count in
+    whole."""
 
     path: Path
-    layer: Layer
-    tables: Tables
-    read_agent: Callable[[Path], Layer]
+    trusted: TrustedFiles | None = None
+    on_remark: RemarkHandler = _log
+
+    @cached_property
+    def file(self) -> tuple[Layer, Tables]:
+        """The folder's file, read once, and the tables for single agents in it."""
+        return self.read(self.path / SETTINGS_FILE)
+
+    def read(self, path: Path) -> tuple[Layer, Tables]:
+        """The settings of a file that count, none if it does not exist. Raises BadInputError."""
+        if self.trusted is None:
+            text = text_of(path)
+            settings, tables = ({}, {}) if text is None else checked(text, path)
+            return Layer(str(path), settings), tables
+        settings, tables = self._of_project(path, self.trusted)
+        return Layer(str(path), settings, of_user=False), tables
+
+    def layers_of(self, agent: str) -> list[Layer]:
+        """The layers of an agent's own files."""
+        return [self.read(path)[0] for path in agent_files(self.path, agent)]
+
+    def _of_project(self, path: Path, trusted: TrustedFiles) -> tuple[dict[str, Any], Tables]:
+        try:
+            file = read_project_file(path, self.path)
+            text = "" if file is None else file.text()
+        except RefusedFileError as error:
+            self.on_remark(Remark(f"{shown(path)} is ignored: {error}.", broken=True))
+            return {}, {}
+        if file is None:
+            return {}, {}
+        if trusted.holds(file):
+            return checked(text, path, aliases=False)
+        return _admitted(path, text, self.on_remark)
 
 
 @dataclass(frozen=True)
@@ -84,7 +119,7 @@ class Configuration:
         """The layers for an agent, the weakest first, without empty ones. Raises BadInputError if the agent's file is
         not valid."""
         if agent not in self._by_agent:
-            found = (*(folder.layer for folder in self.folders), *self._of_agent(agent), *self.strongest)
+            found = (*(folder.file[0] for folder in self.folders), *self._of_agent(agent), *self.strongest)
             self._by_agent[agent] = tuple(layer for layer in found if layer.values)
         return self._by_agent[agent]
 
@@ -112,15 +147,14 @@ class Configuration:
         return self.consent(agent) is not None
 
     def _of_agent(self, agent: str | None) -> list[Layer]:
-        if agent is None or not agent:
+        if not agent:
             return []
         tables = [
-            Layer(f"{folder.layer.name} [{AGENTS_TABLE}.{agent}]", folder.tables[agent], folder.layer.of_user)
-            for folder in self.folders
-            if agent in folder.tables
+            Layer(f"{layer.name} [{AGENTS_TABLE}.{agent}]", tables[agent], layer.of_user)
+            for layer, tables in (folder.file for folder in self.folders)
+            if agent in tables
         ]
-        files = [folder.read_agent(path) for folder in self.folders for path in agent_files(folder.path, agent)]
-        return tables + files
+        return tables + [layer for folder in self.folders for layer in folder.layers_of(agent)]
 
 
 def configuration(
@@ -143,9 +177,9 @@ def configuration(
     options = read_pairs(given)
     if KEY_SETTING in options:  # files are opened without the layers of settings
         raise BadInputError(f"{KEY_SETTING} cannot be given by --set: contextstash config set {KEY_SETTING}=…")
-    folders = [_user_folder(own)]
+    folders = [Folder(own)]
     if project.resolve() != own.resolve():
-        folders.append(_project_folder(project, TrustedFiles(own), on_remark or _log))
+        folders.append(Folder(project, TrustedFiles(own), on_remark or _log))
     found = Configuration(
         folders=tuple(folders),
         strongest=(
@@ -162,85 +196,12 @@ def configuration(
     return found
 
 
-def _log(remark: Remark) -> None:
-    logger.warning("%s", remark.text)
-
-
-def _user_folder(folder: Path) -> Folder:
-    path = folder / SETTINGS_FILE
-    text = text_of(path)
-    settings, tables = ({}, {}) if text is None else parsed_file(text, str(path))
-    return Folder(folder, Layer(str(path), settings), tables, _read_users_agent)
-
-
-def parsed_file(text: str, place: str) -> tuple[dict[str, Any], Tables]:
-    """A whole TOML file with its names checked. Raises BadInputError."""
-    settings, tables = parse_toml(text, place)
-    check_names(settings, place)
-    for name, table in tables.items():
-        check_names(table, f"{place} [{AGENTS_TABLE}.{name}]")
-    return settings, tables
-
-
-def parsed_agent(text: str, place: str, *, aliases: bool = True) -> dict[str, Any]:
-    """A whole agent's file with its names checked. Raises BadInputError."""
-    settings = parse_agent(text, place, aliases=aliases)
-    check_names(settings, place)
-    return settings
-
-
-def _read_users_agent(path: Path) -> Layer:
-    text = text_of(path)
-    return Layer(str(path), {} if text is None else parsed_agent(text, str(path)))
-
-
-def _project_folder(project: Path, trusted: TrustedFiles, on_remark: RemarkHandler) -> Folder:
-    """The admitted settings of the project's file, and the function that reads its agents' files."""
-    path = project / SETTINGS_FILE
-    read = _read(path, project, on_remark)
-    settings: dict[str, Any] = {}
-    tables: Tables = {}
-    if read is not None:
-        file, text = read
-        if trusted.holds(file):
-            settings, tables = parsed_file(text, str(path))
-        else:
-            settings, tables = _admitted(path, lambda: parse_toml(text, str(path)), on_remark)
-
-    # A function of the module, not a closure: the gateway pickles the configuration for its worker processes.
-    read_agent = partial(_project_agent, project, trusted, on_remark)
-    return Folder(project, Layer(str(path), settings, of_user=False), tables, read_agent)
-
-
-def _project_agent(project: Path, trusted: TrustedFiles, on_remark: RemarkHandler, at: Path) -> Layer:
-    """The admitted settings of an agent's file in a project."""
-    found = _read(at, project, on_remark)
-    if found is None:
-        return Layer(str(at), {}, of_user=False)
-    file, text = found
-    if trusted.holds(file):
-        return Layer(str(at), parsed_agent(text, str(at), aliases=False), of_user=False)
-    values, _ = _admitted(at, lambda: (parse_agent(text, str(at), aliases=False), {}), on_remark)
-    return Layer(str(at), values, of_user=False)
-
-
-def _read(path: Path, project: Path, on_remark: RemarkHandler) -> tuple[ProjectFile, str] | None:
-    try:
-        file = read_project_file(path, project)
-        return None if file is None else (file, file.text())
-    except RefusedFileError as error:
-        on_remark(Remark(f"{shown(path)} is ignored: {error}.", broken=True))
-        return None
-
-
-def _admitted(
-    path: Path, parse: Callable[[], tuple[Mapping[str, Any], Tables]], on_remark: RemarkHandler
-) -> tuple[dict[str, Any], Tables]:
+def _admitted(path: Path, text: str, on_remark: RemarkHandler) -> tuple[dict[str, Any], Tables]:
     """The settings of an untrusted file that are admitted. The others are reported in one remark."""
     from contextstash.context.window.project_limits import admit
 
     try:
-        values, agents = parse()
+        values, agents = parsed(text, path, aliases=False)
     except BadInputError as error:
         on_remark(Remark(shown(str(error)) + " It is ignored.", broken=True))
         return {}, {}

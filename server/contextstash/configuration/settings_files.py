@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from contextstash.configuration.locations import AGENT_ENDINGS
 from contextstash.context.text.near_names import nearest
 from contextstash_storage.errors import BadInputError
 
@@ -36,20 +37,6 @@ class _PlainLoader(_Loader):
         return super().compose_node(parent, index)
 
 
-def read_yaml(text: str, place: str, *, aliases: bool = True) -> dict[str, Any]:
-    """The mapping that a YAML text holds, empty if the text is empty. Raises BadInputError, which names `place`, if it
-    is not valid, or if it has aliases and `aliases` is false."""
-    try:
-        data = yaml.load(text, _Loader if aliases else _PlainLoader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadInputError(f"{place} is not valid YAML: {' '.join(str(error).split())[:300]}.") from error
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        raise BadInputError(f"{place} must hold settings, such as messages_at: 30")
-    return data
-
-
 AGENTS_TABLE = "agents"
 
 Tables = dict[str, Mapping[str, Any]]
@@ -66,8 +53,21 @@ def text_of(path: Path) -> str | None:
         raise BadInputError(f"{path} cannot be read: {error}.") from error
 
 
-def parse_toml(text: str, place: str) -> tuple[dict[str, Any], Tables]:
-    """The settings of a TOML file, and those for single agents in it; names are not checked. Raises BadInputError."""
+def parsed(text: str, path: Path, *, aliases: bool = True) -> tuple[dict[str, Any], Tables]:
+    """The settings in a file, and those for single agents in it; names are not checked. Raises BadInputError."""
+    return (_agents_file(text, str(path), aliases), {}) if path.suffix in AGENT_ENDINGS else _toml(text, str(path))
+
+
+def checked(text: str, path: Path, *, aliases: bool = True) -> tuple[dict[str, Any], Tables]:
+    """The same, with the names checked."""
+    settings, tables = parsed(text, path, aliases=aliases)
+    check_names(settings, str(path))
+    for name, table in tables.items():
+        check_names(table, f"{path} [{AGENTS_TABLE}.{name}]")
+    return settings, tables
+
+
+def _toml(text: str, place: str) -> tuple[dict[str, Any], Tables]:
     try:
         settings = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits raises a plain ValueError
@@ -78,18 +78,18 @@ def parse_toml(text: str, place: str) -> tuple[dict[str, Any], Tables]:
     return settings, agents
 
 
-def parse_agent(text: str, place: str, *, aliases: bool = True) -> dict[str, Any]:
-    """The settings of an agent's YAML file: under `context` if it exists, else the whole file; names are not checked.
-    Raises BadInputError."""
-    from contextstash.configuration.settings_files import read_yaml
-
-    data = read_yaml(text, place, aliases=aliases)
-    settings = data.get("context", data)
-    if settings is None:
-        return {}
-    if not isinstance(settings, dict):
+def _agents_file(text: str, place: str, aliases: bool) -> dict[str, Any]:
+    """The settings of an agent's YAML file: under `context` if it exists, else the whole file."""
+    try:
+        data = yaml.load(text, _Loader if aliases else _PlainLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadInputError(f"{place} is not valid YAML: {' '.join(str(error).split())[:300]}.") from error
+    if data is not None and not isinstance(data, dict):
+        raise BadInputError(f"{place} must hold settings, such as messages_at: 30")
+    settings = (data or {}).get("context", data)
+    if settings is not None and not isinstance(settings, dict):
         raise BadInputError(f"In {place}, 'context' must hold settings, such as messages_at: 30")
-    return settings
+    return settings or {}
 
 
 def check_names(

@@ -262,10 +262,11 @@ class Engine:
         if session is None:
             conversation.loaded = True
             return
-        conversation.kept = self._sessions.kept(session)
-        conversation.other_kinds = PartKinds(*self._sessions.other_kinds(session))
-        conversation.first_cut = self._sessions.first_cut(session)
-        conversation.provider_clearing = self._sessions.provider_clearing(session)
+        settings = self._sessions.settings(session)
+        conversation.kept = settings.pin
+        conversation.other_kinds = PartKinds(settings.prune_inputs, settings.prune_images)
+        conversation.first_cut = settings.first_cut_tokens
+        conversation.provider_clearing = settings.provider_clearing
         conversation.calibration = self._sessions.calibration(session)
         if not conversation.loaded:
             conversation.followed = session.source

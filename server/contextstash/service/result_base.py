@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+
+
+def _in_iso_format(time: object) -> object:
+    return time.isoformat() if isinstance(time, datetime) else time
+
+
+Moment = Annotated[str, BeforeValidator(_in_iso_format)]
+"""A time in ISO format."""
 
 
 class Result(BaseModel):
@@ -12,6 +21,12 @@ class Result(BaseModel):
 
     # A model is built when it is first used: to build all of them takes longer than a hook, which uses one, may take.
     model_config = ConfigDict(defer_build=True)
+
+    @classmethod
+    def of(cls, record: object, **others: Any) -> Self:
+        """The result with the fields of a record that have the same names, and these others."""
+        same = {name: getattr(record, name) for name in cls.model_fields if hasattr(record, name)}
+        return cls(**{**same, **others})
 
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from contextstash.service.result_base import Result
+from contextstash.service.result_base import Moment, Result
 from contextstash_storage.records import Level
 
 
@@ -51,7 +51,7 @@ class SummaryMade(Result):
     messages: int = Field(description="Messages that it replaces")
     tokens: int
     strategy: str
-    created_at: str | None = None
+    created_at: Moment | None = None
 
 
 class Change(Result):
@@ -63,7 +63,7 @@ class Change(Result):
     tokens_after: int
     reason: str
     strategy: str | None = None
-    created_at: str | None = None
+    created_at: Moment | None = None
 
 
 class Savings(Result):
@@ -216,7 +216,7 @@ class SideBySideMessage(Result):
     seq: int
     role: str
     tokens: int
-    created_at: str
+    created_at: Moment
     blocks: list[SideBySideBlock]
     visible: bool
     summary_id: str | None = None
@@ -342,7 +342,7 @@ class SummaryResult(Result):
     messages_summarized: int
     first_seq: int
     last_seq: int
-    created_at: str
+    created_at: Moment
     tokens: int
     strategy: str
     level: str
@@ -464,8 +464,8 @@ class SessionLine(Result):
     tokens: int
     percent: float
     level: Level
-    updated_at: str
-    last_message_at: str | None = None
+    updated_at: Moment
+    last_message_at: Moment | None = None
     project: str | None = Field(default=None, description="The folder in which the client ran")
     deleted_by: str | None = Field(default=None, description="Day by which the client had deleted its transcript")
     parent_session_id: str | None = None
@@ -531,7 +531,7 @@ class CallUse(Result):
     cached_tokens: int
     request_seq: int
     cost: float | None = None
-    created_at: str | None = None
+    created_at: Moment | None = None
 
 
 class ConfigureResult(Result):
@@ -555,7 +555,7 @@ class RetainedOut(Result):
     session_id: str
     title: str | None = None
     messages: int
-    last_recorded: str
+    last_recorded: Moment
 
 
 class RetainResult(Result):

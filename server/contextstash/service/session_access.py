@@ -199,6 +199,11 @@ class Access:
             window, known = economic_size(settings, model, window, fixed), True
         return budget_of(settings, window, known=known, fixed=fixed)
 
+    def limits(self, session: Session) -> tuple[ContextSettings, WindowBudget]:
+        """The settings in force for a session, and the numbers that follow from them."""
+        settings = self.settings(session)
+        return settings, self.budget(settings, session.model, session)
+
     def _whole_window(self, model: str | None, session: Session | None) -> tuple[int, bool]:
         """The window that the host uses of the model's, in tokens, and whether it is known."""
         if session is not None and session.counters.host_window is not None:
@@ -233,9 +238,8 @@ class Access:
 
     async def snapshot_of(self, session: Session, scope: Scope, news: SessionNews | None = None) -> SessionSnapshot:
         """A snapshot of a session as of this state of it, which the news are of too."""
-        settings = self.settings(session)
+        settings, budget = self.limits(session)
         counter = self.counter(settings, session.model)
-        budget = self.budget(settings, session.model, session)
         known = await self._known.read(session, news)
         part = await read_view(self._known, known, settings, counter, scope, budget.usable)
         if scope.all_outputs or settings.pin:

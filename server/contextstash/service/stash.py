@@ -11,13 +11,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from contextstash.context.view.handoff_parts import WHOLE, Part
-from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.service.queries import (
     diagnosis,
     overview,
@@ -37,19 +36,11 @@ from contextstash.service.recording import provider_reasoning as reasoning
 from contextstash.service.recording.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.recording.late_usage import book_late
 from contextstash.service.reduction import compact, pins, prune, restore, summaries
-from contextstash.service.reduction.write_summary import Writers
 from contextstash.service.requests import call_log, get_context, handoff, overflow_recovery, sampling
-from contextstash.service.requests.proxied import ProxiedSessions, with_effect
-from contextstash.service.results import (
-    CompactResult,
-    ContextResult,
-    PruneResult,
-    RecordResult,
-    RestoreResult,
-    SessionLine,
-)
+from contextstash.service.requests.proxied import Changed, ProxiedSessions, with_effect
+from contextstash.service.results import ContextResult, RecordResult
 from contextstash.service.session_access import Access, AccessOptions
-from contextstash_storage.records import Native, Request, Session
+from contextstash_storage.records import Native, Request
 from contextstash_storage.store import SessionStore
 from contextstash_storage.tokens import TokenStore
 
@@ -74,6 +65,18 @@ class _Method(Generic[P, R]):
 
 def _use_case(function: Callable[Concatenate[Access, P], R]) -> _Method[P, R]:
     return _Method(function, lambda stash: stash._access)
+
+
+def _change(
+    function: Callable[Concatenate[Access, P], Coroutine[Any, Any, Changed]],
+) -> _Method[P, Coroutine[Any, Any, Changed]]:
+    """A change of a view: the note of its result says when the requests of a proxied session show it."""
+
+    @wraps(function)
+    async def call(access: Access, /, *arguments: P.args, **named: P.kwargs) -> Changed:
+        return await with_effect(access, await function(access, *arguments, **named), time.time())
+
+    return _use_case(call)
 
 
 def _recording(function: Callable[Concatenate[Recorder, P], R]) -> _Method[P, R]:
@@ -198,44 +201,10 @@ class Stash:
 
     sampling_request = _use_case(sampling.sampling_request)
 
-    async def prune_tool_outputs(
-        self,
-        session_id: str | None = None,
-        *,
-        keep_last: int | None = None,
-        protect_tokens: int | None = None,
-        minimum_tokens: int | None = None,
-        dry_run: bool = False,
-    ) -> PruneResult:
-        """Move old tool outputs from the view to the archive."""
-        options = PruneOptions(keep_last, protect_tokens, minimum_tokens, dry_run)
-        return await with_effect(self._access, await prune.prune(self._access, session_id, options), time.time())
-
-    async def compact_session(
-        self,
-        session_id: str | None = None,
-        *,
-        summary: str | None = None,
-        instructions: str | None = None,
-        strategy: str = "auto",
-        sampled: str | None = None,
-        dry_run: bool = False,
-    ) -> CompactResult:
-        """Replace all but the recent messages with a summary: the host's `summary`, or one written by `strategy`.
-        `sampled` is the reply of the client's model to `sampling_request`."""
-        writers = Writers(strategy, summary, sampled, instructions)
-        result = await compact.compact(self._access, session_id, writers, dry_run=dry_run)
-        return await with_effect(self._access, result, time.time())
-
-    async def restore_outputs(self, handles: Sequence[str], *, session_id: str | None = None) -> RestoreResult:
-        """Put archived outputs, or the messages that a summary covers, back into the view."""
-        result = await restore.restore(self._access, handles, session_id)
-        return await with_effect(self._access, result, time.time())
-
-    async def restore_last(self, session_id: str) -> RestoreResult:
-        """Undo the last prune or compaction as a whole."""
-        result = await restore.restore_last(self._access, session_id)
-        return await with_effect(self._access, result, time.time())
+    prune_tool_outputs = _change(prune.prune_tool_outputs)
+    compact_session = _change(compact.compact_session)
+    restore_outputs = _change(restore.restore)
+    restore_last = _change(restore.restore_last)
 
     # One output, and everything that was ever recorded.
 
@@ -276,7 +245,7 @@ class Stash:
     delete_session = _use_case(sessions.delete_session)
     retain = _use_case(retention.retain)
     unindex = _use_case(retention.unindex)
-    line_of = _use_case(sessions.session_line)
+    line_of = _use_case(sessions.line_of)
     last_prompt = _use_case(sessions.last_prompt)
     read_session = _use_case(Access.session)
     read_messages = _use_case(sessions.read_messages)
@@ -292,17 +261,12 @@ class Stash:
     read_events = _of_store(SessionStore.read_events)
     read_declared = _of_store(SessionStore.read_declared)
 
+    projects_of = _use_case(Access.projects_of)
+    session_line = _use_case(sessions.session_line)
+
     async def read_requests(self, session_id: str, *, last: int = 10) -> list[Request]:
         """The newest requests of a session, newest first."""
         return await self._access.store.read_requests(session_id, last=last)
-
-    async def session_line(self, session_id: str) -> SessionLine:
-        """A session as list_sessions lists it."""
-        return await self.line_of(await self.read_session(session_id))
-
-    async def projects_of(self, read: Sequence[Session]) -> list[str | None]:
-        """The folder that the client of each session ran in; None if it is not known."""
-        return await self._access.projects_of(read)
 
     async def mark(self) -> str:
         """A text that is another one after any change of any session; quickly read."""

@@ -35,12 +35,10 @@ from contextstash.configuration.setting_layers import (
     Configuration,
     Layer,
     Remark,
-    parsed_agent,
-    parsed_file,
     read_pairs,
     shown,
 )
-from contextstash.configuration.settings_files import AGENTS_TABLE, check_names, text_of
+from contextstash.configuration.settings_files import AGENTS_TABLE, check_names, checked, text_of
 from contextstash.configuration.trust import TrustedFiles
 from contextstash.context.text.counts import counted
 from contextstash.files.atomic_file import replace_file
@@ -124,16 +122,12 @@ def _tables(file: ProjectFile) -> list[tuple[str, Mapping[str, Any]]]:
     """The file's settings, and those of each agent in it. Raises BadInputError if they are invalid."""
     from contextstash.context.window.settings import resolve_settings
 
-    place = str(file.path)
     try:
         text = file.text()
     except RefusedFileError as error:
-        raise BadInputError(f"{place} cannot be trusted: {error}.") from error
-    if file.path.suffix in AGENT_ENDINGS:
-        found: list[tuple[str, Mapping[str, Any]]] = [("", parsed_agent(text, place, aliases=False))]
-    else:
-        settings, agents = parsed_file(text, place)
-        found = [("", settings), *((f"[{json.dumps(name)}] ", table) for name, table in agents.items())]
+        raise BadInputError(f"{file.path} cannot be trusted: {error}.") from error
+    settings, agents = checked(text, file.path, aliases=False)
+    found = [("", settings), *((f"[{json.dumps(name)}] ", table) for name, table in agents.items())]
     for _, values in found:
         resolve_settings(values)
     return found
@@ -361,7 +355,7 @@ def set_(pairs: tuple[str, ...], unset: tuple[str, ...], agent: str | None) -> N
         place.update(values)
 
     text = edited("toml", text_of(file) or "", change, str(file))
-    settings, tables = parsed_file(text, str(file))
+    settings, tables = checked(text, file)
     resolve_settings({**settings, **(tables.get(agent, {}) if agent else {})})
     replace_file(file, text.encode())
     for name in (*values, *({*unset, *given} - set(values))):

@@ -208,7 +208,7 @@ def _settings() -> Iterator[Finding]:
     resolve_settings(found.settings_layer())
     folders = [folder / AGENTS_FOLDER for folder in settings_folders(project_folder(os.environ))]
     files = {path.stem for folder in folders for path in folder.glob("*.y*ml")}
-    agents = sorted(files | {agent for folder in found.folders for agent in folder.tables})
+    agents = sorted(files | {agent for folder in found.folders for agent in folder.file[1]})
     for agent in agents:
         resolve_settings(found.settings_layer(agent))
     places = [layer.name for layer in found.layers()]

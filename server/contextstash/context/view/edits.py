@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ from contextstash_storage.records import (
 )
 
 Weighed = TypeVar("Weighed", bound=EditRecord)
+AnyReplacement = TypeVar("AnyReplacement", bound=Replacement)
 
 
 def archive_edit(snapshot: SessionSnapshot, output: Output, digest: str) -> ArchiveEdit:
@@ -129,6 +131,39 @@ def summary_edit(
 def replaced(entry: Entry, block: int, edit: Replacement) -> Entry:
     """The entry with one block replaced by the edit's text."""
     return replace(entry, replaced={**entry.replaced, block: edit})
+
+
+class ReplacedBlocks:
+    """The messages of a view whose blocks are replaced one after another, and the edits that do it. Each edit has its
+    change of the counters."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._shown = {entry.first_seq: entry for entry in entries if entry.message}
+        self.edits: list[Replacement] = []
+
+    def entry(self, seq: int) -> Entry | None:
+        """The message as it is now; None if the view does not show it."""
+        return self._shown.get(seq)
+
+    def result(self, seq: int, call_id: str) -> int | None:
+        """The block with the result of a call in a message; None if it is not shown, or replaced already."""
+        entry = self._shown.get(seq)
+        blocks = enumerate(entry.message.blocks if entry is not None and entry.message is not None else ())
+        found = next((at for at, block in blocks if block.type == "tool_result" and block.call_id == call_id), None)
+        return None if entry is None or found in entry.replaced else found
+
+    def shrinks(self, edit: Replacement) -> bool:
+        """Whether the message becomes smaller by this edit."""
+        before = self._shown[edit.seq]
+        return replaced(before, edit.block, edit).tokens < before.tokens
+
+    def add(self, edit: AnyReplacement) -> AnyReplacement:
+        """Replace a block; returns the edit with its change of the counters."""
+        before = self._shown[edit.seq]
+        after = self._shown[edit.seq] = replaced(before, edit.block, edit)
+        edit = weighed(edit, before, after)
+        self.edits.append(edit)
+        return edit
 
 
 def weighed(edit: Weighed, before: Entry, after: Entry) -> Weighed:

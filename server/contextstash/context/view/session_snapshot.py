@@ -133,6 +133,20 @@ def event_of(
     )
 
 
+def event_without_edits(session: Session, kind: EventKind, tokens: int, reason: str) -> Event:
+    """An event that changes nothing of the view, whose estimate is so many tokens."""
+    counters = session.counters
+    return Event(
+        kind=kind,
+        tokens_before=tokens,
+        tokens_after=tokens,
+        messages_before=counters.view_messages,
+        messages_after=counters.view_messages,
+        reason=reason,
+        seq=counters.messages,
+    )
+
+
 def beyond_after(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> Beyond | None:
     """What is beyond the reach of a snapshot and still in the view, which has these entries now."""
     beyond = snapshot.beyond

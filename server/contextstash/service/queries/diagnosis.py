@@ -67,7 +67,6 @@ async def _refilled(access: Access, session: Session, estimate: Estimate) -> str
 
 
 async def _oscillating(access: Access, session: Session) -> str | None:
-    settings = access.settings(session)
-    budget = access.budget(settings, session.model, session)
+    settings, budget = access.limits(session)
     attempts = await attempts_of(access, session.session_id)
     return oscillation(attempts, lowest_threshold(budget, settings), budget.usable)

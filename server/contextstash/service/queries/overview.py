@@ -7,10 +7,13 @@ from itertools import groupby
 
 from contextstash.configuration.models import price_of
 from contextstash.service.recording.output_archive import OUTPUTS_AGENT
-from contextstash.service.requests.call_log import call_use
-from contextstash.service.results import DayUse, Overview, SessionUse, ToolUse
+from contextstash.service.requests.call_log import cost_of
+from contextstash.service.results import CallUse, DayUse, Overview, SessionUse, ToolUse
 from contextstash.service.session_access import Access
-from contextstash_storage.records import DaySum, ToolSum, Usage
+from contextstash_storage.records import DaySum, Usage
+
+SUMMED = ("calls", "prompt_tokens", "completion_tokens", "cached_tokens")
+"""The figures of a day that are sums over the models."""
 
 LAST_CALLS = 20
 """Calls of one session that are listed; `calls` has them all."""
@@ -21,10 +24,8 @@ async def overview(access: Access) -> Overview:
     totals = await access.store.totals(without_agent=OUTPUTS_AGENT)
     days = _days(totals.days)
     costs = [day.cost for day in days if day.cost is not None]
-    return Overview(
-        sessions=totals.sessions,
-        messages=totals.messages,
-        tokens=totals.tokens,
+    return Overview.of(
+        totals,
         outputs=sum(tool.outputs for tool in totals.tools),
         output_tokens=sum(tool.tokens for tool in totals.tools),
         calls=sum(day.calls for day in days),
@@ -32,7 +33,7 @@ async def overview(access: Access) -> Overview:
         cost=sum(costs) if costs else None,
         unpriced_calls=sum(day.calls for day in totals.days if cost_of_calls(day) is None),
         days=days,
-        tools=_tools(totals.tools),
+        tools=[ToolUse.of(each) for each in totals.tools],
     )
 
 
@@ -41,14 +42,10 @@ async def session_use(access: Access, session_id: str) -> SessionUse:
     store = access.store
     return SessionUse(
         session_id=session_id,
-        tools=_tools(await store.session_tools(session_id)),
+        tools=[ToolUse.of(each) for each in await store.session_tools(session_id)],
         days=_days(await store.session_days(session_id)),
-        calls=[call_use(call) for call in await store.last_calls(session_id, LAST_CALLS)],
+        calls=[CallUse.of(call, cost=cost_of(call)) for call in await store.last_calls(session_id, LAST_CALLS)],
     )
-
-
-def _tools(sums: Iterable[ToolSum]) -> list[ToolUse]:
-    return [ToolUse(tool=each.tool, outputs=each.outputs, tokens=each.tokens) for each in sums]
 
 
 def _days(sums: Iterable[DaySum]) -> list[DayUse]:
@@ -60,10 +57,7 @@ def _day(day: str, sums: Sequence[DaySum]) -> DayUse:
     costs = [cost for each in sums if (cost := cost_of_calls(each)) is not None]
     return DayUse(
         day=day,
-        calls=sum(each.calls for each in sums),
-        prompt_tokens=sum(each.prompt_tokens for each in sums),
-        completion_tokens=sum(each.completion_tokens for each in sums),
-        cached_tokens=sum(each.cached_tokens for each in sums),
+        **{kind: sum(getattr(each, kind) for each in sums) for kind in SUMMED},
         cost=sum(costs) if costs else None,
     )
 
@@ -73,11 +67,7 @@ def cost_of_calls(calls: DaySum) -> float | None:
     on the size of a request, so that the sum of all would be too dear."""
     if calls.priced == calls.calls:
         return calls.cost
-    average = Usage(
-        prompt_tokens=calls.prompt_tokens // calls.calls,
-        completion_tokens=calls.completion_tokens // calls.calls,
-        cached_tokens=calls.cached_tokens // calls.calls,
-        cache_write_tokens=calls.cache_write_tokens // calls.calls,
-    )
+    kinds = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens")
+    average = Usage(**{kind: getattr(calls, kind) // calls.calls for kind in kinds})
     price = price_of(calls.model, average)
     return None if price is None else price * calls.calls

@@ -203,9 +203,5 @@ def _too_large(
 
 
 async def _line(access: Access, session: Session) -> RetainedOut:
-    return RetainedOut(
-        session_id=session.session_id,
-        title=await title_of(access, session),
-        messages=session.counters.messages,
-        last_recorded=_recorded_at(session).isoformat(),
-    )
+    title, messages = await title_of(access, session), session.counters.messages
+    return RetainedOut.of(session, title=title, messages=messages, last_recorded=_recorded_at(session))

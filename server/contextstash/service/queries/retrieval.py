@@ -96,15 +96,7 @@ async def get_archived_output(
         total_tokens=output.tokens,
     )
     result = await (asyncio.to_thread(make) if pattern is None else access.searches.run(make))
-    return OutputPage(
-        handle=output.handle,
-        tool=one_line(output.tool, MAX_TOOL_CHARACTERS),
-        text=result.text,
-        total_lines=result.total_lines,
-        total_tokens=result.total_tokens,
-        next_offset=result.next_offset,
-        note=result.note,
-    )
+    return OutputPage.of(result, handle=output.handle, tool=one_line(output.tool, MAX_TOOL_CHARACTERS))
 
 
 async def read_call(access: Access, handle: str, session_id: str | None = None) -> OutputCall | None:
@@ -251,13 +243,10 @@ def _shown(found: Sequence[SearchHit], query: str, line_breaks: bool) -> list[Hi
 
 
 def _hit(hit: SearchHit, text: str, matched: list[str], line_breaks: bool) -> Hit:
-    return Hit(
+    return Hit.of(
+        hit,
         handle=hit.handles[0] if hit.handles else None,
-        session_id=hit.session_id,
-        seq=hit.seq,
-        role=hit.role,
         tool=None if hit.tool is None else one_line(hit.tool, MAX_TOOL_CHARACTERS),
-        created_at=hit.created_at,
         snippet=text if line_breaks else defused(text),
         score=round(hit.score, 3),
         matched=matched,

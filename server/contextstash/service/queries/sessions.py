@@ -106,7 +106,7 @@ async def list_sessions(access: Access, *, limit: int = 50, cursor: str | None =
     found = await recent_sessions(access, limit=limit + 1, cursor=cursor)
     page = found[:limit]
     return SessionList(
-        sessions=[await session_line(access, session) for session in page],
+        sessions=[await line_of(access, session) for session in page],
         next_cursor=page[-1].session_id if len(found) > limit else None,
     )
 
@@ -116,22 +116,22 @@ async def recent_sessions(access: Access, *, limit: int = 50, cursor: str | None
     return await access.store.list_sessions(limit=limit, before=cursor, without_agent=OUTPUTS_AGENT, by_message=True)
 
 
-async def session_line(access: Access, session: Session) -> SessionLine:
+async def session_line(access: Access, session_id: str) -> SessionLine:
+    """A session as `list_sessions` lists it. Raises SessionNotFoundError."""
+    return await line_of(access, await access.session(session_id))
+
+
+async def line_of(access: Access, session: Session) -> SessionLine:
     """A session as a line of a list. Without a title of its own it has the beginning of the first prompt."""
     estimate = await estimate_session(access, session)
-    newest = session.last_message_at or await _last_message_at(access, session)
-    return SessionLine(
-        session_id=session.session_id,
+    return SessionLine.of(
+        session,
         title=await title_of(access, session),
-        agent=session.agent,
-        model=session.model,
         messages=session.counters.messages,
         tokens=estimate.tokens,
         percent=estimate.percent,
         level=estimate.level,
-        updated_at=session.updated_at.isoformat(),
-        last_message_at=newest.isoformat() if newest else None,
-        parent_session_id=session.parent_session_id,
+        last_message_at=session.last_message_at or await _last_message_at(access, session),
     )
 
 
@@ -231,14 +231,10 @@ async def read_messages(access: Access, session_id: str, *, first: int = 0, limi
 def _message_line(message: Message, body: Native, entry: Entry | None, handles: list[str] | None) -> MessageLine:
     calls = [f"{block.tool} {block.argument or ''}".rstrip() for block in message.blocks if block.type == "tool_call"]
     kind = entry.kind if entry else message.kind
-    return MessageLine(
-        seq=message.seq,
-        role=message.role,
+    return MessageLine.of(
+        message,
         kind=kind,
-        tokens=message.tokens,
         agent_visible=entry is not None and kind != "tool_result_archived",
-        user_visible=message.user_visible,
-        created_at=message.created_at,
         calls=calls or None,
         handles=handles,
         message=body,

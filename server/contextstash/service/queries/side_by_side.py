@@ -30,17 +30,19 @@ async def read_side_by_side(access: Access, session_id: str, *, first: int = 0, 
     messages = await access.store.read_messages(session_id, first=first, last=last)
     overlay = edits_in_force(await access.store.read_edits(session_id))
     outputs = await access.store.read_outputs(session_id, first=first, last=last)
-    fmt = get_format(session.format)
+    fmt, settings = get_format(session.format), access.settings(session)
     entries = {entry.first_seq: entry for entry in build_view(messages, overlay) if entry.message}
     handles = {(output.seq, output.block): output.handle for output in outputs}
     return SideBySidePage(
         session_id=session_id,
         messages=[
-            _message(message, entries.get(message.seq), overlay, _Reader(fmt, access.settings(session)), handles)
+            _message(message, entries.get(message.seq), overlay, _Reader(fmt, settings), handles)
             for message in messages
         ],
         summaries=[
-            _summary(edit, access.settings(session)) for edit in overlay.summaries if _touches(edit, first, last)
+            SideBySideSummary.of(edit, text=shown_text(settings, edit.text))
+            for edit in overlay.summaries
+            if _touches(edit, first, last)
         ],
         total=total,
         first=first,
@@ -59,11 +61,8 @@ class _Reader(NamedTuple):
 def _message(
     message: Message, entry: Entry | None, overlay: Overlay, reader: _Reader, handles: dict[tuple[int, int], str]
 ) -> SideBySideMessage:
-    return SideBySideMessage(
-        seq=message.seq,
-        role=message.role,
-        tokens=message.tokens,
-        created_at=message.created_at.isoformat(),
+    return SideBySideMessage.of(
+        message,
         blocks=[
             _block(place, entry, handles.get((message.seq, place)), *read) for place, read in _read(message, reader)
         ],
@@ -88,12 +87,9 @@ def _read(message: Message, reader: _Reader) -> list[tuple[int, tuple[Block, str
 def _block(place: int, entry: Entry | None, handle: str | None, block: Block, text: str) -> SideBySideBlock:
     edit = entry.replaced.get(place) if entry else None
     stripped = entry is not None and entry.stripped and block.type == "thinking"
-    return SideBySideBlock(
-        type=block.type,
+    return SideBySideBlock.of(
+        block,
         heading=" ".join(filter(None, (block.tool, block.argument))),
-        tool=block.tool,
-        is_error=block.is_error,
-        tokens=block.tokens,
         text=text,
         handle=handle,
         shown=edit.text if edit else None,
@@ -105,18 +101,6 @@ def _covering(covers: Sequence[Cover], seq: int) -> str | None:
     """The id of the summary that hides a message; None if something else does."""
     hiding = next((edit for edit in covers if edit.first_seq <= seq <= edit.last_seq), None)
     return hiding.summary_id if isinstance(hiding, SummaryEdit) else None
-
-
-def _summary(edit: SummaryEdit, settings: ContextSettings) -> SideBySideSummary:
-    return SideBySideSummary(
-        summary_id=edit.summary_id,
-        first_seq=edit.first_seq,
-        last_seq=edit.last_seq,
-        text=shown_text(settings, edit.text),
-        tokens=edit.tokens,
-        strategy=edit.strategy,
-        level=edit.level,
-    )
 
 
 def _touches(edit: SummaryEdit, first: int, last: int) -> bool:

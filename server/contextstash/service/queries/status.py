@@ -10,7 +10,7 @@ from contextstash.service.queries.sessions import title_of
 from contextstash.service.recording.output_archive import kept_outputs
 from contextstash.service.results import Change, ContextStatus, Estimate, SummaryMade
 from contextstash.service.session_access import Access
-from contextstash_storage.records import ArchiveEdit, Event, SummaryEdit
+from contextstash_storage.records import ArchiveEdit
 
 CHANGES_SHOWN = 12
 
@@ -33,10 +33,10 @@ async def context_status(access: Access, session_id: str | None = None) -> Conte
         messages_summarized=sum(edit.messages for edit in summaries),
         outputs_archived=sum(isinstance(edit, ArchiveEdit) for edit in overlay.replaced.values()),
         outputs_shortened=(await kept_outputs(access, session.session_id))[0] or None,
-        last_summary=_made(max(summaries, key=lambda edit: edit.edit_id)) if summaries else None,
+        last_summary=SummaryMade.of(max(summaries, key=lambda edit: edit.edit_id)) if summaries else None,
         savings=None if proxied is not None else await savings_of(access, session),
         proxy=None if proxied is None else report_of(proxied),
-        changes=[change_of(event) for event in events],
+        changes=[Change.of(event) for event in events],
     )
 
 
@@ -49,26 +49,3 @@ def _due(estimate: Estimate) -> list[str]:
     if tokens.value >= tokens.threshold:
         found.append(f"tokens {tokens.value:,} / {tokens.threshold:,}")
     return found
-
-
-def _made(edit: SummaryEdit) -> SummaryMade:
-    return SummaryMade(
-        summary_id=edit.summary_id,
-        messages=edit.messages,
-        tokens=edit.tokens,
-        strategy=edit.strategy,
-        created_at=edit.created_at.isoformat() if edit.created_at else None,
-    )
-
-
-def change_of(event: Event) -> Change:
-    """The change of a session's context by an event."""
-    return Change(
-        kind=event.kind,
-        seq=event.seq,
-        tokens_before=event.tokens_before,
-        tokens_after=event.tokens_after,
-        reason=event.reason,
-        strategy=event.strategy,
-        created_at=event.created_at.isoformat() if event.created_at else None,
-    )

@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from contextstash.context.view.view import part_named
 from contextstash.service.estimate import estimate_session
 from contextstash.service.queries.savings import MAX_CALLS, SHRINKING
-from contextstash.service.queries.status import change_of
-from contextstash.service.results import Timeline, TimelinePoint
+from contextstash.service.results import Change, Timeline, TimelinePoint
 from contextstash.service.session_access import Access
 from contextstash_storage.records import Call, Edit, Event, TokenSum, TruncateEdit
 
@@ -46,7 +45,7 @@ async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> 
         session_id=session_id,
         usable=estimate.usable,
         points=shown,
-        changes=[change_of(event) for event in events],
+        changes=[Change.of(event) for event in events],
     )
 
 

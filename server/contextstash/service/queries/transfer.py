@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from contextstash import __version__
 from contextstash.context.window.settings import ContextSettings
@@ -24,11 +24,9 @@ from contextstash_storage.errors import BadInputError, ContextstashError, Sessio
 from contextstash_storage.json_values import NotJsonError, check_json
 from contextstash_storage.records import (
     EDIT,
-    ArchiveEdit,
     Call,
     Copied,
     DeclaredVersion,
-    DigestEdit,
     EditRecord,
     Event,
     Message,
@@ -36,98 +34,34 @@ from contextstash_storage.records import (
     NewMessage,
     Output,
     Request,
-    RestoreEdit,
-    RewindEdit,
     Session,
-    StripEdit,
-    SummaryEdit,
-    TruncateEdit,
 )
 
-END = "end"
-"""The key of the last record of a session, which says how many of each part there are before it."""
-
-PARTS: Mapping[str, type] = {
-    "messages": NewMessage,
-    "edits": EditRecord,
-    "events": Event,
-    "calls": Call,
-    "declared_parts": DeclaredVersion,
-    "requests": Request,
-}
-
-LATER_PARTS = frozenset({"declared_parts", "requests"})
-"""Parts that files before version 4 do not hold and do not count."""
-
-NOT_STORED = "Nothing of that session was stored. Export it again, or take a whole copy of the file."
-
-
-class PartCounts:
-    """How many of each part of a session were read so far. Each raises BadInputError on what does not fit."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._counts = dict.fromkeys(PARTS, 0)
-        self._keys: set[str] = set()
-
-    def add(self, item: Copied, line: int, seq: int | None) -> None:
-        """Count the part that stands on this line. `seq` is the position that the line itself says, if it does."""
-        name = next(name for name, kind in PARTS.items() if isinstance(item, kind))
-        place = self._counts[name]
-        self._counts[name] += 1
-        if isinstance(item, NewMessage):
-            if seq is not None and seq != place:
-                raise _misplaced(line, f"message {seq}", f"message {place}")
-            if item.key is not None and item.key in self._keys:
-                raise BadInputError(f"Line {line} holds a message for the second time. {NOT_STORED}")
-            self._keys.update(() if item.key is None else (item.key,))
-        elif isinstance(item, EditRecord) and item.edit_id != place + 1:
-            raise _misplaced(line, f"edit {item.edit_id}", f"edit {place + 1}")
-
-    def check_end(self, told: Mapping[str, Any] | None) -> None:
-        """Compare all that was read with the session's own counters, and with its last record if it has one."""
-        counters = self._session.counters
-        expected = {"messages": counters.messages, "edits": counters.edits}
-        if told is not None:
-            expected |= {name: told[name] for name in PARTS if name in told or name not in LATER_PARTS}
-        wrong = [
-            f"{self._counts[name]} of {count} {name}" for name, count in expected.items() if self._counts[name] != count
-        ]
-        if wrong:
-            name = self._session.session_id
-            raise BadInputError(f"The file holds {', '.join(wrong)} of session {name}. {NOT_STORED}")
-
-
-def _misplaced(line: int, found: str, expected: str) -> BadInputError:
-    return BadInputError(
-        f"Line {line} holds {found} where {expected} is expected: a line is missing, doubled or moved. {NOT_STORED}"
-    )
-
-
 VERSION = 4
+"""Of this format. A file of another version is refused: none was ever released."""
 
 HEADER = "contextstash_session"
 """The key by which the first record of a session is recognized; its value is the version of this format."""
 
-READABLE = (1, 2, 3, VERSION)
-"""In version 1, edits of all kinds were one wide record. Before version 3, messages did not have their positions, and
-there was no last record with the counts of each part. Before version 4, there were no declared parts (system prompts
-and tool definitions) and no requests."""
+END = "end"
+"""The key of the last record of a session, which says how many of each part there are before it."""
 
-COUNTED_SINCE = 3
-"""The first version whose messages have positions, and whose last record has counts."""
+PARTS: Mapping[str, TypeAdapter[Any]] = {
+    "message": TypeAdapter(NewMessage),
+    "edit": EDIT,
+    "event": TypeAdapter(Event),
+    "call": TypeAdapter(Call),
+    "declared_part": TypeAdapter(DeclaredVersion),
+    "request": TypeAdapter(Request),
+}
+"""The records between the first and the last one, by their key."""
 
 LOGGED_AT_ONCE = 1_000
 
 RECORD_LEVELS = 2
 """Levels of nesting of a record around a message's body."""
 
-LOGGED: Mapping[str, type[Event] | type[Call] | type[DeclaredVersion] | type[Request]] = {
-    "event": Event,
-    "call": Call,
-    "declared_part": DeclaredVersion,
-    "request": Request,
-}
+NOT_STORED = "Nothing of that session was stored. Export it again, or take a whole copy of the file."
 
 
 async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[str, Any]]:
@@ -137,8 +71,8 @@ async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[
     settings = access.settings(sessions[0])
     with suppress(SessionNotFoundError, BadInputError):
         sessions.append(await access.store.get_session(outputs_session_id(session_id)))
-    for left, session in reversed(list(enumerate(reversed(sessions)))):
-        async for record in session_records(access, session, left):
+    for place, session in enumerate(sessions, start=1):
+        async for record in session_records(access, session, len(sessions) - place):
             yield shown_value(settings, record)
 
 
@@ -153,10 +87,10 @@ async def session_records(access: Access, session: Session, left: int = 0) -> As
     """The records of one session, after which so many sessions are `left` in the file."""
     counts = dict.fromkeys(PARTS, 0)
     async for record in _records(access, session):
-        for part in PARTS:
-            counts[part] += part.removesuffix("s") in record
+        for name in PARTS.keys() & record.keys():
+            counts[name] += 1
         yield record
-    yield {END: {**counts, "sessions_left": left}}
+    yield {END: {**{f"{name}s": count for name, count in counts.items()}, "sessions_left": left}}
 
 
 async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, Any]]:
@@ -169,8 +103,7 @@ async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, 
         for output in await access.store.read_outputs(name, first=first, last=last):
             outputs.setdefault(output.seq, []).append(output)
         for message in await access.store.read_messages(name, first=first, last=last):
-            record = _message_record(message, outputs.get(message.seq, []))
-            yield {"seq": message.seq, "message": _with_masked_calls(access.settings(session), record)}
+            yield {"seq": message.seq, "message": _message_record(message, outputs.get(message.seq, []))}
     for edit in (await access.store.read_edits(name))[: session.counters.edits]:
         yield {"edit": edit.model_dump(mode="json", exclude_none=True)}
     async for event in _logged(access.store.read_events, name, "event_id"):
@@ -189,14 +122,6 @@ def _message_record(message: Message, outputs: list[Output]) -> dict[str, Any]:
     if outputs:
         fields["outputs"] = [output.model_dump(mode="json", exclude={"seq"}) for output in outputs]
     return {**fields, "body": message.body}
-
-
-def _with_masked_calls(settings: ContextSettings, fields: dict[str, Any]) -> dict[str, Any]:
-    """The record with the calls' arguments as they are stored today: a former version stored them as they were."""
-    for called in (*fields.get("blocks", ()), *fields.get("outputs", ())):
-        if called.get("argument"):
-            called["argument"] = masked_argument(settings, called["argument"])
-    return fields
 
 
 async def _logged(read: Any, session_id: str, number: str) -> AsyncIterator[Any]:
@@ -249,12 +174,6 @@ async def _same(access: Access, session: Session) -> int:
             f"A different session {session.session_id} exists already. Import this one under another id:"
             " --session NEW_ID."
         )
-    stored = len(await access.store.read_fingerprints(session.session_id))
-    if stored < here.counters.messages:
-        raise BadInputError(
-            f"Of session {session.session_id} only {stored} of {here.counters.messages} messages are stored here: it"
-            " was imported from an incomplete file. Delete it, then import this file again."
-        )
     return session.counters.messages
 
 
@@ -265,7 +184,6 @@ class _Lines:
         self._lines = enumerate(lines, start=1)
         self._begun: Mapping[str, Any] | None = None
         self._number = 0
-        self._version = VERSION
 
     def next_session(self) -> Session | None:
         """The session that starts at the current line; None at the end."""
@@ -273,9 +191,8 @@ class _Lines:
         self._begun = None
         if record is None:
             return None
-        if record.get(HEADER) not in READABLE:
-            raise BadInputError(f"Line {self._number} is not the beginning of a session of version 1 to {VERSION}.")
-        self._version = int(record[HEADER])
+        if record.get(HEADER) != VERSION:
+            raise BadInputError(f"Line {self._number} is not the beginning of a session of version {VERSION}.")
         try:
             return Session.model_validate(record["session"])
         except (ValidationError, KeyError, TypeError) as error:
@@ -285,43 +202,53 @@ class _Lines:
         """The messages, edits, events, calls, declared parts and requests of the session."""
         fmt = get_format(session.format)
         calls: dict[str, tuple[str, str]] = {}
-        counts = PartCounts(session)
+        counts = dict.fromkeys(PARTS, 0)
+        keys: set[str] = set()
         while (record := self._next()) is not None and not is_session(record) and END not in record:
-            item = self._item(record, fmt, calls, settings)
-            counts.add(item, self._number, self._seq_of(record))
+            try:
+                [name] = PARTS.keys() & record.keys()
+                item = _item(name, record[name], fmt, calls, settings)
+            except (ValidationError, ContextstashError, KeyError, ValueError, TypeError) as error:
+                raise self._wrong() from error
+            self._check_place(item, record.get("seq"), counts[name], keys)
+            counts[name] += 1
             yield item
         self._end(session, record, counts)
 
-    def _seq_of(self, record: Mapping[str, Any]) -> int | None:
-        """The position that a message says it has. Raises BadInputError if it should say it and does not."""
-        if self._version < COUNTED_SINCE or "message" not in record:
-            return None
-        seq = record.get("seq")
-        if not isinstance(seq, int):
-            raise self._wrong()
-        return seq
-
-    def _end(self, session: Session, record: Mapping[str, Any] | None, counts: PartCounts) -> None:
-        """Check that the session is complete, and read on to the next one. `record` is what stands after its parts."""
-        if self._version < COUNTED_SINCE:
-            counts.check_end(None)
-            self._begun = record
+    def _check_place(self, item: Copied, seq: object, count: int, keys: set[str]) -> None:
+        """Check that a message or an edit is the next one after `count` others, and that `keys` lack the message's."""
+        if isinstance(item, NewMessage):
+            if item.key is not None and item.key in keys:
+                raise self._wrong("holds a message for the second time.")
+            keys.update(() if item.key is None else (item.key,))
+            found, expected = f"message {seq}", f"message {count}"
+        elif isinstance(item, EditRecord):
+            found, expected = f"edit {item.edit_id}", f"edit {count + 1}"
+        else:
             return
-        if record is None or END not in record:
-            counts.check_end(None)
-            raise BadInputError(
-                f"The file is cut off: the last record of {session.session_id} is missing. {NOT_STORED}"
-            )
+        if found != expected:
+            raise self._wrong(f"holds {found}, but {expected} is expected: a line is missing, doubled or moved.")
+
+    def _end(self, session: Session, record: Mapping[str, Any] | None, counts: Mapping[str, int]) -> None:
+        """Check that the session is complete, and read on to the next one. `record` is what stands after its parts."""
+        name = session.session_id
         try:
-            counts.check_end(record[END])
-            left = int(record[END]["sessions_left"])
+            end = None if record is None or END not in record else {**record[END]}
+            left = 0 if end is None else int(end.pop("sessions_left"))
         except (KeyError, TypeError, ValueError) as error:
             raise self._wrong() from error
+        expected = {"messages": session.counters.messages, "edits": session.counters.edits, **(end or {})}
+        found = {f"{part}s": count for part, count in counts.items()}
+        wrong = [
+            f"{found.get(part, 0)} of {count} {part}" for part, count in expected.items() if found.get(part) != count
+        ]
+        if wrong:
+            raise BadInputError(f"The file holds {', '.join(wrong)} of session {name}. {NOT_STORED}")
+        if end is None:
+            raise BadInputError(f"The file is cut off: the last record of {name} is missing. {NOT_STORED}")
         self._begun = self._next()
         if (self._begun is not None) != (left > 0) or (left and not is_session(self._begun)):
-            raise BadInputError(
-                f"After session {session.session_id} the file should hold {left} more, of kept outputs. {NOT_STORED}"
-            )
+            raise BadInputError(f"After session {name} the file should hold {left} more, of kept outputs. {NOT_STORED}")
 
     def skip_to_next(self) -> None:
         """Skip the rest of this session."""
@@ -343,26 +270,15 @@ class _Lines:
                 return record
         return None
 
-    def _item(
-        self, record: Mapping[str, Any], fmt: Format, calls: dict[str, tuple[str, str]], settings: ContextSettings
-    ) -> Copied:
-        try:
-            if "message" in record:
-                return _message(record["message"], fmt, calls, settings)
-            [(name, fields)] = record.items()
-            if name == "edit":
-                return EDIT.validate_python(narrowed(fields) if self._version == 1 else fields)
-            return LOGGED[name].model_validate(fields)
-        except (ValidationError, ContextstashError, KeyError, ValueError, TypeError) as error:
-            raise self._wrong() from error
-
     def _wrong(self, problem: str = "is not part of an exported session.") -> BadInputError:
-        return BadInputError(f"Line {self._number} {problem} Nothing of that session was stored.")
+        return BadInputError(f"Line {self._number} {problem} {NOT_STORED}")
 
 
-def _message(
-    fields: Mapping[str, Any], fmt: Format, calls: dict[str, tuple[str, str]], settings: ContextSettings
-) -> NewMessage:
+def _item(name: str, fields: Any, fmt: Format, calls: dict[str, tuple[str, str]], settings: ContextSettings) -> Copied:
+    """The part in a record, of a message with what the settings here store of it."""
+    if name != "message":
+        part: Copied = PARTS[name].validate_python(fields)
+        return part
     outputs = [{**output, "seq": 0} for output in fields.get("outputs", ())]
     message = NewMessage.model_validate({**fields, "outputs": outputs})
     read = fmt.read(message.body)
@@ -379,21 +295,3 @@ def _message(
     if len(shown.texts) == len(message.blocks):
         kept["search_text"] = search_text_of(shown.texts, shown.blocks, calls)
     return message.model_copy(update=kept)
-
-
-_TYPES: tuple[type[EditRecord], ...] = (
-    ArchiveEdit,
-    TruncateEdit,
-    DigestEdit,
-    StripEdit,
-    SummaryEdit,
-    RewindEdit,
-    RestoreEdit,
-)
-_FIELDS = {kind.model_fields["kind"].default: kind.model_fields.keys() for kind in _TYPES}
-
-
-def narrowed(wide: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that belong to the edit's kind. Raises KeyError if the kind is unknown."""
-    own = {name: value for name, value in wide.items() if name in _FIELDS[wide["kind"]]}
-    return {**own, "after_seq": wide["last_seq"]} if wide["kind"] == "digest" else own

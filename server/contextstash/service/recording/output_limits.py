@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from contextstash.context.tool_outputs.limits import OutputLimits, limit, shared_limit
 from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
-from contextstash.context.view.edits import limited_edit, replaced, weighed
+from contextstash.context.view.edits import ReplacedBlocks, limited_edit
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter
@@ -194,16 +194,12 @@ def _over_limit(texts: Mapping[Place, str], rules: Rules, counter: Counter) -> d
 
 
 def _truncate_edits(snapshot: SessionSnapshot, texts: Mapping[Place, str], rules: Rules) -> list[TruncateEdit]:
-    shown = {entry.first_seq: entry for entry in snapshot.entries if entry.message}
+    blocks = ReplacedBlocks(snapshot.entries)
     edits = []
     for (seq, block), text in texts.items():
-        output = snapshot.outputs.get((seq, block))
-        before = shown.get(seq)
+        output, before = snapshot.outputs.get((seq, block)), blocks.entry(seq)
         if output is None or before is None or block in before.replaced:
             continue
-        if is_own_retrieval(output.tool, output.argument):
-            continue
-        edit = limited_edit(snapshot, output, text, rules[seq])
-        after = shown[seq] = replaced(before, block, edit)
-        edits.append(weighed(edit, before, after))
+        if not is_own_retrieval(output.tool, output.argument):
+            edits.append(blocks.add(limited_edit(snapshot, output, text, rules[seq])))
     return edits

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from contextstash.context.view.session_snapshot import event_without_edits
 from contextstash.formats.base import Format
 from contextstash.formats.reasoning_reports import DroppedReasoning
 from contextstash.service.estimate import own_tokens
 from contextstash.service.session_access import Access
-from contextstash_storage.records import Event, NewMessage
+from contextstash_storage.records import NewMessage
 
 logger = logging.getLogger(__name__)
 
@@ -17,16 +18,7 @@ logger = logging.getLogger(__name__)
 async def log_dropped_reasoning(access: Access, session_id: str, dropped: DroppedReasoning) -> None:
     """Add an event to the session's log, which its status shows. Raises SessionNotFoundError."""
     session = await access.session(session_id)
-    counters, tokens = session.counters, own_tokens(access, session)
-    event = Event(
-        kind="reasoning_dropped",
-        tokens_before=tokens,
-        tokens_after=tokens,
-        messages_before=counters.view_messages,
-        messages_after=counters.view_messages,
-        reason=dropped.sentence,
-        seq=counters.messages,
-    )
+    event = event_without_edits(session, "reasoning_dropped", own_tokens(access, session), dropped.sentence)
     await access.store.append_event(session_id, event)
     logger.warning("%s: %s", session_id, dropped.sentence)
 

@@ -11,8 +11,8 @@ import logging
 from contextlib import suppress
 from datetime import datetime
 
-from contextstash.context.text.counts import before_and_after
 from contextstash.context.view.prune_plan import PruneOptions
+from contextstash.context.view.session_snapshot import event_without_edits
 from contextstash.context.window.backoff import ReductionAttempt, oscillation, worth_trying
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.thresholds import Due, WindowBudget, due, lowest_threshold, results_due, since_summary
@@ -21,13 +21,13 @@ from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.estimate import estimate_session, own_tokens
 from contextstash.service.proxied_clients import sends_own_history
 from contextstash.service.reduction.compact import compact
-from contextstash.service.reduction.prune import prune, prune_oldest, prune_to_mark
+from contextstash.service.reduction.prune import add_prune, prune, prune_oldest, prune_to_mark, with_sizes
 from contextstash.service.reduction.write_summary import Writers
-from contextstash.service.results import CompactResult, Estimate, PruneResult
+from contextstash.service.results import CompactResult, Estimate
 from contextstash.service.session_access import Access
 from contextstash.service.stripped_thinking import binds
 from contextstash_storage.errors import ContextstashError
-from contextstash_storage.records import Event, EventKind, Session
+from contextstash_storage.records import EventKind, Session
 
 MAX_ATTEMPTS = 8
 """Prunes and compactions that are read. An oscillation needs 3 in a row (backoff.TIMES), the back-off reaches its
@@ -152,8 +152,7 @@ class AutoReducer:
     async def _reduce_if_due(self, session: Session) -> list[str] | None:
         """Reduce a claimed session and return what was done; None if nothing is due. If the summarizer is slow, a task
         does it, and keeps the claim until it ends."""
-        settings = self._access.settings(session)
-        budget = self._access.budget(settings, session.model, session)
+        settings, budget = self._access.limits(session)
         tokens = own_tokens(self._access, session)
         wanted = due(session.counters, tokens, budget, settings)
         if not (wanted.prune or wanted.compact) or not await self._worth_trying(session, tokens, budget, settings):
@@ -206,54 +205,40 @@ class AutoReducer:
         if wanted.prune and not binds(settings, session.model):
             oldest = results_due(session.counters, settings)
             pruned = await (prune_oldest(self._access, session_id) if oldest else prune(self._access, session_id))
-            _add_prune(done, pruned)
+            add_prune(done, pruned)
             if settings.prune_keep_last_hard is not None and (await self._due(session_id)).compact:
                 options = PruneOptions(keep_last=settings.prune_keep_last_hard, minimum_tokens=0)
-                _add_prune(done, await prune(self._access, session_id, options))
+                add_prune(done, await prune(self._access, session_id, options))
         if (await self._due(session_id)).compact:
             writers = Writers(strategy=self._strategy(session, settings))
             compacted = await compact(self._access, session_id, writers, asked=False)
             _add_compaction(done, compacted)
             if not compacted.compacted and settings.low_water is not None:
-                _add_prune(done, await prune_to_mark(self._access, session_id))
+                add_prune(done, await prune_to_mark(self._access, session_id))
 
     async def _due(self, session_id: str) -> Due:
         session = await self._access.session(session_id)
-        settings = self._access.settings(session)
-        budget = self._access.budget(settings, session.model, session)
+        settings, budget = self._access.limits(session)
         return due(session.counters, own_tokens(self._access, session), budget, settings)
 
     async def _report_oscillation(self, session_id: str, done: list[str]) -> None:
         """Report and log it if compactions follow each other without freeing much."""
         session = await self._access.session(session_id)
-        settings = self._access.settings(session)
-        budget = self._access.budget(settings, session.model, session)
+        settings, budget = self._access.limits(session)
         attempts = await attempts_of(self._access, session_id)
         report = oscillation(attempts, lowest_threshold(budget, settings), budget.usable)
         if not report or not done:
             return
         done.append(report)
         tokens = own_tokens(self._access, session)
-        await self._access.store.append_event(session_id, _event("oscillation", session, tokens, report))
+        await self._access.store.append_event(session_id, event_without_edits(session, "oscillation", tokens, report))
 
     async def _log_level(self, session: Session, estimate: Estimate, written_at: datetime | None) -> None:
         reason = f"Level {session.counters.level} → {estimate.level}: {estimate.percent} % of {estimate.usable:,}."
-        event = _event("level", session, estimate.tokens, reason).model_copy(update={"created_at": written_at})
+        event = event_without_edits(session, "level", estimate.tokens, reason).model_copy(
+            update={"created_at": written_at}
+        )
         await self._access.store.append_event(session.session_id, event, level=estimate.level)
-
-
-def _event(kind: EventKind, session: Session, tokens: int, reason: str) -> Event:
-    """An event that changes nothing of the view."""
-    counters = session.counters
-    return Event(
-        kind=kind,
-        tokens_before=tokens,
-        tokens_after=tokens,
-        messages_before=counters.view_messages,
-        messages_after=counters.view_messages,
-        reason=reason,
-        seq=counters.messages,
-    )
 
 
 def _grown(then: tuple[int, int], now: tuple[int, int], budget: WindowBudget) -> bool:
@@ -262,16 +247,7 @@ def _grown(then: tuple[int, int], now: tuple[int, int], budget: WindowBudget) ->
     return messages >= RETRY_MESSAGES or tokens >= RETRY_GROWTH * budget.usable or tokens < 0
 
 
-def _add_prune(done: list[str], result: PruneResult) -> None:
-    if result.archived:
-        done.append(f"{result.reason} {before_and_after(result.tokens_before, result.tokens_after)} tokens.")
-
-
 def _add_compaction(done: list[str], result: CompactResult) -> None:
     if result.compacted:
-        writer = f" by {result.strategy}" if result.strategy else ""
-        done.append(
-            f"{result.reason} {before_and_after(result.tokens_before, result.tokens_after)} tokens, written{writer}."
-        )
-        if result.note:
-            done.append(result.note)
+        done.append(f"{with_sizes(result)}, written by {result.strategy}.")
+        done += [result.note] if result.note else []

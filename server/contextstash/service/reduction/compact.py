@@ -118,6 +118,21 @@ class _Written:
         return plan_same(snapshot.entries, self.first_seq, self.last_seq, snapshot.beyond)
 
 
+async def compact_session(
+    access: Access,
+    session_id: str | None = None,
+    *,
+    summary: str | None = None,
+    instructions: str | None = None,
+    strategy: str = "auto",
+    sampled: str | None = None,
+    dry_run: bool = False,
+) -> CompactResult:
+    """Replace all but the recent messages with a summary: the host's `summary`, or one written by `strategy`.
+    `sampled` is the reply of the client's model to `sampling_request`."""
+    return await compact(access, session_id, Writers(strategy, summary, sampled, instructions), dry_run=dry_run)
+
+
 async def compact(
     access: Access, session_id: str | None, writers: Writers, *, dry_run: bool = False, asked: bool = True
 ) -> CompactResult:

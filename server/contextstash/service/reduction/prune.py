@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from contextstash.context.text.counts import before_and_after
 from contextstash.context.text.sanitize import one_line
 from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.compaction_plan import enough_to_free, keep_limits, outputs_to_archive
-from contextstash.context.view.edits import archive_edit_of, placeholder_of, replaced, weighed
+from contextstash.context.view.edits import ReplacedBlocks, archive_edit_of, placeholder_of
 from contextstash.context.view.output_importance import UNKNOWN, Importance, importance_of
 from contextstash.context.view.pinned_outputs import pinned_outputs, unpinned_outputs
 from contextstash.context.view.prune_plan import (
@@ -31,7 +32,7 @@ from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.estimate import own_tokens
 from contextstash.service.masks import shown_text
 from contextstash.service.reduction.digests import Digests, digest_edits
-from contextstash.service.results import ArchivedOutput, CacheCost, PruneResult
+from contextstash.service.results import ArchivedOutput, CacheCost, CompactResult, PruneResult
 from contextstash.service.session_access import Access
 from contextstash.service.stripped_thinking import Stripping, plan_stripping
 from contextstash.service.view_reader import WITHIN_REACH
@@ -107,6 +108,19 @@ class Archived:
     output: Output
     text: str
     digest: str
+
+
+async def prune_tool_outputs(
+    access: Access,
+    session_id: str | None = None,
+    *,
+    keep_last: int | None = None,
+    protect_tokens: int | None = None,
+    minimum_tokens: int | None = None,
+    dry_run: bool = False,
+) -> PruneResult:
+    """Move old tool outputs from the view to the archive."""
+    return await prune(access, session_id, PruneOptions(keep_last, protect_tokens, minimum_tokens, dry_run))
 
 
 async def prune(
@@ -242,6 +256,17 @@ def _archived(archived: Archived) -> ArchivedOutput:
     )
 
 
+def with_sizes(result: PruneResult | CompactResult) -> str:
+    """What was done, and the sizes of the view before and after it."""
+    return f"{result.reason} {before_and_after(result.tokens_before, result.tokens_after)} tokens"
+
+
+def add_prune(done: list[str], result: PruneResult) -> None:
+    """Report a prune that archived something."""
+    if result.archived:
+        done.append(f"{with_sizes(result)}.")
+
+
 async def archive_outputs(
     access: Access, snapshot: SessionSnapshot, chosen: Sequence[Candidate], *, even_if_larger: bool = False
 ) -> list[Archived]:
@@ -249,17 +274,14 @@ async def archive_outputs(
     them with `even_if_larger`. While placeholders are counted, which does not keep Python's lock, the next ones are
     written."""
     writer = _ArchiveWriter(snapshot, chosen, even_if_larger)
-    count_all = snapshot.counter.count_all
-    described: list[_Described] = []
-    counting: asyncio.Future[list[int]] | None = None
+    weighing: asyncio.Future[None] | None = None
     async for batch in access.output_texts(snapshot, [candidate.output for candidate in chosen], OUTPUTS_AT_ONCE):
-        before, described = described, await asyncio.to_thread(writer.describe, batch)
-        if counting is not None:
-            await asyncio.to_thread(writer.weigh, before, await counting)
-        placeholders = [each.placeholder for each in described]
-        counting = asyncio.ensure_future(asyncio.to_thread(count_all, placeholders))
-    if counting is not None:
-        await asyncio.to_thread(writer.weigh, described, await counting)
+        described = await asyncio.to_thread(writer.describe, batch)
+        if weighing is not None:
+            await weighing
+        weighing = asyncio.ensure_future(asyncio.to_thread(writer.weigh, described))
+    if weighing is not None:
+        await weighing
     return writer.made
 
 
@@ -281,10 +303,7 @@ class _ArchiveWriter:
         self._snapshot = snapshot
         self._even_if_larger = even_if_larger
         self._costs = {(each.output.seq, each.output.block): each.view_tokens for each in chosen}
-        wanted = {each.output.seq for each in chosen}
-        self._shown = {
-            entry.message.seq: entry for entry in snapshot.entries if entry.message and entry.message.seq in wanted
-        }
+        self._blocks = ReplacedBlocks(snapshot.entries)
 
     def describe(self, batch: Sequence[tuple[Output, str]]) -> list[_Described]:
         """The digests and placeholders of these outputs."""
@@ -296,13 +315,11 @@ class _ArchiveWriter:
             described.append(_Described(output, kept, digest, placeholder_of(self._snapshot, output, digest)))
         return described
 
-    def weigh(self, described: Sequence[_Described], counted: Sequence[int]) -> None:
-        """Add the edits of these outputs, whose placeholders take so many tokens by themselves."""
+    def weigh(self, described: Sequence[_Described]) -> None:
+        """Count the placeholders, and add the edits of these outputs."""
+        counted = self._snapshot.counter.count_all([each.placeholder for each in described])
         for each, tokens in zip(described, counted, strict=True):
             output = each.output
             edit = archive_edit_of(self._snapshot, output, each.placeholder, tokens)
             if edit.tokens < self._costs[output.seq, output.block] or self._even_if_larger:
-                before = self._shown[output.seq]
-                after = replaced(before, output.block, edit)
-                self.made.append(Archived(weighed(edit, before, after), output, each.text, each.digest))
-                self._shown[output.seq] = after
+                self.made.append(Archived(self._blocks.add(edit), output, each.text, each.digest))

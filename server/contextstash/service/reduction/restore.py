@@ -23,7 +23,7 @@ Shortening = Replacement | SummaryEdit
 """An edit that replaces content with something shorter, and has a handle."""
 
 
-async def restore(access: Access, handles: Sequence[str], session_id: str | None) -> RestoreResult:
+async def restore(access: Access, handles: Sequence[str], session_id: str | None = None) -> RestoreResult:
     """Put archived outputs, or the messages that a summary covers, back into the view exactly as they were."""
     if not handles:
         raise BadInputError("Pass at least one handle: of an archived output (out_…) or of a summary (sum_…).")

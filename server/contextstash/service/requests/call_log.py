@@ -14,7 +14,7 @@ from contextstash.formats.base import Format
 from contextstash.formats.breakpoints import first_edited
 from contextstash.formats.render import render
 from contextstash.service.requests.get_context import native_of
-from contextstash.service.results import CallLine, CallList, CallUse
+from contextstash.service.results import CallLine, CallList
 from contextstash.service.session_access import READ_AT_ONCE, Access, as_json
 from contextstash_storage.errors import NotFoundError
 from contextstash_storage.records import Call, Edit, Message, Native, Session, Usage
@@ -62,7 +62,7 @@ def _lines(
             size = sum(sizes.get(seq, 0) for seq in range(call.request_first_seq, call.request_seq + 1))
         growth = call.prompt_tokens - before if before is not None and call.purpose == "agent" else None
         before = call.prompt_tokens if call.purpose == "agent" else before
-        lines.append(_line(call, size, growth))
+        lines.append(CallLine.of(call, cost=cost_of(call), request_bytes=size, growth_tokens=growth))
     return lines
 
 
@@ -88,35 +88,11 @@ def _up_to(view: tuple[list[int], list[int]], seq: int) -> int:
     return totals[place - 1] if place else 0
 
 
-def call_use(call: Call) -> CallUse:
-    """The tokens and cost of a model call; a cost that was not recorded is the list price, if it is known."""
-    usage = Usage(
-        prompt_tokens=call.prompt_tokens,
-        completion_tokens=call.completion_tokens,
-        cached_tokens=call.cached_tokens,
-        cache_write_tokens=call.cache_write_tokens,
-    )
-    return CallUse(
-        call_id=call.call_id,
-        purpose=call.purpose,
-        model=call.model,
-        prompt_tokens=call.prompt_tokens,
-        completion_tokens=call.completion_tokens,
-        cached_tokens=call.cached_tokens,
-        request_seq=call.request_seq,
-        cost=price_of(call.model, usage) if call.cost is None else call.cost,
-        created_at=call.created_at.isoformat() if call.created_at else None,
-    )
-
-
-def _line(call: Call, size: int, growth: int | None) -> CallLine:
-    return CallLine(
-        **dict(call_use(call)),
-        request_bytes=size,
-        growth_tokens=growth,
-        duration_ms=call.duration_ms,
-        error=call.error,
-    )
+def cost_of(call: Call) -> float | None:
+    """The cost of a model call in US dollars; if it was not recorded, the list price, if that is known."""
+    if call.cost is not None:
+        return call.cost
+    return price_of(call.model, Usage(**{name: getattr(call, name) for name in Usage.model_fields}))
 
 
 async def read_request(access: Access, session_id: str, call_id: int) -> list[Native]:

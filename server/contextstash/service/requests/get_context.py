@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from contextstash.context.tool_outputs.digest import digest_output
-from contextstash.context.view.edits import archive_edit, replaced, truncate_edit, weighed
+from contextstash.context.view.edits import ReplacedBlocks, archive_edit, truncate_edit
 from contextstash.context.view.fit_to_budget import Fitted, fit
 from contextstash.context.view.pinned_outputs import pinned_outputs, pinned_text
 from contextstash.context.view.session_counters import RequestBudget, request_budget
@@ -81,19 +81,58 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Sources:
-    """What a message list is made of: the bodies of the messages, the declared system prompt, the newest request."""
+    """What a message list is made of: the session, the tokens that the request may take, the bodies of the messages,
+    the declared system prompt, the newest request."""
 
+    snapshot: SessionSnapshot
+    tokens: int
     bodies: Mapping[int, Native]
     system: DeclaredVersion | None
     last: Request | None
 
+    @cached_property
+    def budget(self) -> RequestBudget:
+        snapshot, counters = self.snapshot, self.snapshot.session.counters
+        added = snapshot.view_tokens - counters.view_tokens + REPAIR_TOKENS * snapshot.unanswered
+        return request_budget(counters, snapshot.settings, snapshot.counter, self.tokens, added)
+
+    def text_of(self, output: Output) -> str:
+        """The full text of an output."""
+        return self.snapshot.format.read(self.bodies[output.seq]).texts[output.block]
+
+    def shortened(self, message: Message, output: Output, tokens: int | None) -> Replacement:
+        """The edit that cuts an output to so many tokens, or without a number archives it."""
+        text = self.text_of(output)
+        if tokens is not None:
+            return truncate_edit(self.snapshot, output, text, tokens)
+        return archive_edit(self.snapshot, output, digest_output(output.tool, output.argument, text, output.is_error))
+
+    def notice(self, span: LeftOutSpan) -> str:
+        """The message that stands for those that are left out, with the pinned outputs among them."""
+        pinned = [
+            (output, self.text_of(output))
+            for output in pinned_outputs(self.snapshot).values()
+            if span.first_seq <= output.seq <= span.last_seq and output.seq in self.bodies
+        ]
+        said = (
+            f"[contextstash: {span.messages} earlier messages are left out here to fit the context window."
+            " Nothing is lost: search_history finds them, get_archived_output returns tool outputs.]"
+        )
+        return "\n\n".join([said, *([pinned_text(self.snapshot, pinned)] if pinned else [])])
+
+    def notice_tokens(self, span: LeftOutSpan | None) -> int:
+        """The tokens of this message."""
+        if span is None:
+            return 0
+        empty = span.model_copy(update={"messages": 0})
+        return self.snapshot.counter.count(self.notice(empty)) + NOTICE_OVERHEAD
+
 
 @dataclass(frozen=True)
 class _Composed:
-    """A request: what it is made from, its plan, its message list, its size by our count, and the event of the plan's
-    edits if they are to be recorded."""
+    """A request: its sources, its plan, its message list, its size by our count with notice and repairs, and the event
+    of the plan's edits if they are to be recorded."""
 
-    snapshot: SessionSnapshot
     sources: _Sources
     plan: _Plan
     result: ContextResult
@@ -121,15 +160,15 @@ async def get_context(
 
     async def attempt() -> ContextResult:
         composed = await _composed(access, session_id, format_name, budget)
-        session = composed.snapshot.session
+        snapshot = composed.sources.snapshot
+        session = snapshot.session
         if messages is not None and session.counters.messages != messages:
             raise BadInputError(OTHER_WRITER.format(session.session_id))
         if session.source is not None:
             return composed.result
         if composed.event is not None:
-            snapshot, edits = composed.snapshot, composed.plan.edits
             session = await access.store.append_edits(
-                snapshot.session_id, edits, expected=len(snapshot.edits), event=composed.event
+                session.session_id, composed.plan.edits, expected=len(snapshot.edits), event=composed.event
             )
         request = await _kept_request(access, session, composed)
         return composed.result.model_copy(update={"request_id": request_id_of(request)})
@@ -183,22 +222,15 @@ def request_id_of(request: Request) -> str:
 async def _composed(access: Access, session_id: str | None, format_name: str | None, budget: int | None) -> _Composed:
     """The request now: of a view far larger than the budget from the part within reach, unless that turns out not to
     be enough."""
-    snapshot, limit, sources = await _read(access, session_id, format_name, budget, True)
-    if not _lacks_system_text(snapshot):
-        composed = await asyncio.to_thread(_compose_if_enough, snapshot, limit, sources)
+    sources = await _read(access, session_id, format_name, budget, True)
+    if not _lacks_system_text(sources.snapshot):
+        composed = await asyncio.to_thread(_compose, sources)
         if composed is not None:
             return composed
-    snapshot, limit, sources = await _read(access, session_id, format_name, budget, False)
-    return await asyncio.to_thread(lambda: _compose(snapshot, _plan(snapshot, limit, sources), limit, sources))
-
-
-def _compose_if_enough(snapshot: SessionSnapshot, limit: int, sources: _Sources) -> _Composed | None:
-    """The request; None if it would show something beyond the reach of the snapshot."""
-    plan = _plan(snapshot, limit, sources)
-    beyond = snapshot.beyond
-    if beyond is not None and (plan.left_out is None or plan.left_out.last_seq < beyond.last_seq):
-        return None
-    return _compose(snapshot, plan, limit, sources)
+    sources = await _read(access, session_id, format_name, budget, False)
+    composed = await asyncio.to_thread(_compose, sources)
+    assert composed is not None
+    return composed
 
 
 def _lacks_system_text(snapshot: SessionSnapshot) -> bool:
@@ -210,7 +242,7 @@ def _lacks_system_text(snapshot: SessionSnapshot) -> bool:
 
 async def _read(
     access: Access, session_id: str | None, format_name: str | None, budget: int | None, within_reach: bool
-) -> tuple[SessionSnapshot, int, _Sources]:
+) -> _Sources:
     news = await access.news(session_id)
     session = news.session
     after = await _left_out_before(access, session, news.request) if news.request else -1
@@ -223,7 +255,7 @@ async def _read(
     limit = budget or snapshot.budget.usable
     snapshot = await _without_large_summaries(access, snapshot, limit)
     bodies = {entry.message.seq: entry.message.body or {} for entry in snapshot.entries if entry.message}
-    return snapshot, limit, _Sources(bodies, await declared_system(access, session), news.request)
+    return _Sources(snapshot, limit, bodies, await declared_system(access, session), news.request)
 
 
 async def _left_out_before(access: Access, session: Session, last: Request) -> int:
@@ -257,14 +289,11 @@ async def _without_large_summaries(access: Access, snapshot: SessionSnapshot, bu
     return replace(snapshot, overlay=overlay, entries=tuple(build_view(messages, overlay)), beyond=None)
 
 
-def _plan(snapshot: SessionSnapshot, budget: int, sources: _Sources) -> _Plan:
+def _plan(sources: _Sources) -> _Plan:
     """What must be shortened and left out, in addition to what the last request left out."""
+    snapshot = sources.snapshot
     known = _still_left_out(snapshot, sources.last)
-    entries = [entry for entry in snapshot.entries if not _is_left_out(entry, known)] if known else snapshot.entries
-    # Which messages will be left out is not known yet: room for all pinned outputs, which the notice repeats.
-    notice = _notice_tokens(snapshot, EVERYTHING, sources.bodies)
-    limit = _budget(snapshot, budget).counted(snapshot.view_tokens)
-    fitted = _fitted(snapshot, entries, limit, notice, known, sources)
+    fitted = _fitted(sources, known)
     cut = _cut_edits(snapshot.entries, fitted.kept) if fitted.shortened else []
     edits: list[Edit] = list(cut)
     if cut:
@@ -297,19 +326,16 @@ def _with(entries: Sequence[Entry], edits: Sequence[Edit]) -> Sequence[Entry]:
     return [changed(entry) for entry in entries]
 
 
-def _fitted(
-    snapshot: SessionSnapshot,
-    entries: Sequence[Entry],
-    limit: int,
-    notice: int,
-    known: LeftOutSpan | None,
-    sources: _Sources,
-) -> Fitted:
+def _fitted(sources: _Sources, known: LeftOutSpan | None) -> Fitted:
+    snapshot = sources.snapshot
+    entries = [entry for entry in snapshot.entries if not _is_left_out(entry, known)] if known else snapshot.entries
+    # Which messages will be left out is not known yet: room for all pinned outputs, which the notice repeats.
+    notice = sources.notice_tokens(EVERYTHING)
     return fit(
         entries,
         snapshot.outputs,
-        limit - (notice if known else 0),
-        lambda message, output, tokens: _shortened(snapshot, sources.bodies, message, output, tokens),
+        sources.budget.counted(snapshot.view_tokens) - (notice if known else 0),
+        sources.shortened,
         whole=snapshot.entries,
         notice_tokens=0 if known else notice,
         archive=snapshot.settings.fit_by == "archive",
@@ -355,56 +381,49 @@ def _left_out(snapshot: SessionSnapshot, known: LeftOutSpan | None, dropped: Seq
 
 def _cut_edits(before: Sequence[Entry], kept: Sequence[Entry]) -> list[Replacement]:
     """The edits by which the kept entries differ from the view, each with its change of the counters."""
-    shown = {entry.first_seq: entry for entry in before if entry.message}
-    edits: list[Replacement] = []
+    blocks = ReplacedBlocks(before)
     for entry in kept:
-        old = shown.get(entry.first_seq) if entry.message else None
-        for block, edit in entry.replaced.items() if old else ():
-            if old is not None and old.replaced.get(block) is not edit:
-                after = replaced(old, block, edit)
-                edits.append(weighed(edit, old, after))
-                old = after
-    return edits
+        shown = blocks.entry(entry.first_seq) if entry.message else None
+        for block, edit in entry.replaced.items() if shown is not None else ():
+            if shown is not None and shown.replaced.get(block) is not edit:
+                blocks.add(edit)
+    return blocks.edits
 
 
-def _compose(snapshot: SessionSnapshot, plan: _Plan, budget: int, sources: _Sources) -> _Composed:
+def _compose(sources: _Sources) -> _Composed | None:
+    """The request; None if it would show something beyond the reach of the snapshot."""
+    snapshot, plan = sources.snapshot, _plan(sources)
+    beyond = snapshot.beyond
+    if beyond is not None and (plan.left_out is None or plan.left_out.last_seq < beyond.last_seq):
+        return None
     event = None
     # Without a large summary, messages are sent that the view hides: edits of these would miscount the view.
     if plan.edits and snapshot.overlay == edits_in_force(snapshot.edits):
         event = event_of(snapshot, plan.entries, "prune", " ".join(_done(plan.edits) or ()))
-    result = _result(snapshot, plan, budget, sources)
-    return _Composed(snapshot, sources, plan, result, _counted(snapshot, plan, sources.bodies), event)
+    counted = plan.sent_tokens + sources.notice_tokens(plan.left_out)
+    result = _result(sources, plan, sources.budget.after(snapshot.view_tokens, counted))
+    return _Composed(sources, plan, result, counted + REPAIR_TOKENS * snapshot.unanswered, event)
 
 
-def _result(snapshot: SessionSnapshot, plan: _Plan, budget: int, sources: _Sources) -> ContextResult:
-    limit = _budget(snapshot, budget)
-    view = snapshot.view_tokens
-    fmt = snapshot.format
-    natives = with_system(fmt, _natives(snapshot, plan, sources.bodies), sources.system)
-    recorded_system = "" if fmt.system_message("") else _system_text(snapshot, sources.bodies)
-    notice = _notice_tokens(snapshot, plan.left_out, sources.bodies)
-    tokens = limit.after(view, plan.sent_tokens + notice)
-    fits = plan.excess == 0 or tokens <= budget
+def _result(sources: _Sources, plan: _Plan, tokens: int) -> ContextResult:
+    snapshot, fmt = sources.snapshot, sources.snapshot.format
+    natives = with_system(fmt, _natives(sources, plan), sources.system)
+    recorded_system = "" if fmt.system_message("") else _system_text(sources)
+    fits = plan.excess == 0 or tokens <= sources.tokens
     messages = render(fmt, natives, changed=first_edited(natives, sources.bodies.values()))
     return ContextResult(
-        session_id=snapshot.session.session_id,
+        session_id=snapshot.session_id,
         format=fmt.name,
         messages=messages,
         system=system_beside(fmt, sources.system, recorded_system),
         tokens=tokens,
-        budget=budget,
+        budget=sources.tokens,
         fits=fits,
-        left_out=_left_out_result(plan.left_out),
+        left_out=None if plan.left_out is None else LeftOut.of(plan.left_out),
         done=_done(plan.edits),
         request=request_fields(snapshot, plan.sent),
-        reason=(None if messages else NOTHING_TO_SEND) if fits else _over(snapshot, plan.sent, tokens, budget),
+        reason=(None if messages else NOTHING_TO_SEND) if fits else _over(snapshot, plan.sent, tokens, sources.tokens),
     )
-
-
-def _counted(snapshot: SessionSnapshot, plan: _Plan, bodies: Mapping[int, Native]) -> int:
-    """The size of the request's messages by our count, with notice and repairs."""
-    notice = _notice_tokens(snapshot, plan.left_out, bodies)
-    return plan.sent_tokens + notice + REPAIR_TOKENS * snapshot.unanswered
 
 
 def _done(edits: Sequence[Edit]) -> list[str] | None:
@@ -418,32 +437,16 @@ def _done(edits: Sequence[Edit]) -> list[str] | None:
     return found or None
 
 
-def _budget(snapshot: SessionSnapshot, budget: int) -> RequestBudget:
-    counters = snapshot.session.counters
-    added = snapshot.view_tokens - counters.view_tokens + REPAIR_TOKENS * snapshot.unanswered
-    return request_budget(counters, snapshot.settings, snapshot.counter, budget, added)
-
-
-def _shortened(
-    snapshot: SessionSnapshot, bodies: Mapping[int, Native], message: Message, output: Output, tokens: int | None
-) -> Replacement:
-    text = snapshot.format.read(bodies[message.seq]).texts[output.block]
-    if tokens is None:
-        digest = digest_output(output.tool, output.argument, text, output.is_error)
-        return archive_edit(snapshot, output, digest)
-    return truncate_edit(snapshot, output, text, tokens)
-
-
-def _natives(snapshot: SessionSnapshot, plan: _Plan, bodies: Mapping[int, Native]) -> list[Native]:
+def _natives(sources: _Sources, plan: _Plan) -> list[Native]:
+    fmt, span = sources.snapshot.format, plan.left_out
     natives: list[Native] = []
-    span = plan.left_out
     for entry in plan.sent:
         if span is not None and entry.first_seq > span.first_seq:
-            natives.append(snapshot.format.user_message(_notice(snapshot, span, bodies)))
+            natives.append(fmt.user_message(sources.notice(span)))
             span = None
-        natives += native_of(snapshot.format, bodies, entry)
+        natives += native_of(fmt, sources.bodies, entry)
     if span is not None:
-        natives.append(snapshot.format.user_message(_notice(snapshot, span, bodies)))
+        natives.append(fmt.user_message(sources.notice(span)))
     return natives
 
 
@@ -466,39 +469,12 @@ def _changed(fmt: Format, body: Native, entry: Entry) -> list[Native]:
     return [] if changed is None else [changed]
 
 
-def _notice(snapshot: SessionSnapshot, span: LeftOutSpan, bodies: Mapping[int, Native]) -> str:
-    """The message that stands for those that are left out, with the pinned outputs among them."""
-    pinned = [
-        (output, snapshot.format.read(bodies[output.seq]).texts[output.block])
-        for output in pinned_outputs(snapshot).values()
-        if span.first_seq <= output.seq <= span.last_seq and output.seq in bodies
-    ]
-    return "\n\n".join(
-        [
-            f"[contextstash: {span.messages} earlier messages are left out here to fit the context window."
-            " Nothing is lost: search_history finds them, get_archived_output returns tool outputs.]",
-            *([pinned_text(snapshot, pinned)] if pinned else []),
-        ]
-    )
-
-
-def _notice_tokens(snapshot: SessionSnapshot, span: LeftOutSpan | None, bodies: Mapping[int, Native]) -> int:
-    if span is None:
-        return 0
-    empty = span.model_copy(update={"messages": 0})
-    return snapshot.counter.count(_notice(snapshot, empty, bodies)) + NOTICE_OVERHEAD
-
-
-def _system_text(snapshot: SessionSnapshot, bodies: Mapping[int, Native]) -> str:
+def _system_text(sources: _Sources) -> str:
     texts: list[str] = []
-    for entry in snapshot.entries:
+    for entry in sources.snapshot.entries:
         if entry.is_system and entry.message:
-            texts += snapshot.format.read(bodies[entry.message.seq]).texts
+            texts += sources.snapshot.format.read(sources.bodies[entry.message.seq]).texts
     return "\n\n".join(text for text in texts if text)
-
-
-def _left_out_result(span: LeftOutSpan | None) -> LeftOut | None:
-    return None if span is None else LeftOut(**span.model_dump())
 
 
 def _over(snapshot: SessionSnapshot, sent: Sequence[Entry], tokens: int, budget: int) -> str:

@@ -7,24 +7,25 @@ from typing import Any
 
 from contextstash.context.text.counts import before_and_after
 from contextstash.context.tool_outputs.limits import OutputLimits
-from contextstash.context.view.edits import limited_edit, replaced, weighed
+from contextstash.context.view.edits import ReplacedBlocks, limited_edit
 from contextstash.context.view.pinned_outputs import unpinned_outputs
 from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.context.view.session_counters import explains, refused
+from contextstash.context.view.session_snapshot import event_without_edits
 from contextstash.context.view.view import Entry, total_tokens
 from contextstash.context.window.overflow_errors import ContextOverflow, recognize
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.estimate import estimate_session
 from contextstash.service.recording.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.reduction.compact import compact
-from contextstash.service.reduction.prune import prune
+from contextstash.service.reduction.prune import add_prune, prune, with_sizes
 from contextstash.service.reduction.write_summary import Writers
 from contextstash.service.requests.get_context import get_context
 from contextstash.service.results import ContextResult, Estimate, RecoverResult
 from contextstash.service.session_access import Access
 from contextstash.service.stripped_thinking import plan_stripping
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Edit, Event, Output, Session, TruncateEdit
+from contextstash_storage.records import Edit, Output, Session, TruncateEdit
 
 LOWER_THE_REPLY = (
     "The tokens reserved for the reply alone fill the window: no smaller context helps. Send the same messages again"
@@ -64,17 +65,17 @@ async def recover_context(
     before = await estimate_session(access, session)
     done = await _shrunk(access, session.session_id, unexplained)
     session = await access.session(session.session_id)
-    budget = access.budget(access.settings(session), session.model, session).usable - unexplained
+    budget = access.limits(session)[1].usable - unexplained
     context = await get_context(access, session.session_id, budget=budget if unexplained else None)
     after = await estimate_session(access, session)
     reason = _reason(context, before, after)
-    await _log(access, session, before, after, reason)
-    return RecoverResult(
+    event = event_without_edits(session, "recovery", before.tokens, reason)
+    event = event.model_copy(update={"tokens_after": after.tokens, "parts": after.breakdown})
+    await access.store.append_event(session.session_id, event)
+    return RecoverResult.of(
+        overflow,
         session_id=session.session_id,
         recovered=context.fits and context.tokens < before.tokens,
-        provider=overflow.provider,
-        limit=overflow.limit,
-        prompt_tokens=overflow.prompt_tokens,
         tokens_before=before.tokens,
         tokens_after=context.tokens,
         done=done,
@@ -95,12 +96,10 @@ def _reason(context: ContextResult, before: Estimate, after: Estimate) -> str:
 
 async def _refused(access: Access, session: Session, overflow: ContextOverflow, reason: str) -> RecoverResult:
     estimate = await estimate_session(access, session)
-    return RecoverResult(
+    return RecoverResult.of(
+        overflow,
         session_id=session.session_id,
         recovered=False,
-        provider=overflow.provider,
-        limit=overflow.limit,
-        prompt_tokens=overflow.prompt_tokens,
         tokens_before=estimate.tokens,
         tokens_after=estimate.tokens,
         done=[],
@@ -131,11 +130,10 @@ async def _corrected(access: Access, session: Session, overflow: ContextOverflow
     If the error names no number and what was reported shows that the request cannot have been too long by our count,
     the estimate stays: the refusal is spurious, or something came that contextstash does not see. The number says by
     how many tokens the request must have been larger if the provider is right; the view is reduced by as much."""
-    settings = access.settings(session)
+    settings, budget = access.limits(session)
     changes: dict[str, Any] = {}
-    window = access.budget(settings, session.model, session).window
     chosen = settings.window == "economic"  # smaller than the model's window, which the error names
-    if overflow.limit is not None and (overflow.limit < window if chosen else overflow.limit != window):
+    if overflow.limit is not None and (overflow.limit < budget.window if chosen else overflow.limit != budget.window):
         changes["window"] = overflow.limit
     completion = overflow.completion_tokens
     if completion is not None and completion < (overflow.limit or 0):
@@ -147,11 +145,11 @@ async def _corrected(access: Access, session: Session, overflow: ContextOverflow
     if changes:
         layer = {**session.settings, **changes}
         session = await access.store.update_session(session.session_id, settings=layer)
-    usable = access.budget(access.settings(session), session.model, session).usable
+    settings, budget = access.limits(session)
     estimate = await estimate_session(access, session)
-    least = max(usable + 1, estimate.tokens) if overflow.shape == "tokens" else estimate.tokens
+    least = max(budget.usable + 1, estimate.tokens) if overflow.shape == "tokens" else estimate.tokens
     true = overflow.prompt_tokens or least
-    if overflow.prompt_tokens is None and not explains(session.counters, access.settings(session), least):
+    if overflow.prompt_tokens is None and not explains(session.counters, settings, least):
         return session, least - estimate.tokens
     return await access.store.change_counters(session.session_id, lambda counters: refused(counters, true)), 0
 
@@ -165,24 +163,19 @@ async def _shrunk(access: Access, session_id: str, unexplained: int) -> list[str
     settings = access.settings(session)
     if await _over(access, session_id, unexplained):
         options = PruneOptions(keep_last=settings.recovery_keep_last, minimum_tokens=0)
-        pruned = await prune(access, session_id, options, needed=True)
-        if pruned.archived:
-            done.append(f"{pruned.reason} {before_and_after(pruned.tokens_before, pruned.tokens_after)} tokens.")
+        add_prune(done, await prune(access, session_id, options, needed=True))
     if settings.recovery_cut_always or await _over(access, session_id, unexplained):
         cut = await retrying(lambda: _cut_outputs(access, session_id))
         done += [cut] if cut else []
     if settings.compact_automatic and await _over(access, session_id, unexplained):
         compacted = await compact(access, session_id, Writers(strategy="auto"))
-        if compacted.compacted:
-            done.append(
-                f"{compacted.reason} {before_and_after(compacted.tokens_before, compacted.tokens_after)} tokens."
-            )
+        done += [f"{with_sizes(compacted)}."] if compacted.compacted else []
     return done
 
 
 async def _over(access: Access, session_id: str, unexplained: int) -> bool:
     session = await access.session(session_id)
-    budget = access.budget(access.settings(session), session.model, session)
+    _, budget = access.limits(session)
     return (await estimate_session(access, session)).tokens + unexplained > budget.recovery_tokens
 
 
@@ -192,21 +185,18 @@ async def _cut_outputs(access: Access, session_id: str) -> str | None:
     snapshot = await access.snapshot(session_id)
     most = snapshot.settings.recovery_output_bytes
     rules = OutputLimits(bytes=most, cut="middle")
-    shown = {entry.first_seq: entry for entry in snapshot.entries if entry.message}
+    blocks = ReplacedBlocks(snapshot.entries)
     visible = [
         output
-        for (seq, _), output in unpinned_outputs(snapshot).items()
-        if seq in shown and _shown_characters(shown[seq], output) > most // 4
+        for output in unpinned_outputs(snapshot).values()
+        if (entry := blocks.entry(output.seq)) is not None and _shown_characters(entry, output) > most // 4
     ]
-    cut = []
     async for batch in access.output_texts(snapshot, visible):
         for output, text in batch:
             edit = limited_edit(snapshot, output, text, rules)
-            before = shown[output.seq]
-            after = replaced(before, output.block, edit)
-            if after.tokens < before.tokens:
-                cut.append(weighed(edit, before, after))
-                shown[output.seq] = after
+            if blocks.shrinks(edit):
+                blocks.add(edit)
+    cut = blocks.edits
     if not cut:
         return None
     stripping = plan_stripping(snapshot, min(edit.seq for edit in cut), needed=True)
@@ -223,17 +213,3 @@ def _shown_characters(entry: Entry, output: Output) -> int:
     if edit is None:
         return output.characters
     return len(edit.text) if isinstance(edit, TruncateEdit) else 0
-
-
-async def _log(access: Access, session: Session, before: Estimate, after: Estimate, reason: str) -> None:
-    event = Event(
-        kind="recovery",
-        tokens_before=before.tokens,
-        tokens_after=after.tokens,
-        messages_before=session.counters.view_messages,
-        messages_after=session.counters.view_messages,
-        reason=reason,
-        seq=session.counters.messages,
-        parts=after.breakdown,
-    )
-    await access.store.append_event(session.session_id, event)

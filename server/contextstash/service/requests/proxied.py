@@ -9,12 +9,13 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from contextstash.context.view.branches import known_path, path_to
-from contextstash.context.view.edits import replaced, weighed
+from contextstash.context.view.edits import ReplacedBlocks
 from contextstash.context.view.prune_plan import Candidate
 from contextstash.context.view.session_counters import shrink_ratio
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import edits_in_force, output_tokens
 from contextstash.context.window.reasoning_binding import reasoning_binding
+from contextstash.context.window.settings import ContextSettings
 from contextstash.formats.reasoning_reports import DroppedPiece, dropped_together
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.proxied_clients import is_current
@@ -44,7 +45,6 @@ from contextstash_storage.records import (
     Session,
     StripEdit,
     SummaryEdit,
-    TruncateEdit,
     Usage,
 )
 
@@ -122,8 +122,19 @@ class Catalog:
     reused: set[str] = field(default_factory=set)
     images: dict[int, dict[int, int]] = field(default_factory=dict)
 
-    def add_output(self, output: Output, call_id: str, recorded_at: float) -> None:
-        """Add an output that was recorded."""
+    def add(self, message: Message, outputs: Mapping[tuple[int, int], Output]) -> None:
+        """Add the outputs, calls and images of a message that was recorded."""
+        self.messages = message.seq + 1
+        for place, block in enumerate(message.blocks):
+            output = outputs.get((message.seq, place))
+            if output is not None and block.call_id:
+                self._add_output(output, block.call_id, message.created_at.timestamp())
+            elif block.type == "tool_call" and block.call_id:
+                self._add_call(message.seq, place, block.call_id)
+            elif block.type == "image":
+                self.images.setdefault(message.seq, {})[place] = block.tokens
+
+    def _add_output(self, output: Output, call_id: str, recorded_at: float) -> None:
         name = call_id
         if call_id in self.outputs:
             name = self.results_again[output.seq, call_id] = f"{call_id}@{output.seq}"
@@ -134,8 +145,7 @@ class Catalog:
         if call_id in self.latest_calls:
             self.answers[self.latest_calls[call_id]] = name
 
-    def add_call(self, seq: int, block: int, call_id: str) -> None:
-        """Add a call that was recorded."""
+    def _add_call(self, seq: int, block: int, call_id: str) -> None:
         name = call_id
         if call_id in self.calls:
             name = self.calls_again[seq, call_id] = f"{call_id}@{seq}"
@@ -143,74 +153,9 @@ class Catalog:
         self.latest_calls[call_id] = name
 
 
-async def read_catalog(access: Access, session_id: str, known: Catalog) -> Catalog:
-    """Add what was recorded since to a session's catalog."""
-    messages = await access.store.read_messages(session_id, first=known.messages, bodies=False)
-    outputs = {
-        (each.seq, each.block): each for each in await access.store.read_outputs(session_id, first=known.messages)
-    }
-    for message in messages:
-        _add(known, message, outputs)
-        known.messages = message.seq + 1
-    return known
-
-
-def _add(catalog: Catalog, message: Message, outputs: Mapping[tuple[int, int], Output]) -> None:
-    for place, block in enumerate(message.blocks):
-        output = outputs.get((message.seq, place))
-        if output is not None and block.call_id:
-            catalog.add_output(output, block.call_id, message.created_at.timestamp())
-        elif block.type == "tool_call" and block.call_id:
-            catalog.add_call(message.seq, place, block.call_id)
-        elif block.type == "image":
-            catalog.images.setdefault(message.seq, {})[place] = block.tokens
-
-
-async def read_proxied_edits(access: Access, session_id: str, catalog: Catalog) -> ProxiedEdits:
-    """The edits that no restore has undone. A rewind hides messages, but not the pins of their outputs: the client may
-    go back to them."""
-    edits = await access.store.read_edits(session_id)
-    live: dict[int, Edit] = {}
-    for edit in edits:
-        if isinstance(edit, RestoreEdit):
-            for undone in edit.undoes:
-                live.pop(undone, None)
-        else:
-            live[edit.edit_id] = edit
-    pins = {}
-    others: list[Replacement] = []
-    for edit in live.values():
-        if not isinstance(edit, ArchiveEdit | TruncateEdit):
-            continue
-        name = catalog.names.get((edit.seq, edit.block))
-        if name is not None:
-            pins[name] = _pin(edit, catalog.outputs[name].output)
-        else:
-            others.append(edit)
-    kept = await read_kept_parts(access, session_id) if others else {}
-    made = {(edit.seq, edit.block): _pin(edit, kept[edit.handle]) for edit in others if edit.handle in kept}
-    return ProxiedEdits(
-        len(edits),
-        pins,
-        {name: made[place] for name, place in catalog.calls.items() if place in made},
-        {place: pin for place, pin in made.items() if place[1] in catalog.images.get(place[0], {})},
-        tuple(edit for edit in live.values() if isinstance(edit, StripEdit)),
-        # A summary with a position is the client's own: its requests hold it already.
-        tuple(edit for edit in edits_in_force(edits).summaries if edit.seq is None),
-    )
-
-
 def _pin(edit: Replacement, output: Output) -> Pin:
     pinned_at = edit.created_at.timestamp() if edit.created_at else 0.0
     return Pin(edit.text, edit.handle, output.sha256, pinned_at, max(0, output.tokens - edit.tokens))
-
-
-async def positions_of(access: Access, session_id: str, natives: Sequence[Native]) -> tuple[int, ...]:
-    """The positions of the recorded messages that are equal to the beginning of this list."""
-    edits = await access.store.read_edits(session_id)
-    stored = await access.store.read_fingerprints(session_id)
-    session = await access.store.get_session(session_id)
-    return known_path(edits, stored, fingerprints_of(access, session, natives)).seqs
 
 
 class ProxiedSessions:
@@ -225,9 +170,9 @@ class ProxiedSessions:
         """The session of this id, None if there is none."""
         return await self._access.find(session_id)
 
-    def kept(self, session: Session) -> tuple[str, ...]:
-        """The session's pins: handles of outputs and paths of files that stay whatever their age."""
-        return self._access.settings(session).pin
+    def settings(self, session: Session) -> ContextSettings:
+        """The settings in force for a session."""
+        return self._access.settings(session)
 
     async def note_dropped(self, session_id: str, pieces: Sequence[DroppedPiece]) -> None:
         """Log that the provider left reasoning out of a request. Without effect if the session was deleted."""
@@ -249,19 +194,6 @@ class ProxiedSessions:
     def calibration(self, session: Session) -> float:
         """The ratio of the tokens that the provider reports to those that we count, in this session."""
         return shrink_ratio(session.counters, self._access.settings(session))
-
-    def other_kinds(self, session: Session) -> tuple[bool, bool]:
-        """Whether the inputs of old calls that write, and old images, may leave the session's requests too."""
-        settings = self._access.settings(session)
-        return settings.prune_inputs, settings.prune_images
-
-    def first_cut(self, session: Session) -> int | None:
-        """To how many tokens an output is cut before it is first sent; None if it is not."""
-        return self._access.settings(session).first_cut_tokens
-
-    def provider_clearing(self, session: Session) -> bool:
-        """Whether the provider's own context editing may clear old tool results."""
-        return self._access.settings(session).provider_clearing
 
     async def cut(self, session_id: str, positions: Sequence[int], tokens: int) -> None:
         """Cut the outputs in these messages that have more tokens, durably, before a request shows them so."""
@@ -331,7 +263,7 @@ class ProxiedSessions:
             recent = await self._recent.of(session)
             appended = await record_batch(access, session, natives, recent, BatchIdentity(whole=True), extras)
             self._recent.keep(appended.session, recent)
-            positions = await positions_of(access, session_id, natives)
+            positions = await self.positions(session_id, natives)
         counters = appended.session.counters
         return RecordedList(positions, counters.messages, counters.edits)
 
@@ -355,19 +287,60 @@ class ProxiedSessions:
 
     async def positions(self, session_id: str, natives: Sequence[Native]) -> tuple[int, ...]:
         """The positions of the recorded messages that are equal to the beginning of this list."""
-        return await positions_of(self._access, session_id, natives)
+        store = self._access.store
+        edits, stored = await store.read_edits(session_id), await store.read_fingerprints(session_id)
+        session = await store.get_session(session_id)
+        return known_path(edits, stored, fingerprints_of(self._access, session, natives)).seqs
 
     async def catalog(self, session_id: str, known: Catalog) -> Catalog:
         """Add what was recorded since to a session's catalog."""
-        return await read_catalog(self._access, session_id, known)
+        store = self._access.store
+        messages = await store.read_messages(session_id, first=known.messages, bodies=False)
+        read = await store.read_outputs(session_id, first=known.messages)
+        outputs = {(output.seq, output.block): output for output in read}
+        for message in messages:
+            known.add(message, outputs)
+        return known
 
     async def edits(self, session_id: str, catalog: Catalog) -> ProxiedEdits:
-        """The edits that the next request must show."""
-        return await read_proxied_edits(self._access, session_id, catalog)
+        """The edits that the next request must show: those that no restore has undone. A rewind hides messages, but
+        not the pins of their outputs: the client may go back to them."""
+        edits = await self._access.store.read_edits(session_id)
+        undone = {number for edit in edits if isinstance(edit, RestoreEdit) for number in edit.undoes}
+        live = [edit for edit in edits if edit.edit_id not in undone]
+        shortened = [
+            (edit, catalog.names.get((edit.seq, edit.block))) for edit in live if isinstance(edit, Replacement)
+        ]
+        others = [edit for edit, name in shortened if name is None]
+        kept = await read_kept_parts(self._access, session_id) if others else {}
+        made = {(edit.seq, edit.block): _pin(edit, kept[edit.handle]) for edit in others if edit.handle in kept}
+        return ProxiedEdits(
+            len(edits),
+            {name: _pin(edit, catalog.outputs[name].output) for edit, name in shortened if name is not None},
+            {name: made[place] for name, place in catalog.calls.items() if place in made},
+            {place: pin for place, pin in made.items() if place[1] in catalog.images.get(place[0], {})},
+            tuple(edit for edit in live if isinstance(edit, StripEdit)),
+            # A summary with a position is the client's own: its requests hold it already.
+            tuple(edit for edit in edits_in_force(edits).summaries if edit.seq is None),
+        )
 
     async def pin_again(self, session_id: str, repeated: Sequence[RepeatedPin]) -> None:
-        """Show the placeholders of outputs also where these were recorded again."""
-        await pin_again(self._access, session_id, repeated)
+        """Show the placeholders of outputs also where these were recorded again: in another branch, since the client
+        changed an earlier message."""
+
+        async def attempt() -> None:
+            snapshot = await self._access.snapshot(session_id)
+            blocks = ReplacedBlocks(snapshot.entries)
+            for each in repeated:
+                block = blocks.result(each.seq, each.call_id)
+                if block is not None:
+                    text, handle = each.pin.text, each.pin.handle
+                    tokens = snapshot.counter.count(text)
+                    blocks.add(ArchiveEdit(seq=each.seq, block=block, handle=handle, text=text, tokens=tokens))
+            if blocks.edits:
+                await self._access.store.append_edits(session_id, blocks.edits, expected=len(snapshot.edits))
+
+        await retrying(attempt)
 
     async def archive(
         self,
@@ -380,7 +353,27 @@ class ProxiedSessions:
         """Archive exactly these outputs and other parts, durably, before a request shows their placeholders; thinking
         within `strip` is not shown any more. It takes `cost` US dollars to write the cache again. Returns how many were
         archived."""
-        return await archive_for_request(self._access, session_id, outputs, strip, parts, cost)
+        access = self._access
+        handles = await keep_parts(access, session_id, parts)
+
+        async def attempt() -> int:
+            snapshot = await access.snapshot(session_id)
+            made = [each.edit for each in await archive_outputs(access, snapshot, _candidates(snapshot, outputs))]
+            others = part_edits(snapshot, parts, handles)
+            edits: list[Edit] = [*made, *others]
+            if not edits:
+                return 0
+            entries = await entries_after(access, snapshot, edits)
+            if strip is not None:
+                names = [edit.handle for edit in (*made, *others)]
+                edits += strip_from(snapshot, entries, strip[0], names, strip[1])
+                entries = await entries_after(access, snapshot, edits)
+            event = event_of(snapshot, entries, "prune", _reason(len(made), len(others)))
+            event = event.model_copy(update={"cost": cost})
+            await access.store.append_edits(session_id, edits, expected=len(snapshot.edits), event=event)
+            return len(made) + len(others)
+
+        return await retrying(attempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,32 +383,6 @@ class RepeatedPin:
     seq: int
     call_id: str
     pin: Pin
-
-
-async def pin_again(access: Access, session_id: str, repeated: Sequence[RepeatedPin]) -> None:
-    """Show the placeholders of outputs also where these were recorded again: in another branch, since the client
-    changed an earlier message."""
-
-    async def attempt() -> None:
-        snapshot = await access.snapshot(session_id)
-        shown = {entry.message.seq: entry for entry in snapshot.entries if entry.message}
-        edits: list[Edit] = []
-        for each in repeated:
-            before = shown.get(each.seq)
-            blocks = before.message.blocks if before is not None and before.message is not None else ()
-            block = next(
-                (at for at, b in enumerate(blocks) if b.type == "tool_result" and b.call_id == each.call_id), None
-            )
-            if before is None or block is None or block in before.replaced:
-                continue
-            tokens, pin = snapshot.counter.count(each.pin.text), each.pin
-            edit = ArchiveEdit(seq=each.seq, block=block, handle=pin.handle, text=pin.text, tokens=tokens)
-            shown[each.seq] = replaced(before, block, edit)
-            edits.append(weighed(edit, before, shown[each.seq]))
-        if edits:
-            await access.store.append_edits(session_id, edits, expected=len(snapshot.edits))
-
-    await retrying(attempt)
 
 
 def _with_usage(natives: Sequence[Native], usage: Usage | None) -> list[dict[str, Any]]:
@@ -458,37 +425,6 @@ async def with_effect(access: Access, result: Changed, now: float) -> Changed:
     else:
         note = AFTER_COMPACTION if reasoning_binding(proxied.model) is not None else NEXT_REQUEST
     return result.model_copy(update={"note": note})
-
-
-async def archive_for_request(
-    access: Access,
-    session_id: str,
-    outputs: Sequence[Output],
-    strip: StripSpan | None = None,
-    parts: Sequence[MessagePart] = (),
-    cost: float | None = None,
-) -> int:
-    """See ProxiedSessions.archive."""
-    handles = await keep_parts(access, session_id, parts)
-
-    async def attempt() -> int:
-        snapshot = await access.snapshot(session_id)
-        made = [archived.edit for archived in await archive_outputs(access, snapshot, _candidates(snapshot, outputs))]
-        others = part_edits(snapshot, parts, handles)
-        edits: list[Edit] = [*made, *others]
-        if not edits:
-            return 0
-        entries = await entries_after(access, snapshot, edits)
-        if strip is not None:
-            names = [edit.handle for edit in (*made, *others)]
-            edits += strip_from(snapshot, entries, strip[0], names, strip[1])
-            entries = await entries_after(access, snapshot, edits)
-        event = event_of(snapshot, entries, "prune", _reason(len(made), len(others)))
-        event = event.model_copy(update={"cost": cost})
-        await access.store.append_edits(session_id, edits, expected=len(snapshot.edits), event=event)
-        return len(made) + len(others)
-
-    return await retrying(attempt)
 
 
 def _reason(outputs: int, parts: int) -> str:

@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from contextstash.context.tool_outputs.placeholders import image_placeholder, input_placeholder
-from contextstash.context.view.edits import replaced, weighed
+from contextstash.context.view.edits import ReplacedBlocks
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.service.recording.output_archive import keep_output, outputs_session_id
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.records import ArchiveEdit, Output
+from contextstash_storage.records import ArchiveEdit, Output, Replacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +51,21 @@ async def keep_parts(access: Access, session_id: str, parts: Sequence[MessagePar
     ]
 
 
-def part_edits(snapshot: SessionSnapshot, parts: Sequence[MessagePart], handles: Sequence[str]) -> list[ArchiveEdit]:
+def part_edits(snapshot: SessionSnapshot, parts: Sequence[MessagePart], handles: Sequence[str]) -> list[Replacement]:
     """The edits that show these parts as placeholders."""
-    shown = {entry.message.seq: entry for entry in snapshot.entries if entry.message}
-    edits = []
+    blocks, count = ReplacedBlocks(snapshot.entries), snapshot.counter.count
     for part, handle in zip(parts, handles, strict=True):
-        before = shown.get(part.seq)
+        before = blocks.entry(part.seq)
         if before is None or before.message is None or part.block in before.replaced:
             continue
-        count = snapshot.counter.count
         if part.is_image:
             text, left = image_placeholder(handle), 0
         else:
             text = input_placeholder(part.tool, part.argument, count(part.text), handle)
             left = max(0, before.message.blocks[part.block].tokens - count(part.text))
         tokens = left + part.texts * count(text)
-        edit = ArchiveEdit(seq=part.seq, block=part.block, handle=handle, text=text, tokens=tokens)
-        after = replaced(before, part.block, edit)
-        edits.append(weighed(edit, before, after))
-        shown[part.seq] = after
-    return edits
+        blocks.add(ArchiveEdit(seq=part.seq, block=part.block, handle=handle, text=text, tokens=tokens))
+    return blocks.edits
 
 
 async def read_kept_parts(access: Access, session_id: str) -> dict[str, Output]:
