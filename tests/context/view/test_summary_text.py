@@ -35,11 +35,13 @@ def test_a_summary_in_the_view_says_what_it_replaces_and_how_to_retrieve_the_ori
 
 
 def test_a_summary_says_up_to_when_it_tells_how_things_stand() -> None:
-    assert "the last state is as of message 41; the messages below are newer" in summary_text("Done.", 0, 41, 42)
+    assert "The state is as of message 41." in summary_text("Done.", 0, 41, 42)
 
 
 def test_a_summary_behind_another_one_says_that_its_state_is_the_newer_one() -> None:
-    assert "as of message 50, newer than what a summary above says" in summary_text("Done.", 42, 50, 9, later=True)
+    older = "What a summary above says is open, failed or the last state is out of date."
+    assert older in summary_text("Done.", 42, 50, 9, later=True)
+    assert older not in summary_text("Done.", 0, 41, 42)
 
 
 def test_a_summary_cannot_forge_a_marker() -> None:

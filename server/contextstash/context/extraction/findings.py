@@ -188,7 +188,8 @@ def _told(passage: Passage, closing: bool) -> tuple[str, float, bool]:
         if takes_back(sentence):
             kept = []
         elif not kept:
-            kept += [sentence] if _value(sentence, closing) > 0 and not (place and _leans(sentence)) else []
+            leans = _ONLY_A_CONDITION.match(sentence) or (place and _LEANS.match(_LEAD.sub("", sentence)))
+            kept += [sentence] if _value(sentence, closing) > 0 and not leans else []
         elif _is_aside(sentence) or len(" ".join([*kept, sentence])) > MAX_LENGTH:
             break
         else:
@@ -279,11 +280,7 @@ _LEANS = re.compile(
     re.IGNORECASE,
 )
 _ONLY_A_CONDITION = re.compile(r"(?:when|while|as|once|after|before|since|where|until)\b[^,]*$", re.IGNORECASE)
-
-
-def _leans(sentence: str) -> bool:
-    """Whether a sentence behind others is about what they named, or is only a part of one."""
-    return bool(_LEANS.match(_LEAD.sub("", sentence)) or _ONLY_A_CONDITION.match(sentence))
+"""How a sentence behind others begins if it is about what they named; and one that is only a part of a sentence."""
 
 
 REPEATED_SHARE = 0.7

@@ -115,9 +115,11 @@ def _steps(turns: Sequence[Turn], changed: Mapping[int, Sequence[str]], actions:
         texts = [text for block, text in zip(turn.blocks, turn.texts, strict=True) if block.type == "text"]
         if turn.role == "assistant" and (text := _newest_words(" \n".join(texts))):
             said.append(_Said(turn.seq, text))
+        elif turn.role == "user" and any(texts):
+            said.append(_Said(turn.seq, ""))  # what was said before is not about what comes now
         if said and turn.seq in changed:
             said[-1].files.update(dict.fromkeys(path for path in changed[turn.seq] if path not in tools))
-    return [Done(step.seq, f"changed {_names(step.files)}: “{step.text}”") for step in said if step.files]
+    return [Done(step.seq, f"changed {_names(step.files)}: “{step.text}”") for step in said if step.files and step.text]
 
 
 def _newest_words(text: str) -> str:

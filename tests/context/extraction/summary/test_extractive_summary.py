@@ -133,7 +133,7 @@ def test_an_update_of_a_task_that_is_not_known_leaves_the_plan_of_the_earlier_su
 def test_the_sections_come_in_the_order_of_their_importance() -> None:
     text = extract_summary(fines_session().turns, max_tokens=1_000, count=quarter)
     assert [line[3:] for line in text.split("\n") if line.startswith("## ")] == [
-        "Task", "Decisions and constraints", "Done", "Files touched", "Errors", "Findings", "Open items", "Last state",
+        "Task", "Decisions and constraints", "Files touched", "Errors", "Findings", "Open items", "Last state",
         "Names in use", "Archived outputs",
     ]  # fmt: skip
 
@@ -523,3 +523,19 @@ def test_a_session_with_megabytes_of_output_is_summarized() -> None:
     for unit in ("a", "{", "\n", "Error: ", '"x'):
         script.call("Bash", {"command": f"cat {unit.strip()}"}, unit * (1_000_000 // len(unit)))
     assert extract_summary(script.turns, max_tokens=500, count=quarter)
+
+
+def test_what_a_clients_summary_says_is_next_leaves_once_the_work_goes_on() -> None:
+    said = (
+        "This session is being continued from a previous conversation.\n\n1. Primary Request and Intent:\n   Fix the"
+        " fines.\n\n7. Pending Tasks:\n   - Commit\n\n8. Current Work:\n   1. Edited fines.py\n\n9. Optional Next"
+        " Step:\n   Commit this."
+    )
+    script = Script().user(said)
+    assert "Commit this." in extract_summary(script.turns, max_tokens=900, count=quarter)
+    script.call("Bash", {"command": "git commit -am x"}, "")
+    text = extract_summary(script.turns, max_tokens=900, count=quarter)
+    assert "Primary Request" in text
+    assert "[left out: what was pending and next when this was written]" in text
+    assert "Commit this." not in text
+    assert "Edited fines.py" not in text

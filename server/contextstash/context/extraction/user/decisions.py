@@ -171,7 +171,9 @@ def revisable_words(request: str) -> frozenset[str]:
 
 
 def revising_words(request: str) -> list[frozenset[str]]:
-    """The words of each sentence of a request that says that something changes."""
+    """The words of each sentence of a request that says that something changes. What stands below its first paragraph
+    may be pasted, with words of an earlier request, and a wrong mark is worse than none."""
     if not says_change(request):
         return []
-    return [_words(sentence) for sentence in sentences(without_pasted(request)) if says_change(sentence)]
+    first = without_pasted(request).strip().split("\n\n", 1)[0]
+    return [_words(sentence) for sentence in sentences(first) if says_change(sentence)]

@@ -337,7 +337,14 @@ MAX_ASKED_LENGTH = 400
 MIN_QUESTION_WORDS = 8
 """A question with fewer words, such as "Should I do that?", says nothing without the sentence before it."""
 
-_CHOICE = re.compile(r"\W*(?:option |variant )?([A-Za-z]|\d{1,2})\b[.,:;)]?(?=\s|\W*\Z)", re.IGNORECASE)
+_CHOICE = re.compile(
+    r"\W*(?:(?:ok(?:ay)?|yes|sure|please)\W+)?(?:(?:let['’]?s|i['’]?d|i would|we|i)\s+)?"
+    r"(?:(?:try|do|go (?:with|for)|use|take|pick|choose|prefer|like|implement)\s+)?"
+    r"(?:the\s+)?(?:(?:option|variant|number|approach)\s+|#)?"
+    r"([A-Za-z]|\d{1,2}|first|second|third|fourth)\b[.,:;)=]?(?=\s|\W*\Z)",
+    re.IGNORECASE,
+)
+_ORDINALS = {"first": "1", "second": "2", "third": "3", "fourth": "4"}
 
 
 def answered(request: Request) -> str:
@@ -380,16 +387,19 @@ def _depends(request: Request) -> bool:
 
 
 def _chosen_option(request: Request) -> str:
-    """The line of the assistant's text with the option that the request names, such as "B"."""
+    """The paragraph of the assistant's text with the option that the request names, such as "B" or "the second"."""
     choice = _CHOICE.match(request.text)
     if not choice:
         return ""
-    name = re.escape(choice.group(1))
-    line = rf"^[^\w\n]*(?:option |variant )?{name}[^\w\n]*[.):—–-]+[^\w\n].{{3,{MAX_ASKED_LENGTH}}}$"
-    found = re.search(line, request.asked, re.IGNORECASE | re.MULTILINE)
+    name = _ORDINALS.get(choice[1].lower(), choice[1])
+    head = rf"^[^\w\n]*(?:(?:option|variant|approach) )?{re.escape(name)}[^\w\n]*[.):—–-]+[^\w\n].{{3,}}"
+    found = re.search(rf"{head}{_NOT_NEXT}", request.asked, re.IGNORECASE | re.MULTILINE)
     plain = _CELL.sub(": ", found.group().strip(" |").replace("**", "")) if found else ""
-    return f"{choice.group(1)} is: {one_line(plain, MAX_ASKED_LENGTH)}" if plain else ""
+    return f"{name} is: {one_line(plain, MAX_ASKED_LENGTH)}" if plain else ""
 
+
+_NOT_NEXT = r"(?:\n(?![^\w\n]*\w+ ?\d?[.):]).+)*"
+"""The lines below an option up to the next one."""
 
 _CELL = re.compile(r"\s*\|\s*")
 """Between two cells of a table in Markdown."""
