@@ -58,7 +58,7 @@ ONLY_IN = {
     "aiosqlite": ("storage",),
     "sqlcipher3": ("storage/contextstash_storage/sqlite/database_file",),
     "keyring": ("server/contextstash/configuration/encryption_key",),
-    "sqlite3": ("storage", "server/contextstash/hosts/readers/opencode_database.py"),
+    "sqlite3": ("storage", "server/contextstash/hosts/readers/opencode.py"),
     "tiktoken": ("server/contextstash/tokenizer",),
     "genai_prices": ("server/contextstash/configuration/models",),
 }

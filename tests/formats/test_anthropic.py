@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from contextstash.context.pairing.rules import violations
 from contextstash.formats import get_format
 from contextstash.formats.block_reader import ASSISTANT_FIRST, MISSING_RESULT
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native, Usage
+from tests.support.provider_rules import violations
 
 ANTHROPIC = get_format("anthropic")
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from contextstash.context.pairing.rules import violations
 from contextstash.formats import get_format
 from contextstash.formats.breakpoints import count_breakpoints, first_edited, sent_breakpoints
 from contextstash.formats.render import render
 from contextstash_storage.records import Native
+from tests.support.provider_rules import violations
 
 ANTHROPIC = get_format("anthropic")
 EPHEMERAL = {"type": "ephemeral"}

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextstash.context.pairing.rules import violations
 from contextstash.formats import get_format
 from contextstash.formats.block_reader import ASSISTANT_FIRST, MISSING_RESULT
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native, Usage
 from tests.support.conversations import conversations
 from tests.support.effort import examples
+from tests.support.provider_rules import violations
 
 GEMINI = get_format("gemini")
 GO: Native = {"role": "user", "parts": [{"text": "go"}]}

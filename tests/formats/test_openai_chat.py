@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from contextstash.context.pairing.rules import violations
 from contextstash.formats import get_format
 from contextstash.formats.block_reader import MISSING_RESULT
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native, Usage
+from tests.support.provider_rules import violations
 
 CHAT = get_format("openai-chat")
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from contextstash.context.pairing.rules import violations
 from contextstash.formats import get_format
 from contextstash.formats.block_reader import MISSING_RESULT
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native
+from tests.support.provider_rules import violations
 
 RESPONSES = get_format("openai-responses")
 USER: Native = {"role": "user", "content": "go"}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.context.pairing import safe_cuts
-from contextstash.context.pairing.rules import violations
+from contextstash.context.pairing.cuts import safe_cuts
 from contextstash.formats import detect_format, get_format
 from contextstash.formats.render import render
 from tests.support.conversations import as_messages
+from tests.support.provider_rules import violations
 from tests.support.traces import trace_files, trace_natives
 
 TRACES = trace_files()

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextstash.context.pairing.rules import violations
 from contextstash.formats import FORMATS, detect_format, get_format
 from contextstash.formats.render import render
 from contextstash_storage.errors import BadMessageError
 from tests.support.conversations import FORMAT_NAMES, conversations
 from tests.support.effort import examples
 from tests.support.json_values import json_objects, json_values
+from tests.support.provider_rules import violations
 
 laws = settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 formats = pytest.mark.parametrize("name", FORMAT_NAMES)

@@ -23,8 +23,9 @@ from contextstash.formats import FORMATS, detect_format
 from contextstash.formats.json_positions import JsonPositionError
 from contextstash.formats.request.edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request.text import LIST_KEYS, read_request
+from contextstash.hosts.readers.documents import DocumentReader
 from contextstash.hosts.readers.kinds import DOCUMENT_READERS, LINE_READERS, recognize
-from contextstash.hosts.readers.transcript import Batch, DocumentReader, Line, TranscriptReader, split_lines
+from contextstash.hosts.readers.transcript import Batch, Line, TranscriptReader, split_lines
 from contextstash.proxy.http.stream_start import held_start
 from contextstash.proxy.http.usage_tap import UsageTap
 from contextstash.service.stash import Stash

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from contextstash.adapters.alignment import align
-from contextstash.formats.provider_format import shown_format
+from contextstash.formats.detection import shown_format
 from contextstash.library.request import CallArguments, plain_system, plain_tools, request_of
 from contextstash.service.results import ContextResult
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextstash.context.pairing.rules import violations
 from contextstash.context.view.view import parts_of, results_of
 from contextstash.context.window.presets import PRESETS
 from contextstash.service.stash import Stash
@@ -19,6 +18,7 @@ from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 from tests.support.conversations import FORMAT_NAMES, conversations
 from tests.support.effort import examples
+from tests.support.provider_rules import violations
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at
 
 STEPS = ("prune", "oldest", "compact", "host", "restore", "restore summaries", "recover", "record")

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from contextstash.context.pairing.rules import violations
 from contextstash.formats import get_format
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Edit, Native, Replacement
 from tests.support.conversations import FORMAT_NAMES, PIXEL, conversations
 from tests.support.effort import examples
+from tests.support.provider_rules import violations
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, valid_view, view, whole_output
 from tests.support.traces import trace_files, trace_natives
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from contextstash.context.pairing.rules import violations
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Counters
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.golden_sessions import SESSIONS, read_sessions
+from tests.support.provider_rules import violations
 from tests.support.stashes import stash_at, view
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from contextstash.formats import get_format
+from contextstash.hosts.readers.documents import DocumentReader
 from contextstash.hosts.readers.kinds import recognize
-from contextstash.hosts.readers.transcript import DocumentReader, State, split_lines
+from contextstash.hosts.readers.transcript import State, split_lines
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 
 
@@ -25,6 +28,34 @@ def write_lines(path: Path, records: Sequence[Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     return path
+
+
+def write_opencode(
+    file: Path,
+    session_id: str,
+    talk: Sequence[tuple[dict[str, Any], Sequence[dict[str, Any]]]],
+    *,
+    directory: str,
+    title: str = "t",
+    parent: str | None = None,
+) -> Path:
+    """Write a session, in place of its former rows, into a database of OpenCode; its path there."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(file)) as database, database:
+        times, new = "time_created INTEGER, time_updated INTEGER", "CREATE TABLE IF NOT EXISTS"
+        database.execute(f"{new} session (id TEXT, parent_id TEXT, title TEXT, directory TEXT, {times})")
+        database.execute(f"{new} message (id TEXT, session_id TEXT, {times}, data TEXT)")
+        database.execute(f"{new} part (id TEXT, message_id TEXT, session_id TEXT, {times}, data TEXT)")
+        for table, key in (("session", "id"), ("message", "session_id"), ("part", "session_id")):
+            database.execute(f"DELETE FROM {table} WHERE {key} = ?", (session_id,))
+        database.execute("INSERT INTO session VALUES (?, ?, ?, ?, 1, 2)", (session_id, parent, title, directory))
+        for place, (head, parts) in enumerate(talk):
+            data = json.dumps({name: value for name, value in head.items() if name not in ("id", "sessionID")})
+            database.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?)", (head["id"], session_id, place, place, data))
+            for number, part in enumerate(parts):
+                row = (f"prt_{number:03}", head["id"], session_id, number, number, json.dumps(part))
+                database.execute("INSERT INTO part VALUES (?, ?, ?, ?, ?, ?)", row)
+    return file / session_id
 
 
 def read(path: Path, state: State | None = None) -> list[TranscriptMessage]:

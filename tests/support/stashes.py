@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from contextstash.context.pairing.rules import violations
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Native
 from contextstash_storage.sqlite import open_sqlite
+from tests.support.provider_rules import violations
 
 SESSION = "session"
 

@@ -14,11 +14,11 @@ from functools import cache
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from contextstash.context.pairing.rules import violations
 from contextstash.tokenizer import count_with
 from tests.support.bound_reasoning import calls_without_reasoning, mismatched, reasoning_after
 from tests.support.loopback_server import served
 from tests.support.model_replies import ReplyingHandler
+from tests.support.provider_rules import violations
 
 Body = dict[str, Any]
 

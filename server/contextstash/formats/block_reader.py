@@ -11,7 +11,7 @@ from contextstash.formats.image_sizes import image_size
 from contextstash.formats.main_argument import main_argument
 from contextstash.formats.usage import read_usage
 from contextstash_storage.errors import BadMessageError
-from contextstash_storage.records import Block, BlockType, Role, Usage
+from contextstash_storage.records import Block, BlockType, Role
 
 MISSING_RESULT = "[No result of this tool call was recorded: it was interrupted.]"
 
@@ -111,22 +111,16 @@ def _without_media(value: Any) -> Any:
     return value
 
 
-def reading(
-    role: Role,
-    pieces: Iterable[Piece],
-    *,
-    usage: Usage | None = None,
-    model: object = None,
-    group: object = None,
-) -> Reading:
-    """A Reading from pieces; `model` and `group` are ignored if they are not non-empty strings."""
+def reading(native: Mapping[str, Any], role: Role, pieces: Iterable[Piece], group: object) -> Reading:
+    """A Reading of a message from its pieces; its `model` and `group` are ignored if they are not non-empty strings."""
     pieces = list(pieces)
+    usage = native.get("usage")
     return Reading(
         role=role,
         blocks=tuple(each.block for each in pieces),
         texts=tuple(each.text for each in pieces),
-        usage=usage,
-        model=_name(model),
+        usage=read_usage(usage) if isinstance(usage, Mapping) else None,
+        model=_name(native.get("model")),
         group=_name(group),
     )
 
@@ -226,9 +220,3 @@ def _object(arguments: object) -> Mapping[str, object]:
         except (ValueError, RecursionError):
             return {}
     return arguments if isinstance(arguments, dict) else {}
-
-
-def message_usage(native: Mapping[str, Any]) -> Usage | None:
-    """The usage in the field `usage` of a message."""
-    data = native.get("usage")
-    return read_usage(data) if isinstance(data, Mapping) else None

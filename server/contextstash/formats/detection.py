@@ -1,11 +1,11 @@
-"""Detects the format of a message list."""
+"""Detects the format of a message list: by its messages, and by the tools and the model's name of its request."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from contextstash.formats.base import Format
 from contextstash_storage.errors import BadInputError, BadMessageError
@@ -119,3 +119,53 @@ def _misfit(natives: Sequence[Native], place: int, before: list[str]) -> str:
             reasons[name] = str(error).rstrip(".")
     details = "; ".join(f"as {name}: {reason}" for name, reason in reasons.items())
     return f"Message {place} is in no known format ({details or 'its parts are of different formats'})."
+
+
+_MODELS = {"claude": "anthropic", "gemini": "gemini"}
+"""The format by the beginning of a model's name. Names with a slash before them belong to gateways, and names of
+OpenAI's models to two formats."""
+
+
+def shown_format(
+    natives: Sequence[Native], *, tools: Sequence[Any] | None = None, system: object = None, model: str | None = None
+) -> str:
+    """The name of the format. Messages of plain text fit several; then tools, system prompt and model decide. Raises
+    BadMessageError if the messages fit none."""
+    blocks = "anthropic" if _has_blocks(system) else None
+    return fitting_format(natives, format_of_tools(tools or ()), blocks, format_of_model(model))
+
+
+def fitting_format(natives: Sequence[Native], *hints: str | None) -> str:
+    """The first of these formats that all messages fit, or else the one that they show. Raises BadMessageError."""
+    for hint in hints:
+        if hint is not None and all(FORMATS[hint].matches(native) > 0 for native in natives):
+            return hint
+    return detect_format(natives)
+
+
+def format_of_model(model: str | None) -> str | None:
+    """The format of this model's own API; None if its name does not show one."""
+    return next((name for start, name in _MODELS.items() if (model or "").startswith(start)), None)
+
+
+def format_of_tools(tools: Sequence[Any]) -> str | None:
+    """The format of the first tool definition that shows one."""
+    for tool in tools:
+        if isinstance(tool, Mapping) and (found := _format_of_tool(tool)):
+            return found
+    return None
+
+
+def _format_of_tool(tool: Mapping[str, Any]) -> str | None:
+    if "input_schema" in tool:
+        return "anthropic"
+    if "function_declarations" in tool or "functionDeclarations" in tool:
+        return "gemini"
+    if tool.get("type") == "function":
+        return "openai-chat" if "function" in tool else "openai-responses"
+    return None
+
+
+def _has_blocks(system: object) -> bool:
+    """Whether a system prompt is a list of blocks, as only Anthropic takes it."""
+    return isinstance(system, list) and any(isinstance(part, Mapping) and "text" in part for part in system)

@@ -20,10 +20,9 @@ class Span(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One member of an object: its key, the span of the whole member, and the span of its value."""
+    """One member of an object: its key, and the span of its value."""
 
     key: str
-    start: int
     value: Span
 
 
@@ -89,7 +88,6 @@ def members(text: bytes, at: int, measure: Measure | None = None) -> Iterator[Me
     in place of `value_at`, for a caller that knows parts of them already."""
     at = first_item(text, at, b"{")
     while at >= 0:
-        start = at
         name = value_at(text, at)
         colon = skip_space(text, name.end)
         if text[at] != _QUOTE or text[colon : colon + 1] != b":":
@@ -97,7 +95,7 @@ def members(text: bytes, at: int, measure: Measure | None = None) -> Iterator[Me
         key = json.loads(text[name.start : name.end])
         begin = skip_space(text, colon + 1)
         value = measure(key, begin) if measure else value_at(text, begin)
-        yield Member(key, start, value)
+        yield Member(key, value)
         at = next_item(text, value.end, b"}")
 
 

@@ -20,7 +20,7 @@ def render(
     changed: int | None = None,
     marks_elsewhere: int = DEFAULT_BREAKPOINTS_ELSEWHERE,
 ) -> list[Native]:
-    """The messages to send: repaired, assembled, and without any of `context.pairing.rules.violations`.
+    """The messages to send: repaired and assembled, so that they break none of the provider's rules.
 
     Results without their call become text of the user, calls without a result get one that says that they were
     interrupted, and thinking on its own and fields that only replies have are left out. A valid list is returned

@@ -10,96 +10,82 @@ from contextstash_storage.records import Usage
 _MAX_COUNT = 2**53
 """Larger numbers are not token counts, and not all JSON parsers represent them exactly (IEEE 754 doubles)."""
 
+_CHAT = {
+    "prompt_tokens": "prompt_tokens",
+    "completion_tokens": "completion_tokens",
+    "reasoning_tokens": "completion_tokens_details.reasoning_tokens reasoning_tokens",
+    "cached_tokens": "prompt_tokens_details.cached_tokens prompt_cache_hit_tokens cached_tokens",
+    "cache_write_tokens": "prompt_tokens_details.cache_write_tokens cache_write_tokens",
+}
+"""By field of a Usage, the fields of OpenAI Chat Completions, of DeepSeek and of contextstash itself: the first one
+counts that is not 0."""
+
+_RESPONSES = {
+    "prompt_tokens": "input_tokens",
+    "completion_tokens": "output_tokens",
+    "reasoning_tokens": "output_tokens_details.reasoning_tokens reasoning_output_tokens",
+    "cached_tokens": "input_tokens_details.cached_tokens cached_input_tokens",
+    "cache_write_tokens": "input_tokens_details.cache_write_tokens",
+}
+"""Those of OpenAI Responses and of Codex."""
+
+_ANTHROPIC = {
+    "prompt_tokens": "input_tokens",
+    "completion_tokens": "output_tokens",
+    "cached_tokens": "cache_read_input_tokens",
+    "cache_write_tokens": "cache_creation_input_tokens",
+}
+
+_GEMINI = {
+    "prompt_tokens": "promptTokenCount prompt_token_count",
+    "completion_tokens": "candidatesTokenCount candidates_token_count",
+    "cached_tokens": "cachedContentTokenCount cached_content_token_count",
+}
+"""Those of the REST API and of Google's Python SDK. Left out is `toolUsePromptTokenCount`: what the provider's own
+tools added for this one request is not in the contents of the next."""
+
 
 def read_usage(data: Mapping[str, Any]) -> Usage | None:
     """The usage in the form of Anthropic Messages, OpenAI Chat Completions (including DeepSeek's cache fields), OpenAI
     Responses, Gemini, Codex or contextstash itself; None if it has none of these forms.
 
-    Anthropic does not include cached tokens in `input_tokens`; all others do. A prompt of 0 tokens is not a report:
-    Claude Code writes it on replies that it generates without a model.
+    Anthropic does not include cached tokens in `input_tokens`; all others do. Gemini counts the thoughts of a reply
+    apart from it. A prompt of 0 tokens is not a report: Claude Code writes it on replies that it generates without a
+    model.
     """
-    if _gemini_count(data, "promptTokenCount", "prompt_token_count"):
-        usage = _gemini_usage(data)
+    if _count(data, _GEMINI["prompt_tokens"]):
+        counts = _counts(data, _GEMINI)
+        counts["completion_tokens"] += _count(data, "thoughtsTokenCount thoughts_token_count")
     elif "prompt_tokens" in data:
-        usage = _chat_usage(data)
+        counts = _counts(data, _CHAT)
     elif "cache_read_input_tokens" in data or "cache_creation_input_tokens" in data:
-        usage = _anthropic_usage(data)
-    elif "input_tokens" in data:
-        usage = _responses_usage(data)
+        counts = _counts(data, _ANTHROPIC)
+        counts["prompt_tokens"] += counts["cached_tokens"] + counts["cache_write_tokens"]
     else:
-        return None
-    return usage if usage.prompt_tokens > 0 else None
+        counts = _counts(data, _RESPONSES)
+    return Usage(**counts) if counts["prompt_tokens"] > 0 else None
 
 
 def cleared_tokens(response: Mapping[str, Any]) -> int:
     """The tokens of tool results that a response, or the event with which its stream ends, reports as cleared by
     Anthropic's context editing."""
-    applied = _part(response, "context_management").get("applied_edits")
+    management = response.get("context_management")
+    applied = management.get("applied_edits") if isinstance(management, Mapping) else None
     edits = [edit for edit in applied if isinstance(edit, Mapping)] if isinstance(applied, list) else []
-    return sum(_number(edit, "cleared_input_tokens") for edit in edits if "tool_uses" in str(edit.get("type")))
+    return sum(_count(edit, "cleared_input_tokens") for edit in edits if "tool_uses" in str(edit.get("type")))
 
 
-def _chat_usage(data: Mapping[str, Any]) -> Usage:
-    details = _part(data, "prompt_tokens_details")
-    return Usage(
-        prompt_tokens=_number(data, "prompt_tokens"),
-        completion_tokens=_number(data, "completion_tokens"),
-        reasoning_tokens=_number(_part(data, "completion_tokens_details"), "reasoning_tokens")
-        or _number(data, "reasoning_tokens"),
-        cached_tokens=_number(details, "cached_tokens")
-        or _number(data, "prompt_cache_hit_tokens")
-        or _number(data, "cached_tokens"),
-        cache_write_tokens=_number(details, "cache_write_tokens") or _number(data, "cache_write_tokens"),
-    )
+def _counts(data: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, int]:
+    return {name: _count(data, places) for name, places in fields.items()}
 
 
-def _anthropic_usage(data: Mapping[str, Any]) -> Usage:
-    read = _number(data, "cache_read_input_tokens")
-    written = _number(data, "cache_creation_input_tokens")
-    return Usage(
-        prompt_tokens=_number(data, "input_tokens") + read + written,
-        completion_tokens=_number(data, "output_tokens"),
-        cached_tokens=read,
-        cache_write_tokens=written,
-    )
-
-
-def _responses_usage(data: Mapping[str, Any]) -> Usage:
-    details = _part(data, "input_tokens_details")
-    cached = _number(details, "cached_tokens")
-    return Usage(
-        prompt_tokens=_number(data, "input_tokens"),
-        completion_tokens=_number(data, "output_tokens"),
-        reasoning_tokens=_number(_part(data, "output_tokens_details"), "reasoning_tokens")
-        or _number(data, "reasoning_output_tokens"),
-        cached_tokens=cached or _number(data, "cached_input_tokens"),
-        cache_write_tokens=_number(details, "cache_write_tokens"),
-    )
-
-
-def _gemini_usage(data: Mapping[str, Any]) -> Usage:
-    """The thoughts of a reply are counted apart from it. Left out is `toolUsePromptTokenCount`: what the provider's own
-    tools added for this one request is not in the contents of the next."""
-    thoughts = _gemini_count(data, "thoughtsTokenCount", "thoughts_token_count")
-    return Usage(
-        prompt_tokens=_gemini_count(data, "promptTokenCount", "prompt_token_count"),
-        completion_tokens=_gemini_count(data, "candidatesTokenCount", "candidates_token_count") + thoughts,
-        cached_tokens=_gemini_count(data, "cachedContentTokenCount", "cached_content_token_count"),
-    )
-
-
-def _gemini_count(data: Mapping[str, Any], rest: str, sdk: str) -> int:
-    """A count by its name in the REST API or in Google's Python SDK."""
-    return _number(data, rest) or _number(data, sdk)
-
-
-def _part(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = data.get(key)
-    return value if isinstance(value, Mapping) else {}
-
-
-def _number(data: Mapping[str, Any], key: str) -> int:
-    value = data.get(key)
-    if isinstance(value, bool) or not isinstance(value, int):
-        return 0
-    return value if 0 < value < _MAX_COUNT else 0
+def _count(data: Mapping[str, Any], places: str) -> int:
+    """The first count at these places, each a field, or a field inside another one; 0 if there is none."""
+    for place in places.split():
+        outer, _, inner = place.partition(".")
+        value = data.get(outer)
+        if inner:
+            value = value.get(inner) if isinstance(value, Mapping) else None
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MAX_COUNT:
+            return value
+    return 0

@@ -102,16 +102,17 @@ def _codex(url: str, command: Sequence[str], environment: Mapping[str, str], ups
     return Launch((command[0], "-c", option, *command[1:]), {})
 
 
-def _anthropic(url: str, command: Sequence[str], environment: Mapping[str, str], upstream: str) -> Launch:
-    return Launch(tuple(command), {"ANTHROPIC_BASE_URL": url})
+SDK_VARIABLES = {"ANTHROPIC_BASE_URL": "", "OPENAI_BASE_URL": "/v1"}
+"""The variables of the providers' SDKs, and what follows the address in them."""
 
 
-def _openai(url: str, command: Sequence[str], environment: Mapping[str, str], upstream: str) -> Launch:
-    return Launch(tuple(command), {"OPENAI_BASE_URL": f"{url}/v1"})
+def _other(variable: str, default: str, *variables: str) -> LaunchedClient:
+    """A program whose model API is at the address in a variable, and which gets the proxy's address in these."""
 
+    def launch(url: str, command: Sequence[str], environment: Mapping[str, str], upstream: str) -> Launch:
+        return Launch(tuple(command), {name: url + SDK_VARIABLES[name] for name in variables})
 
-def _both(url: str, command: Sequence[str], environment: Mapping[str, str], upstream: str) -> Launch:
-    return Launch(tuple(command), {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": f"{url}/v1"})
+    return LaunchedClient(_base(variable, default), launch)
 
 
 def _base(variable: str, default: str) -> Callable[[Mapping[str, str]], str]:
@@ -135,13 +136,13 @@ LAUNCHED: dict[str, LaunchedClient] = {
 """The clients that are known by the name of their program."""
 
 OTHERS = {
-    ANTHROPIC: LaunchedClient(_base("ANTHROPIC_BASE_URL", ANTHROPIC), _anthropic),
-    OPENAI: LaunchedClient(_base("OPENAI_BASE_URL", OPENAI), _openai),
+    ANTHROPIC: _other("ANTHROPIC_BASE_URL", ANTHROPIC, "ANTHROPIC_BASE_URL"),
+    OPENAI: _other("OPENAI_BASE_URL", OPENAI, "OPENAI_BASE_URL"),
 }
 """Any other program, by the provider whose API it uses. The proxy goes to one provider, and the program may use both:
 with both SDKs' variables set, the key and the messages for the one would go to the other."""
 
-OTHER_AT_NAMED = LaunchedClient(_base("ANTHROPIC_BASE_URL", ANTHROPIC), _both)
+OTHER_AT_NAMED = _other("ANTHROPIC_BASE_URL", ANTHROPIC, *SDK_VARIABLES)
 """Any other program at an address that the user named, which is a provider of neither: both variables are set."""
 
 

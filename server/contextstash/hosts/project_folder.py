@@ -38,14 +38,9 @@ PROJECT_VARIABLES: Mapping[str, str] = {"claude-code": "CLAUDE_PROJECT_DIR"}
 project's folder and name none."""
 
 
-def project_folder(environment: Mapping[str, str]) -> Path:
-    """The project that any host names, else the current folder."""
-    named = next((found for name in PROJECT_VARIABLES.values() if (found := environment.get(name))), None)
-    return Path(named) if named else Path.cwd()
-
-
-def project_folder_of(host: str, environment: Mapping[str, str]) -> Path:
-    """The project that this host names, else the current folder. The variables of other hosts do not count: a host that
-    was started in another one's shell inherits the name of that one's project."""
-    named = environment.get(PROJECT_VARIABLES[host]) if host in PROJECT_VARIABLES else None
+def project_folder(environment: Mapping[str, str], host: str | None = None) -> Path:
+    """The project that this host, or any host if none is given, names, else the current folder. The variables of other
+    hosts do not count: a host that was started in another one's shell inherits the name of that one's project."""
+    names = [name for each, name in PROJECT_VARIABLES.items() if host in (each, None)]
+    named = next((found for name in names if (found := environment.get(name))), None)
     return Path(named) if named else Path.cwd()

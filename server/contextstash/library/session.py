@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats import get_format
-from contextstash.formats.provider_format import format_of_model, shown_format
+from contextstash.formats.detection import format_of_model, shown_format
 from contextstash.library.message_list import MessageList, check_mapping, check_numbers, check_texts
 from contextstash.library.replies import read_reply
 from contextstash.library.request import (

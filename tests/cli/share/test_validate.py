@@ -11,11 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextstash.cli.share.validate import read_document, repaired
-from contextstash.context.pairing.rules import violations
 from contextstash.formats import get_format
+from contextstash.formats.repairs import repairs, unreadable
 from tests.support.command_line import CommandLine, failure_of
 from tests.support.conversations import FORMAT_NAMES, conversations
 from tests.support.effort import examples
+from tests.support.provider_rules import violations
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
 BROKEN: list[dict[str, Any]] = [
@@ -139,3 +140,14 @@ def test_equal_violations_are_one_line_with_the_messages_and_their_count(context
     first, last = done.stdout.splitlines()
     assert first == "Message … has the key 'model', which a request may not have. (4 messages: 0, 1, 2, 3)"
     assert last.startswith("4 violations of the rules of anthropic.")
+
+
+@pytest.mark.parametrize("format_name", FORMAT_NAMES)
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_all_that_is_refused_is_found_and_nothing_in_a_valid_list(format_name: str, data: st.DataObject) -> None:
+    fmt = get_format(format_name)
+    assert repairs(fmt, data.draw(conversations(format_name))) == []
+    broken = data.draw(conversations(format_name, broken=True))
+    if violations(format_name, broken):
+        assert unreadable(fmt, broken) or repairs(fmt, broken)

@@ -16,7 +16,7 @@ import pytest
 
 from contextstash.demo.steps import sample_file
 from tests.support.command_line import ANSI, CommandLine, failure_of, write_transcript
-from tests.support.host_files import write_json, write_lines
+from tests.support.host_files import write_json, write_lines, write_opencode
 
 WORDS = "Read the orchard"
 
@@ -38,10 +38,8 @@ def write_everything(home: Path) -> dict[str, int]:
     write_json(
         home / "gemini" / "logs.json", [{"sessionId": "gemini-1", "messageId": 0, "type": "user", "message": "x"}]
     )
-    storage = home / "opencode" / "storage"
-    write_json(storage / "session" / "p" / "ses_1.json", {"id": "ses_1", "directory": "/srv"})
-    write_json(storage / "message" / "ses_1" / "m1.json", {"id": "m1", "role": "user", "time": {"created": 1}})
-    write_json(storage / "part" / "m1" / "p1.json", {"id": "p1", "type": "text", "text": WORDS})
+    talk = [({"id": "m1", "role": "user", "time": {"created": 1}}, [{"type": "text", "text": WORDS}])]
+    write_opencode(home / "opencode" / "opencode.db", "ses_1", talk, directory="/srv")
     task = home / "cline" / "tasks" / "1763600000000"
     write_json(task / "api_conversation_history.json", chat(WORDS, "and again"))
     write_json(task / "ui_messages.json", [{"ts": 1, "type": "say", "say": "text", "text": "not a transcript"}])

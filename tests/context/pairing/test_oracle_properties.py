@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from contextstash.context.pairing import safe_cuts
+from contextstash.context.pairing.cuts import safe_cuts
 from contextstash.formats import get_format
 from contextstash.formats.render import render
 from contextstash_storage.records import Message, Native

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextstash.context.pairing import safe_cuts
-from contextstash.context.pairing.rules import violations
+from contextstash.context.pairing.cuts import safe_cuts
 from contextstash.formats import get_format
 from contextstash.formats.render import render
 from contextstash_storage.records import Message, Native
 from tests.support.conversations import FORMAT_NAMES, as_messages, conversations
 from tests.support.effort import examples
+from tests.support.provider_rules import violations
 
 formats = pytest.mark.parametrize("name", FORMAT_NAMES)
 laws = settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])

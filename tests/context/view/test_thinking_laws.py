@@ -7,14 +7,14 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextstash.context.pairing import safe_cuts
-from contextstash.context.pairing.rules import violations
+from contextstash.context.pairing.cuts import safe_cuts
 from contextstash.context.view.thinking_blocks import thinking_effect
 from contextstash.formats import get_format
 from contextstash.formats.render import render
 from contextstash_storage.records import Native
 from tests.support.conversations import as_messages, conversations
 from tests.support.effort import examples
+from tests.support.provider_rules import violations
 
 ANTHROPIC = get_format("anthropic")
 THINKING = ("thinking", "redacted_thinking")

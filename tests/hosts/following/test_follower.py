@@ -14,7 +14,7 @@ import pytest
 from contextstash.cli.scripts.serve import FOLLOWED
 from contextstash.hosts.following.follower import AUTO, HOSTS, Follower, find_transcripts
 from contextstash.hosts.following.ingest import ingest
-from tests.support.host_files import write_json, write_lines
+from tests.support.host_files import write_json, write_lines, write_opencode
 from tests.support.stashes import history, stash_at
 
 SESSION = "4c0f2c3a-0000-4000-8000-000000000001"
@@ -55,12 +55,11 @@ def gemini_named(home: Path, project: str, texts: list[str]) -> None:
 
 
 def opencode(home: Path, project: str, texts: list[str]) -> None:
-    storage = home / ".local" / "share" / "opencode" / "storage"
-    write_json(storage / "session" / "p" / f"{SESSION}.json", {"id": SESSION, "directory": project})
-    for number, text in enumerate(texts):
-        key = f"msg_{number}"
-        write_json(storage / "message" / SESSION / f"{key}.json", {"id": key, "role": "user", "time": {"created": 1}})
-        write_json(storage / "part" / key / "prt_1.json", {"id": "prt_1", "type": "text", "text": text})
+    talk = [
+        ({"id": f"msg_{number}", "role": "user", "time": {"created": 1}}, [{"type": "text", "text": text}])
+        for number, text in enumerate(texts)
+    ]
+    write_opencode(home / ".local" / "share" / "opencode" / "opencode.db", SESSION, talk, directory=project)
 
 
 def pi(home: Path, project: str, texts: list[str]) -> None:

@@ -13,11 +13,10 @@ import pytest
 
 from contextstash.context.tool_outputs.shell_envelope import without_reminders
 from contextstash.hosts.following.ingest import ingest
-from contextstash.hosts.readers.opencode import current_sessions
-from contextstash.hosts.readers.opencode_database import sessions_in_database
+from contextstash.hosts.readers.opencode import current_sessions, sessions_in_database
 from contextstash.hosts.readers.transcript import State
 from contextstash_storage.records import Usage
-from tests.support.host_files import keys, read, roles, session_of, write_json
+from tests.support.host_files import keys, read, roles, session_of, write_json, write_opencode
 from tests.support.stashes import history, stash_at, valid_view
 
 SESSION = "ses_01"
@@ -60,32 +59,8 @@ TALK: list[tuple[Json, list[Json]]] = [
 ]
 
 
-def write_session(data: Path, talk: list[tuple[Json, list[Json]]], **more: Any) -> Path:
-    """A session in OpenCode's storage folder; its own file."""
-    storage = data / "storage"
-    for head, parts in talk:
-        write_json(storage / "message" / SESSION / f"{head['id']}.json", head)
-        for number, part in enumerate(parts):
-            write_json(storage / "part" / head["id"] / f"prt_{number:03}.json", {"id": f"prt_{number:03}", **part})
-    session = {"id": SESSION, "title": "Reading", "directory": "/srv/orchard", "time": {"updated": 5}, **more}
-    return write_json(storage / "session" / "project" / f"{SESSION}.json", session)
-
-
-def write_database(file: Path, talk: list[tuple[Json, list[Json]]]) -> Path:
-    """The same session as rows of OpenCode's database."""
-    with closing(sqlite3.connect(file)) as database, database:
-        times = "time_created INTEGER, time_updated INTEGER"
-        database.execute(f"CREATE TABLE session (id TEXT, parent_id TEXT, title TEXT, directory TEXT, {times})")
-        database.execute(f"CREATE TABLE message (id TEXT, session_id TEXT, {times}, data TEXT)")
-        database.execute(f"CREATE TABLE part (id TEXT, message_id TEXT, session_id TEXT, {times}, data TEXT)")
-        database.execute("INSERT INTO session VALUES (?, NULL, 'Reading', '/srv/orchard', 1, 2)", (SESSION,))
-        for place, (head, parts) in enumerate(talk):
-            data = json.dumps({name: value for name, value in head.items() if name not in ("id", "sessionID")})
-            database.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?)", (head["id"], SESSION, place, place, data))
-            for number, part in enumerate(parts):
-                row = (f"prt_{number:03}", head["id"], SESSION, number, number, json.dumps(part))
-                database.execute("INSERT INTO part VALUES (?, ?, ?, ?, ?, ?)", row)
-    return file / SESSION
+def write_session(data: Path, talk: list[tuple[Json, list[Json]]]) -> Path:
+    return write_opencode(data / "opencode.db", SESSION, talk, title="Reading", directory="/srv/orchard")
 
 
 def test_each_step_of_a_reply_is_followed_by_the_results_of_its_calls(tmp_path: Path) -> None:
@@ -101,12 +76,11 @@ def test_each_step_of_a_reply_is_followed_by_the_results_of_its_calls(tmp_path: 
     assert (session.session_id, session.agent, session.title) == (SESSION, "opencode", "Reading")
 
 
-def test_files_database_and_export_say_the_same(tmp_path: Path) -> None:
-    filed = read(write_session(tmp_path, TALK))
-    assert read(write_database(tmp_path / "opencode.db", TALK)) == filed
+def test_database_and_export_say_the_same(tmp_path: Path) -> None:
+    stored = read(write_session(tmp_path, TALK))
     assert sessions_in_database(tmp_path / "opencode.db") == [tmp_path / "opencode.db" / SESSION]
     exported = {"info": {"id": SESSION}, "messages": [{"info": head, "parts": parts} for head, parts in TALK]}
-    assert read(write_json(tmp_path / "export.json", exported)) == filed
+    assert read(write_json(tmp_path / "export.json", exported)) == stored
 
 
 def test_a_reply_that_is_still_being_made_is_read_once_it_is_done(tmp_path: Path) -> None:
@@ -157,11 +131,8 @@ async def test_a_pruned_output_is_kept_whole_and_cleared_from_the_view(tmp_path:
 
 def test_the_current_session_is_the_projects_own_with_its_sub_agents(tmp_path: Path) -> None:
     own = write_session(tmp_path, TALK)
-    folder = own.parent
-    write_json(tmp_path / "storage" / "message" / "ses_02" / "m.json", info("m", "user", 1))
-    child = write_json(folder / "ses_02.json", {"id": "ses_02", "parentID": SESSION, "directory": "/srv/orchard"})
-    write_json(tmp_path / "storage" / "message" / "ses_03" / "m.json", info("m", "user", 1))
-    write_json(folder / "ses_03.json", {"id": "ses_03", "directory": "/srv/other", "time": {"updated": 9e15}})
+    child = write_opencode(own.parent, "ses_02", TALK[:1], directory="/srv/orchard", parent=SESSION)
+    write_opencode(own.parent, "ses_03", TALK[:1], directory="/srv/other")
     assert current_sessions(tmp_path, Path("/srv/orchard")) == [own, child]
     assert current_sessions(tmp_path, Path("/srv/nowhere")) == []
 

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from contextstash.formats import get_format
+from contextstash.hosts.readers.documents import DocumentReader
 from contextstash.hosts.readers.kinds import Reader, recognize
 from contextstash.hosts.readers.transcript import State, split_lines
 from contextstash.service.recording.transcript_records import TranscriptMessage
 from tests.support.effort import sample
 
 TRACES = Path(__file__).parents[3] / ".." / "shared" / "traces"
-KINDS = {"claude_code": "claude-code", "codex": "codex", "pi": "pi", "openai_chat": "messages"}
+KINDS = {"claude_code": "claude-code", "codex": "codex", "pi": "pi"}
 FILES = sample([path for folder in KINDS for path in sorted((TRACES / folder).rglob("*.jsonl"))], quick=10)
 MAX_STATE = 40_000
 
@@ -48,7 +49,20 @@ def test_a_real_transcript_is_read_whole_and_the_same_in_pieces(path: Path) -> N
     assert len(json.dumps(state)) < MAX_STATE
     for message in whole:
         batch_format = "openai-responses" if reader.name == "codex" else None
-        get_format(batch_format or ("openai-chat" if reader.name == "messages" else "anthropic")).read(message.body)
+        get_format(batch_format or "anthropic").read(message.body)
+
+
+@pytest.mark.parametrize(
+    "path", sample(sorted((TRACES / "openai_chat").rglob("*.jsonl")), quick=2), ids=lambda path: path.stem
+)
+def test_every_message_of_a_recorded_list_is_there_verbatim(path: Path) -> None:
+    reader = recognize(path)
+    assert isinstance(reader, DocumentReader)
+    [batch] = reader.read(reader.load(path), {}, str(path))
+    assert (reader.name, batch.session.format) == ("messages", "openai-chat")
+    assert [message.body for message in batch.messages] == [
+        json.loads(line) for line in path.read_text("utf-8").splitlines()
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from anthropic import AsyncAnthropic, BadRequestError
 
-from contextstash.context.pairing.rules import violations
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import BadInputError
 from tests.support.model_provider import Answer, model_provider
+from tests.support.provider_rules import violations
 from tests.support.sized_sessions import reply, results, rounds, user
 from tests.support.stashes import SESSION, as_bytes, history, stash_at
 

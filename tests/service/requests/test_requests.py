@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from contextstash.context.pairing.rules import violations
 from contextstash.service.stash import Stash
 from contextstash.tokenizer import count_with
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native, Part
+from tests.support.provider_rules import violations
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, whole_output
 
 WINDOW = 32_000

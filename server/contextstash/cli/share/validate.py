@@ -12,7 +12,7 @@ import click
 
 from contextstash.cli.output import echo, echo_json, shortened
 from contextstash.context.text.counts import counted
-from contextstash_storage.errors import BadInputError, BadMessageError
+from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash.formats.base import Format
@@ -88,16 +88,11 @@ def _grouped(problems: Sequence[str]) -> Iterator[str]:
 def repaired(document: Document, fmt: Format) -> Any:
     """The document with repaired messages; everything else is unchanged. Raises BadInputError, naming the message, if a
     message is not of that format."""
-    from contextstash.formats.render import render
-    from contextstash.formats.request.whole import marks_beside
+    from contextstash.formats.repairs import unreadable
 
-    for place, message in enumerate(document.messages):
-        try:
-            fmt.read(message)
-        except BadMessageError as error:
-            raise BadInputError(f"Message {place} cannot be repaired: {error}") from error
-    beside = marks_beside(document.request or {})
-    return document.with_messages(render(fmt, document.messages, marks_elsewhere=beside))
+    for problem in unreadable(fmt, document.messages):
+        raise BadInputError(f"It cannot be repaired. {problem}")
+    return document.with_messages(fmt.assemble(_with_few_marks(fmt, document)))
 
 
 def _format(document: Document, name: str | None) -> Format:
@@ -115,13 +110,23 @@ def _format(document: Document, name: str | None) -> Format:
 
 
 def _violations(fmt: Format, document: Document) -> list[str]:
-    from contextstash.context.pairing.rules import violations
+    """What the provider would refuse: messages that cannot be read, or what a repair would change."""
+    from contextstash.formats.repairs import repairs, unreadable
     from contextstash.formats.request.whole import too_many_marks
 
-    found = violations(fmt.name, document.messages)
-    if fmt.name == "anthropic" and document.request and not found:
-        found = too_many_marks(document.request, document.messages)
-    return found
+    if found := unreadable(fmt, document.messages):
+        return found
+    marks = too_many_marks(document.request or {}, document.messages) if fmt.name == "anthropic" else []
+    return [*marks, *repairs(fmt, _with_few_marks(fmt, document))]
+
+
+def _with_few_marks(fmt: Format, document: Document) -> Sequence[Any]:
+    """The messages with as many cache breakpoints as the request may have."""
+    from contextstash.formats.breakpoints import MAX_BREAKPOINTS
+    from contextstash.formats.request.whole import marks_beside
+
+    most = max(0, MAX_BREAKPOINTS - marks_beside(document.request or {}))
+    return fmt.limit_breakpoints(document.messages, most, None)
 
 
 def _text(file: IO[str]) -> str:

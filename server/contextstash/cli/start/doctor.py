@@ -276,15 +276,12 @@ def _hooks(client: str, scope: Scope, machine: Machine) -> Iterator[Finding]:
         yield Finding(f"{client} ({scope}) hooks", "wrong", f"{path} cannot be read: {error}", "Correct the file.")
         return
     missing = hooks.missing(settings)
-    state = "note" if missing or hooks.lacks_parts(settings) else "ok"
     if len(missing) == len(hooks.events):
         says = "not installed: new outputs stay long, and a new window gets no hand-off"
-    elif not missing and state == "note":
-        says = "those of an older version: a hand-off is half as long as it could be"
     else:
         says = f"missing for {', '.join(missing)}" if missing else f"installed for {', '.join(hooks.events)}"
-    advice = f"contextstash install {client} --hooks" if state == "note" else hooks.remark or ""
-    yield Finding(f"{client} ({scope}) hooks", state, says, advice)
+    advice = f"contextstash install {client} --hooks" if missing else hooks.remark or ""
+    yield Finding(f"{client} ({scope}) hooks", "note" if missing else "ok", says, advice)
 
 
 def _status_line(client: Client, scope: Scope, machine: Machine) -> Iterator[Finding]:

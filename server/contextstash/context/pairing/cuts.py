@@ -1,4 +1,8 @@
-"""The cuts of a message list that a provider's rule forbids, one function for each rule."""
+"""Where a message list may be cut: a function for each rule of the providers returns the cuts that it forbids.
+
+Cut `i` is between messages `i - 1` and `i`. A cut that no rule forbids is safe. Each function takes time linear in the
+number of blocks.
+"""
 
 from __future__ import annotations
 
@@ -214,3 +218,19 @@ def cuts_after_lone_thinking(messages: Sequence[Message]) -> set[int]:
 
 def _is_lone_thinking(message: Message) -> bool:
     return bool(message.blocks) and all(block.type == "thinking" for block in message.blocks)
+
+
+RULES = (
+    cuts_inside_tool_calls,
+    cuts_before_results,
+    cuts_after_lone_thinking,
+    cuts_inside_replies,
+    cuts_inside_open_loops,
+)
+
+
+def safe_cuts(messages: Sequence[Message]) -> list[int]:
+    """Where the list may be cut so that both parts are as valid as the whole, in ascending order; includes 0 and the
+    length if they are safe. A part that begins with the assistant needs a user message (a summary) before it."""
+    forbidden = set().union(*(rule(messages) for rule in RULES))
+    return [cut for cut in range(len(messages) + 1) if cut not in forbidden]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from contextstash.context.pairing import safe_cuts
+from contextstash.context.pairing.cuts import safe_cuts
 from contextstash.context.view import session_counters as counting
 from contextstash.context.view.output_importance import UNKNOWN, Importance
 from contextstash.context.view.pinned_outputs import pinned_tokens
@@ -165,20 +165,13 @@ def plan_same(
 
 def _leading_summaries(entries: Sequence[Entry]) -> int:
     """How many entries at the head are summaries."""
-    count = 0
-    while count < len(entries) and entries[count].summary:
-        count += 1
-    return count
+    return next((place for place, entry in enumerate(entries) if not entry.summary), len(entries))
 
 
 def leading_fixed(entries: Sequence[Entry]) -> int:
     """How many entries at the head stay in every view: the system messages, and our messages with the user's words."""
-    count = 0
-    for entry in entries:
-        if not (entry.is_system or entry.is_user_block):
-            break
-        count += 1
-    return count
+    other = (place for place, entry in enumerate(entries) if not (entry.is_system or entry.is_user_block))
+    return next(other, len(entries))
 
 
 def cuts_of(entries: Sequence[Entry]) -> list[int]:

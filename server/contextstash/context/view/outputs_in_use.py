@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from contextstash.context.extraction.actions import Action
-from contextstash.context.extraction.files.file_actions import file_uses
+from contextstash.context.extraction.files.file_actions import Verb, file_uses
 from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
 
 RECENT_CALLS = 60
@@ -18,16 +17,11 @@ RECENT_CALLS = 60
 view."""
 
 _READS = re.compile(r"read|view|open|cat|get_file|show|grep|search|glob|find|list|fetch|ls", re.IGNORECASE)
-_WRITING_COMMAND = re.compile(
-    r"\s*(?:cd [^;&|]+&&\s*)?(?:sed -i|cat *>|tee|apply_patch)\b|.*(?<![0-9&<>])>{1,2} *[\w./~]"
-)
-_REWRITES = re.compile(r"^(?:.*__)?(?:write|write_file|create|create_file|writefile)$", re.IGNORECASE)
-_REWRITING_COMMAND = re.compile(r"\s*(?:cd [^;&|]+&&\s*)?cat *> *(\S+)")
-_WRITES = re.compile(r"edit|write|replace|insert|patch|update|create|append", re.IGNORECASE)
-_READING_COMMAND = re.compile(r"\s*(?:cat|head|tail|sed -n|less|bat|grep|rg|ls|find)\b")
 _SHOWS = re.compile(r"read|view|open|cat|get_file|show|fetch", re.IGNORECASE)
+_WRITES = re.compile(r"edit|write|replace|insert|patch|update|create|append", re.IGNORECASE)
+_REWRITES = re.compile(r"^(?:.*__)?(?:write|write_file|create|create_file|writefile)$", re.IGNORECASE)
+_READING_COMMAND = re.compile(r"\s*(?:cat|head|tail|sed -n|less|bat|grep|rg|ls|find)\b")
 _SHOWING_COMMAND = re.compile(r"\s*(?:cd [^;&|]+&&\s*)?(?:cat|head|tail|sed -n|less|bat|nl)\b(?! *>)")
-_GO_TO = re.compile(r"\s*cd +[\"']?([^\s;&|\"']+)[\"']? *(?:&&|;)\s*")
 _HEREDOC = re.compile(r"<<-?\s*['\"]?\w+['\"]?(\s*>{1,2} *[\w./~-]+)?.*", re.DOTALL)
 """A here-document in a call's main argument, which is one line: its end is not told from its text."""
 
@@ -65,46 +59,35 @@ class MadeCall:
     @property
     def writes(self) -> bool:
         """Whether it changes a file, by the tool's name or by the command."""
-        return bool(_WRITES.search(self.tool) or _WRITING_COMMAND.match(_HEREDOC.sub(r"\1", self.argument)))
+        return bool(_WRITES.search(self.tool) or self.changes)
 
     @property
     def rewrites(self) -> str:
         """The path of the file that it writes as a whole; empty if it does not."""
-        if _REWRITES.match(self.tool):
-            return self.argument
-        command = _REWRITING_COMMAND.match(self.argument)
-        folder = _GO_TO.match(self.argument)
-        return posixpath.join(folder.group(1) if folder else "", command.group(1)) if command else ""
+        return next((path for path, verb in _uses_of(self.tool, self.argument) if verb == "created"), "")
 
     @property
     def paths(self) -> set[str]:
         """The files whose text it shows."""
-        return self._files(changed=False)
+        return {path for path, verb in _uses_of(self.tool, self.argument) if verb == "read"}
 
     @property
     def changes(self) -> set[str]:
         """The files that it changes."""
-        return self._files(changed=True) if self.writes else set()
-
-    def _files(self, *, changed: bool) -> set[str]:
-        writes = bool(_WRITES.search(self.tool))
-        if writes or _READS.search(self.tool):
-            return {self.argument} - {""} if writes == changed else set()
-        return {path for path, changes in _files_of_command(self.argument) if changes == changed}
+        return {path for path, verb in _uses_of(self.tool, self.argument) if verb not in ("read", "run")}
 
 
 @lru_cache(maxsize=4_096)
-def _files_of_command(command: str) -> tuple[tuple[str, bool], ...]:
-    """The files that a command reads or changes, each with whether it changes it. A path is relative to the folder that
-    the command goes to."""
-    if patched := _PATCHED.findall(command):
-        return tuple((path, True) for path in patched)
-    shell = _HEREDOC.sub(r"\1", command)
-    folder = _GO_TO.match(shell)
-    rest = shell[folder.end() :] if folder else shell
-    uses = file_uses(Action(0, "", command, "", {"command": rest}))
-    base = folder.group(1) if folder else ""
-    return tuple((posixpath.join(base, use.path), use.verb != "read") for use in uses if use.verb != "run")
+def _uses_of(tool: str, argument: str) -> tuple[tuple[str, Verb], ...]:
+    """The files that a call uses, and how, by its tool's name and its main argument, a path or a command."""
+    if _WRITES.search(tool):
+        return ((argument, "created" if _REWRITES.match(tool) else "edited"),) if argument else ()
+    if _READS.search(tool):
+        return ((argument, "read"),) if argument else ()
+    if patched := _PATCHED.findall(argument):
+        return tuple((path, "edited") for path in patched)
+    command = Action(0, "", argument, "", {"command": _HEREDOC.sub(r"\1", argument)})
+    return tuple((use.path, use.verb) for use in file_uses(command))
 
 
 def protected_calls(calls: Sequence[MadeCall], again: Mapping[str, Hashable] = MappingProxyType({})) -> set[str]:

@@ -14,7 +14,6 @@ from contextstash.formats.block_reader import (
     call_piece,
     image_piece,
     kind_of,
-    message_usage,
     need_object,
     need_role,
     need_text,
@@ -87,13 +86,7 @@ class AnthropicFormat(Format):
         need_object(native, "the message")
         role = need_role(native, _ROLES, "'user' or 'assistant'")
         pieces = [found for block in _content(native) for found in _read_block(block)]
-        return reading(
-            role,
-            pieces,
-            usage=message_usage(native),
-            model=native.get("model"),
-            group=native.get("id") if role == "assistant" else None,
-        )
+        return reading(native, role, pieces, group=native.get("id") if role == "assistant" else None)
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
         """See Format. Raises BadInputError if the block at an index cannot be replaced."""

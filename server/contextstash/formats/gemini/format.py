@@ -24,9 +24,8 @@ from contextstash.formats.block_reader import (
 )
 from contextstash.formats.gemini.assembly import assemble
 from contextstash.formats.gemini.parts import data_keys, get, id_of, other_keys, spelling
-from contextstash.formats.usage import read_usage
 from contextstash_storage.errors import BadInputError, BadMessageError
-from contextstash_storage.records import Native, Role, Usage
+from contextstash_storage.records import Native, Role
 
 ROLES: dict[str, Role] = {
     "user": "user",
@@ -71,13 +70,9 @@ class GeminiFormat(Format):
         pieces = [found for part in _read_parts(native) for found in part]
         if role == "user" and pieces and all(_answers(found) for found in pieces):
             role = "tool"
-        return reading(
-            role,
-            pieces,
-            usage=_usage(native),
-            model=get(native, "modelVersion") or native.get("model"),
-            group=get(native, "responseId"),
-        )
+        usage, model = get(native, "usageMetadata"), get(native, "modelVersion")
+        about = {"usage": usage or native.get("usage"), "model": model or native.get("model")}
+        return reading(about, role, pieces, group=get(native, "responseId"))
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
         """See Format. Raises BadInputError if the block at an index is not a tool result."""
@@ -126,11 +121,6 @@ def _role(native: Mapping[str, Any]) -> Role:
     if native.get("role") is None and "parts" in native:
         return "user"
     return need_role(native, ROLES, "'user' or 'model'")
-
-
-def _usage(native: Mapping[str, Any]) -> Usage | None:
-    found = get(native, "usageMetadata") or native.get("usage")
-    return read_usage(found) if isinstance(found, Mapping) else None
 
 
 def _read_parts(native: Mapping[str, Any]) -> list[list[Piece]]:

@@ -11,7 +11,6 @@ from contextstash.formats.block_reader import (
     call_piece,
     image_piece,
     kind_of,
-    message_usage,
     need_object,
     need_role,
     need_text,
@@ -80,8 +79,7 @@ class OpenAIChatFormat(Format):
         pieces = _read_result(native) if role == "tool" else _read_content(native)
         if role == "assistant":
             pieces = [*_thinking(native), *pieces, *_spoken(native), *_calls(native)]
-        group = native.get("id") if role == "assistant" else None
-        return reading(role, pieces, usage=message_usage(native), model=native.get("model"), group=group)
+        return reading(native, role, pieces, group=native.get("id") if role == "assistant" else None)
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
         """See Format. Raises BadInputError if the block at an index cannot be replaced."""

@@ -12,7 +12,6 @@ from contextstash.formats.block_reader import (
     call_piece,
     image_piece,
     kind_of,
-    message_usage,
     need_object,
     need_role,
     need_text,
@@ -97,13 +96,7 @@ class OpenAIResponsesFormat(Format):
         else:
             role = "tool" if is_input(native) else "assistant"
             pieces = list(_read_item(native, kind))
-        return reading(
-            role,
-            pieces,
-            usage=message_usage(native),
-            model=native.get("model"),
-            group=native.get("response_id"),
-        )
+        return reading(native, role, pieces, group=native.get("response_id"))
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
         """See Format. Raises BadInputError if the block at an index cannot be replaced."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contextstash.formats.breakpoints import BREAKPOINT_KEY, MAX_BREAKPOINTS, content_of, count_breakpoints
-from contextstash.formats.detection import FORMATS, detect_format
+from contextstash.formats.detection import fitting_format
 from contextstash_storage.records import Native
 
 LIST_KEYS = ("messages", "input", "contents")
@@ -19,10 +19,7 @@ SERVER_STATE_KEYS = ("previous_response_id", "conversation")
 def format_of(request: Mapping[str, Any], natives: Sequence[Native]) -> str:
     """The name of the format of a request's messages. If they are plain text, which fits any format, the other fields
     decide. Raises BadMessageError if the messages match no format."""
-    hinted = _hinted(request)
-    if hinted and natives and all(FORMATS[hinted].matches(native) > 0 for native in natives):
-        return hinted
-    return detect_format(natives)
+    return fitting_format(natives, _hinted(request) if natives else None)
 
 
 def _hinted(request: Mapping[str, Any]) -> str | None:
@@ -52,9 +49,9 @@ def marks_beside(request: Mapping[str, Any]) -> int:
 
 
 def too_many_marks(request: Mapping[str, Any], natives: Sequence[Native]) -> list[str]:
-    """The violation of the limit on breakpoints by the whole request, if the messages alone do not exceed it."""
+    """The violation of the limit on breakpoints, if there is one."""
     elsewhere, marks = marks_beside(request), sum(count_breakpoints(content_of(native)) for native in natives)
-    if marks > MAX_BREAKPOINTS or marks + elsewhere <= MAX_BREAKPOINTS:
+    if marks + elsewhere <= MAX_BREAKPOINTS:
         return []
     return [
         f"The request has {marks + elsewhere} cache breakpoints, {elsewhere} of them outside the messages;"

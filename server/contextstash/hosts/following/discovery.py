@@ -10,8 +10,7 @@ from pathlib import Path
 from contextstash.hosts.readers.cline import HISTORY
 from contextstash.hosts.readers.codex import SUFFIX as COMPRESSED
 from contextstash.hosts.readers.codex import is_superseded
-from contextstash.hosts.readers.opencode import sessions_in_files
-from contextstash.hosts.readers.opencode_database import DATABASES, sessions_in_database
+from contextstash.hosts.readers.opencode import DATABASES, sessions_in_database
 from contextstash.hosts.readers.openhands import OpenHandsReader
 from contextstash.hosts.readers.openhands_sdk import OpenHandsSdkReader
 
@@ -21,8 +20,8 @@ SUFFIXES = (".jsonl", ".json", ".traj", COMPRESSED)
 def transcripts_in(path: Path) -> Iterator[Path]:
     """The transcripts in a folder, each once; those in a database; else the file itself, whatever it is.
 
-    A folder that is one transcript is found as such, one of a task or of a storage without the files that only
-    belong to it. Other files with a transcript's suffix are found too: their content shows what they are.
+    A folder that is one transcript is found as such, one of a task without the files that only belong to it. Other
+    files with a transcript's suffix are found too: their content shows what they are.
     Raises OSError if a named file is a database that cannot be read.
     """
     if path.is_dir():
@@ -41,8 +40,10 @@ def _in_folder(folder: Path) -> Iterator[Path]:
             folders.clear()
             yield from found
             continue
-        for name in fnmatch.filter(files, DATABASES):
+        databases = fnmatch.filter(files, DATABASES)
+        for name in databases:
             yield from sessions_in_database(here / name)
+        if databases or here.name == "opencode":  # the messages of versions before 1.2, which are moved into a database
             folders[:] = [name for name in folders if name != "storage"]
         named = (here / name for name in sorted(files) if name.endswith(SUFFIXES))
         yield from (path for path in named if not is_superseded(path))
@@ -53,6 +54,4 @@ def _whole(folder: Path) -> list[Path] | None:
     if any(reader.claims(folder, None) for reader in (OpenHandsSdkReader(), OpenHandsReader())):
         return [folder]
     history = [folder / name for name in HISTORY if (folder / name).is_file()]
-    if history:
-        return history[:1]
-    return sessions_in_files(folder) or None
+    return history[:1] or None

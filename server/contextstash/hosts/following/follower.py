@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from contextstash.files.regular_files import is_below
 from contextstash.hosts.following.ingest import NOT_RECORDED, ingest
-from contextstash.hosts.project_folder import project_folder_of
+from contextstash.hosts.project_folder import project_folder
 from contextstash.hosts.readers import claude_code, codex, gemini, opencode, pi
+from contextstash.hosts.readers.documents import DocumentReader
 from contextstash.hosts.readers.kinds import recognize
-from contextstash.hosts.readers.transcript import DocumentReader
 from contextstash_storage.errors import BadInputError
 
 PROGRAMS = {
@@ -118,8 +118,8 @@ def _from_ps(process: int) -> tuple[int, list[str]] | None:
 
 
 if TYPE_CHECKING:
+    from contextstash.hosts.readers.documents import Stamp
     from contextstash.hosts.readers.kinds import Reader
-    from contextstash.hosts.readers.transcript import Stamp
     from contextstash.service.stash import Stash
 
 Find = Callable[[], list[Path]]
@@ -175,7 +175,7 @@ def find_transcripts(follow: str, follow_path: Path | None = None, project: Path
         folder = files.folder(Path.home())
         if folder is None:
             return []
-        return _within(files.current(folder, project or project_folder_of(host, os.environ)), folder, reported)
+        return _within(files.current(folder, project or project_folder(os.environ, host)), folder, reported)
 
     return find
 

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from contextstash.files.regular_files import open_regular
-from contextstash.hosts.readers.documents import load_lines, stamp_of
+from contextstash.hosts.readers.documents import DocumentReader
 from contextstash.hosts.readers.kinds import Reader, recognize
-from contextstash.hosts.readers.plain import PlainReader
-from contextstash.hosts.readers.transcript import Batch, DocumentReader, Line, State, TranscriptReader, split_lines
+from contextstash.hosts.readers.transcript import Batch, Line, State, TranscriptReader, split_lines
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.errors import SessionDeletedError
 from contextstash_storage.records import Cursor
@@ -127,8 +126,6 @@ async def _record(stash: Stash, chunk: _Chunk, report: IngestReport, **asked: bo
 def _read(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
     if isinstance(reader, DocumentReader):
         return _read_whole(path, reader, cursor)
-    if isinstance(reader, PlainReader) and _was_rewritten(path, cursor):
-        return _read_rewritten(path, reader, cursor)
     return _read_chunk(path, reader, cursor)
 
 
@@ -140,52 +137,15 @@ def _read_chunk(path: Path, reader: TranscriptReader, cursor: Cursor) -> _Chunk:
         lines, length, end = _new_lines(file, cursor, size)
         file.seek(0)
         head = file.read(min(_HEAD, cursor.offset + length))
-        place = cursor.offset + length
-        whole = _digest_of(file, place) if end and isinstance(reader, PlainReader) else None
     state: State = copy.deepcopy(cursor.state.get("reader", {}))
     parts = tuple(_parts(reader.read(lines, state, cursor.source)))
     session_id = cursor.state.get("session_id") or (parts[0][0].session_id if parts else None)
     after = Cursor(
         source=cursor.source,
         offset=cursor.offset + length,
-        state={"reader": state, "head": [len(head), _digest(head)], "session_id": session_id, "read": whole},
+        state={"reader": state, "head": [len(head), _digest(head)], "session_id": session_id},
     )
     return _Chunk(parts, cursor, after, end)
-
-
-def _was_rewritten(path: Path, cursor: Cursor) -> bool:
-    """Whether something before the cursor changed, now or earlier, in a file whose messages have no ids of their own:
-    positions do not tell its messages from those that stood there before."""
-    if "rewritten" in cursor.state:
-        return True
-    with open_regular(path) as file:
-        if not _continues(file.read(_HEAD), path.stat().st_size, cursor):
-            return True
-        digest = cursor.state.get("read")  # None in a cursor that was stored in the middle of a long file
-        return digest is not None and _digest_of(file, cursor.offset) != digest
-
-
-def _read_rewritten(path: Path, reader: PlainReader, cursor: Cursor) -> _Chunk:
-    """All of a file of messages, as the whole conversation; nothing if it did not change since."""
-    stamp = stamp_of([path])
-    lines = load_lines(path) if cursor.state.get("rewritten") != stamp else []
-    parts: list[Part] = []
-    for batch in reader.read(lines, {}, cursor.source):
-        messages = [replace(message, key=None) for message in batch.messages]
-        parts.append((replace(batch.session, whole=True), messages))
-    session_id = cursor.state.get("session_id")
-    after = Cursor(source=cursor.source, offset=stamp[1], state={"rewritten": stamp, "session_id": session_id})
-    return _Chunk(tuple(parts), cursor, after, end=True)
-
-
-def _digest_of(file: BinaryIO, length: int) -> str:
-    """The digest of the first bytes of a file."""
-    file.seek(0)
-    digest = hashlib.sha256()
-    while length > 0 and (data := file.read(min(length, MAX_BYTES))):
-        digest.update(data)
-        length -= len(data)
-    return digest.hexdigest()
 
 
 def _read_whole(path: Path, reader: DocumentReader, cursor: Cursor) -> _Chunk:
@@ -224,9 +184,10 @@ def _digest(data: bytes) -> str:
 
 
 def _parts(batches: Sequence[Batch]) -> Iterator[Part]:
-    """The batches in parts of limited size. A batch without messages is one part: its session may be new or changed."""
+    """The batches in parts of limited size, except a whole conversation, which cannot be told in parts. A batch without
+    messages is one part: its session may be new or changed."""
     for batch in batches:
-        for run in list(_runs(batch.messages)) or [[]]:
+        for run in [batch.messages] if batch.session.whole else list(_runs(batch.messages)) or [[]]:
             yield batch.session, run
 
 

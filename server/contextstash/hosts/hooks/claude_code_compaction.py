@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.files.regular_files import open_regular
+from contextstash.hosts.readers.documents import count_of, objects, part
 from contextstash.hosts.readers.transcript import split_lines
 
 MAX_TAIL_BYTES = 4 * 1024 * 1024
@@ -73,16 +74,12 @@ def _is_prompt(message: dict[str, Any]) -> bool:
 
 
 def _blocks(message: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    body = message.get("message")
-    content = body.get("content") if isinstance(body, dict) else None
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    return objects(part(message, "message").get("content"))
 
 
 def _tokens(messages: Sequence[dict[str, Any]]) -> int:
     for message in reversed(messages):
-        body = message.get("message")
-        usage = body.get("usage") if isinstance(body, dict) else None
-        if isinstance(usage, dict):
+        if usage := part(message, "message", "usage"):
             names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-            return sum(value for name in names if isinstance(value := usage.get(name), int))
+            return sum(count_of(usage, name) for name in names)
     return 0

@@ -150,7 +150,7 @@ async def _hand_off(host: HookHost, event: Mapping[str, Any], part: tuple[int, i
 
 def _awaits_hand_off(event: Mapping[str, Any]) -> bool:
     """Whether the session was compacted and has not had its hand-off yet."""
-    return bool(_text(event.get("session_id"))) and _compaction_marker(event).exists()
+    return bool(event.get("session_id")) and _compaction_marker(event).exists()
 
 
 def _compaction_marker(event: Mapping[str, Any]) -> Any:
@@ -161,10 +161,6 @@ def _compaction_marker(event: Mapping[str, Any]) -> Any:
 
     digest = hashlib.sha256(str(event.get("session_id")).encode()).hexdigest()[:16]
     return data_folder() / f"compacted-{digest}"
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
 
 
 def _log_remarks(host: HookHost) -> Any:

@@ -16,7 +16,7 @@ from contextstash.files.regular_files import is_below, read_regular
 from contextstash.hosts.clients import Client, Machine, Scope
 from contextstash.hosts.compaction_points import SETTINGS, CompactionSetting, compaction_setting
 from contextstash.hosts.configuration_files import Edit, Kind, content, edited
-from contextstash.hosts.install.client_hooks import HOOKS
+from contextstash.hosts.install.client_hooks import HOOKS, ClientHooks
 from contextstash_storage.databases import text_of
 from contextstash_storage.errors import BadInputError
 
@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from contextstash_storage.databases import Location
 
 KEY = "statusLine"
-
-
-def add_status_line(settings: MutableMapping[str, Any], command: Sequence[str], options: Sequence[str] = ()) -> None:
-    """Make ours the status line."""
-    settings[KEY] = {"type": "command", "command": shlex.join([*command, "statusline", *options])}
-
-
-def remove_status_line(settings: MutableMapping[str, Any]) -> None:
-    """Remove the status line if it is ours."""
-    if is_ours(settings.get(KEY)):
-        del settings[KEY]
 
 
 def is_ours(line: Any) -> bool:
@@ -62,13 +51,15 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class FileEdit:
-    """An edit of a file, and what it does, in words."""
+class Entry:
+    """A part of an installation in a file of the client: how it is added and removed, each with a line in words."""
 
     path: Path
     kind: Kind
-    edit: Edit
-    does: tuple[str, ...]
+    add: Edit
+    adds: str
+    remove: Edit
+    removes: str
 
 
 @dataclass(frozen=True)
@@ -105,7 +96,34 @@ def plan_install(
         known = ", ".join(HOOKS)
         raise BadInputError(f"contextstash has hooks for {known}, not for {client.name}. Leave --hooks out.")
     named = () if database is None else ("--db", text_of(database))
-    entry = client.entry([*command, "serve", *client.serve, *named])
+    entries = [_server(client, scope, machine, [*command, "serve", *client.serve, *named])]
+    if hooks:
+        entries.append(_hooks(HOOKS[client.name], scope, machine, command, named))
+    if statusline:
+        entries.append(_status_line(client, scope, machine, [*command, "statusline", *named]))
+    written: dict[str, Any] = {}
+    if window is not None:
+        entries.append(_window(compaction_setting(client.name), scope, machine, window, written))
+    changes = [_added(path, of_file) for path, of_file in _by_file(entries, scope, machine)]
+    return [replace(each, window=written if each.path == entries[-1].path else None) for each in changes]
+
+
+def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Change]:
+    """The changes that undo an installation: to the byte if the file was not changed since, else only our part."""
+    entries = [_server(client, scope, machine, [SERVER])]
+    if client.name in HOOKS:
+        entries.append(_hooks(HOOKS[client.name], scope, machine, [SERVER], ()))
+    if client.name == STATUS_LINE_CLIENT:
+        entries.append(_status_line(client, scope, machine, [SERVER]))
+    if client.name in SETTINGS:
+        entries.append(_window(SETTINGS[client.name], scope, machine, 0, {}))
+    return [_undone(path, of_file) for path, of_file in _by_file(entries, scope, machine)]
+
+
+def _server(client: Client, scope: Scope, machine: Machine, command: Sequence[str]) -> Entry:
+    if scope not in client.files:
+        raise BadInputError(f"{client.name} has no configuration of the scope {scope}; leave --scope out.")
+    entry = client.entry(command)
 
     def add(data: MutableMapping[str, Any]) -> None:
         servers = data.setdefault(client.key, {})
@@ -114,51 +132,55 @@ def plan_install(
         if servers.get(SERVER) != entry:
             servers[SERVER] = entry
 
-    line = shlex.join([*command, "serve", *client.serve, *named])
-    edits = [FileEdit(_file(client, scope, machine), client.kind, add, (f"the MCP server {SERVER}: {line}",))]
-    if hooks:
-        ours = HOOKS[client.name]
-        does = (f"hooks for {', '.join(ours.events)}: {shlex.join([*command, *ours.called.split(), *named])}",)
-        edits.append(FileEdit(ours.file(machine, scope), "json", lambda data: ours.add(data, command, named), does))
-    if statusline:
-        edits.append(_status_line(client, scope, machine, command, named))
-    written: dict[Path, dict[str, Any]] = {}
-    if window is not None:
-        edits.append(_window(compaction_setting(client.name), scope, machine, window, written))
-    changes = [_change(edit) for edit in _together(_in_project(edits, scope, machine))]
-    return [replace(change, window=written.get(change.path)) for change in changes]
+    def remove(data: MutableMapping[str, Any]) -> None:
+        servers = data.get(client.key)
+        if isinstance(servers, MutableMapping) and SERVER in servers:
+            del servers[SERVER]
+            if not servers:
+                del data[client.key]
+
+    path, adds = client.files[scope](machine), f"the MCP server {SERVER}: {shlex.join(command)}"
+    return Entry(path, client.kind, add, adds, remove, f"without the MCP server {SERVER}")
 
 
-def _window(
-    setting: CompactionSetting, scope: Scope, machine: Machine, wanted: int, written: dict[Path, dict[str, Any]]
-) -> FileEdit:
-    """The edit that sets where the client compacts. It notes what it writes, and what stood there before: a value that
-    an earlier installation has set is not the user's."""
-    tokens = setting.nearest(wanted)
-    path, value = setting.file(machine, scope), setting.value(tokens)
+def _hooks(hooks: ClientHooks, scope: Scope, machine: Machine, command: Sequence[str], options: Sequence[str]) -> Entry:
+    adds = f"hooks for {', '.join(hooks.events)}: {shlex.join([*command, *hooks.called.split(), *options])}"
+    path = hooks.file(machine, scope)
+    return Entry(path, "json", lambda data: hooks.add(data, command, options), adds, hooks.remove, "without its hooks")
 
-    def put(data: MutableMapping[str, Any]) -> None:
+
+def _status_line(client: Client, scope: Scope, machine: Machine, command: Sequence[str]) -> Entry:
+    line = shlex.join(command)
+
+    def add(data: MutableMapping[str, Any]) -> None:
+        data[KEY] = {"type": "command", "command": line}
+
+    def remove(data: MutableMapping[str, Any]) -> None:
+        if is_ours(data.get(KEY)):
+            del data[KEY]
+
+    path = status_line_file(client, scope, machine)
+    return Entry(path, "json", add, f"the status line: {line}", remove, "without its status line")
+
+
+def _window(setting: CompactionSetting, scope: Scope, machine: Machine, wanted: int, written: dict[str, Any]) -> Entry:
+    """What sets where the client compacts. It notes in `written` what it sets, and what stood there before: a value
+    that an earlier installation has set is not the user's."""
+    tokens, path = setting.nearest(wanted), setting.file(machine, scope)
+    value, key = setting.value(tokens), ".".join(setting.keys)
+    earlier = _records().get(str(path), {}).get("window")
+
+    def add(data: MutableMapping[str, Any]) -> None:
         present = setting.read(data)
-        earlier = _records().get(str(path), {}).get("window")
-        before = earlier["before"] if earlier and earlier["value"] == present else present
-        written[path] = {"value": value, "before": before}
+        written.update(value=value, before=earlier["before"] if earlier and earlier["value"] == present else present)
         setting.put(data, value)
 
-    does = f"compaction at {tokens:,} tokens: {'.'.join(setting.keys)} = {value}{setting.why}"
-    return FileEdit(path, setting.kind, put, (does,))
+    def remove(data: MutableMapping[str, Any]) -> None:
+        if earlier:
+            setting.take_back(data, earlier)
 
-
-def _status_line(
-    client: Client, scope: Scope, machine: Machine, command: Sequence[str], named: Sequence[str]
-) -> FileEdit:
-    """The edit that makes ours the status line. Raises BadInputError if the client has none that can be set."""
-    line = f"the status line: {shlex.join([*command, 'statusline', *named])}"
-    return FileEdit(
-        status_line_file(client, scope, machine),
-        "json",
-        lambda data: add_status_line(data, command, named),
-        (line,),
-    )
+    adds = f"compaction at {tokens:,} tokens: {key} = {value}{setting.why}"
+    return Entry(path, setting.kind, add, adds, remove, f"with the former {key}")
 
 
 def status_line_file(client: Client, scope: Scope, machine: Machine) -> Path:
@@ -174,93 +196,48 @@ def other_status_line(client: Client, scope: Scope, machine: Machine) -> str | N
     return other_line(content("json", _decoded(_read(path) or b"", path), str(path)))
 
 
-def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Change]:
-    """The changes that undo an installation: to the byte if the file was not changed since, else only our part."""
-
-    def remove(data: MutableMapping[str, Any]) -> None:
-        servers = data.get(client.key)
-        if isinstance(servers, MutableMapping) and SERVER in servers:
-            del servers[SERVER]
-            if not servers:
-                del data[client.key]
-
-    edits = [FileEdit(_file(client, scope, machine), client.kind, remove, (f"without the MCP server {SERVER}",))]
-    if client.name in HOOKS:
-        hooks = HOOKS[client.name]
-        edits.append(FileEdit(hooks.file(machine, scope), "json", hooks.remove, ("without its hooks",)))
-    if client.name == STATUS_LINE_CLIENT:
-        place = status_line_file(client, scope, machine)
-        edits.append(FileEdit(place, "json", remove_status_line, ("without its status line",)))
-    if client.name in SETTINGS:
-        setting = SETTINGS[client.name]
-        place = setting.file(machine, scope)
-        if written := _records().get(str(place), {}).get("window"):
-            does = f"with the former {'.'.join(setting.keys)}"
-            edits.append(FileEdit(place, setting.kind, lambda data: setting.take_back(data, written), (does,)))
-    effective = [_with_what_it_does(edit) for edit in _in_project(edits, scope, machine)]
-    return [_undone(edit) for edit in _together(effective)]
-
-
-def _with_what_it_does(edit: FileEdit) -> FileEdit:
-    """The edit; without its words if it changes nothing of the file, such as a status line that was never installed."""
-    current = _read(edit.path)
-    return replace(edit, does=()) if current is None or _edited(edit, current)[1] else edit
-
-
-def _in_project(edits: list[FileEdit], scope: Scope, machine: Machine) -> list[FileEdit]:
-    """The edits. Raises BadInputError if a file of a project is a link out of it: the author of the repository could
-    direct the edit to any file of the user."""
-    for each in edits:
+def _by_file(entries: Sequence[Entry], scope: Scope, machine: Machine) -> list[tuple[Path, list[Entry]]]:
+    """The entries of each file: Gemini CLI keeps servers and hooks in one. Raises BadInputError if a file of a project
+    is a link out of it: the author of the repository could direct the edit to any file of the user."""
+    found: dict[Path, list[Entry]] = {}
+    for each in entries:
         if scope == "project" and not is_below(each.path, machine.project):
             raise BadInputError(f"{each.path} is a link out of the project. Nothing was written.")
-    return edits
+        found.setdefault(each.path, []).append(each)
+    return list(found.items())
 
 
-def _together(edits: Sequence[FileEdit]) -> list[FileEdit]:
-    """The edits of the same file as one: Gemini CLI keeps servers and hooks in one file."""
-    by_path: dict[Path, list[FileEdit]] = {}
-    for edit in edits:
-        by_path.setdefault(edit.path, []).append(edit)
-    return [_joined(of_file) for of_file in by_path.values()]
+def _added(path: Path, entries: Sequence[Entry]) -> Change:
+    before = _read(path)
+    after = _edited(path, entries[0].kind, before or b"", [each.add for each in entries])
+    return Change(
+        path, before, after if after is not None or before is None else before, tuple(e.adds for e in entries)
+    )
 
 
-def _joined(edits: Sequence[FileEdit]) -> FileEdit:
-    def all_of_them(data: MutableMapping[str, Any]) -> None:
-        for each in edits:
-            each.edit(data)
-
-    return FileEdit(edits[0].path, edits[0].kind, all_of_them, tuple(line for each in edits for line in each.does))
-
-
-def _file(client: Client, scope: Scope, machine: Machine) -> Path:
-    if scope not in client.files:
-        raise BadInputError(f"{client.name} has no configuration of the scope {scope}; leave --scope out.")
-    return client.files[scope](machine)
-
-
-def _change(given: FileEdit) -> Change:
-    before = _read(given.path)
-    after, same = _edited(given, before or b"")
-    return Change(given.path, before, before if same and before is not None else after, given.does)
-
-
-def _undone(given: FileEdit) -> Change:
-    path = given.path
+def _undone(path: Path, entries: Sequence[Entry]) -> Change:
     current = _read(path)
     if current is None:
         return Change(path, None, None)
+    kind = entries[0].kind
+    effective = [each for each in entries if _edited(path, kind, current, [each.remove]) is not None]
+    does = tuple(each.removes for each in effective)
     written = _records().get(str(path))
     if written is not None and written["after"] == _digest(current):
-        return Change(path, current, _read(_backup(path)) if written["existed"] else None, given.does)
-    after, same = _edited(given, current)
-    return Change(path, current, current if same else after, given.does)
+        return Change(path, current, _read(_backup(path)) if written["existed"] else None, does)
+    return Change(path, current, _edited(path, kind, current, [each.remove for each in effective]) or current, does)
 
 
-def _edited(given: FileEdit, data: bytes) -> tuple[bytes, bool]:
-    """The file after the edit, and whether that changes nothing but the layout."""
-    text = _decoded(data, given.path)
-    after = edited(given.kind, text, given.edit, str(given.path)).encode()
-    return after, edited(given.kind, text, lambda _: None, str(given.path)).encode() == after
+def _edited(path: Path, kind: Kind, data: bytes, edits: Sequence[Edit]) -> bytes | None:
+    """The file after the edits; None if they change nothing but the layout."""
+
+    def all_of_them(content: MutableMapping[str, Any]) -> None:
+        for each in edits:
+            each(content)
+
+    text = _decoded(data, path)
+    after = edited(kind, text, all_of_them, str(path))
+    return after.encode() if after != edited(kind, text, lambda _: None, str(path)) else None
 
 
 def _read(path: Path) -> bytes | None:

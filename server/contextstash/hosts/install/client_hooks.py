@@ -83,22 +83,9 @@ class ClientHooks:
         groups = found if isinstance(found, dict) else {}
         return [event for event in self.events if not self._has_ours(groups.get(event))]
 
-    def lacks_parts(self, settings: Any) -> bool:
-        """Whether these settings have the single hook of an older version where several give a hand-off in parts now:
-        it works, but its hand-off is as short as one hook may add."""
-        found = settings.get("hooks") if isinstance(settings, dict) else None
-        commands = [str(hook["command"]) for hook in self._ours((found or {}).get("SessionStart"))]
-        return bool(commands) and any(
-            not any(" ".join(part) in command for command in commands) for part in self._parts("SessionStart")
-        )
-
     def _has_ours(self, groups: Any) -> bool:
-        return bool(self._ours(groups))
-
-    def _ours(self, groups: Any) -> list[Any]:
-        """Our hooks of an event."""
         given = [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
-        return [hook for group in given for hook in group.get("hooks") or () if self._is_ours(hook)]
+        return any(self._is_ours(hook) for group in given for hook in group.get("hooks") or ())
 
     def _is_ours(self, hook: Any) -> bool:
         command = str(hook.get("command")) if isinstance(hook, dict) else ""

@@ -11,7 +11,7 @@ from typing import Any
 from contextstash.files.regular_files import open_regular
 from contextstash.formats.usage import read_usage
 from contextstash.hosts.readers.claude_code_queue import NOTIFICATION, PromptQueue
-from contextstash.hosts.readers.documents import part
+from contextstash.hosts.readers.documents import objects, part
 from contextstash.hosts.readers.transcript import (
     Batch,
     Line,
@@ -19,6 +19,7 @@ from contextstash.hosts.readers.transcript import (
     is_within,
     moment,
     newest_first,
+    paths_of,
     reminder,
     split_lines,
     text_of,
@@ -253,9 +254,10 @@ class _Reading:
         """Record what Claude Code added between two steps: a prompt typed while its model worked, or a file that
         changed meanwhile. The text that the model gets for other attachments is not in the transcript, so they are
         skipped. Returns whether a message was recorded."""
-        blocks = _attached(record.get("attachment"))
+        attachment = part(record, "attachment")
+        blocks = _attached(attachment)
         if blocks:
-            typed = part(record, "attachment").get("type") == "queued_command"
+            typed = attachment.get("type") == "queued_command"
             text = "\n".join(_texts([block.get("text") for block in blocks]))
             if typed:
                 self._queue.attached(text)
@@ -333,8 +335,7 @@ class _Reading:
 
 
 def _body(record: dict[str, Any]) -> dict[str, Any]:
-    body = record.get("message")
-    return body if isinstance(body, dict) else {}
+    return part(record, "message")
 
 
 def _is_by_host(record: dict[str, Any]) -> bool:
@@ -355,19 +356,15 @@ def _parent(record: dict[str, Any]) -> str | None:
 
 def _cleared_ids(record: dict[str, Any]) -> list[str]:
     """The calls whose results a microcompaction dropped."""
-    metadata = record.get("microcompactMetadata")
-    ids = metadata.get("compactedToolIds") if isinstance(metadata, dict) else None
-    return [call for call in ids if isinstance(call, str)] if isinstance(ids, list) else []
+    return _texts(part(record, "microcompactMetadata").get("compactedToolIds"))
 
 
-def _attached(attachment: object) -> list[dict[str, Any]]:
+def _attached(attachment: dict[str, Any]) -> list[dict[str, Any]]:
     """The content of an attachment that was sent to the model, if the transcript holds it."""
-    if not isinstance(attachment, dict):
-        return []
     if attachment.get("type") == "queued_command":
         prompt = attachment.get("prompt")
         if isinstance(prompt, list):
-            return [block for block in prompt if isinstance(block, dict)]
+            return objects(prompt)
         return [{"type": "text", "text": prompt}] if text_of(prompt) else []
     if attachment.get("type") == "edited_text_file" and text_of(attachment.get("snippet")):
         note = f"{attachment.get('filename')} was changed meanwhile:\n{attachment['snippet']}"
@@ -376,12 +373,10 @@ def _attached(attachment: object) -> list[dict[str, Any]]:
 
 
 def _ids(body: dict[str, Any], kind: str, field: str) -> list[str]:
-    content = body.get("content")
-    blocks = content if isinstance(content, list) else []
     return [
         block[field]
-        for block in blocks
-        if isinstance(block, dict) and block.get("type") == kind and isinstance(block.get(field), str)
+        for block in objects(body.get("content"))
+        if block.get("type") == kind and isinstance(block.get(field), str)
     ]
 
 
@@ -393,7 +388,7 @@ def projects_folder(home: Path) -> Path:
 
 def current_transcript(project: Path, projects: Path) -> Path | None:
     """The transcript of a project's folder that was written last, None if there is none."""
-    for path in dict.fromkeys((str(project.absolute()), str(project.resolve()))):
+    for path in paths_of(project):
         for folder in _project_folders(path, projects):
             if (found := newest_transcript(folder)) is not None and _is_of(found, path, folder):
                 return found

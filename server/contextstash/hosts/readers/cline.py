@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.hosts.readers.documents import (
+    Conversation,
+    DocumentReader,
     Json,
     count_of,
-    line_of,
     load_document,
     objects,
     parse_document,
     part,
-    stamp_of,
-    unseen,
+    usage_of,
 )
 from contextstash.hosts.readers.plain import named_session_id
-from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, moment_of_ms, text_of
+from contextstash.hosts.readers.transcript import Line, moment_of_ms, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Native, Usage
 
@@ -36,7 +36,7 @@ INTERFACE = "ui_messages.json"
 _AI_SDK = frozenset({"tool-call", "tool-result", "reasoning"})
 
 
-class ClineReader:
+class ClineReader(DocumentReader):
     """Reads a task's messages unchanged, those in the AI SDK's format as Anthropic messages. A summary by Roo Code
     covers what it replaced, and so does its note that messages were left out. Not kept: Roo Code's encrypted reasoning
     items, and which messages Cline left out (this file does not say)."""
@@ -47,29 +47,28 @@ class ClineReader:
         messages = document.get("messages") if isinstance(document, dict) else document
         return path.name in HISTORY and isinstance(messages, list)
 
-    def stamp(self, path: Path) -> Stamp:
-        interface = path.with_name(INTERFACE)
-        return stamp_of([path, interface] if interface.is_file() else [path])
+    def files(self, path: Path) -> list[Path]:
+        return [path, *(file for file in [path.with_name(INTERFACE)] if file.is_file())]
 
-    def load(self, path: Path) -> list[Line]:
+    def records(self, path: Path) -> list[Json]:
+        """What is known of the whole task, then its messages."""
         document = load_document(path)
         version_2 = isinstance(document, dict)
         messages = objects(document.get("messages") if isinstance(document, dict) else document)
-        requests = objects(load_document(path.with_name(INTERFACE))) if path.with_name(INTERFACE).is_file() else []
+        requests = [record for file in self.files(path)[1:] for record in objects(load_document(file))]
         head = {"roo": version_2 or _is_roo_code(path, messages), "requests": list(_requests(requests))}
-        return [line_of(head), *(line_of(message) for message in messages)]
+        return [head, *messages]
 
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        head, *records = list(lines) or [line_of({})]
-        usages = _Usages(objects(head.record.get("requests")))
-        fresh = unseen(list(_messages(records, usages)), state)
+    def conversation(self, lines: list[Line], source: str) -> Conversation:
+        head = lines[0].record if lines else {}
+        usages = _Usages(objects(head.get("requests")))
         session = TranscriptSession(
             session_id=named_session_id(f"task-{Path(source).parent.name}", source),
             format="anthropic",
-            agent="roo-code" if head.record.get("roo") else "cline",
+            agent="roo-code" if head.get("roo") else "cline",
             source=source,
         )
-        return [Batch(session, fresh)] if fresh else []
+        return session, _messages(lines[1:], usages)
 
 
 def _is_roo_code(path: Path, messages: Sequence[Json]) -> bool:
@@ -179,9 +178,7 @@ class _Usages:
         tokens = part(record, "metrics", "tokens")
         if prompt := count_of(tokens, "prompt"):
             cached = count_of(tokens, "cached")
-            return Usage(
-                prompt_tokens=prompt + cached, completion_tokens=count_of(tokens, "completion"), cached_tokens=cached
-            )
+            return usage_of(prompt + cached, count_of(tokens, "completion"), cached)
         stamp = record.get("ts")
         place = bisect_right(self._times, stamp) - 1 if isinstance(stamp, int) else -1
         if place < 0 or place in self._given:
@@ -192,8 +189,4 @@ class _Usages:
 
 def _usage(request: Json) -> Usage | None:
     read, written = count_of(request, "cacheReads"), count_of(request, "cacheWrites")
-    prompt = count_of(request, "tokensIn") + read + written
-    if not prompt:
-        return None
-    completion = count_of(request, "tokensOut")
-    return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=read, cache_write_tokens=written)
+    return usage_of(count_of(request, "tokensIn") + read + written, count_of(request, "tokensOut"), read, written)

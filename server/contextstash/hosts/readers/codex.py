@@ -16,8 +16,8 @@ from typing import Any
 from contextstash.files.regular_files import MAX_WHOLE_BYTES, open_regular, read_regular
 from contextstash.files.zstandard import zstandard
 from contextstash.formats.usage import read_usage
-from contextstash.hosts.readers.documents import Json, objects, part, stamp_of
-from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, moment, newest_first, split_lines, text_of
+from contextstash.hosts.readers.documents import DocumentReader, Json, objects, part
+from contextstash.hosts.readers.transcript import Batch, Line, State, is_at, moment, newest_first, split_lines, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Usage
@@ -228,7 +228,7 @@ def current_rollouts(folder: Path, project: Path | None) -> list[Path]:
         head = _head(file)
         if "subagent" in part(head, "source") or text_of(head.get("parent_thread_id")):
             agents.append((file, head))
-        elif project is None or _is_at(head.get("cwd"), project):
+        elif project is None or is_at(head.get("cwd"), project):
             own = text_of(head.get("id"))
             return [file, *(agent for agent, parent in agents if own and own in json.dumps(_parents(parent)))]
     return []
@@ -236,7 +236,7 @@ def current_rollouts(folder: Path, project: Path | None) -> list[Path]:
 
 def is_rollout_of(file: Path, project: Path) -> bool:
     """Whether a rollout belongs to a session in this folder."""
-    return _is_at(_head(file).get("cwd"), project)
+    return is_at(_head(file).get("cwd"), project)
 
 
 def _head(file: Path) -> dict[str, Any]:
@@ -253,14 +253,10 @@ def _parents(head: Json) -> list[object]:
     return [head.get("source"), head.get("parent_thread_id"), head.get("forked_from_id")]
 
 
-def _is_at(directory: object, project: Path) -> bool:
-    return isinstance(directory, str) and Path(directory) in (project.absolute(), project.resolve())
-
-
 SUFFIX = ".jsonl.zst"
 
 
-class CompressedCodexReader:
+class CompressedCodexReader(DocumentReader):
     """Reads a compressed rollout whole. Its messages have the same keys as in the uncompressed file, so messages that
     were read from that file are not recorded again."""
 
@@ -268,9 +264,6 @@ class CompressedCodexReader:
 
     def claims(self, path: Path, document: object) -> bool:
         return path.name.endswith(SUFFIX)
-
-    def stamp(self, path: Path) -> Stamp:
-        return stamp_of([path])
 
     def load(self, path: Path) -> list[Line]:
         """Raises BadInputError if it is damaged."""

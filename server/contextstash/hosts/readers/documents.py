@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from contextstash.files.regular_files import read_regular
-from contextstash.hosts.readers.transcript import Line, Stamp, State, digest_of, split_lines
+from contextstash.hosts.readers.transcript import Batch, Line, State, digest_of, split_lines, text_of
 from contextstash.json.json_text import lenient_value
-from contextstash.service.recording.transcript_records import TranscriptMessage
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash_storage.records import Usage
 
 MAX_TAIL_MESSAGES = 400
 """How many of the last messages are remembered one by one, to find where the conversation was rewound. It bounds the
@@ -21,7 +23,59 @@ reader's state; a longer rewind is read as new messages."""
 
 Json = dict[str, Any]
 
+Stamp = list[int]
+"""Sizes and times that change whenever the transcript on disk changes."""
+
+Conversation = tuple[TranscriptSession, Iterable[TranscriptMessage]]
+
 _log = logging.getLogger(__name__)
+
+
+class DocumentReader(ABC):
+    """Reads one kind of transcript that is read whole: a JSON document, a folder, or a part of a database."""
+
+    name: str
+
+    @abstractmethod
+    def claims(self, path: Path, document: object) -> bool:
+        """Whether this is of this kind. `document` is the file's JSON value, its records if it is a file of lines,
+        None if it is not a file, or not JSON. Raises OSError if it cannot be read."""
+
+    def files(self, path: Path) -> list[Path]:
+        """The files and folders of which one changes whenever the transcript does."""
+        return [path]
+
+    def stamp(self, path: Path) -> Stamp:
+        """Raises OSError if the transcript does not exist."""
+        return stamp_of(self.files(path))
+
+    def load(self, path: Path) -> list[Line]:
+        """All records, in order. Raises OSError if they cannot be read."""
+        return [Line(record, digest_of(json.dumps(record).encode())) for record in self.records(path)]
+
+    def records(self, path: Path) -> Iterable[Json]:
+        """All records, by default the objects of a list. Raises OSError if they cannot be read."""
+        return objects(load_document(path))
+
+    def conversation(self, lines: list[Line], source: str) -> Conversation:
+        """The session of these records, and all its messages. A reader has this or its own `read`."""
+        raise NotImplementedError
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        """The messages that are new since the last reading; updates `state`. `lines` are all records of the
+        transcript."""
+        session, messages = self.conversation(list(lines), source)
+        fresh = unseen(list(messages), state)
+        return [Batch(session, fresh)] if fresh else []
+
+
+def stamp_of(paths: Iterable[Path]) -> Stamp:
+    """When these files and folders changed last, and how large they are. Raises OSError if one is missing."""
+    stamp: Stamp = []
+    for path in paths:
+        found = path.stat()
+        stamp += [found.st_mtime_ns, found.st_size]
+    return stamp
 
 
 def parse_document(data: bytes) -> object:
@@ -46,11 +100,6 @@ def load_lines(path: Path) -> list[Line]:
     return split_lines(read_regular(path), at_end=True)[0]
 
 
-def line_of(record: Json) -> Line:
-    """A record of a document as a line."""
-    return Line(record, digest_of(json.dumps(record).encode()))
-
-
 def objects(value: object) -> list[Json]:
     """The objects in a list; none if the value is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
@@ -63,6 +112,18 @@ def part(record: object, *names: str) -> Json:
     return record if isinstance(record, dict) else {}
 
 
+def title_of(value: object) -> str | None:
+    """The beginning of a title, None if there is none."""
+    return (text_of(value) or "")[:200] or None
+
+
+def usage_of(prompt: int, completion: int, cached: int = 0, written: int = 0) -> Usage | None:
+    """The usage of a request; None if no prompt is reported. `prompt` includes cached tokens."""
+    if not prompt:
+        return None
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached, cache_write_tokens=written)
+
+
 def count_of(record: Json, *names: str) -> int:
     """The first of these fields that holds a positive number; 0 if none does."""
     for name in names:
@@ -70,15 +131,6 @@ def count_of(record: Json, *names: str) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
     return 0
-
-
-def stamp_of(paths: Iterable[Path]) -> Stamp:
-    """When these files and folders changed last, and how large they are. Raises OSError if one is missing."""
-    stamp: Stamp = []
-    for path in paths:
-        found = path.stat()
-        stamp += [found.st_mtime_ns, found.st_size]
-    return stamp
 
 
 def unseen(messages: Sequence[TranscriptMessage], state: State) -> list[TranscriptMessage]:

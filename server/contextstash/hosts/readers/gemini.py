@@ -3,7 +3,7 @@
 Formats as in google-gemini/gemini-cli, packages/core/src/services/chatRecordingTypes.ts and chatRecordingService.ts:
 `chats/session-*.json` is one object with `messages`; `chats/session-*.jsonl` has a head, a line for each message
 (repeated if it changed), `{"$set": …}` and `{"$rewindTo": id}`. Checkpoints (`/chat save`, and those of tool calls)
-hold a list of contents in the format of Gemini's API.
+hold a list of contents in the format of Gemini's API: contextstash.hosts.readers.plain reads them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -20,52 +20,20 @@ from typing import Any
 from contextstash.files.regular_files import open_regular
 from contextstash.hosts.readers import chat_messages as chat
 from contextstash.hosts.readers.documents import (
+    Conversation,
+    DocumentReader,
     Json,
     count_of,
-    line_of,
     load_document,
     load_lines,
     objects,
     part,
-    stamp_of,
-    unseen,
+    title_of,
+    usage_of,
 )
-from contextstash.hosts.readers.plain import plain_session_id
-from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, moment, newest_first, text_of
+from contextstash.hosts.readers.transcript import Line, moment, newest_first, paths_of, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Native, Usage
-
-
-class GeminiContentsReader:
-    """Reads contents as they are, thought signatures included."""
-
-    name = "gemini-contents"
-
-    def claims(self, path: Path, document: object) -> bool:
-        contents = _contents(document)
-        return bool(contents) and all(
-            item.get("role") in ("user", "model") and isinstance(item.get("parts"), list) for item in contents
-        )
-
-    def stamp(self, path: Path) -> Stamp:
-        return stamp_of([path])
-
-    def load(self, path: Path) -> list[Line]:
-        return [line_of(record) for record in _contents(load_document(path))]
-
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        messages = [
-            TranscriptMessage(body=line.record, key=f"{place}-{line.digest}") for place, line in enumerate(lines)
-        ]
-        session = TranscriptSession(session_id=plain_session_id(source), format="gemini", agent="gemini", source=source)
-        fresh = unseen(messages, state)
-        return [Batch(session, fresh)] if fresh else []
-
-
-def _contents(document: object) -> list[Json]:
-    if isinstance(document, dict):
-        document = document.get("history") if "history" in document else document.get("clientHistory")
-    return objects(document)
 
 
 def content_of(value: Any) -> chat.Content:
@@ -116,7 +84,7 @@ UNFINISHED = ("validating", "scheduled", "awaiting_approval", "executing")
 """The states of calls that have no result yet (packages/core/src/scheduler/types.ts)."""
 
 
-class GeminiReader:
+class GeminiReader(DocumentReader):
     """Reads a recording as OpenAI Chat messages: a reply, then each of its calls with its result.
 
     Kept of a reply: text, thoughts (as `reasoning_content`), calls, usage. Not kept: which calls were made together,
@@ -130,21 +98,14 @@ class GeminiReader:
         records = objects(document) if isinstance(document, list) else [document]
         return any(isinstance(record, dict) and {"sessionId", "projectHash"} <= record.keys() for record in records[:3])
 
-    def stamp(self, path: Path) -> Stamp:
-        return stamp_of([path])
+    def records(self, path: Path) -> list[Json]:
+        return [line.record for line in load_lines(path)] if path.suffix == ".jsonl" else objects([load_document(path)])
 
-    def load(self, path: Path) -> list[Line]:
-        if path.suffix == ".jsonl":
-            return load_lines(path)
-        document = load_document(path)
-        return [line_of(document)] if isinstance(document, dict) else []
-
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+    def conversation(self, lines: list[Line], source: str) -> Conversation:
         recording = _Recording()
         for line in lines:
             recording.take(line.record)
-        messages = unseen(list(recording.messages()), state)
-        return [Batch(_session(recording.head, source), messages)] if messages else []
+        return _session(recording.head, source), recording.messages()
 
 
 def _session(head: Json, source: str) -> TranscriptSession:
@@ -154,7 +115,7 @@ def _session(head: Json, source: str) -> TranscriptSession:
         session_id=text_of(head.get("sessionId")) or path.stem,
         format="openai-chat",
         agent="gemini",
-        title=(text_of(head.get("summary")) or "")[:200] or None,
+        title=title_of(head.get("summary")),
         source=source,
         parent_session_id=parent,
     )
@@ -277,11 +238,8 @@ def _thought(thought: Json) -> str:
 def _usage(tokens: object) -> Usage | None:
     """Gemini's `input` is the whole prompt; `thoughts` are not included in `output`."""
     found = part({"tokens": tokens}, "tokens")
-    prompt = count_of(found, "input")
     completion = count_of(found, "output") + count_of(found, "thoughts")
-    if not prompt:
-        return None
-    return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=count_of(found, "cached"))
+    return usage_of(count_of(found, "input"), completion, count_of(found, "cached"))
 
 
 def home_folder(home: Path) -> Path:
@@ -295,7 +253,7 @@ def _chats_folder(root: Path, project: Path) -> Path:
     short name, in older versions after the hash of its path."""
     registry = load_document(root / "projects.json") if (root / "projects.json").is_file() else None
     hashes = []
-    for path in dict.fromkeys((str(project.absolute()), str(project.resolve()))):
+    for path in paths_of(project):
         named = part(registry, "projects").get(path)
         if isinstance(named, str) and re.fullmatch(r"[a-z0-9-]+", named):
             return root / "tmp" / named / "chats"

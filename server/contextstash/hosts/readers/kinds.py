@@ -9,21 +9,21 @@ from contextstash.files.regular_files import MAX_WHOLE_BYTES, open_regular
 from contextstash.hosts.readers.claude_code import ClaudeCodeReader
 from contextstash.hosts.readers.cline import ClineReader
 from contextstash.hosts.readers.codex import SUFFIX, CodexReader, CompressedCodexReader
-from contextstash.hosts.readers.documents import line_of, parse_document
-from contextstash.hosts.readers.gemini import GeminiContentsReader, GeminiReader
+from contextstash.hosts.readers.documents import DocumentReader, parse_document
+from contextstash.hosts.readers.gemini import GeminiReader
 from contextstash.hosts.readers.opencode import OpenCodeReader
 from contextstash.hosts.readers.openhands import OpenHandsReader
 from contextstash.hosts.readers.openhands_sdk import OpenHandsSdkReader
 from contextstash.hosts.readers.pi import PiReader
-from contextstash.hosts.readers.plain import PlainDocumentReader, PlainReader
+from contextstash.hosts.readers.plain import PlainReader
 from contextstash.hosts.readers.swe_agent import SweAgentReader
-from contextstash.hosts.readers.transcript import DocumentReader, Line, TranscriptReader, first_records
+from contextstash.hosts.readers.transcript import Line, TranscriptReader, first_records
 from contextstash.hosts.readers.vscode import VSCodeReader
 from contextstash_storage.errors import BadInputError
 
 Reader = TranscriptReader | DocumentReader
 
-LINE_READERS: tuple[TranscriptReader, ...] = (CodexReader(), PiReader(), ClaudeCodeReader(), PlainReader())
+LINE_READERS: tuple[TranscriptReader, ...] = (CodexReader(), PiReader(), ClaudeCodeReader())
 DOCUMENT_READERS: tuple[DocumentReader, ...] = (
     CompressedCodexReader(),
     ClineReader(),
@@ -33,8 +33,7 @@ DOCUMENT_READERS: tuple[DocumentReader, ...] = (
     SweAgentReader(),
     OpenHandsSdkReader(),
     OpenHandsReader(),
-    GeminiContentsReader(),
-    PlainDocumentReader(),
+    PlainReader(),
 )
 
 MAX_HEAD_BYTES = 1_000_000
@@ -77,16 +76,19 @@ def _reader_of(path: Path) -> Reader | None:
         return _claiming(path, None)
     with open_regular(path) as file:
         head = file.read(MAX_HEAD_BYTES)
-        if _begins_with_record(head):
-            lines = _first_lines(head)
-            if len(head) < MAX_HEAD_BYTES and len(lines) < 2 and (found := _claiming(path, parse_document(head))):
-                return found
-            return _knowing(lines) or _claiming(path, [line.record for line in lines])
-        head += file.read(MAX_WHOLE_BYTES)
+        if not _begins_with_record(head):
+            head += file.read(MAX_WHOLE_BYTES)
+        elif len(head) == MAX_HEAD_BYTES:
+            return _of_lines(path, head)
     document = parse_document(head)
     if document is None:
-        return _knowing(_first_lines(head))
-    return _claiming(path, document) or _knowing([line_of(document)] if isinstance(document, dict) else [])
+        return _of_lines(path, head)
+    return _claiming(path, document) or _knowing([Line(document, "")] if isinstance(document, dict) else [])
+
+
+def _of_lines(path: Path, head: bytes) -> Reader | None:
+    lines = _first_lines(head)
+    return _knowing(lines) or _claiming(path, [line.record for line in lines])
 
 
 def _claiming(path: Path, document: object) -> DocumentReader | None:

@@ -1,82 +1,37 @@
-"""OpenCode's sessions: messages made of parts, in files below its data folder, or in its database.
+"""OpenCode's sessions: messages made of parts, in its database, or as `opencode export` writes one, as an object.
 
-Formats as in anomalyco/opencode (formerly sst/opencode), packages/opencode/src/session/message-v2.ts; their locations
-as in src/storage/storage.ts (`storage/session/<project>/<session>.json`, `storage/message/<session>/<message>.json`,
-`storage/part/<message>/<part>.json`) and, since OpenCode 1.2, src/session/session.sql.ts (`opencode.db`).
-`opencode export` writes a session as one object.
+Formats as in anomalyco/opencode (formerly sst/opencode), packages/opencode/src/session/message-v2.ts, session.sql.ts.
+The path of a session in the database is written as if that were a folder: `…/opencode.db/<session id>`. The files of
+versions before 1.2 are not read: OpenCode moves them into its database itself, `opencode db migrate` again.
 """
 
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contextstash.hosts.readers.documents import Json, count_of, line_of, load_document, objects, part, stamp_of, unseen
-from contextstash.hosts.readers.opencode_database import (
-    DATABASES,
-    current_in_database,
-    is_at,
-    is_in_database,
-    load_from_database,
-    stamp_in_database,
-)
-from contextstash.hosts.readers.transcript import (
-    Batch,
-    Line,
+from contextstash.files.regular_files import open_regular
+from contextstash.hosts.readers.documents import (
+    Conversation,
+    DocumentReader,
+    Json,
     Stamp,
-    State,
-    is_within,
-    moment_of_ms,
-    newest_first,
-    reminder,
-    text_of,
+    count_of,
+    load_document,
+    objects,
+    part,
+    title_of,
+    usage_of,
 )
+from contextstash.hosts.readers.transcript import Line, is_at, moment_of_ms, newest_first, reminder, text_of
+from contextstash.json.json_text import lenient_value
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Native, Usage
-
-STILL_CHANGING = 3
-"""How many of the last messages are checked file by file; in the others a new file is detected by its folder's time."""
-
-
-def _from_files(path: Path) -> Iterator[Json]:
-    messages = _messages_folder(path)
-    if messages is None:
-        return
-    storage = messages.parent.parent
-    for file in _files(messages, storage):
-        parts_folder = _parts_folder(file)
-        items = [load_document(item) for item in _files(parts_folder, storage)] if parts_folder else []
-        info = load_document(file)
-        if isinstance(info, dict) and text_of(info.get("id")):
-            yield {"info": info, "parts": objects(items)}
-
-
-def _files(folder: Path, storage: Path) -> list[Path]:
-    """The files of a folder, in order, without links to files outside the storage."""
-    return [file for file in sorted(folder.glob("*.json")) if is_within(file, storage)]
-
-
-def _messages_folder(path: Path) -> Path | None:
-    """The folder of messages for a session's file: `session/<project>/<id>.json`, formerly `session/info/<id>.json`."""
-    storage = path.parent.parent.parent
-    places = (storage / "message" / path.stem, path.parent.parent / "message" / path.stem)
-    return next((place for place in places if place.is_dir()), None)
-
-
-def _parts_folder(message: Path) -> Path | None:
-    """The folder of a message's parts: `part/<message>`, formerly `part/<session>/<message>`."""
-    storage = message.parent.parent.parent
-    places = (storage / "part" / message.stem, storage / "part" / message.parent.name / message.stem)
-    return next((place for place in places if place.is_dir()), None)
-
-
-def sessions_in_files(storage: Path) -> list[Path]:
-    """Every session in this storage folder; none if it is not one."""
-    files = sorted((storage / "session").glob("*/*.json"))
-    return [file for file in files if is_within(file, storage) and _messages_folder(file) is not None]
 
 
 def data_folder(home: Path) -> Path:
@@ -90,37 +45,89 @@ def current_sessions(folder: Path, project: Path | None) -> list[Path]:
     """The session of this project that was changed last (of any project if none is named), then those of its
     sub-agents."""
     databases = [folder] if folder.is_file() else newest_first(folder.glob(DATABASES), folder)
-    if databases:
-        return current_in_database(databases[0], project)
-    return _current_in_files(folder if (folder / "session").is_dir() else folder / "storage", project)
+    return current_in_database(databases[0], project) if databases else []
 
 
-def _current_in_files(storage: Path, project: Path | None) -> list[Path]:
-    found = [(file, head) for file in sessions_in_files(storage) if isinstance(head := load_document(file), dict)]
-    found.sort(key=lambda item: _changed_at(*item), reverse=True)
-    own = [
-        (file, head)
-        for file, head in found
-        if not head.get("parentID") and (project is None or is_at(head.get("directory"), project))
-    ]
+DATABASES = "opencode*.db"
+"""`opencode.db`, or `opencode-<channel>.db` of an unreleased version (src/storage/db.ts)."""
+
+
+def is_in_database(path: Path) -> bool:
+    """Whether this names a session in a database."""
+    return path.parent.suffix == ".db" and path.parent.is_file()
+
+
+@contextmanager
+def _open(file: Path) -> Iterator[sqlite3.Connection]:
+    """The database, opened read-only. Raises OSError if it cannot be read, is a pipe, or has views in the place of
+    tables: a query of a folder that somebody else wrote may never end."""
+    open_regular(file).close()
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=2.0)) as database:
+            if database.execute("SELECT 1 FROM sqlite_schema WHERE type NOT IN ('table', 'index')").fetchone():
+                raise OSError(f"{file.name} is no database of OpenCode: it has views or triggers")
+            yield database
+    except sqlite3.Error as error:
+        raise OSError(f"{file.name} cannot be read as a database of OpenCode ({error})") from error
+
+
+def stamp_in_database(path: Path) -> Stamp:
+    """How many rows a session has in each table, and when one of them changed last. Raises OSError."""
+    rows = "SELECT COUNT(*), COALESCE(MAX(time_updated), 0) FROM {} WHERE session_id = ?"
+    with _open(path.parent) as database:
+        found = [database.execute(rows.format(table), (path.name,)).fetchone() for table in ("message", "part")]
+    return [int(number) for row in found for number in row]
+
+
+def load_from_database(path: Path) -> Iterator[Json]:
+    """The session's own record, then each message with its parts. Raises OSError."""
+    with _open(path.parent) as database:
+        found = database.execute("SELECT id, parent_id, title, directory FROM session WHERE id = ?", (path.name,))
+        session = found.fetchone()
+        if session is None:
+            return
+        head = dict(zip(("id", "parentID", "title", "directory"), session, strict=True))
+        yield {name: value for name, value in head.items() if value is not None}
+        parts: dict[str, list[Json]] = {}
+        rows = "SELECT message_id, id, data FROM part WHERE session_id = ? ORDER BY message_id, id"
+        for message_id, part_id, data in database.execute(rows, (path.name,)):
+            parts.setdefault(message_id, []).append({**_object(data), "id": part_id})
+        rows = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
+        for message_id, data in database.execute(rows, (path.name,)):
+            yield {"info": {**_object(data), "id": message_id}, "parts": parts.get(message_id, [])}
+
+
+def _object(data: object) -> Json:
+    try:
+        found = lenient_value(data) if isinstance(data, str | bytes) else None
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def sessions_in_database(file: Path) -> list[Path]:
+    """Every session in this database. Raises OSError if it is not a database of OpenCode."""
+    with _open(file) as database:
+        rows = database.execute("SELECT id FROM session ORDER BY time_created, id").fetchall()
+    return [file / str(session) for (session,) in rows]
+
+
+def current_in_database(file: Path, project: Path | None) -> list[Path]:
+    """The session of this project that was changed last (of any project if none is named), then those of its
+    sub-agents. Raises OSError."""
+    with _open(file) as database:
+        rows = database.execute("SELECT id, parent_id, directory FROM session ORDER BY time_updated DESC").fetchall()
+    own = [row[0] for row in rows if row[1] is None and (project is None or is_at(row[2], project))]
     if not own:
         return []
-    return [own[0][0], *(file for file, head in found if head.get("parentID") == own[0][1].get("id"))]
-
-
-def _changed_at(file: Path, head: Json) -> float:
-    """When a session was last changed, in milliseconds since 1970."""
-    folder = _messages_folder(file)
-    updated = part(head, "time").get("updated")
-    reported = float(updated) if isinstance(updated, int | float) else 0.0
-    return max(reported, folder.stat().st_mtime_ns / 1e6 if folder else 0.0)
+    return [file / str(own[0]), *(file / str(row[0]) for row in rows if row[1] == own[0])]
 
 
 INTERRUPTED = "[Tool execution was interrupted]"
 """The result that OpenCode itself writes for a call whose tool did not finish."""
 
 
-class OpenCodeReader:
+class OpenCodeReader(DocumentReader):
     """Reads a session as Anthropic messages: each step of a reply, then the results of its calls.
 
     A reply is read when it is complete, or when another message follows it. Outputs that OpenCode pruned are recorded
@@ -133,46 +140,31 @@ class OpenCodeReader:
     def claims(self, path: Path, document: object) -> bool:
         if is_in_database(path):
             return True
-        if not isinstance(document, dict):
-            return False
-        if part(document, "info").get("id") and isinstance(document.get("messages"), list):
-            return all("info" in item and "parts" in item for item in objects(document["messages"]))
-        return bool(text_of(document.get("id"))) and _messages_folder(path) is not None
+        messages = document.get("messages") if isinstance(document, dict) else None
+        is_export = bool(part(document, "info").get("id")) and isinstance(messages, list)
+        return is_export and all("info" in item and "parts" in item for item in objects(messages))
 
     def stamp(self, path: Path) -> Stamp:
-        if is_in_database(path):
-            return stamp_in_database(path)
-        messages = _messages_folder(path)
-        if messages is None:
-            return stamp_of([path])
-        files = sorted(messages.glob("*.json"))
-        parts = [place for file in files if (place := _parts_folder(file)) is not None]
-        late = [file for place in parts[-STILL_CHANGING:] for file in sorted(place.glob("*.json"))]
-        return stamp_of([path, messages, *parts, *files[-STILL_CHANGING:], *late])
+        return stamp_in_database(path) if is_in_database(path) else super().stamp(path)
 
-    def load(self, path: Path) -> list[Line]:
+    def records(self, path: Path) -> Iterable[Json]:
         """The session's own record, then each message with its parts."""
         if is_in_database(path):
-            return [line_of(record) for record in load_from_database(path)]
-        document = load_document(path)
-        if not isinstance(document, dict):
-            return []
-        if isinstance(document.get("messages"), list):
-            return [line_of(record) for record in (part(document, "info"), *objects(document["messages"]))]
-        return [line_of(record) for record in (document, *_from_files(path))]
+            return load_from_database(path)
+        document = part({"": load_document(path)}, "")
+        return [part(document, "info"), *objects(document.get("messages"))]
 
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+    def conversation(self, lines: list[Line], source: str) -> Conversation:
         head, *records = [line.record for line in lines] or [{}]
-        fresh = unseen(list(_messages(records)), state)
         session = TranscriptSession(
             session_id=text_of(head.get("id")) or Path(source).stem,
             format="anthropic",
             agent="opencode",
-            title=(text_of(head.get("title")) or "")[:200] or None,
+            title=title_of(head.get("title")),
             source=source,
             parent_session_id=text_of(head.get("parentID")),
         )
-        return [Batch(session, fresh)] if fresh else []
+        return session, _messages(records)
 
 
 def _messages(records: list[Json]) -> Iterator[TranscriptMessage]:
@@ -317,8 +309,5 @@ def _result(item: Json) -> Native:
 def _usage(tokens: Json) -> Usage | None:
     """OpenCode does not include cached tokens in `input`, nor reasoning in `output`."""
     cached, written = count_of(part(tokens, "cache"), "read"), count_of(part(tokens, "cache"), "write")
-    prompt = count_of(tokens, "input") + cached + written
-    if not prompt:
-        return None
     completion = count_of(tokens, "output") + count_of(tokens, "reasoning")
-    return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached, cache_write_tokens=written)
+    return usage_of(count_of(tokens, "input") + cached + written, completion, cached, written)

@@ -7,14 +7,15 @@ contextstash.hosts.readers.openhands_sdk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from contextstash.formats.usage import read_usage
 from contextstash.hosts.readers import chat_messages as chat
-from contextstash.hosts.readers.documents import Json, line_of, load_document, objects, part, stamp_of, unseen
+from contextstash.hosts.readers.documents import Conversation, DocumentReader, Json, load_document, objects, part
 from contextstash.hosts.readers.plain import plain_session_id
-from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, text_of
+from contextstash.hosts.readers.transcript import Line, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Native
 
@@ -24,7 +25,7 @@ NOT_MESSAGES = frozenset(
 """Actions and observations that OpenHands does not send to the model as messages."""
 
 
-class OpenHandsReader:
+class OpenHandsReader(DocumentReader):
     """Reads events as OpenAI Chat messages: a reply with all its calls, then the results in the order of the events.
 
     A condensation becomes a summary that covers the events it forgot. Not kept: recalled knowledge and workspace
@@ -39,22 +40,20 @@ class OpenHandsReader:
             "source" in event and ("action" in event or "observation" in event) for event in events[:5]
         )
 
-    def stamp(self, path: Path) -> Stamp:
-        return stamp_of([_events_folder(path), *_files(path)[-1:]] if path.is_dir() else [path])
+    def files(self, path: Path) -> list[Path]:
+        return [_events_folder(path), *_files(path)[-1:]] if path.is_dir() else [path]
 
-    def load(self, path: Path) -> list[Line]:
-        found = [load_document(file) for file in _files(path)] if path.is_dir() else load_document(path)
-        return [line_of(event) for event in objects(found)]
+    def records(self, path: Path) -> list[Json]:
+        return objects([load_document(file) for file in _files(path)] if path.is_dir() else load_document(path))
 
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+    def conversation(self, lines: list[Line], source: str) -> Conversation:
         conversation = _Conversation()
         for place, line in enumerate(lines):
             conversation.take(line, place)
-        fresh = unseen(conversation.messages, state)
         session = TranscriptSession(
             session_id=_session_id(Path(source)), format="openai-chat", agent="openhands", source=source
         )
-        return [Batch(session, fresh)] if fresh else []
+        return session, conversation.messages
 
 
 def _events_folder(path: Path) -> Path:
@@ -110,24 +109,28 @@ class _Conversation:
         )
 
     def _condense(self, event: Json, key: str) -> None:
-        """Record a summary that covers the forgotten events; those before and after them stay."""
         arguments = part(event, "args")
-        forgotten = _forgotten(arguments)
-        covered = [place for place in self._at if place in forgotten]
-        if not covered:
-            return
-        before = [place for place in self._at if place < min(covered)]
-        after = [place for place in self._at if place > max(covered)]
-        summary = text_of(arguments.get("summary")) or "(Events before this were left out.)"
-        self.messages.append(
-            TranscriptMessage(
-                body=chat.user_message(summary),
-                key=key,
-                covers_before=True,
-                covers_after_key=self._at[max(before)] if before else None,
-                covers_before_key=self._at[min(after)] if after else None,
-            )
-        )
+        in_order = dict(sorted(self._at.items()))
+        if summary := condensation(in_order, _forgotten(arguments), arguments.get("summary"), key):
+            self.messages.append(summary)
+
+
+def condensation(
+    at: Mapping[Any, str], forgotten: Collection[Any], summary: object, key: str
+) -> TranscriptMessage | None:
+    """A summary that covers the forgotten events; those before and after them stay. `at` maps the events so far to the
+    keys of their messages. None if none of them is forgotten."""
+    covered = [place for place, event in enumerate(at) if event in forgotten]
+    if not covered:
+        return None
+    keys = list(at.values())
+    return TranscriptMessage(
+        body=chat.user_message(text_of(summary) or "(Events before this were left out.)"),
+        key=key,
+        covers_before=True,
+        covers_after_key=keys[covered[0] - 1] if covered[0] else None,
+        covers_before_key=next(iter(keys[covered[-1] + 1 :]), None),
+    )
 
 
 def _forgotten(arguments: Json) -> set[int]:

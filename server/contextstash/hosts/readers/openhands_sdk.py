@@ -14,8 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.hosts.readers import chat_messages as chat
-from contextstash.hosts.readers.documents import Json, count_of, line_of, load_document, objects, part, stamp_of, unseen
-from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, text_of
+from contextstash.hosts.readers.documents import (
+    Conversation,
+    DocumentReader,
+    Json,
+    count_of,
+    load_document,
+    objects,
+    part,
+    usage_of,
+)
+from contextstash.hosts.readers.openhands import condensation
+from contextstash.hosts.readers.transcript import Line, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Native, Usage
 
@@ -25,7 +35,7 @@ _NAME = re.compile(r"event-(\d{5,})-[0-9a-fA-F-]{8,}\.json")
 _RESULTS = ("ObservationEvent", "UserRejectObservation", "AgentErrorEvent")
 
 
-class OpenHandsSdkReader:
+class OpenHandsSdkReader(DocumentReader):
     """Reads events as OpenAI Chat messages (with LiteLLM's `thinking_blocks`); usage from `base_state.json`.
 
     A condensation becomes a summary that covers the events it forgot. Not kept: tool definitions, reasoning items of
@@ -37,25 +47,24 @@ class OpenHandsSdkReader:
     def claims(self, path: Path, document: object) -> bool:
         return path.is_dir() and bool(_files(path))
 
-    def stamp(self, path: Path) -> Stamp:
+    def files(self, path: Path) -> list[Path]:
         state = _folder(path) / STATE
-        return stamp_of([_folder(path) / "events", *_files(path)[-1:], *([state] if state.is_file() else [])])
+        return [_folder(path) / "events", *_files(path)[-1:], *([state] if state.is_file() else [])]
 
-    def load(self, path: Path) -> list[Line]:
+    def records(self, path: Path) -> list[Json]:
+        """The usage reports, then the events."""
         state = _folder(path) / STATE
         reports = list(_reports(load_document(state))) if state.is_file() else []
-        events = objects([load_document(file) for file in _files(path)])
-        return [line_of({"reports": reports}), *(line_of(event) for event in events)]
+        return [{"reports": reports}, *objects([load_document(file) for file in _files(path)])]
 
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+    def conversation(self, lines: list[Line], source: str) -> Conversation:
         head, *rest = [line.record for line in lines] or [{}]
         usages = {report["response_id"]: _usage(report) for report in objects(head.get("reports"))}
-        fresh = unseen(list(_messages(rest, usages)), state)
         name = _folder(Path(source)).name.replace(" ", "-")
         session = TranscriptSession(
             session_id=f"openhands-{name}", format="openai-chat", agent="openhands", source=source
         )
-        return [Batch(session, fresh)] if fresh else []
+        return session, _messages(rest, usages)
 
 
 def _folder(path: Path) -> Path:
@@ -83,15 +92,8 @@ def _reports(state: object) -> Iterator[Json]:
 
 
 def _usage(report: Json) -> Usage | None:
-    prompt = count_of(report, "prompt_tokens")
-    if not prompt:
-        return None
-    return Usage(
-        prompt_tokens=prompt,
-        completion_tokens=count_of(report, "completion_tokens"),
-        cached_tokens=count_of(report, "cache_read_tokens"),
-        cache_write_tokens=count_of(report, "cache_write_tokens"),
-    )
+    names = ("prompt_tokens", "completion_tokens", "cache_read_tokens", "cache_write_tokens")
+    return usage_of(*(count_of(report, name) for name in names))
 
 
 def _messages(events: Sequence[Json], usages: dict[str, Usage | None]) -> Iterator[TranscriptMessage]:
@@ -117,7 +119,9 @@ def _reply_of(event: Json) -> str | None:
 def _message_of(event: Json, keys: dict[str, str], usages: dict[str, Usage | None]) -> TranscriptMessage | None:
     kind, key = event.get("kind"), str(event.get("id"))
     if kind == "Condensation":
-        return _condensation(event, key, keys)
+        named = event.get("forgotten_event_ids")
+        forgotten = set(map(str, named)) if isinstance(named, list) else set()
+        return condensation(keys, forgotten, event.get("summary"), key)
     body = _result(event) if kind in _RESULTS else _message_body(event)
     if body is None:
         return None
@@ -191,21 +195,3 @@ def _content(parts: Iterable[Json]) -> chat.Content:
         urls = item.get("image_urls")
         found += [chat.image_part(url) for url in urls if isinstance(url, str)] if isinstance(urls, list) else []
     return chat.simple(found)
-
-
-def _condensation(event: Json, key: str, keys: dict[str, str]) -> TranscriptMessage | None:
-    named = event.get("forgotten_event_ids")
-    forgotten = set(map(str, named)) if isinstance(named, list) else set()
-    ids = list(keys)
-    covered = [place for place, found in enumerate(ids) if found in forgotten]
-    if not covered:
-        return None
-    before, after = ids[: covered[0]], ids[covered[-1] + 1 :]
-    summary = text_of(event.get("summary")) or "(Events before this were left out.)"
-    return TranscriptMessage(
-        body=chat.user_message(summary),
-        key=key,
-        covers_before=True,
-        covers_after_key=keys[before[-1]] if before else None,
-        covers_before_key=keys[after[0]] if after else None,
-    )

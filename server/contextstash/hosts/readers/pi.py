@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contextstash.hosts.readers.documents import Json, count_of, objects
-from contextstash.hosts.readers.transcript import Batch, Line, State, moment, newest_first, text_of
+from contextstash.hosts.readers.documents import Json, count_of, objects, usage_of
+from contextstash.hosts.readers.transcript import Batch, Line, State, moment, newest_first, paths_of, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Native, Usage
 
@@ -171,15 +171,7 @@ def _usage(usage: object) -> Usage | None:
     if not isinstance(usage, dict):
         return None
     cached, written = count_of(usage, "cacheRead"), count_of(usage, "cacheWrite")
-    prompt = count_of(usage, "input") + cached + written
-    if not prompt:
-        return None
-    return Usage(
-        prompt_tokens=prompt,
-        completion_tokens=count_of(usage, "output"),
-        cached_tokens=cached,
-        cache_write_tokens=written,
-    )
+    return usage_of(count_of(usage, "input") + cached + written, count_of(usage, "output"), cached, written)
 
 
 def sessions_folder(home: Path) -> Path:
@@ -190,7 +182,7 @@ def sessions_folder(home: Path) -> Path:
 
 def current_sessions(folder: Path, project: Path | None) -> list[Path]:
     """The session of this project that was written last; without a project: of this folder itself."""
-    for path in dict.fromkeys((str(project.absolute()), str(project.resolve()))) if project else [""]:
+    for path in paths_of(project) if project else [""]:
         name = f"--{path.lstrip('/').translate(str.maketrans('/:', '--'))}--"
         place = folder / name if project else folder
         if found := newest_first(place.glob("*.jsonl"), place):

@@ -4,58 +4,48 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from contextstash.files.regular_files import read_regular
 from contextstash.formats import detect_format
-from contextstash.hosts.readers.documents import Json, line_of, load_document, objects, stamp_of, unseen
-from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State
+from contextstash.hosts.readers.documents import DocumentReader, Json, objects, parse_document
+from contextstash.hosts.readers.transcript import Batch, Line, State, split_lines
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.errors import BadMessageError
 
-
-class PlainReader:
-    """Reads lines of provider messages as they are. A message's key is its position in the file and its digest."""
-
-    name = "messages"
-
-    def knows(self, lines: list[Line]) -> bool:
-        return _are_messages(lines)
-
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        lines = list(lines)
-        if not lines:
-            return []
-        start = state.get("count", 0)
-        state["count"] = start + len(lines)
-        state.setdefault("format", detect_format([line.record for line in lines]))
-        return [Batch(_session(source, state), _messages(lines, start))]
+CHECKPOINTS = ("history", "clientHistory")
+"""The fields of Gemini CLI's checkpoints, of `/chat save` and of tool calls, that hold contents."""
 
 
-class PlainDocumentReader:
-    """Reads a list of provider messages as they are. If the list grew, only its new messages are added. If its last
-    messages were replaced, the view holds the new ones, and the old ones stay in the history."""
+class PlainReader(DocumentReader):
+    """Reads a list of provider messages as they are, as the whole conversation: they have no ids of their own. If some
+    were replaced, the view holds the new ones, and the old ones stay in the history."""
 
     name = "messages"
 
     def claims(self, path: Path, document: object) -> bool:
-        lines = _lines_of(document)
-        return bool(lines) and _are_messages(lines)
-
-    def stamp(self, path: Path) -> Stamp:
-        return stamp_of([path])
+        try:
+            detect_format(_messages_of(document))
+        except BadMessageError:
+            return False
+        return True
 
     def load(self, path: Path) -> list[Line]:
-        return _lines_of(load_document(path))
+        data = read_regular(path)
+        if (document := parse_document(data)) is None:
+            return split_lines(data, at_end=True)[0]
+        return [Line(record, "") for record in _messages_of(document)]
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        lines = list(lines)
-        if not lines:
+        bodies = [line.record for line in lines]
+        if not bodies:
             return []
-        state.setdefault("format", detect_format([line.record for line in lines]))
-        fresh = unseen(_messages(lines, 0), state)
-        return [Batch(_session(source, state), fresh)] if fresh else []
+        format_name = state.setdefault("format", detect_format(bodies))
+        agent = "gemini" if format_name == "gemini" else None
+        session = TranscriptSession(plain_session_id(source), format_name, agent, whole=True)
+        return [Batch(session, [TranscriptMessage(body) for body in bodies])]
 
 
 def plain_session_id(source: str) -> str:
@@ -69,34 +59,16 @@ def named_session_id(name: str, source: str) -> str:
     return f"{stem}-{hashlib.sha256(source.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
 
 
-def _are_messages(lines: Sequence[Line]) -> bool:
-    try:
-        detect_format([line.record for line in lines])
-    except BadMessageError:
-        return False
-    return True
-
-
-def _messages(lines: Sequence[Line], start: int) -> list[TranscriptMessage]:
-    return [
-        TranscriptMessage(body=line.record, key=f"{place}-{line.digest}") for place, line in enumerate(lines, start)
-    ]
-
-
-def _session(source: str, state: State) -> TranscriptSession:
-    return TranscriptSession(session_id=plain_session_id(source), format=state["format"])
-
-
-def _lines_of(document: object) -> list[Line]:
+def _messages_of(document: object) -> list[Json]:
     """The messages of a document; none if it does not hold a list of messages."""
     if isinstance(document, dict):
         document = _messages_in(document)
     found = objects(document)
-    return [line_of(item) for item in found] if isinstance(document, list) and len(found) == len(document) else []
+    return found if isinstance(document, list) and len(found) == len(document) else []
 
 
-def _messages_in(document: Json) -> list[Any] | None:
-    """The messages of a request, with the system prompt as the first one."""
+def _messages_in(document: Json) -> list[Any]:
+    """The messages of a request, with the system prompt as the first one; else the object itself."""
     for key, prompt in (("messages", "system"), ("input", "instructions")):
         if isinstance(document.get(key), list):
             system = document.get(prompt)
@@ -106,4 +78,4 @@ def _messages_in(document: Json) -> list[Any] | None:
         instruction = document.get("systemInstruction") or document.get("system_instruction")
         parts = instruction.get("parts") if isinstance(instruction, dict) else None
         return [*([{"role": "system", "parts": parts}] if parts else []), *document["contents"]]
-    return None
+    return next((found for key in CHECKPOINTS if isinstance(found := document.get(key), list)), [document])

@@ -5,17 +5,17 @@ Formats as in SWE-agent/SWE-agent, docs/usage/trajectories.md and sweagent/types
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from contextstash.hosts.readers.documents import Json, line_of, load_document, objects, stamp_of, unseen
+from contextstash.hosts.readers.documents import Conversation, DocumentReader, Json, load_document, objects, part
 from contextstash.hosts.readers.plain import plain_session_id
-from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, text_of
+from contextstash.hosts.readers.transcript import Line, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Native
 
 
-class SweAgentReader:
+class SweAgentReader(DocumentReader):
     """Reads the history, whose messages are OpenAI's; if it is missing, the response and the observation of each step.
 
     Not kept: the environment's state, and which messages were shortened for a single prompt. Usage is reported for the
@@ -28,19 +28,11 @@ class SweAgentReader:
         steps = objects(document.get("trajectory")) if isinstance(document, dict) else []
         return bool(steps) and {"action", "observation"} <= steps[0].keys()
 
-    def stamp(self, path: Path) -> Stamp:
-        return stamp_of([path])
+    def records(self, path: Path) -> list[Json]:
+        document = part({"": load_document(path)}, "")
+        return objects(document.get("history")) or list(_history_of(objects(document.get("trajectory"))))
 
-    def load(self, path: Path) -> list[Line]:
-        document = load_document(path)
-        if not isinstance(document, dict):
-            return []
-        history = objects(document.get("history"))
-        if history:
-            return [line_of(record) for record in history]
-        return list(_history_of(objects(document.get("trajectory"))))
-
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+    def conversation(self, lines: list[Line], source: str) -> Conversation:
         messages = [
             TranscriptMessage(body=body, key=f"{place}-{line.digest}", by_host=_is_observation(line.record))
             for place, line in enumerate(lines)
@@ -49,18 +41,16 @@ class SweAgentReader:
         session = TranscriptSession(
             session_id=plain_session_id(source), format="openai-chat", agent="swe-agent", source=source
         )
-        fresh = unseen(messages, state)
-        return [Batch(session, fresh)] if fresh else []
+        return session, messages
 
 
-def _history_of(steps: list[Json]) -> Iterator[Line]:
+def _history_of(steps: list[Json]) -> Iterator[Json]:
     """The first prompt, then the response and the observation of each step."""
     if steps:
-        yield from map(line_of, objects(steps[0].get("query") or steps[0].get("messages")))
+        yield from objects(steps[0].get("query") or steps[0].get("messages"))
     for step in steps:
-        yield line_of({"role": "assistant", "content": step.get("response") or step.get("thought")})
-        seen = {"role": "user", "content": step.get("observation")}
-        yield Line({**seen, "message_type": "observation"}, line_of(seen).digest)
+        yield {"role": "assistant", "content": step.get("response") or step.get("thought")}
+        yield {"role": "user", "content": step.get("observation"), "message_type": "observation"}
 
 
 def _is_observation(record: Json) -> bool:

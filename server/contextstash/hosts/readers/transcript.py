@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from contextstash.context.tool_outputs.shell_envelope import REMINDER_END, REMINDER_START
 from contextstash.json.json_text import LENIENT_DECODER, lenient_value
@@ -50,35 +50,6 @@ class TranscriptReader(Protocol):
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
         """The messages in these lines; updates `state`. Unknown records are skipped."""
-        ...
-
-
-Stamp = list[int]
-"""Sizes and times that change whenever the transcript on disk changes."""
-
-
-@runtime_checkable
-class DocumentReader(Protocol):
-    """Reads one kind of transcript that is read whole: a JSON document, a folder, or a part of a database."""
-
-    name: str
-
-    def claims(self, path: Path, document: object) -> bool:
-        """Whether this is of this kind. `document` is the file's JSON value, its records if it is a file of lines,
-        None if it is not a file, or not JSON. Raises OSError if it cannot be read."""
-        ...
-
-    def stamp(self, path: Path) -> Stamp:
-        """Raises OSError if the transcript does not exist."""
-        ...
-
-    def load(self, path: Path) -> list[Line]:
-        """All records, in order. Raises OSError if they cannot be read."""
-        ...
-
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        """The messages that are new since the last reading; updates `state`. `lines` are all lines of the
-        transcript."""
         ...
 
 
@@ -178,6 +149,16 @@ def newest_first(files: Iterable[Path], folder: Path) -> list[Path]:
     deleted meanwhile are left out."""
     known = [(written, file) for file in files if (written := _written(file, folder)) is not None]
     return [file for _, file in sorted(known, key=lambda found: found[0], reverse=True)]
+
+
+def paths_of(project: Path) -> list[str]:
+    """The paths by which a client may name a project's folder."""
+    return list(dict.fromkeys((str(project.absolute()), str(project.resolve()))))
+
+
+def is_at(directory: object, project: Path) -> bool:
+    """Whether a directory that a client recorded is this project's folder."""
+    return isinstance(directory, str) and str(Path(directory)) in paths_of(project)
 
 
 def is_within(file: Path, folder: Path) -> bool:

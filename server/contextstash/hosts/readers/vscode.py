@@ -16,18 +16,19 @@ from typing import Any
 
 from contextstash.hosts.readers import chat_messages as chat
 from contextstash.hosts.readers.documents import (
+    Conversation,
+    DocumentReader,
     Json,
     count_of,
-    line_of,
     load_document,
     load_lines,
     objects,
     part,
-    stamp_of,
-    unseen,
+    title_of,
+    usage_of,
 )
 from contextstash.hosts.readers.plain import plain_session_id
-from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, moment_of_ms, text_of
+from contextstash.hosts.readers.transcript import Line, moment_of_ms, text_of
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Usage
 
@@ -38,7 +39,7 @@ FINISHED = (1, 2, 3)
 """The values of a reply's state for complete, cancelled and failed."""
 
 
-class VSCodeReader:
+class VSCodeReader(DocumentReader):
     """Reads requests as OpenAI Chat messages: what the user typed, then each round of the reply with its results.
 
     A request is read when its reply is finished, or when another request follows. Not kept: the files and instructions
@@ -54,24 +55,19 @@ class VSCodeReader:
         known = isinstance(document, dict) and ("sessionId" in document or "responderUsername" in document)
         return known and isinstance(part({"": document}, "").get("requests"), list)
 
-    def stamp(self, path: Path) -> Stamp:
-        return stamp_of([path])
+    def records(self, path: Path) -> list[Json]:
+        return objects([session_of(load_lines(path)) if path.suffix == ".jsonl" else load_document(path)])
 
-    def load(self, path: Path) -> list[Line]:
-        session = session_of(load_lines(path)) if path.suffix == ".jsonl" else load_document(path)
-        return [line_of(session)] if isinstance(session, dict) else []
-
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+    def conversation(self, lines: list[Line], source: str) -> Conversation:
         session = next((line.record for line in lines), {})
-        fresh = unseen(list(_messages(objects(session.get("requests")))), state)
         found = TranscriptSession(
             session_id=text_of(session.get("sessionId")) or plain_session_id(source),
             format="openai-chat",
             agent="vscode",
-            title=(text_of(session.get("customTitle")) or "")[:200] or None,
+            title=title_of(session.get("customTitle")),
             source=source,
         )
-        return [Batch(found, fresh)] if fresh else []
+        return found, _messages(objects(session.get("requests")))
 
 
 def session_of(lines: Iterable[Line]) -> Json:
@@ -181,4 +177,4 @@ def _usage(request: Json) -> Usage | None:
     reported = part(result, "usage") or part(request, "usage") or request
     prompt = count_of(metadata, "promptTokens") or count_of(reported, "promptTokens")
     completion = count_of(metadata, "outputTokens") or count_of(reported, "completionTokens", "outputTokens")
-    return Usage(prompt_tokens=prompt, completion_tokens=completion) if prompt else None
+    return usage_of(prompt, completion)

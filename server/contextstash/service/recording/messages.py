@@ -17,7 +17,7 @@ from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter, measure
 from contextstash.formats import FORMATS, UNDECIDED, detect_format, get_format
 from contextstash.formats.base import Format
-from contextstash.formats.provider_format import shown_format
+from contextstash.formats.detection import shown_format
 from contextstash.formats.usage import read_usage
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.masks import derived, stored_body

@@ -236,3 +236,14 @@ def test_lines_in_which_a_secret_is_masked_are_left_out() -> None:
     assert "whole" not in text
     assert "`/srv/a.py`, lines 1 to 1:" in text
     assert f"the same file, lines 4 to {len(lines) - 1}:" in text
+
+
+def test_a_file_that_a_script_changed_has_to_be_read_again() -> None:
+    script = read_whole().call("Write", {"file_path": "/srv/fix.py", "content": "open('/srv/a.py', 'w').write(x)"}, "")
+    patch = "python - <<'EOF'\ntext = open('/srv/a.py').read()\nopen('/srv/a.py', 'w').write(text)\nEOF"
+    assert not next(file for file in files_of(actions_of(script.turns)) if file.path == "/srv/a.py").unseen
+    script.call("Bash", {"command": patch}, "")
+    files = files_of(actions_of(script.turns))
+    assert "`/srv/a.py`, whole (a command changed it since: read it again before an edit):" in standing_texts(
+        files, 1_000, quarter
+    )

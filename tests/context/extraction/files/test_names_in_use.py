@@ -106,10 +106,24 @@ def test_what_the_client_wrote_in_the_users_role_lends_no_names() -> None:
     assert "current_date" not in " ".join(name_lines(turns, [], [], 200, quarter))
 
 
-def test_names_of_an_earlier_summary_stay_while_there_is_room() -> None:
-    before = ["/srv/app/holds.py: place_hold, cancelHold"]
-    lines = name_lines(reads(Script()).turns, before, [], 400, quarter)
-    assert any(line.startswith("/srv/app/holds.py: ") and "place_hold" in line for line in lines)
+def test_names_of_turns_that_an_earlier_summary_tells_stay_while_there_is_room() -> None:
+    written = {"file_path": "/srv/app/holds.py", "content": "def place_hold(): ...\ndef cancelHold(): ..."}
+    script = Script().user("Count the loans.").call("Write", written, "done")
+    start = len(script.turns)
+    reads(script)
+    text = extract_summary(script.turns[start:], history=script.turns, max_tokens=800, count=quarter)
+    names = read_summary(text)[Section.NAMES]
+    assert any(line.startswith("/srv/app/holds.py: ") and "place_hold" in line for line in names)
+
+
+def test_of_the_lists_of_merged_summaries_the_newest_of_each_file_stays() -> None:
+    before = ["app/holds.py: old_hold", "app/loans.py: lendCopy", "app/holds.py: place_hold"]
+    assert name_lines([], before, [], 400, quarter) == ["app/holds.py: place_hold", "app/loans.py: lendCopy"]
+
+
+def test_the_end_of_a_pattern_and_a_range_of_git_are_no_paths() -> None:
+    text = "cat $(go env GOMODCACHE)/github.com/go-git/common.go; ls src/**/django/db.py; git diff origin/main...HEAD"
+    assert not any("/" in name for name in names_of(text))
 
 
 def test_the_names_take_at_most_their_share_of_the_summary() -> None:

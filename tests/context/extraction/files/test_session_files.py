@@ -52,7 +52,7 @@ def uses_of(tool: str, arguments: dict[str, object] | str) -> list[FileUse]:
         ("Bash", {"command": "sed -i 's/a/b/' src/a.py && sed -n '1,9p' b.py"},
          [FileUse("src/a.py", "edited"), FileUse("b.py", "read")]),
         ("Bash", {"command": "cd x; git mv a.py b.py; rm -rf build 2>/dev/null"},
-         [FileUse("b.py", "renamed", ("was a.py",)), FileUse("build", "deleted")]),
+         [FileUse("x/b.py", "renamed", was="x/a.py"), FileUse("x/build", "deleted")]),
         ("Bash", {"command": "jq '.[] | select(.id > 7)' data.json"}, []),
         ("get_order", {"order_id": "7"}, []),
     ],

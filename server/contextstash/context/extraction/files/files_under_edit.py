@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from contextstash.context.extraction.actions import Action
-from contextstash.context.extraction.files.file_actions import is_backup
-from contextstash.context.extraction.files.file_steps import (
-    Changed,
-    Moved,
-    Removed,
-    Replaced,
-    Shown,
-    Step,
-    Written,
-    file_steps,
-)
+from contextstash.context.extraction.files.file_actions import FileUse, is_backup
 from contextstash.context.extraction.files.known_text import KnownText
+from contextstash.context.extraction.files.session_files import full_paths, uses_of
 
 
 @dataclass(slots=True)
 class EditedFile:
     """A file that the session used. Positions are those of messages: `changed_at` of its newest change, `read_at` of
     its newest read, None if it was not read; `handle` is of that read's output. `unseen` is whether it was changed
-    since in a way that no call shows."""
+    since in a way that no call shows, `is_script` whether the session created it and ran it."""
 
     path: str
     deleted: bool = False
@@ -33,14 +24,17 @@ class EditedFile:
     read_at: int | None = None
     handle: str | None = None
     unseen: bool = False
+    is_script: bool = False
     text: KnownText = field(default_factory=KnownText)
 
 
 def files_of(actions: Iterable[Action]) -> list[EditedFile]:
     """Every file that these calls read or changed, the newest change first, then the newest read; no backups."""
+    uses = list(uses_of(actions))
+    full = full_paths(use.path for _, use in uses)
     files = _Files()
-    for action in actions:
-        files.add(action)
+    for action, use in uses:
+        files.add(action, replace(use, path=full(use.path), was=use.was and full(use.was)))
     known = (file for path, file in files.by_path.items() if path not in files.backups)
     return sorted(known, key=lambda file: (-file.changed_at, -(file.read_at or -1)))
 
@@ -51,66 +45,48 @@ class _Files:
     def __init__(self) -> None:
         self.by_path: dict[str, EditedFile] = {}
         self.backups: set[str] = set()
-        self._after: dict[str, int] = {}
+        self._created: set[str] = set()
 
-    def add(self, action: Action) -> None:
-        self._after.clear()
-        for step in file_steps(action):
-            self._take(self._file(step), step, action)
+    def add(self, action: Action, use: FileUse) -> None:
+        known = self.by_path.get(use.path)
+        if use.verb == "run":
+            if known is not None:
+                known.is_script = use.path in self._created
+        elif use.shown is not None or use.verb != "read":
+            if known is None and use.verb == "created" and not use.was:
+                self._created.add(use.path)
+            file = self.by_path.setdefault(use.path, EditedFile(use.path))
+            if use.shown is None:
+                self._change(file, use, action.seq)
+            else:
+                file.read_at, file.handle, file.unseen = action.seq, action.handle, False
+                file.text.show(use.shown.first, use.shown.lines, whole=use.shown.whole)
 
-    def _take(self, file: EditedFile, step: Step, action: Action) -> None:
-        if isinstance(step, Shown):
-            file.read_at, file.handle, file.unseen = action.seq, action.handle, False
-            file.text.show(step.first, step.lines, whole=step.whole)
-            return
-        match step:
-            case Replaced(_, old, new, everywhere, below):
-                after = self._after.get(file.path, 0)
-                self._after[file.path] = file.text.replace(
-                    old, new, action.seq, everywhere=everywhere, after=after, below=below
-                )
-            case Written(_, text, appended):
-                (file.text.append if appended else file.text.write)(text, action.seq)
-                file.unseen = file.unseen and appended
-            case Changed():
-                file.unseen = True
-            case Removed():
-                file.text = KnownText()
-            case Moved(_, was, copied):
-                self._move(file, was, copied=copied)
-        file.deleted = isinstance(step, Removed)
-        file.changed_at = action.seq
+    def _change(self, file: EditedFile, use: FileUse, seq: int) -> None:
+        if use.verb == "deleted":
+            file.text = KnownText()
+        elif use.text is not None:
+            (file.text.append if use.appended else file.text.write)(use.text, seq)
+            file.unseen = file.unseen and use.appended
+        elif use.was:
+            self._move(file, use.was, copied=use.verb == "created")
+        elif not use.replaced:
+            file.unseen = True
+        after = 0
+        for each in use.replaced:
+            after = file.text.replace(
+                each.old, each.new, seq, everywhere=each.everywhere, after=after, below=each.below
+            )
+        file.deleted, file.changed_at = use.verb == "deleted", seq
 
     def _move(self, file: EditedFile, was: str, *, copied: bool) -> None:
-        old = next(iter(self._named(was)), None)
+        old = self.by_path.get(was)
         if old is not None:
             file.text = deepcopy(old.text)  # a copy is edited apart from its original
         if copied and is_backup(file.path, was):
             self.backups.add(file.path)
         elif not copied and old is not None and old is not file:
             del self.by_path[old.path]
-
-    def _file(self, step: Step) -> EditedFile:
-        known = next(iter(self._named(step.path)), None)
-        if known is None:
-            known = self.by_path[step.path] = EditedFile(step.path)
-        elif step.path.startswith("/") and not known.path.startswith("/"):
-            self.by_path[step.path] = self.by_path.pop(known.path)
-            known.path = step.path
-        return known
-
-    def _named(self, path: str) -> list[EditedFile]:
-        """The file at a path; one call may name it by its absolute and another by its relative path."""
-        if path in self.by_path:
-            return [self.by_path[path]]
-        short = path.removeprefix("./")
-        return [file for known, file in self.by_path.items() if _same_file(known.removeprefix("./"), short)]
-
-
-def _same_file(one: str, other: str) -> bool:
-    if one.startswith("/") == other.startswith("/"):
-        return one == other
-    return one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
 
 def path_below(path: str, base: str) -> str:

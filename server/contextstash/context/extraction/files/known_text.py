@@ -34,19 +34,6 @@ class Run:
         return self.first + len(self.lines)
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """Lines of a file as they stand; `first` is 0 if their place is unknown, and about right if they are `moved`."""
-
-    first: int
-    lines: tuple[str, ...]
-    moved: bool = False
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.lines) - 1
-
-
 @dataclass(slots=True)
 class KnownText:
     """The known lines of a file. `whole` is whether these are all of them."""

@@ -28,9 +28,6 @@ DECAY = 0.3
 """The weight of a message falls with its age, in messages, to this power: need falls with age as a power law (Anderson
 and Schooler, Reflections of the Environment in Memory, 1991). Measured: 0.3 keeps more than 0.5 and 0.8."""
 
-EARLIER_WEIGHT = 6.0
-"""The weight of a name in an earlier summary, which was among the most used ones then: two uses."""
-
 NUMBERED_SHARE = 0.3
 """The share of its weight that a word with one digit, such as `result2`, counts: a variable of a short script."""
 
@@ -60,7 +57,9 @@ FILES = "Files"
 COMMANDS = "Commands used more than once"
 LITERALS = "Literals"
 
-_PATH = re.compile(r"(?<![\w/.-])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,80}/){1,20}[\w.@+-]{0,79}\w")
+_PATH = re.compile(r"(?<![\w/.)}*$-])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,80}/){1,20}[\w.@+-]{0,79}\w")
+"""Not the end of a pattern, or of a path that begins with a variable or with the output of a command."""
+
 _NAME = re.compile(r"(?<![\w$])[A-Za-z_]\w{4,49}(?![\w$])")
 _ESCAPE = re.compile(r"\\+[ntr]")
 """Of a white space, as it stands in JSON within JSON too."""
@@ -74,8 +73,8 @@ _AT_LINE = re.compile(r"(\.\w{1,10})[:-]\d+(?:[:-]\d*)?$")
 _HEXADECIMAL = re.compile(r"[0-9a-f]{6,40}|[0-9A-F]{6,40}", re.ASCII)
 """A colour or a hash looks like a name with digits."""
 
-_NO_FILE = re.compile(r"/(?:dev|proc)/|\.{0,2}/?[\w-]+$")
-"""A path that names no file of the work: a device, or a lone folder."""
+_NO_FILE = re.compile(r"/(?:dev|proc)/|\.{0,2}/?[\w-]+$|.*\w\.{2,3}\w")
+"""A path that names no file of the work: a device, a lone folder, or a range of Git."""
 
 _LITERAL = re.compile(r"\"([^\"\n\\]{8,80})\"|(?<!\w)'([^'\n\\]{8,80})'(?!\w)")
 _NUMBER = re.compile(r"(?<![\w.:/-])\d{4,8}(?![\w:/-])")
@@ -83,7 +82,6 @@ _NUMBER = re.compile(r"(?<![\w.:/-])\d{4,8}(?![\w:/-])")
 _SHAPED = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_[A-Za-z0-9]|[A-Za-z]\d")
 _LOCATED = re.compile(r"^\s*([\w.@+~-]*(?:/[\w.@+-]+)*\.\w{1,10})[:-]\d+[:-]", re.MULTILINE)
 _ARGUMENT_KEY = re.compile(r'"\w{1,60}"\s*:')
-_LINE = re.compile(r"^`?([^`:]+)`?: (.+)$")
 
 Count = Callable[[str], int]
 
@@ -147,19 +145,15 @@ def name_lines(
     shown: Sequence[Turn],
     max_tokens: int,
     count: Count,
-    *,
-    base: str = "",
     said: str = "",
 ) -> list[str]:
     """Lines of at most about `max_tokens` that list the names most in use by file, and then literals and commands.
-    `before` are such lines of an earlier summary, with paths relative to `base`; what is in the turns that stay in the
-    view (`shown`) or in the rest of the summary (`said`) is left out."""
-    homes = [home for home, _ in map(_read_line, before)]
-    if not turns and len(set(homes)) == len(homes):
-        return list(before)
-    others = _others(turns, shown, int(max_tokens * LITERALS_SHARE), count) if turns else _newest_others(before)
-    named = [line for line in before if _read_line(line)[0] not in OTHERS]
-    uses = _uses_of(turns, named, base)
+    `before` are such lines of earlier summaries, which count only if there are no turns: of each file the newest. What
+    is in the turns that stay in the view (`shown`) or in the rest of the summary (`said`) is left out."""
+    if not turns:
+        return list({line.partition(": ")[0]: line for line in before}.values())
+    others = _others(turns, shown, int(max_tokens * LITERALS_SHARE), count)
+    uses = _uses_of(turns)
     hidden = {path_key(name) if "/" in name else name: None for turn in shown for name in _names_in(turn)}
     hidden |= {path_key(name) if "/" in name else name: None for name in names_of(said)}
     chosen: list[str] = []
@@ -174,18 +168,9 @@ def name_lines(
     return [*_written(chosen, uses), *others]
 
 
-OTHERS = (LITERALS, COMMANDS)
-
-
 def below_in_list(line: str, base: str) -> str:
     """The line with paths relative to a folder; literals and commands stay as they are."""
-    return line if not base or _read_line(line)[0] in OTHERS else line.replace(f"{base}/", "")
-
-
-def _newest_others(before: Sequence[str]) -> list[str]:
-    """The lines about literals and commands of the newest of several summaries."""
-    newest = {home: line for line in before if (home := _read_line(line)[0]) in OTHERS}
-    return list(newest.values())
+    return line if not base or line.startswith((f"{LITERALS}: ", f"{COMMANDS}: ")) else line.replace(f"{base}/", "")
 
 
 def _others(turns: Sequence[Turn], shown: Sequence[Turn], max_tokens: int, count: Count) -> list[str]:
@@ -251,19 +236,9 @@ MAX_COMMAND = 120
 """Characters of a command that is listed; a longer one is a script."""
 
 
-def _uses_of(turns: Sequence[Turn], before: Sequence[str], base: str) -> _Uses:
+def _uses_of(turns: Sequence[Turn]) -> _Uses:
     uses = _Uses()
     end = len(turns) + 1
-    for place, (home, names) in enumerate(map(_read_line, before)):
-        # The lines of the newer of two summaries are the later ones.
-        weight = EARLIER_WEIGHT * end**-DECAY * (1 + place / len(before))
-        a_file = home not in (ELSEWHERE, FILES)
-        home = _absolute(home, base) if a_file else home
-        names = [_absolute(name, base) for name in names] if home == FILES else names
-        uses.add([*names, *([home] if a_file else [])], weight, own=True)
-        for name in names:
-            if a_file:
-                uses.homes[name][path_key(home)] += 1
     printed: dict[str, dict[str, None]] = {}
     for place, turn in enumerate(turns):
         if turn.role == "system" or turn.kind == "host":  # the client puts these into every window itself
@@ -279,10 +254,6 @@ def _uses_of(turns: Sequence[Turn], before: Sequence[str], base: str) -> _Uses:
             if key in changed or not changed:
                 uses.own.add(name)
     return uses
-
-
-def _absolute(path: str, base: str) -> str:
-    return f"{base}/{path}" if base and not path.startswith(("/", "~", ".")) else path
 
 
 def _names_in(turn: Turn, printed: dict[str, dict[str, None]] | None = None) -> dict[str, None]:
@@ -335,11 +306,3 @@ def _written(chosen: Sequence[str], uses: _Uses) -> list[str]:
     lines = [f"{uses.forms.get(path, path)}: {', '.join(names)}" for path, names in by_file.items() if names]
     lines += [f"{FILES}: {', '.join(alone)}"] if alone else []
     return [*lines, *([f"{ELSEWHERE}: {', '.join(loose)}"] if loose else [])]
-
-
-def _read_line(line: str) -> tuple[str, list[str]]:
-    """The file that a line of an earlier list is about, `Files` or `Elsewhere` if it is about none, and its names."""
-    match = _LINE.match(line)
-    if not match:
-        return ELSEWHERE, []
-    return match.group(1), [name for name in match.group(2).split(", ") if "[…]" not in name]

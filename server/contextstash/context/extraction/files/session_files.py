@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.files.file_actions import (
-    COPY,
-    MOVED,
     FileUse,
     Verb,
     file_uses,
@@ -62,7 +60,8 @@ class _Record:
         verb = "edited" if use.verb == "created" and self.verbs and "created" not in self.verbs else use.verb
         if verb not in self.verbs:
             self.verbs.append(verb)
-        self.names = [name for name in self.names if name not in use.names] + list(use.names)
+        names = (f"{'was' if use.verb == 'renamed' else 'copy of'} {use.was}",) if use.was else use.names
+        self.names = [name for name in self.names if name not in names] + list(names)
         self.count += 1
         self.last = when
 
@@ -70,9 +69,9 @@ class _Record:
 def changes_by_message(actions: Iterable[Action]) -> dict[int, list[str]]:
     """The changed paths by the message with the call's result."""
     changed: dict[int, list[str]] = {}
-    for seq, use in _uses(actions):
+    for action, use in uses_of(actions):
         if use.verb not in ("read", "run"):
-            changed.setdefault(seq, []).append(use.path)
+            changed.setdefault(action.seq, []).append(use.path)
     return changed
 
 
@@ -90,21 +89,21 @@ _NOT_OF_WORK = re.compile(r"(?:^|/)(?:\.git|\.claude/projects)/")
 work."""
 
 
-def _uses(actions: Iterable[Action]) -> Iterator[tuple[int, FileUse]]:
-    """The file uses of the calls, each with its message; a script that a call runs changes what it opens to write."""
-    scripts: dict[str, list[str]] = {}
+def uses_of(actions: Iterable[Action]) -> Iterator[tuple[Action, FileUse]]:
+    """The file uses of the calls; a script that a call runs changes what it opens to write."""
+    scripts: dict[str, list[FileUse]] = {}
     for action in actions:
         uses = [use for use in file_uses(action) if not _NOT_OF_WORK.search(use.path) and not _in_vain(action, use)]
-        targets = _written_by(action.command) if action.command else []
+        folder = working_folder(action)
+        targets = [FileUse(path_in(folder, path), "edited") for path in _written_by(action.command or "")]
         for use in uses:
-            yield action.seq, use
+            yield action, use
             if use.verb == "created" and targets:
                 scripts[use.path] = targets
-            for target in scripts.get(use.path, ()) if use.verb == "run" and not action.failed else ():
-                yield action.seq, FileUse(path_in(working_folder(action), target), "edited")
-        if targets and not action.failed and not any(use.path in scripts for use in uses):
-            folder = working_folder(action)
-            yield from ((action.seq, FileUse(path_in(folder, target), "edited")) for target in targets)
+            if use.verb == "run" and not action.failed:
+                yield from ((action, target) for target in scripts.get(use.path, ()))
+        if not action.failed and not any(use.path in scripts for use in uses):
+            yield from ((action, target) for target in targets)
 
 
 def _in_vain(action: Action, use: FileUse) -> bool:
@@ -133,16 +132,11 @@ def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[
     for lines_before in reversed(before):
         oldest = uses[0][0] if uses else 0
         uses[:0] = [(when + oldest, use) for when, use in _uses_of_lines(lines_before)]
-    uses += _uses(actions)
-    base = base_folder([use.path for _, use in uses])
-    absolute = {use.path for _, use in uses if use.path.startswith("/")}
-    known = _absolute_paths(absolute, base)
-    folder = _session_folder((use.path.removeprefix("./") for _, use in uses), known)
+    uses += [(action.seq, use) for action, use in uses_of(actions)]
+    base, full = base_folder(use.path for _, use in uses), full_paths(use.path for _, use in uses)
     records: dict[str, _Record] = {}
     for when, use in _without_backups(uses):
-        path = use.path.removeprefix("./")
-        path = known.get(path) or path_in(folder, use.path)
-        records.setdefault(_below(path, base), _Record()).touch(use, when)
+        records.setdefault(_below(full(use.path), base), _Record()).touch(use, when)
     lines = [(1e9, f"Below `{base}/`:")] if base else []
     changed = [(path, record) for path, record in records.items() if set(record.verbs) - {"read"}]
     newest_first = sorted(changed, key=lambda entry: ("deleted" in entry[1].verbs, -entry[1].last, -entry[1].count))
@@ -175,13 +169,11 @@ def _without_backups(uses: Iterable[tuple[int, FileUse]]) -> Iterator[tuple[int,
     that the file was written again from it."""
     backups: set[str] = set()
     for when, use in uses:
-        first = use.names[0] if use.names else ""
-        source = next((first.removeprefix(word) for word in (COPY, MOVED) if first.startswith(word)), "")
-        if source and is_backup(source, use.path):
+        if use.was and is_backup(use.was, use.path):
             yield when, FileUse(use.path, "edited", (RESTORED,))
-        elif first.startswith(COPY) and is_backup(use.path, source):
+        elif use.was and use.verb == "created" and is_backup(use.path, use.was):
             backups.add(use.path)
-            yield when, FileUse(source, "read", (f"{BACKUP}{use.path}",))
+            yield when, FileUse(use.was, "read", (f"{BACKUP}{use.path}",))
         elif use.path not in backups:
             yield when, use
 
@@ -240,25 +232,26 @@ def base_folder(paths: Iterable[str]) -> str:
     return max(common, key=lambda folder: (len(folder) * folders[folder], len(folder)), default="")
 
 
-def _absolute_paths(absolute: Iterable[str], base: str) -> dict[str, str]:
-    """The absolute path of each relative one that can only mean that file: below the base folder, or with a folder in
-    it if no other file's path ends with it."""
-    found: dict[str, str] = {}
+def full_paths(paths: Iterable[str]) -> Callable[[str], str]:
+    """Says what the absolute path of one of these is, some of which are relative: of the file below the base folder,
+    or with that end if a folder is part of it and no other file's path has it, or in the folder in which most calls ran
+    that name their files so."""
+    named = [path.removeprefix("./") for path in paths]
+    base = base_folder(named)
+    known: dict[str, str] = {}
     twice: set[str] = set()
-    for path in sorted(absolute):
+    for path in sorted({path for path in named if path.startswith("/")}):
         parts = path.split("/")
-        for place in range(1, len(parts) - 1):
-            end = "/".join(parts[place:])
-            twice |= {end} & found.keys()
-            found[end] = path
-    below = {path[len(base) + 1 :]: path for path in absolute if base and path.startswith(f"{base}/")}
-    return {**{end: path for end, path in found.items() if end not in twice}, **below}
-
-
-def _session_folder(paths: Iterable[str], known: Mapping[str, str]) -> str:
-    """The folder in which most calls ran that name their files by relative paths; empty if that is not known."""
-    folders = Counter(known[path].removesuffix(path).rstrip("/") for path in paths if path in known)
-    return folders.most_common(1)[0][0] if folders else ""
+        for end in ("/".join(parts[place:]) for place in range(1, len(parts) - 1)):
+            twice |= {end} & known.keys()
+            known[end] = path
+    for end in twice:
+        del known[end]
+    if base:
+        known |= {path[len(base) + 1 :]: path for path in named if path.startswith(f"{base}/")}
+    folders = Counter(known[path].removesuffix(path).rstrip("/") for path in named if path in known)
+    folder = folders.most_common(1)[0][0] if folders else ""
+    return lambda path: known.get(path.removeprefix("./")) or path_in(folder, path)
 
 
 def _below(path: str, base: str) -> str:

@@ -10,11 +10,11 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from contextstash.context.extraction.files.files_under_edit import EditedFile, path_below
-from contextstash.context.extraction.files.known_text import MIN_RECOGNIZED, UNCHANGED, Excerpt, Run
+from contextstash.context.extraction.files.known_text import MIN_RECOGNIZED, UNCHANGED, Run
 from contextstash.context.extraction.files.names_in_use import names_of
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.text.secret_masks import has_mask
@@ -39,6 +39,17 @@ UNUSED = 0.01
 DECAY = 0.3
 """An edit or read counts less with its age, in messages, to this power: as for names in use."""
 
+NEWEST_FILES = 2
+"""Of how many files, those changed last, the newest change is shown before all else: often code and its test."""
+
+SCRIPT_SHARE = 0.2
+"""What the pieces of a script count that the session created and ran: the next edit is seldom in one, and a test that
+was thrown away would take the room of the code."""
+
+MIN_PIECE_LINES = 2
+"""Lines with some text that a piece has. A shorter one, such as the head of a class, stays with what is next to it, and
+the end of a function of which nothing else is known is left out."""
+
 MAX_PIECE_LINES = 30
 """A longer function is divided, at an empty line if there is one. Measured: 15 and 60 find a little less."""
 
@@ -57,6 +68,16 @@ class _Piece:
     stop: int
     weight: float
     tokens: int
+
+    @property
+    def text(self) -> str:
+        """The lines."""
+        return "\n".join(self.run.lines[self.start : self.stop])
+
+    @property
+    def has_newest_change(self) -> bool:
+        """Whether lines of it were changed by the newest change of the file."""
+        return self.file.changed_at >= 0 and self.file.changed_at in self.run.changed[self.start : self.stop]
 
 
 def focus_of(turns: Sequence[Turn]) -> dict[str, float]:
@@ -106,14 +127,16 @@ def standing_texts(
     pieces = [piece for piece in _weighted(known, focus or {}, count, seen) if piece.weight > 0]
     chosen: list[_Piece] = []
     left = max_tokens
-    for piece in sorted(pieces, key=lambda piece: -piece.weight / piece.tokens**0.5):
+    newest = sorted((file for file in known if not file.is_script), key=lambda file: -file.changed_at)[:NEWEST_FILES]
+    first = {piece.place for piece in pieces if piece.file in newest and piece.has_newest_change}
+    for piece in sorted(pieces, key=lambda piece: (piece.place not in first, -piece.weight / piece.tokens**0.5)):
         if piece.tokens <= left:
             chosen.append(piece)
             left -= piece.tokens
     if count(text := _written(known, chosen, base)) <= max_tokens:
         return text
     # The heads are longer than estimated, such as by long paths: what matters least is left out.
-    chosen.sort(key=lambda piece: -piece.weight)
+    chosen.sort(key=lambda piece: (piece.place not in first, -piece.weight))
     sizes = range(1, len(chosen))
     fitting = bisect_left(sizes, True, key=lambda size: count(_written(known, chosen[:size], base)) > max_tokens)
     return _written(known, chosen[:fitting], base)
@@ -127,8 +150,13 @@ def _weighted(
     pieces: list[_Piece] = []
     for file in files:
         used = (1 + newest - max(file.changed_at, file.read_at or 0)) ** -DECAY
+        used *= SCRIPT_SHARE if file.is_script else 1.0
         for run in file.text.runs:
             for start, stop in _without_masks(run):
+                filled = [place for place in range(start, stop) if run.lines[place].strip()]
+                if not filled:
+                    continue
+                start, stop = filled[0], filled[-1] + 1
                 text = "\n".join(run.lines[start:stop])
                 weight = used * _weight(text, run.changed[start:stop], newest, focus)
                 weight *= _unseen(run.lines[start:stop], seen)
@@ -142,11 +170,9 @@ def _without_masks(run: Run) -> Iterator[tuple[int, int]]:
     for start, stop in _pieces(run):
         for line in range(start, stop):
             if has_mask(run.lines[line]):
-                if any(each.strip() for each in run.lines[start:line]):
-                    yield start, line
+                yield start, line
                 start = line + 1
-        if any(each.strip() for each in run.lines[start:stop]):
-            yield start, stop
+        yield start, stop
 
 
 _WORD = re.compile(r"\w+")
@@ -160,11 +186,16 @@ def _weight(text: str, changed: Sequence[int], newest: int, focus: Mapping[str, 
 
 
 def _unseen(lines: Sequence[str], seen: Collection[str]) -> float:
-    """The share of the lines that are not in `seen`, without those that are everywhere, such as a bracket."""
-    told = [line for line in map(str.strip, lines) if len(line) >= MIN_RECOGNIZED]
+    """The share of the lines with some text that are not in `seen`."""
+    told = _telling(lines)
     if not seen or not told:
         return 1.0
     return sum(line not in seen for line in told) / len(told)
+
+
+def _telling(lines: Sequence[str]) -> list[str]:
+    """The lines without those that are everywhere, such as a bracket."""
+    return [line for line in map(str.strip, lines) if len(line) >= MIN_RECOGNIZED]
 
 
 _ABOVE = re.compile(r"\s*(?://|#|@|\*|/\*|--)")
@@ -173,15 +204,26 @@ _ABOVE = re.compile(r"\s*(?://|#|@|\*|/\*|--)")
 
 def _pieces(run: Run) -> Iterator[tuple[int, int]]:
     """The parts of a run: each definition with the comments above it, and what precedes the first one."""
-    starts = []
+    starts = {0, len(run.lines)}
     for place, line in enumerate(run.lines):
         if DEFINITION.match(line):
             start = place
             while start and _ABOVE.match(run.lines[start - 1]):
                 start -= 1
-            starts.append(start)
-    for start, stop in pairwise(sorted({0, *starts, len(run.lines)})):
-        yield from _divided(run.lines, start, stop)
+            starts.add(start)
+    parts: list[tuple[int, int]] = []
+    for start, stop in pairwise(sorted(starts)):
+        if parts and (_is_short(run, *parts[-1]) or (stop == len(run.lines) and _is_short(run, start, stop))):
+            parts[-1] = (parts[-1][0], stop)
+        else:
+            parts.append((start, stop))
+    if len(parts) > 1 or run.first <= 1 or set(run.changed) != {UNCHANGED} or not _is_short(run, *parts[0]):
+        for start, stop in parts:
+            yield from _divided(run.lines, start, stop)
+
+
+def _is_short(run: Run, start: int, stop: int) -> bool:
+    return len(_telling(run.lines[start:stop])) < MIN_PIECE_LINES
 
 
 def _divided(lines: Sequence[str], start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -191,63 +233,47 @@ def _divided(lines: Sequence[str], start: int, stop: int) -> Iterator[tuple[int,
         end = next((place for place in ends if not lines[place - 1].strip()), start + MAX_PIECE_LINES)
         yield from _divided(lines, start, end)
         start = end
-    if any(line.strip() for line in lines[start:stop]):
-        yield start, stop
+    yield start, stop
 
 
 def _written(files: Sequence[EditedFile], pieces: Sequence[_Piece], base: str) -> str:
-    """The pieces by file, those that adjoin as one excerpt; before each a line that says which lines it is."""
+    """The pieces by file, those that adjoin as one; before each a line that says which lines it is."""
     parts = []
     for file in files:
-        own = sorted((piece for piece in pieces if piece.file is file), key=lambda piece: piece.place)
         name = f"`{path_below(file.path, base)}`"
-        for excerpt in _joined(own):
-            parts.append(_fenced(_head(file, excerpt, name), excerpt))
+        for piece in _joined(sorted((each for each in pieces if each.file is file), key=lambda each: each.place)):
+            parts.append(_fenced(f"{name}, {_place_of(piece)}:", piece.text))
             name = "the same file"
     return "\n".join(parts)
 
 
-def _joined(pieces: Iterable[_Piece]) -> Iterator[Excerpt]:
+def _joined(pieces: Iterable[_Piece]) -> list[_Piece]:
     """The pieces of a file, those between which nothing is left out as one."""
-    run: Run | None = None
-    start = stop = 0
+    parts: list[_Piece] = []
     for piece in pieces:
-        if run is not None and piece.run is run and not any(line.strip() for line in run.lines[stop : piece.start]):
-            stop = piece.stop
-            continue
-        if run is not None:
-            yield _excerpt(run, start, stop)
-        run, start, stop = piece.run, piece.start, piece.stop
-    if run is not None:
-        yield _excerpt(run, start, stop)
+        last = parts[-1] if parts else None
+        if last and last.run is piece.run and not any(map(str.strip, piece.run.lines[last.stop : piece.start])):
+            parts[-1] = replace(last, stop=piece.stop)
+        else:
+            parts.append(piece)
+    return parts
 
 
-def _excerpt(run: Run, start: int, stop: int) -> Excerpt:
-    """The lines without empty ones at both ends."""
-    while not run.lines[start].strip():
-        start += 1
-    while not run.lines[stop - 1].strip():
-        stop -= 1
-    return Excerpt(run.first + start if run.first else 0, tuple(run.lines[start:stop]), run.moved)
-
-
-def _head(file: EditedFile, part: Excerpt, name: str) -> str:
-    """Such as "`a.py`, lines 40 to 52:"."""
-    whole = "\n".join(file.text.runs[0].lines).strip("\n") if file.text.whole else None
-    if whole is not None and len("\n".join(part.lines)) >= len(whole.strip()):
+def _place_of(piece: _Piece) -> str:
+    """Such as "lines 40 to 52"."""
+    file, run = piece.file, piece.run
+    if file.text.whole and piece.text == "\n".join(run.lines).strip("\n"):
         place = "whole"
-    elif not part.first:
+    elif not run.first:
         place = "an edited place"
     else:
-        place = f"{'about ' * part.moved}lines {part.first} to {part.last}"
-    later = " (a command changed it since: read it again before an edit)" if file.unseen else ""
-    return f"{name}, {place}{later}:"
+        place = f"{'about ' * run.moved}lines {run.first + piece.start} to {run.first + piece.stop - 1}"
+    return f"{place} (a command changed it since: read it again before an edit)" if file.unseen else place
 
 
 _FENCE = re.compile(r"^\s*(`{3,})", re.MULTILINE)
 
 
-def _fenced(head: str, part: Excerpt) -> str:
-    text = "\n".join(part.lines)
+def _fenced(head: str, text: str) -> str:
     fence = "`" * (1 + max(map(len, _FENCE.findall(text)), default=2))
     return f"{head}\n{fence}\n{text}\n{fence}"

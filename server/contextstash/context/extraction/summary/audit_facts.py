@@ -11,7 +11,7 @@ from typing import Literal
 from contextstash.context.extraction.actions import Action, actions_of
 from contextstash.context.extraction.errors import failures
 from contextstash.context.extraction.facts import find_facts
-from contextstash.context.extraction.files.file_actions import COPY, Verb, file_uses, is_backup
+from contextstash.context.extraction.files.file_actions import Verb, file_uses, is_backup
 from contextstash.context.extraction.files.session_files import changes_by_message
 from contextstash.context.extraction.todos import stated_open_items, todo_lines
 from contextstash.context.extraction.turns import Turn
@@ -207,7 +207,7 @@ def _touched(actions: Sequence[Action]) -> dict[str, _Touch]:
     touched: dict[str, _Touch] = {}
     for action in actions:
         for use in file_uses(action):
-            if is_backup(use.path, use.names[0].removeprefix(COPY) if use.names else use.path):
+            if is_backup(use.path, use.was or use.path):
                 continue
             touch = touched.setdefault(use.path.removeprefix("./"), _Touch())
             touch.uses += 1

@@ -17,7 +17,6 @@ from contextstash.context.extraction.actions import Action, actions_of, as_run, 
 from contextstash.context.extraction.attempts import failed_attempts, joined_attempts
 from contextstash.context.extraction.errors import changes_from, failures, file_names, label_of
 from contextstash.context.extraction.files.file_actions import file_uses
-from contextstash.context.extraction.files.file_steps import Replaced, Written, file_steps
 from contextstash.context.extraction.files.names_in_use import below_in_list, name_lines
 from contextstash.context.extraction.files.session_files import base_of, changes_by_message, file_lines, without_names
 from contextstash.context.extraction.findings import Finding, changes_of, reports_of, standing, statements_of
@@ -287,10 +286,7 @@ def _files(material: _Material) -> list[Item]:
 def _names(
     material: _Material, history: Sequence[Turn], shown: Sequence[Turn], told: str, base: str, room: int, count: Count
 ) -> list[Item]:
-    before = next(filter(None, map(base_of, material.old(Section.FILES))), "")
-    lines = name_lines(
-        history or material.turns, material.old(Section.NAMES), shown, room, count, base=before, said=told
-    )
+    lines = name_lines(history or material.turns, material.old(Section.NAMES), shown, room, count, told)
     lines = [defused(below_in_list(line, base)) for line in lines]
     return [Item(line, weight=float(-place), listed=True) for place, line in enumerate(lines)]
 
@@ -457,7 +453,7 @@ def _action_line(action: Action, base: str) -> str:
         return f"{call}: {_what_changed(action, call, base) or 'done'}"
     if not action.output.text.strip() and not action.output.exit_code and (told := _what_changed(action, call, base)):
         return f"{call}: {told}"
-    printed = _below(action.output.text, base)
+    printed = action.output.text if action.failed else _below(action.output.text, base)  # an error is quoted as it is
     digest = digest_output(action.tool, action.argument, printed, action.is_error)
     code = action.output.exit_code
     state = f"exit {code}: " if code else still_running(action.output)
@@ -467,15 +463,16 @@ def _action_line(action: Action, base: str) -> str:
 def _what_changed(action: Action, call: str, base: str) -> str:
     """The first line that a change adds, or else removes, marked as in a diff; empty if that is not known. With the
     file, if the call as it is shown does not name it."""
-    for step in file_steps(action):
-        file = "" if step.path.rpartition("/")[2] in call else f"{_below(step.path, base)}: "
-        if isinstance(step, Written):
-            return f"{file}{len(step.text.splitlines())} lines"
-        if isinstance(step, Replaced):
-            old, new = step.old.split("\n"), step.new.split("\n")
-            added = [f"+ {line.strip()}" for line in new if line.strip() and line not in old]
-            removed = [f"- {line.strip()}" for line in old if line.strip() and line not in new]
-            return file + one_line((added or removed or [""])[0], MAX_CHANGED_LINE)
+    for use in file_uses(action):
+        file = "" if use.path.rpartition("/")[2] in call else f"{_below(use.path, base)}: "
+        if use.text is not None:
+            return f"{file}{len(use.text.splitlines())} lines"
+        for each in use.replaced:
+            old, new = each.old.split("\n"), each.new.split("\n")
+            added = (f"+ {line.strip()}" for line in new if line.strip() and line not in old)
+            removed = (f"- {line.strip()}" for line in old if line.strip() and line not in new)
+            if line := next(added, "") or next(removed, ""):
+                return file + one_line(line, MAX_CHANGED_LINE)
     return ""
 
 

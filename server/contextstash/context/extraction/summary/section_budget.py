@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -179,29 +180,23 @@ def cut_list(text: str, max_tokens: int, count: Count) -> str:
     """As many of the names as fit, which the text lists after a colon; empty if not even one fits."""
     head, _, listed = text.partition(": ")
     names = listed.split(", ")
-    low, high = 0, len(names)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if count(f"{head}: {', '.join(names[:middle])}") <= max_tokens:
-            low = middle
-        else:
-            high = middle - 1
-    return f"{head}: {', '.join(names[:low])}" if low else ""
+    most = _most(len(names), lambda number: count(f"{head}: {', '.join(names[:number])}") <= max_tokens)
+    return f"{head}: {', '.join(names[:most])}" if most else ""
 
 
 def cut_middle(text: str, max_tokens: int, count: Count) -> str:
     """The start and the end of the text with `[…]` between them, at most `max_tokens`; two thirds are the start."""
     if count(text) <= max_tokens:
         return text
-    low, high = 0, min(len(text), 16 * max(0, max_tokens))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if count(_without_middle(text, middle)) <= max_tokens:
-            low = middle
-        else:
-            high = middle - 1
-    shown = _without_middle(text, low)
-    return shown if low and count(shown) <= max_tokens else ""
+    bound = min(len(text), 16 * max(0, max_tokens))
+    keep = _most(bound, lambda number: count(_without_middle(text, number)) <= max_tokens)
+    shown = _without_middle(text, keep)
+    return shown if keep and count(shown) <= max_tokens else ""
+
+
+def _most(bound: int, fits: Callable[[int], bool]) -> int:
+    """The largest number up to a bound that fits, if smaller ones do too."""
+    return bisect_left(range(1, bound + 1), True, key=lambda number: not fits(number))
 
 
 _ENDS = re.compile(r"\n|[.!?][\"'”’)*`]*\s|[。！？]")

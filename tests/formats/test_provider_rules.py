@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextstash.context.pairing.rules import violations
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 from tests.support.conversations import FORMAT_NAMES, conversations
 from tests.support.effort import examples
 from tests.support.json_values import json_values
+from tests.support.provider_rules import violations
 
 GO: Native = {"role": "user", "content": "go"}
 

@@ -1,15 +1,16 @@
-"""Validation of message lists: every rule of a provider that can be checked on the list itself."""
+"""Validation of message lists, written without the code of the formats: every rule of a provider that can be checked on
+the list itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from contextstash.context.pairing.rules_anthropic import anthropic_violations
-from contextstash.context.pairing.rules_gemini import gemini_violations
-from contextstash.context.pairing.rules_openai_chat import openai_chat_violations
-from contextstash.context.pairing.rules_openai_responses import openai_responses_violations
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
+from tests.support.provider_rules.anthropic import anthropic_violations
+from tests.support.provider_rules.gemini import gemini_violations
+from tests.support.provider_rules.openai_chat import openai_chat_violations
+from tests.support.provider_rules.openai_responses import openai_responses_violations
 
 RULES: dict[str, Callable[[Sequence[Native]], list[str]]] = {
     "openai-chat": openai_chat_violations,
