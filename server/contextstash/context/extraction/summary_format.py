@@ -25,7 +25,6 @@ class Section(StrEnum):
 
 
 _BY_HEADING = {f"## {section.value}": section for section in Section}
-_BY_HEADING["## Not told above, kept in the archive"] = Section.POINTERS  # of stored summaries of earlier versions
 
 
 def heading(section: Section) -> str:

@@ -62,7 +62,7 @@ def work_done(
         command = action.command or ""
         if action.output is None or action.refused or action.output.running:
             continue
-        if _COMMIT.search(command):
+        if commits(action):
             made = [*_commits(action, command)]
             amended = [done for done in kept if _is_commit(done)][-1:] if made and _AMENDS.search(command) else []
             kept = [*(done for done in kept if done not in amended), *made]
@@ -70,6 +70,11 @@ def work_done(
             kept.append(_opened(action, command, address.group(), kept))
     since = max([reported, *(done.seq for done in kept if _is_commit(done))])
     return [*kept, *_steps(turns, {seq: paths for seq, paths in changed.items() if seq > since}, actions)[-MAX_STEPS:]]
+
+
+def commits(action: Action) -> bool:
+    """Whether a call makes a commit."""
+    return bool(_COMMIT.search(action.command or ""))
 
 
 def _is_commit(done: Done) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user.decisions import takes_back_last
-from contextstash.context.extraction.user.user_requests import SKILL, Request, answered, reply_lines
+from contextstash.context.extraction.user.user_requests import SKILL, Request, reply_lines
 from contextstash.context.text.pasted_text import first_lines
 from contextstash.context.text.sanitize import one_line
 
@@ -97,9 +97,7 @@ def _where(others: Sequence[int], newest: Request) -> str:
     if others:
         return f"the requests in messages {', '.join(map(str, others))} and {newest.seq}, word for word above"
     said = f": {newest.text}" if len(newest.text) <= MAX_REPEATED and "\n" not in newest.text else ""
-    to = answered(newest) if said and newest.is_reply else ""
-    asked = f" (to “{one_line(to, MAX_REPEATED)}”)" if to else ""
-    return f"the request in message {newest.seq}, word for word above{said}{asked}"
+    return f"the request in message {newest.seq}, word for word above{said}"
 
 
 def loaded_skill(turns: Sequence[Turn], requests: Sequence[Request], first_seq: int) -> str:

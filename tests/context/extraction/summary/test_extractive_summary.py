@@ -120,7 +120,7 @@ def test_a_short_reply_under_way_says_what_it_was_said_to() -> None:
     script = Script().user("Look.").assistant("It is 8080. Should I change the port to 9090 now?").user("yes, do so")
     script.call("Bash", {"command": "ls"}, "a")
     text = extract_summary(script.turns, words_kept=True, max_tokens=900, count=quarter)
-    assert "word for word above: yes, do so (to “Should I change the port to 9090 now?”)" in text
+    assert "word for word above: yes, do so" in text
 
 
 def test_an_update_of_a_task_that_is_not_known_leaves_the_plan_of_the_earlier_summary() -> None:

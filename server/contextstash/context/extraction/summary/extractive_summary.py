@@ -42,7 +42,7 @@ from contextstash.context.extraction.user.user_requests import (
     without_notes,
     without_state,
 )
-from contextstash.context.extraction.work_done import Done, work_done
+from contextstash.context.extraction.work_done import Done, commits, work_done
 from contextstash.context.extraction.work_under_way import loaded_skill, under_way
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import clip, one_line
@@ -110,7 +110,8 @@ def extract_summary(
     base = base_of(files[0].text) if files else ""
     tried = _tried(material)
     found = statements_of(material.known, skip=material.last_said_seq)
-    reports = reports_of(found, material.known_changed)
+    committed = [action.seq for action in material.known_actions if commits(action)]
+    reports = reports_of(found, [*material.known_changed, *committed])
     sections = {
         Section.TASK: task,
         Section.EARLIER: _earlier(material),
