@@ -12,7 +12,7 @@ class Section(StrEnum):
     TASK = "Task"
     EARLIER = "Earlier summary"
     DECISIONS = "Decisions and constraints"
-    DONE = "Done"
+    DONE = "What was done"
     FILES = "Files touched"
     TRIED = "Tried and failed"
     ERRORS = "Errors"

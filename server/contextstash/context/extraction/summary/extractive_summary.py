@@ -109,20 +109,16 @@ def extract_summary(
     files = _files(material)
     base = base_of(files[0].text) if files else ""
     tried = _tried(material)
-    found = statements_of(material.known, skip=material.last_said_seq)
-    committed = [action.seq for action in material.known_actions if commits(action)]
-    reports = reports_of(found, [*material.known_changed, *committed])
+    done, findings = _done_and_findings(material, "\n".join(item.text for item in tried))
     sections = {
         Section.TASK: task,
         Section.EARLIER: _earlier(material),
         Section.DECISIONS: _decisions(material, said),
-        Section.DONE: _done(material, reports),
+        Section.DONE: done,
         Section.FILES: files,
         Section.TRIED: tried,
         Section.ERRORS: _errors(material),
-        Section.FINDINGS: _findings(
-            material, [each for each in found if each not in reports], "\n".join(item.text for item in tried)
-        ),
+        Section.FINDINGS: findings,
         Section.OPEN: _open_items(material),
         Section.STATE: _state(material, base, int(max_tokens * SAID_SHARE), count),
         Section.ARCHIVED: _archived(material, base),
@@ -315,6 +311,15 @@ def _old_lines(material: _Material, section: Section) -> list[tuple[int, str]]:
 
 def _numbered(seq: int, text: str) -> str:
     return f"({seq}) {text}" if seq >= 0 else text
+
+
+def _done_and_findings(material: _Material, tried: str) -> tuple[list[Item], list[Item]]:
+    """What was done and what was found; what the agent reported as done is no finding."""
+    found = statements_of(material.known, skip=material.last_said_seq)
+    committed = [action.seq for action in material.known_actions if commits(action)]
+    reports = reports_of(found, [*material.known_changed, *committed])
+    findings = [each for each in found if each not in reports]
+    return _done(material, reports), _findings(material, findings, tried)
 
 
 def _done(material: _Material, reports: Sequence[Finding]) -> list[Item]:
