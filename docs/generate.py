@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import inspect
 import json
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
@@ -40,6 +43,7 @@ def settings_page() -> str:
     """Each setting with its default and the values that presets give it."""
     resolved = {name: resolve_settings({"preset": name}).model_dump() for name in PRESETS}
     default = ContextSettings().model_dump()
+    described = _texts_below(ContextSettings)
     parts = [
         "# Settings",
         MADE,
@@ -53,8 +57,20 @@ def settings_page() -> str:
         if name == "preset":
             others = {}
         values = f"{_values(field, default[name], others)}\n- in a project's file: {_bounds(name)}"
-        parts.append(f"## `{name}`\n\n{field.description}\n\n{values}")
+        parts.append(f"## `{name}`\n\n{described[name]}\n\n{values}")
     return "\n\n".join(parts) + "\n"
+
+
+def _texts_below(settings: type) -> dict[str, str]:
+    """The text below each field of a class, in one line."""
+    (declared,) = ast.parse(inspect.getsource(settings)).body
+    assert isinstance(declared, ast.ClassDef)
+    return {
+        field.target.id: " ".join(str(text.value.value).split())
+        for field, text in pairwise(declared.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
 
 
 def _values(field: Any, default: Any, others: Mapping[str, Any]) -> str:

@@ -137,7 +137,7 @@ def test_storage_knows_nothing_of_the_server() -> None:
 
 def test_what_both_stores_share_knows_neither_of_them() -> None:
     stores = ("contextstash_storage.sqlite", "contextstash_storage.postgres", *DRIVERS)
-    shared = [path for room in ("codec", "search", "preparation", "sql") for path in modules(STORAGE / room)]
+    shared = [path for room in ("codec", "search", "sql") for path in modules(STORAGE / room)]
     assert [found for path in shared for found in imports(path) if is_within(found.module, stores)] == []
 
 

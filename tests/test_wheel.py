@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.mcp.wire.round_trip import RoundTrip
+from contextstash.mcp.wire.round_trip import round_trip
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
@@ -56,8 +56,8 @@ def test_it_runs_from_its_own_environment_and_shows_the_sample(command: Path, tm
 
 
 def test_it_serves_its_tools(command: Path, tmp_path: Path) -> None:
-    with RoundTrip([str(command), "serve", "--db", str(tmp_path / "sessions.db")], 60) as trip:
-        tools, tokens = trip.result()
+    with round_trip([str(command), "serve", "--db", str(tmp_path / "sessions.db")], 60) as result:
+        tools, tokens = result()
     assert tools >= 8
     assert tokens > 0
 

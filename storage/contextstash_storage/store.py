@@ -5,53 +5,50 @@ What is steps on rows is the same for all of them and is here; the rest is abstr
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypedDict, Unpack
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypedDict, Unpack
 
 from contextstash_storage.codec import bodies
+from contextstash_storage.codec.record_json import edit_of
 from contextstash_storage.deleted_sessions import DeletedSession
-from contextstash_storage.preparation.messages import stored_fingerprint
+from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import (
     Appended,
-    CachedSummary,
     Call,
     Copied,
     Count,
     Counters,
     Cursor,
-    DaySum,
     Declared,
     DeclaredVersion,
     Edit,
     EditsAfter,
     EditsBefore,
     Event,
-    EventKind,
     KnownPart,
     Message,
     Native,
     NewMessage,
     Output,
-    ProxiedSession,
     Request,
     SearchHit,
     Session,
     SessionExtras,
     SessionNews,
-    StoreMark,
     TokenSum,
-    ToolSum,
-    Totals,
     Usage,
 )
 from contextstash_storage.search.query import EVERYWHERE, SearchFilter
-from contextstash_storage.sql import batches, edits, logs, outputs, requests, sessions
-from contextstash_storage.sql.rows import check_changes, read_session
-from contextstash_storage.sql.steps import Key, Result, Steps
+from contextstash_storage.sql import append, logs, outputs, requests, sessions
+from contextstash_storage.sql.batches import stored_fingerprint
+from contextstash_storage.sql.edits import check_expected, edit_records, find_summary, insert_edits, number_edits
+from contextstash_storage.sql.rows import check_changes, made, read_session
+from contextstash_storage.sql.steps import MAX_INTEGER, Key, Result, Steps
 from contextstash_storage.tokens import TokenStore
-
-MAX_INTEGER = 2**63 - 1
 
 
 class Placement(TypedDict, total=False):
@@ -64,6 +61,8 @@ class Placement(TypedDict, total=False):
     edits: EditsAfter | None
 
 
+P = ParamSpec("P")
+
 Weigh = Callable[[str, int], float]
 """`weigh(session_id, seq)`: by what the score of a search's hit is multiplied, at most 1. Pure."""
 
@@ -74,8 +73,46 @@ Change = Callable[[Key, Session], Steps[Result]]
 """Steps that change a session, given it as it is."""
 
 
+def _owner_reader(
+    steps: Callable[Concatenate[str, P], Steps[Result]], *, together: bool = False
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, Result]]:
+    """The method that reads by these steps, which describe its arguments; they are given the owner first. `together`:
+    several statements see the same state."""
+
+    @wraps(steps)
+    async def method(store: SessionStore, /, *arguments: P.args, **named: P.kwargs) -> Result:
+        return await store._of_owner(lambda: steps(store.owner, *arguments, **named), together=together)
+
+    return method
+
+
+def _session_reader(
+    steps: Callable[Concatenate[Key, P], Steps[Result]], *, together: bool = False
+) -> Callable[Concatenate[Any, str, P], Coroutine[Any, Any, Result]]:
+    """The same for a session, whose id the method is given first, and whose key the steps are given."""
+
+    @wraps(steps)
+    async def method(store: SessionStore, session_id: str, /, *arguments: P.args, **named: P.kwargs) -> Result:
+        return await store._of_session(session_id, lambda key: steps(key, *arguments, **named), together=together)
+
+    return method
+
+
+def _session_writer(
+    steps: Callable[Concatenate[Key, P], Steps[Result]], *, told: bool = True
+) -> Callable[Concatenate[Any, str, P], Coroutine[Any, Any, Result]]:
+    """The same for steps that change the session."""
+
+    @wraps(steps)
+    async def method(store: SessionStore, session_id: str, /, *arguments: P.args, **named: P.kwargs) -> Result:
+        return await store._change(session_id, lambda key, _: steps(key, *arguments, **named), told=told)
+
+    return method
+
+
 class SessionStore(ABC):
-    """What one owner has stored. Sessions of other owners do not exist for it.
+    """What one owner has stored. Sessions of other owners do not exist for it. A method that is steps on rows alone is
+    listed here with these steps, which describe its arguments.
 
     To a reader, every method but `append_messages` is one transaction: it happens whole or not at all, also if it is
     cancelled or its process is killed. Methods that take a `session_id` raise SessionNotFoundError if the owner has no
@@ -94,13 +131,24 @@ class SessionStore(ABC):
     async def close(self) -> None:
         """Close the database; closing again does nothing."""
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
     async def owners(self) -> list[str]:
         """All owners that have sessions, in order: for those who move a whole database."""
         return await self._of_owner(sessions.owners)
 
-    @abstractmethod
     async def create_session(self, session: Session) -> Session:
         """Store a new session; one that is already there is returned as it is."""
+
+        def steps() -> Steps[Session]:
+            yield from self._insert_session(session.model_copy(update={"owner": self.owner}))
+            return (yield from read_session(self.owner, session.session_id))[1]
+
+        return await self._write_steps(steps, told=session.session_id)
 
     @abstractmethod
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
@@ -108,51 +156,26 @@ class SessionStore(ABC):
         unchanged; None, and nothing is done, if its owner has one of that id. It is stored in pieces, the last of which
         makes it visible. `items` is read in another thread while no transaction is open."""
 
-    async def read_extras(self, session_id: str) -> SessionExtras:
-        """What a session has beside its history."""
-        return await self._of_session(session_id, sessions.read_extras, together=True)
+    read_extras = _session_reader(sessions.read_extras, together=True)
 
     async def put_extras(self, session_id: str, extras: SessionExtras) -> None:
         """Store what a copied session has beside its history."""
         await self._change(session_id, lambda key, _: sessions.put_extras(self.owner, key, extras))
 
-    @abstractmethod
-    async def get_session(self, session_id: str) -> Session: ...
+    async def get_session(self, session_id: str) -> Session:
+        return (await self._of_owner(lambda: read_session(self.owner, session_id)))[1]
 
-    async def list_sessions(
-        self,
-        *,
-        limit: int = 50,
-        before: str | None = None,
-        parent: str | None = None,
-        without_agent: str | None = None,
-        by_message: bool = False,
-    ) -> list[Session]:
-        """Sessions by last change, or with `by_message` by the time of their last message, newest first. `before` is
-        the last session_id of the previous page; those of `without_agent` are left out."""
-        return await self._of_owner(
-            lambda: sessions.sessions_of(self.owner, limit, before, parent, without_agent, by_message), together=True
-        )
+    list_sessions = _owner_reader(sessions.list_sessions, together=True)
 
-    async def totals(self, *, without_agent: str = "") -> Totals:
-        """Sums over all sessions but those of `without_agent`."""
-        return await self._of_owner(lambda: sessions.totals(self.owner, without_agent), together=True)
+    totals = _owner_reader(sessions.totals, together=True)
 
-    async def mark(self) -> StoreMark:
-        """What is different after any change of the sessions, quickly read."""
-        return await self._of_owner(lambda: sessions.mark(self.owner))
+    mark = _owner_reader(sessions.mark)
 
-    async def session_tools(self, session_id: str) -> list[ToolSum]:
-        """The tool outputs of a session by tool, the most tokens first."""
-        return await self._of_session(session_id, sessions.session_tools)
+    session_tools = _session_reader(sessions.session_tools)
 
-    async def session_days(self, session_id: str) -> list[DaySum]:
-        """The agent's model calls of a session by day."""
-        return await self._of_session(session_id, sessions.session_days)
+    session_days = _session_reader(sessions.session_days)
 
-    async def find_session_ids(self, prefix: str, limit: int, *, without_agent: str | None = None) -> list[str]:
-        """The ids of sessions that begin with `prefix`; those of `without_agent` are left out."""
-        return await self._of_owner(lambda: sessions.find_ids(self.owner, prefix, limit, without_agent or ""))
+    find_session_ids = _owner_reader(sessions.find_session_ids)
 
     async def update_session(self, session_id: str, **changes: Any) -> Session:
         """Change `agent`, `model`, `format`, `title`, `source` or `settings`."""
@@ -193,16 +216,13 @@ class SessionStore(ABC):
         Raises BadInputError if another message stands at a position, or `batch_id` was used for other messages.
         """
 
-    async def read_fingerprints(self, session_id: str, *, first: int = 0) -> list[bytes]:
-        """The fingerprint of each message from this position on."""
-        return await self._of_session(session_id, lambda key: batches.fingerprints(key, first, MAX_INTEGER))
+    read_fingerprints = _session_reader(append.read_fingerprints)
 
     def fingerprint(self, body: Native) -> bytes:
         """What two messages have in common if they are equal, by which a repeated delivery is recognized. Pure."""
         return stored_fingerprint(bodies.fingerprint(body))
 
-    async def get_cursor(self, source: str) -> Cursor | None:
-        return await self._of_owner(lambda: sessions.read_cursor(self.owner, source))
+    get_cursor = _owner_reader(sessions.get_cursor)
 
     @abstractmethod
     async def read_messages(
@@ -219,15 +239,12 @@ class SessionStore(ABC):
         """The session, its newest request, and beyond what the reader knows of it its edits and its messages with their
         outputs: what each turn of an agent loop needs, as of one moment."""
 
-    @abstractmethod
-    async def find_key(self, session_id: str, key: str) -> int | None:
-        """The position of the message that has this key, None if there is none."""
+    find_key = _session_reader(logs.find_key)
 
-    @abstractmethod
     async def read_edits(self, session_id: str, *, after: int = 0) -> list[Edit]:
         """The edits behind number `after`, in order."""
+        return await made(edit_of, await self._of_session(session_id, lambda key: edit_records(key, after)))
 
-    @abstractmethod
     async def append_edits(
         self,
         session_id: str,
@@ -241,6 +258,14 @@ class SessionStore(ABC):
 
         What our `own` edits remove from the view is also counted separately: a client that sends its own history has
         not seen them. Other edits mirror the client's own."""
+        numbered = await asyncio.to_thread(number_edits, edits, expected)
+
+        def change(key: Key, session: Session) -> Steps[Session]:
+            check_expected(session.counters, expected)
+            counters = yield from insert_edits(key, session.counters, numbered, own=own)
+            return (yield from self.stored_change(key, session, counters, event))
+
+        return await self._change(session_id, change)
 
     async def change_counters(
         self, session_id: str, change: Callable[[Counters], Counters], *, event: Event | None = None
@@ -255,21 +280,20 @@ class SessionStore(ABC):
         """Acquire or renew the lease for `purpose` on a session, exclusive across processes; False if another holder
         has it. It expires after `seconds`, so that it ends if its holder dies."""
 
-    @abstractmethod
     async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:
         """Release the lease; releasing one that is not held is not an error."""
+        with suppress(SessionNotFoundError):
+            await self._change(session_id, lambda key, _: logs.release_lease(key, purpose, holder), told=False)
 
-    async def get_cached_summary(self, session_id: str, key: str) -> CachedSummary | None:
-        """A summary written before for the same content (`key` is a hash of it)."""
-        return await self._of_session(session_id, lambda session: logs.read_cached_summary(session, key))
+    get_cached_summary = _session_reader(logs.get_cached_summary)
 
-    async def put_cached_summary(self, session_id: str, key: str, summary: CachedSummary) -> None:
-        """Store a summary for as long as its session exists."""
-        await self._change(session_id, lambda session, _: logs.keep_summary(session, key, summary), told=False)
+    put_cached_summary = _session_writer(logs.put_cached_summary, told=False)
 
-    @abstractmethod
     async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
         """The tool outputs of messages `first..last` of a session, both included, in order."""
+        end = MAX_INTEGER if last is None else last
+        rows = await self._of_session(session_id, lambda key: outputs.output_rows(key, first, end))
+        return await made(self._output_of, rows)
 
     async def find_output(self, handle: str, session_id: str | None = None) -> tuple[str, Output]:
         """The session and output of a handle, the newest session's if several hold the same text. A handle of a former
@@ -279,13 +303,9 @@ class SessionStore(ABC):
             lambda: outputs.find_output(self.owner, handle, session_id, self._output_of), together=True
         )
 
-    async def find_summary(self, summary_id: str, session_id: str | None = None) -> str | None:
-        """The session that has a summary with this id, in force or not: the named one, or the one changed last. None if
-        there is none."""
-        return await self._of_owner(lambda: edits.find_summary(self.owner, summary_id, session_id))
+    find_summary = _owner_reader(find_summary)
 
-    async def find_handles(self, prefix: str, limit: int) -> list[str]:
-        return await self._of_owner(lambda: outputs.find_handles(self.owner, prefix, limit))
+    find_handles = _owner_reader(outputs.find_handles)
 
     @abstractmethod
     async def search(
@@ -296,10 +316,10 @@ class SessionStore(ABC):
         is left out. With `weigh`, the order is that of the weighed scores among the first RANKED_HITS times `limit`
         hits."""
 
-    @abstractmethod
     async def unindexed_messages(self) -> int:
         """How many messages a search cannot find yet, because the index is being filled in the background: after an
         upgrade, or after very long messages."""
+        return 0
 
     @abstractmethod
     async def unindex_sessions(self, session_ids: Sequence[str]) -> int:
@@ -307,18 +327,16 @@ class SessionStore(ABC):
         pack their bodies; returns how many were in the index. They can be read as before, and are indexed again when a
         message is appended."""
 
-    @abstractmethod
-    async def unindexed_sessions(self) -> list[str]:
-        """The sessions that are not in the search index."""
+    unindexed_sessions = _owner_reader(sessions.unindexed_sessions)
 
     @abstractmethod
     async def index_session(self, session_id: str) -> bool:
         """Index a session again if it was taken out of the index; returns whether it was."""
 
-    @abstractmethod
     async def session_sizes(self) -> dict[str, int] | None:
         """The bytes that each of the owner's sessions takes in the database, without those that deletions left free in
         its file; None if the database is on a server."""
+        return None
 
     async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None:
         def change(key: Key, session: Session) -> Steps[None]:
@@ -328,27 +346,20 @@ class SessionStore(ABC):
 
         await self._change(session_id, change)
 
-    async def read_events(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
-        """Events after the one numbered `after`, oldest first."""
-        return await self._of_session(session_id, lambda key: logs.read_events(key, after, limit))
+    read_events = _session_reader(logs.read_events)
 
-    async def last_events(self, session_id: str, kinds: Sequence[EventKind], limit: int) -> list[Event]:
-        """The newest events of these kinds, newest first."""
-        return await self._of_session(session_id, lambda key: logs.last_events(key, kinds, limit))
+    last_events = _session_reader(logs.last_events)
 
     @abstractmethod
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
         """The tokens that the model saw of the history, summed over runs of `width` messages."""
 
     async def append_call(self, session_id: str, call: Call) -> None:
-        await self._change(session_id, lambda key, _: self._insert_call(key, call))
+        await self._change(session_id, lambda key, _: logs.insert_call(key, call))
 
-    async def last_calls(self, session_id: str, limit: int) -> list[Call]:
-        """The newest calls, newest first."""
-        return await self._of_session(session_id, lambda key: logs.last_calls(key, limit))
+    last_calls = _session_reader(logs.last_calls)
 
-    async def read_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]:
-        return await self._of_session(session_id, lambda key: logs.read_calls(key, after, limit))
+    read_calls = _session_reader(logs.read_calls)
 
     async def declare(
         self, session_id: str, parts: Sequence[DeclaredVersion], change: Callable[[Declared, Sequence[int]], Declared]
@@ -362,9 +373,7 @@ class SessionStore(ABC):
 
         return await self._change(session_id, steps)
 
-    async def read_declared(self, session_id: str, versions: Sequence[int] | None = None) -> list[DeclaredVersion]:
-        """These versions of the declared parts, or all, in order."""
-        return await self._of_session(session_id, lambda key: requests.read_declared(key, versions))
+    read_declared = _session_reader(requests.read_declared)
 
     async def append_request(self, session_id: str, request: Request) -> Request:
         """Store a request under the next number, and make it the one that the next reported usage belongs to. Of older
@@ -377,16 +386,11 @@ class SessionStore(ABC):
 
         return await self._change(session_id, change)
 
-    async def read_requests(self, session_id: str, *, last: int = 1) -> list[Request]:
-        """The newest requests, newest first."""
-        return await self._of_session(session_id, lambda key: requests.read_requests(key, last))
+    read_requests = _session_reader(requests.read_requests)
 
-    async def list_requests(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Request]:
-        """The requests behind number `after`, oldest first."""
-        return await self._of_session(session_id, lambda key: requests.list_requests(key, after, limit))
+    list_requests = _session_reader(requests.list_requests)
 
-    async def get_request(self, session_id: str, number: int) -> Request | None:
-        return await self._of_session(session_id, lambda key: requests.read_request(key, number))
+    get_request = _session_reader(requests.get_request)
 
     async def book_usage(
         self, session_id: str, number: int, usage: Usage, change: Callable[[Counters], Counters], call: Call
@@ -395,26 +399,18 @@ class SessionStore(ABC):
 
         def steps(key: Key, session: Session) -> Steps[Session]:
             yield from requests.book_usage(key, number, usage)
-            yield from self._insert_call(key, call)
+            yield from logs.insert_call(key, call)
             return (yield from self.stored_change(key, session, change(session.counters), None))
 
         return await self._change(session_id, steps)
 
-    async def get_proxied(self, session_id: str) -> ProxiedSession | None:
-        """What the proxy knows of a session; None if none of its requests went through the proxy."""
-        return await self._of_session(session_id, requests.read_proxied)
+    get_proxied = _session_reader(requests.get_proxied)
 
-    async def put_proxied(self, session_id: str, proxied: ProxiedSession) -> None:
-        """Store what the proxy knows of a session, in place of what was stored before."""
-        await self._change(session_id, lambda key, _: requests.keep_proxied(key, proxied), told=False)
+    put_proxied = _session_writer(requests.put_proxied, told=False)
 
-    async def recent_proxied(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
-        """The sessions with requests through the proxy since this time, by their ids, the newest first."""
-        return await self._of_owner(lambda: requests.recent_proxied(self.owner, since, limit))
+    recent_proxied = _owner_reader(requests.recent_proxied)
 
-    async def deleted_sessions(self) -> list[DeletedSession]:
-        """How the sessions are recognized that were deleted lately."""
-        return await self._of_owner(lambda: requests.deleted_sessions(self.owner))
+    deleted_sessions = _owner_reader(requests.deleted_sessions)
 
     async def copy_deleted(self, sessions: Sequence[DeletedSession]) -> None:
         """Recognize sessions too that were deleted in another database, whose sessions are copied to this one."""
@@ -439,16 +435,17 @@ class SessionStore(ABC):
         who follow the changes of sessions are told of this one. Raises SessionNotFoundError."""
 
     @abstractmethod
-    async def _write_steps(self, steps: Callable[[], Steps[Result]]) -> Result:
-        """What steps that write return, as one transaction."""
+    async def _write_steps(self, steps: Callable[[], Steps[Result]], *, told: str | None = None) -> Result:
+        """What steps that write return, as one transaction; `told` is the session that is changed, if those who follow
+        the changes of sessions are told of it."""
+
+    @abstractmethod
+    def _insert_session(self, session: Session) -> Steps[bool]:
+        """Store a session's row; False if its owner has one of that id."""
 
     @abstractmethod
     def _store_counters(self, key: Key, session: Session, counters: Counters) -> Steps[Session]:
         """Store a session's counters and that it was changed now; returns the changed session."""
-
-    @abstractmethod
-    def _insert_call(self, key: Key, call: Call) -> Steps[None]:
-        """Store a model call, with the current time if it has none."""
 
     @abstractmethod
     def _output_of(self, row: Sequence[Any]) -> Output:

@@ -164,6 +164,16 @@ def test_a_byte_that_changes_anywhere_is_seen_behind_all_that_is_known(
     assert as_read(changed, before) == as_read(changed, None)
 
 
+def test_a_message_is_asked_also_if_the_first_request_with_it_was_not() -> None:
+    marked = {"role": "user", "content": [{"type": "text", "text": "1", "cache_control": {"type": "ephemeral"}}]}
+    messages = [{"role": "user", "content": "0"}, marked, *({"role": "user", "content": str(n)} for n in (2, 3))]
+    bodies = [json.dumps({"messages": messages[:count]}).encode() for count in (1, 3, 4)]
+    first = read_request("anthropic", bodies[0])
+    assert first.places(has_mark) == ()
+    second = read_request("anthropic", bodies[1], first)
+    assert read_request("anthropic", bodies[2], second).places(has_mark) == (1,)
+
+
 @pytest.mark.parametrize("content", ["2", [], [{"type": "text", "text": "2"}]])
 def test_a_summary_goes_in_front_of_the_users_message_that_follows(content: Any) -> None:
     messages = [{"role": "user", "content": str(number)} for number in range(2)]

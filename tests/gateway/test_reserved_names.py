@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.types import Prompt, Resource, ResourceTemplate, Tool
 
-from contextstash.context.tool_outputs.own_tools import OWN_TOOLS
-from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
+from contextstash.context.tool_outputs.own_tools import OWN_TOOLS, is_own_retrieval
 from contextstash.gateway.directory import Directory
 from contextstash.gateway.reserved_names import OWN_PROMPTS, is_own_prompt, is_own_tool, is_own_uri
 from contextstash.gateway.servers.offers import Offer

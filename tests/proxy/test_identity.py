@@ -18,7 +18,7 @@ from contextstash.hosts.request_identity import ClientSession
 from contextstash.proxy.conversations import AskedRequest, Conversations
 from contextstash.proxy.engine import Engine
 from contextstash.proxy.options import ProxyOptions
-from contextstash.proxy.requests.preparation import Prepared
+from contextstash.proxy.requests.drafts import Prepared
 from contextstash.proxy.senders import Sender, sender_of
 from contextstash.service.stash import Stash
 from contextstash_storage.records import RewindEdit

@@ -11,8 +11,8 @@ import pytest
 from contextstash.configuration.models import price_of
 from contextstash.formats.usage import read_usage
 from contextstash.proxy import accounts
-from contextstash.proxy.requests.preparation import Prepared
-from contextstash.proxy.requests.shown_sizes import shown_sizes
+from contextstash.proxy.requests.drafts import Prepared
+from contextstash.proxy.requests.shown_edits import shown_sizes
 from contextstash.service.queries.proxy_report import report_of, state_since
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Event, ProxiedSession, Usage
@@ -382,7 +382,7 @@ def test_the_size_of_a_request_is_known_right_after_a_prune_too(
     unedited_read, errors = accounts._unedited_read, []
 
     def checked(prepared: Prepared, usage: Usage, direct: int) -> int:
-        sizes = shown_sizes(prepared.conversation, prepared.request, prepared.former)
+        sizes = shown_sizes(prepared, prepared.former)
         if prepared.conversation.state.requests > 3:
             [whole] = sizes.before([len(prepared.request.messages)])
             errors.append((bool(prepared.pruned), whole / usage.prompt_tokens - 1))

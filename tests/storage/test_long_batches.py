@@ -16,6 +16,7 @@ from contextstash_storage.records import Cursor, NewMessage, Session
 from contextstash_storage.sql.rows import now
 from contextstash_storage.sqlite import hidden_sessions, session_copy
 from contextstash_storage.sqlite.append_messages import PIECE_SIZE
+from contextstash_storage.sqlite.connection import run
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, calls, new_session, record, says
@@ -147,7 +148,7 @@ async def test_a_batch_ends_if_its_session_is_deleted_even_if_one_of_that_id_is_
         hidden_sessions.hide(db, OWNER, SESSION)
         if made_again:
             new = Session(session_id=SESSION, owner=OWNER, format="openai-chat", created_at=now(), updated_at=now())
-            session_copy.insert_session(db, new)
+            run(db, session_copy.insert_session(new))
 
     await other._write(swap)
     if made_again:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from contextstash_storage.errors import SessionNotFoundError, StoreBusyError
-from contextstash_storage.preparation import messages as preparation
 from contextstash_storage.records import Call, Copied, Counters, EditRecord, Event, NewMessage, Session
 from contextstash_storage.search.query import SearchFilter
+from contextstash_storage.sql import batches
 from contextstash_storage.sql.rows import now
 from contextstash_storage.sqlite import hidden_sessions
 from contextstash_storage.sqlite.connection import PAUSE_SECONDS
@@ -31,7 +31,7 @@ SMALL_PIECES = 3
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preparation, "ITEMS_AT_ONCE", SMALL_PIECES)
+    monkeypatch.setattr(batches, "ITEMS_AT_ONCE", SMALL_PIECES)
 
 
 def session(messages: int = 11) -> Session:
@@ -156,8 +156,8 @@ async def test_others_record_while_a_long_session_is_imported(store: SqliteStore
 
 KILLED = """
 import asyncio, os, pathlib, signal, sys
-from tests.storage.test_session_copy import preparation, items, open_sqlite, session
-preparation.ITEMS_AT_ONCE = 3
+from tests.storage.test_session_copy import batches, items, open_sqlite, session
+batches.ITEMS_AT_ONCE = 3
 def told():
     yield from items()[:7]
     os.kill(os.getpid(), signal.SIGKILL)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import ArchiveEdit, Edit, Event, Part, RestoreEdit, SummaryEdit
-from contextstash_storage.sqlite import view_edits
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.stored_edits import archiving, summarizing
@@ -76,13 +73,7 @@ def texts(edits: list[Edit]) -> list[str]:
     return [edit.text for edit in edits if isinstance(edit, ArchiveEdit)]
 
 
-@pytest.fixture
-def _few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view_edits, "EDITS_AT_ONCE", 10)
-
-
-@pytest.mark.usefixtures("_few_at_once")
-async def test_many_edits_are_stored_in_pieces_and_seen_at_once(store: SqliteStore, path: Path) -> None:
+async def test_many_edits_are_seen_at_once(store: SqliteStore, path: Path) -> None:
     await record(store, *conversation(4))
     other = await open_sqlite(path)
     storing = asyncio.create_task(store.append_edits(SESSION, archives(95), expected=0))
@@ -96,7 +87,6 @@ async def test_many_edits_are_stored_in_pieces_and_seen_at_once(store: SqliteSto
     await other.close()
 
 
-@pytest.mark.usefixtures("_few_at_once")
 async def test_of_two_that_store_many_edits_at_once_one_is_refused_whole(store: SqliteStore, path: Path) -> None:
     await record(store, *conversation(4))
     other = await open_sqlite(path)
@@ -110,26 +100,6 @@ async def test_of_two_that_store_many_edits_at_once_one_is_refused_whole(store: 
     assert [edit.edit_id for edit in edits] == list(range(1, 96))
     assert len({text.split()[0] for text in texts(edits)}) == 1
     await other.close()
-
-
-@pytest.mark.usefixtures("_few_at_once")
-@pytest.mark.parametrize("pieces", [1, 4])
-async def test_many_edits_that_are_not_stored_to_their_end_were_never_there(
-    store: SqliteStore, path: Path, pieces: int
-) -> None:
-    await record(store, *conversation(4))
-    storing = asyncio.create_task(store.append_edits(SESSION, archives(95), expected=0))
-    with closing(sqlite3.connect(path)) as db:
-        while db.execute("SELECT count(*) FROM edits").fetchone()[0] < 10 * pieces:
-            await asyncio.wait([storing], timeout=0.001)
-    storing.cancel()
-    await asyncio.gather(storing, return_exceptions=True)
-    assert await store.read_edits(SESSION) == []
-    session = await store.append_edits(SESSION, [summary(0, 1)], expected=0)
-    assert session.counters.edits == 1
-    assert [edit.kind for edit in await store.read_edits(SESSION)] == ["summary"]
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT count(*) FROM edits").fetchone() == (1,)
 
 
 async def test_events_are_read_a_page_at_a_time_and_set_the_level(store: SessionStore) -> None:

@@ -288,7 +288,7 @@ def test_an_error_of_contextstash_is_a_page_too(monkeypatch: pytest.MonkeyPatch)
         raise ZeroDivisionError
 
     monkeypatch.setattr(Pages, "costs", broken)
-    app = build_ui(None, "secret")  # type: ignore[arg-type]
+    app = build_ui(broken, "secret")  # type: ignore[arg-type]
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         answer = client.get("/costs?token=secret")
     assert answer.status_code == 500

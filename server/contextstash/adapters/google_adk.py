@@ -22,7 +22,6 @@ from google.genai import types
 from contextstash.adapters.alignment import align
 from contextstash.library.replies import as_json, as_natives
 from contextstash.library.session import LibrarySession
-from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 
 FORMAT = "gemini"
@@ -46,8 +45,7 @@ class StashCallbacks:
             tools=config.tools,
             max_tokens=config.max_output_tokens,
         )
-        if not request.fits:
-            raise BadInputError(request.reason or "The conversation does not fit the window.")
+        request.check_fits()
         llm_request.contents = _contents(llm_request.contents, given, request.messages)
 
     async def after_model(self, callback_context: Any, llm_response: LlmResponse) -> None:

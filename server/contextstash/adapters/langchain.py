@@ -113,8 +113,7 @@ def _beside(request: Request) -> dict[str, Any]:
 
 def _override(request: Request, given: Sequence[Native], sent: ContextRequest) -> Request:
     """The model call with what is sent: LangChain's own messages if they are unchanged."""
-    if not sent.fits:
-        raise BadInputError(sent.reason or "The conversation does not fit the window.")
+    sent.check_fits()
     messages: list[Any] = []
     for native, place in zip(sent.messages, align(sent.messages, given), strict=True):
         if native["role"] in ("system", "developer") and place is None:

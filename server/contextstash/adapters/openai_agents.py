@@ -17,7 +17,6 @@ from agents.run import CallModelData, ModelInputData
 
 from contextstash.library.replies import as_natives
 from contextstash.library.session import LibrarySession
-from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 
 FORMAT = "openai-responses"
@@ -41,8 +40,7 @@ class StashRun(RunHooks[Any]):
             tools=_definitions(agent.tools),
             max_tokens=agent.model_settings.max_tokens,
         )
-        if not request.fits:
-            raise BadInputError(request.reason or "The conversation does not fit the window.")
+        request.check_fits()
         items: list[Any] = request.messages
         return ModelInputData(input=items, instructions=given.instructions)
 

@@ -33,7 +33,6 @@ from pydantic_ai.toolsets import FunctionToolset
 from contextstash.adapters.alignment import align
 from contextstash.library.replies import as_natives
 from contextstash.library.session import LibrarySession
-from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 
 FORMAT = "openai-chat"
@@ -66,8 +65,7 @@ class StashHistory(AbstractCapability[Any]):
             tools=[_definition(tool) for tool in (*parameters.function_tools, *parameters.output_tools)],
             max_tokens=(request_context.model_settings or {}).get("max_tokens"),
         )
-        if not request.fits:
-            raise BadInputError(request.reason or "The conversation does not fit the window.")
+        request.check_fits()
         sent = [native for native in request.messages if native["role"] != "system" or native in natives]
         return replace(request_context, messages=_messages(given, natives, sources, sent))
 

@@ -76,11 +76,8 @@ def _found(context: click.Context, find: Callable[[Stash], Awaitable[list[Comple
         location = location_of(str(named)) if named else default_database()
         if not isinstance(location, Path) or not location.exists():  # a key press does not wait for a network
             return []
-        stash = Stash(await open_database(location))
-        try:
+        async with Stash(await open_database(location)) as stash:
             return await find(stash)
-        finally:
-            await stash.close()
 
     try:
         return asyncio.run(look())

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -60,31 +61,21 @@ class AddressType(click.ParamType[Any]):
         return host.strip("[]") or "127.0.0.1", int(port)
 
 
-class TokensType(click.ParamType[Any]):
+def tokens(value: str) -> int:
     """A number of tokens, such as 100000 or 100k."""
-
-    name = "tokens"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"(\d{1,9})(k?)", str(value).strip().lower().replace("_", ""))
-        if found is None or int(found[1]) == 0:
-            self.fail(f"'{value}' is not a number of tokens. Example: 100k", param, ctx)
-        return int(found[1]) * (1_000 if found[2] else 1)
+    found = re.fullmatch(r"(\d{1,9})(k?)", value.strip().lower().replace("_", ""))
+    if found is None or int(found[1]) == 0:
+        raise click.BadParameter(f"'{value}' is not a number of tokens. Example: 100k")
+    return int(found[1]) * (1_000 if found[2] else 1)
 
 
-class ShareType(click.ParamType[Any]):
+def share(value: str) -> float:
     """A share of at most a half, such as 10% or 0.1."""
-
-    name = "share"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found = re.fullmatch(r"(\d{0,3}(?:\.\d{1,6})?)( ?%?)", str(value).strip())
-        share = None if found is None or not found[1] else float(found[1]) / (100 if found[2].strip() else 1)
-        if share is None or share > 0.5:
-            self.fail(f"'{value}' is not a share of at most 50%. Example: 10%", param, ctx)
-        return share
+    found = re.fullmatch(r"(\d{0,3}(?:\.\d{1,6})?)( ?%?)", value.strip())
+    found_share = None if found is None or not found[1] else float(found[1]) / (100 if found[2].strip() else 1)
+    if found_share is None or found_share > 0.5:
+        raise click.BadParameter(f"'{value}' is not a share of at most 50%. Example: 10%")
+    return found_share
 
 
 def _named_database(context: click.Context, _: click.Parameter, database: Location | None) -> Location | None:
@@ -147,36 +138,22 @@ class StashOpener:
     async def stash(self) -> AsyncIterator[Stash]:
         """The open stash. Closes it at the end."""
         from contextstash.configuration.api_key import api_key_from
-        from contextstash.configuration.database import open_database
-        from contextstash.hosts.project_folder import project_of
-        from contextstash.hosts.window_sizes import HOST_WINDOWS
-        from contextstash.service.stash import Stash
+        from contextstash.mcp.serve import opener
 
-        stash = Stash(
-            await open_database(self.database),
-            settings=self.settings.settings_layer,
-            api_key=api_key_from(os.environ),
-            consent=self.settings.may_call_model,
-            host_windows=HOST_WINDOWS,
-            project_of=project_of,
-        )
-        try:
+        async with await opener(self._options(api_key=api_key_from(os.environ)))() as stash:
             yield stash
-        finally:
-            await stash.close()
 
     def serving(self, **more: Any) -> ServeOptions:
         """The options of a server or proxy that works on this database."""
-        from contextstash.mcp.serve import ServeOptions
         from contextstash.service.automatic_retention import automatic_retention
 
-        settings = self.settings
+        return self._options(on_open=automatic_retention(self.file, self.settings.of_user()), **more)
+
+    def _options(self, **more: Any) -> ServeOptions:
+        from contextstash.mcp.serve import ServeOptions
+
         return ServeOptions(
-            db=self.database,
-            settings=settings.settings_layer,
-            consent=settings.may_call_model,
-            on_open=automatic_retention(self.file, settings.of_user()),
-            **more,
+            db=self.database, settings=self.settings.settings_layer, consent=self.settings.may_call_model, **more
         )
 
     def run(self, work: Callable[[Stash], Awaitable[T]]) -> T:
@@ -218,6 +195,20 @@ def opener_options(command: Command) -> Command:
 def database_options(command: Command) -> Command:
     """Add the same and --json to a command, which gets `opener` and `as_json`."""
     return opener_options(JSON(command))
+
+
+class NoProgramError(click.ClickException):
+    """There is no such program."""
+
+    exit_code = 127
+    """That of shells for a command that does not exist."""
+
+
+def program_on_path(name: str) -> str:
+    """The path of a program. Raises NoProgramError."""
+    if (found := shutil.which(name)) is None:
+        raise NoProgramError(f"There is no program '{name}' on the PATH.")
+    return found
 
 
 async def find_session(stash: Stash, prefix: str | None) -> str:

@@ -108,26 +108,23 @@ def print_json(result: Result | Sequence[Result]) -> None:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, less_wanted: Sequence[str] = ()) -> None:
     """Print a plain table. Numbers are right-aligned. A narrow terminal leaves out columns that are `less_wanted`, the
     empty ones and then the first, and cuts texts, the last column first; a pipe gets everything."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from rich.cells import cell_len, set_cell_size
 
-    out = console()
-    if not out.is_terminal:
-        out = Console(width=MAX_LINE_WIDTH, highlight=False, markup=False)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else MAX_LINE_WIDTH
     values = [list(row) for row in rows]
-    shown = _shown_columns(columns, values, less_wanted, out.width)
+    shown = _shown_columns(columns, values, less_wanted, width)
     columns, values = [columns[place] for place in shown], [[row[place] for place in shown] for row in values]
     lines = [list(columns), *([_cell(value) for value in row] for row in values)]
     numbers = [bool(values) and isinstance(value, int) for value in (values or lines)[0]]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
-    widths = _fitted(widths, numbers, out.width - 2 * len(columns) + 2)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name, number, width in zip(columns, numbers, widths, strict=True):
-        table.add_column(shortened(name, width), justify="right" if number else "left", no_wrap=True)
-    for line in lines[1:]:
-        table.add_row(*(Text(shortened(cell, width)) for cell, width in zip(line, widths, strict=True)))
-    print_plainly(table, out)
+    bodies = [max([1, *(cell_len(line[place]) for line in lines[1:])]) for place in range(len(columns))]
+    widths = [max(body, cell_len(name)) for body, name in zip(bodies, columns, strict=True)]
+    widths = _fitted(widths, bodies, numbers, width - 2 * len(columns) + 2)
+    for number, line in enumerate(lines):
+        cells = [
+            shortened(cell, room).rjust(room) if is_number else set_cell_size(shortened(cell, room), room)
+            for cell, room, is_number in zip(line, widths, numbers, strict=True)
+        ]
+        click.secho("  ".join(cells).rstrip(), bold=number == 0 or None)
 
 
 def _shown_columns(
@@ -144,12 +141,15 @@ def _shown_columns(
     return shown
 
 
-def _fitted(widths: Sequence[int], numbers: Sequence[bool], width: int) -> list[int]:
-    """Widths that fit into `width`: the last column shrinks first, then the widest of the others; numbers never do."""
+def _fitted(widths: Sequence[int], bodies: Sequence[int], numbers: Sequence[bool], width: int) -> list[int]:
+    """Widths that fit into `width`: the last column shrinks first, then the widest texts of the others, and at last
+    their heads, to `bodies`; numbers never do."""
     fitted = list(widths)
     last = len(fitted) - 1
-    texts = sorted((place for place in range(last) if not numbers[place]), key=lambda place: -widths[place])
-    for place, least in [(last, MIN_LAST_WIDTH), *((place, MIN_CELL_WIDTH) for place in texts), (last, 1)]:
+    others = sorted(range(last), key=lambda place: -widths[place])
+    texts = [(place, MIN_CELL_WIDTH) for place in others if not numbers[place]]
+    heads = [(place, bodies[place]) for place in others]
+    for place, least in [(last, MIN_LAST_WIDTH), *texts, *heads, (last, 1)]:
         over = sum(fitted) - width
         if over > 0:
             fitted[place] = max(min(least, fitted[place]), fitted[place] - over)

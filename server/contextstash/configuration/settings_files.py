@@ -99,9 +99,9 @@ def check_names(
     if not settings:
         return
     from contextstash.context.window.presets import NAMES_ELSEWHERE
-    from contextstash.context.window.settings import known_settings
+    from contextstash.context.window.settings import ContextSettings
 
-    known = known_settings()
+    known = list(ContextSettings.model_fields)
     for name in settings:
         if name in known:
             continue

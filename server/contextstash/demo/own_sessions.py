@@ -57,15 +57,15 @@ class Found:
 
 @dataclass(frozen=True)
 class Wanted:
-    """An output to search for, of those that a session got by the same call: the largest."""
+    """An output to search for: the largest of those that a session got by the same call. `same` are their handles."""
 
     session_id: str
     output: Output
-    times: int
+    same: frozenset[str]
 
     @property
     def rank(self) -> tuple[int, int]:
-        return self.times, self.output.tokens
+        return len(self.same), self.output.tokens
 
 
 @dataclass
@@ -123,7 +123,7 @@ async def survey(stash: Stash, store: SessionStore, transcripts: Sequence[Path])
         if name and name not in wanted:
             wanted[name] = await _count(stash, store, name, result)
     for each in _chosen(list(wanted.values())):
-        result.searches.append(await _searched(stash, store, each))
+        result.searches.append(await _searched(stash, each))
     return result
 
 
@@ -143,41 +143,35 @@ async def _count(stash: Stash, store: SessionStore, session_id: str, result: Sur
     if not session.counters.messages:
         return []
     outputs = await store.read_outputs(session_id)
+    old = {output.handle for output in outputs[:-KEPT_OUTPUTS]}
     result.sessions += 1
     result.messages += session.counters.messages
     result.tokens += session.counters.appended
+    by_call: dict[tuple[str, str], list[Output]] = {}
     for output in outputs:
         result.tools[output.tool] += output.tokens
         result.calls[output.tool] += 1
-    result.old_outputs += sum(output.tokens for output in outputs[:-KEPT_OUTPUTS])
-    times = Counter((each.tool, each.argument) for each in outputs)
-    worth: dict[tuple[str, str], Wanted] = {}
-    for each in outputs[:-KEPT_OUTPUTS]:
-        call = (each.tool, each.argument)
-        if each.tokens >= MIN_SEARCHED_TOKENS and each.argument:
-            worth[call] = max(
-                worth.get(call, Wanted(session_id, each, 0)),
-                Wanted(session_id, each, times[call]),
-                key=lambda one: one.rank,
-            )
-    return sorted(worth.values(), key=lambda one: one.rank, reverse=True)[:SEARCHES]
+        result.old_outputs += output.tokens if output.handle in old else 0
+        by_call.setdefault((output.tool, output.argument), []).append(output)
+    worth = []
+    for (_, argument), same in by_call.items():
+        large = [output for output in same if output.handle in old and output.tokens >= MIN_SEARCHED_TOKENS]
+        if argument and large:
+            handles = frozenset(output.handle for output in same)
+            worth.append(Wanted(session_id, max(large, key=lambda output: output.tokens), handles))
+    return sorted(worth, key=lambda one: one.rank, reverse=True)[:SEARCHES]
 
 
-async def _searched(stash: Stash, store: SessionStore, wanted: Wanted) -> Found:
+async def _searched(stash: Stash, wanted: Wanted) -> Found:
     """Search for an output by the argument of its call, as somebody would who remembers what was looked at. Any output
     of the same call counts as found: a search leaves out those that show the same."""
     words = _remembered(wanted.output.argument)
     started = time.perf_counter()
     hits = (await stash.search_history(words, session_id=wanted.session_id, scope="session", unseen_first=False)).hits
     seconds = time.perf_counter() - started
-    same = {
-        each.handle
-        for each in await store.read_outputs(wanted.session_id)
-        if (each.tool, each.argument) == (wanted.output.tool, wanted.output.argument)
-    }
-    place = next((number for number, hit in enumerate(hits, start=1) if hit.handle in same), None)
-    handle = hits[place - 1].handle if place is not None else None
-    return Found(words, wanted.output.tool, wanted.times, handle, place, seconds)
+    places = [(hit.handle, number) for number, hit in enumerate(hits, start=1) if hit.handle in wanted.same]
+    handle, place = places[0] if places else (None, None)
+    return Found(words, wanted.output.tool, len(wanted.same), handle, place, seconds)
 
 
 def _remembered(argument: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -72,6 +73,7 @@ UNDECIDED = "undecided"
 until then, any format does."""
 
 
+@lru_cache(maxsize=256)
 def get_format(name: str) -> Format:
     """The format with this name or alias. Raises BadInputError, which suggests the closest name, if there is none."""
     wanted = "-".join(name.lower().replace("_", " ").replace("-", " ").replace(".", " ").split())

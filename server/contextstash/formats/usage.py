@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Usage
 
 _MAX_COUNT = 2**53
@@ -64,6 +65,17 @@ def read_usage(data: Mapping[str, Any]) -> Usage | None:
     else:
         counts = _counts(data, _RESPONSES)
     return Usage(**counts) if counts["prompt_tokens"] > 0 else None
+
+
+def reported_usage(data: Mapping[str, Any]) -> Usage:
+    """The usage that a caller passes. Raises BadInputError if it has no known form."""
+    usage = read_usage(data)
+    if usage is None:
+        raise BadInputError(
+            "usage must be as the provider reported it: {'input_tokens': …, 'output_tokens': …},"
+            " {'prompt_tokens': …, 'completion_tokens': …} or {'promptTokenCount': …, 'candidatesTokenCount': …}."
+        )
+    return usage
 
 
 def cleared_tokens(response: Mapping[str, Any]) -> int:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from contextstash.context.tool_outputs.own_tools import OWN_TOOLS
-from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
+from contextstash.context.tool_outputs.own_tools import OWN_TOOLS, is_own_retrieval
 
 HOST_TOOLS = frozenset(
     {

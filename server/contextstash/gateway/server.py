@@ -44,7 +44,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from contextstash import __version__
-from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
+from contextstash.context.tool_outputs.own_tools import is_own_retrieval
 from contextstash.formats.main_argument import main_argument
 from contextstash.gateway.directory import Directory
 from contextstash.gateway.fleet import Fleet
@@ -55,8 +55,7 @@ from contextstash.gateway.servers.answers import HELD_BYTES, UNREADABLE, Held, h
 from contextstash.gateway.servers.upstream import Peer, Upstream, UpstreamDownError
 from contextstash.gateway.servers.worker import RefusedError, Workers
 from contextstash.gateway.shortened_results import Call, Shortening
-from contextstash.mcp.wire.sendable import holds_non_finite, sendable
-from contextstash.mcp.wire.surrogates import has_lone_surrogate
+from contextstash.mcp.wire.sendable import has_lone_surrogate, holds_non_finite, sendable
 
 Request = ServerRequestContext[Any, Any]
 Answer = TypeVar("Answer")

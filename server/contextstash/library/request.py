@@ -45,6 +45,11 @@ class ContextRequest:
     reason: str | None = None
     done: tuple[str, ...] = ()
 
+    def check_fits(self) -> None:
+        """Raises BadInputError if the request does not fit: for adapters, which cannot ask the program."""
+        if not self.fits:
+            raise BadInputError(self.reason or "The conversation does not fit the window.")
+
 
 @dataclass(frozen=True, slots=True)
 class CallArguments:

@@ -79,19 +79,26 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
         from contextstash.hosts.window_sizes import HOST_WINDOWS
         from contextstash.service.stash import Stash
 
+        follower: Follower | None = None
+
+        async def current_session() -> str | None:
+            return await follower.catch_up() if follower else None
+
         store = await open_database(options.db)
         try:
-            following = _Following(options)
             stash = Stash(
                 store,
                 settings=options.settings,
                 api_key=options.api_key,
                 consent=options.consent,
-                current_session=following.current_session,
+                current_session=current_session,
                 host_windows=HOST_WINDOWS,
                 project_of=project_of,
             )
-            following.record_into(stash)
+            if options.follow is not None:
+                from contextstash.hosts.following.follower import Follower, find_transcripts
+
+                follower = Follower(stash, find_transcripts(options.follow, options.follow_path, options.project))
             if options.on_open is not None:
                 options.on_open(stash)
         except BaseException:
@@ -100,25 +107,6 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
         return stash
 
     return open_stash
-
-
-class _Following:
-    """The client's current session: the stash asks for it, and its transcript is recorded there."""
-
-    def __init__(self, options: ServeOptions) -> None:
-        self._options = options
-        self._follower: Follower | None = None
-
-    def record_into(self, stash: Stash) -> None:
-        options = self._options
-        if options.follow is not None:
-            from contextstash.hosts.following.follower import Follower, find_transcripts
-
-            find = find_transcripts(options.follow, options.follow_path, options.project)
-            self._follower = Follower(stash, find)
-
-    async def current_session(self) -> str | None:
-        return await self._follower.catch_up() if self._follower else None
 
 
 def _prepare(options: ServeOptions) -> None:

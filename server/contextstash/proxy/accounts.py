@@ -9,8 +9,8 @@ from contextstash.proxy.added_parts import added_by_us
 from contextstash.proxy.bills import Bill, bill_of, on_its_day
 from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE
 from contextstash.proxy.request_lines import is_side_call
-from contextstash.proxy.requests.preparation import Prepared
-from contextstash.proxy.requests.shown_sizes import shown_sizes, size_of
+from contextstash.proxy.requests.drafts import Prepared
+from contextstash.proxy.requests.shown_edits import shown_sizes, size_of
 from contextstash_storage.records import ProxiedSession, Usage
 
 COMPACTS_AT = 0.92
@@ -110,14 +110,12 @@ def _unedited_usage(prepared: Prepared, usage: Usage, most: float) -> Usage:
 def _unedited_read(prepared: Prepared, usage: Usage, direct: int) -> int:
     """The tokens that the unedited request would have read from the cache. What the provider did not find for another
     reason than our edits, such as other tools, a rewind, or an entry that it dropped, it would have missed as well."""
-    conversation, read = prepared.conversation, usage.cached_tokens
-    former = conversation.state.direct_prompt
+    read, former = usage.cached_tokens, prepared.conversation.state.direct_prompt
     most = min(former, direct) if former else direct
     still = prepared.still_cached if former else None  # before its first request nothing of a session is cached
     if still is not None and not prepared.cold and read >= max(1, min(READ_SHARE * still, still - UNSURE_TOKENS)):
         return max(read, most)
-    sizes = shown_sizes(conversation, prepared.request, prepared.former)
-    hidden = sizes.hidden_within(read)
+    hidden = shown_sizes(prepared, prepared.former).hidden_within(read)
     return max(read, min(most, read + round(prepared.saved * hidden)))
 
 

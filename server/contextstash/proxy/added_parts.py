@@ -12,10 +12,8 @@ from contextstash.context.view.rereads import Key
 from contextstash.formats.breakpoints import content_of
 from contextstash.formats.request.text import RequestText, TextMessage
 from contextstash.proxy.bills import Added
-from contextstash.proxy.refetches import keys_of
 from contextstash.proxy.request_lines import lists_tools
-from contextstash.proxy.requests.occurrences import has_results, result_names
-from contextstash.proxy.requests.preparation import Prepared
+from contextstash.proxy.requests.drafts import Prepared
 
 HAND_OFF = OF_SESSION.encode()
 """What each part of a hand-off says in its first line."""
@@ -38,17 +36,15 @@ def added_by_us(prepared: Prepared, *, compacts: bool) -> Added:
 
 def _times(prepared: Prepared) -> tuple[dict[Key, float], dict[Key, float]]:
     """Since when outputs of a request were placeholders in the one before, and when outputs were recorded."""
-    conversation, request = prepared.conversation, prepared.request
-    pins, known, name = prepared.former.pins, conversation.catalog.outputs, result_names(conversation, request)
+    pins, known = prepared.former.pins, prepared.conversation.catalog.outputs
     hidden: dict[Key, float] = {}
     recorded: dict[Key, float] = {}
-    for place in request.places(has_results) if pins else ():
-        for key in keys_of(request.messages[place]):
-            named = name(place, key[0])
-            if named in pins:
-                hidden[key] = pins[named].pinned_at
-            if named in known:
-                recorded[key] = known[named].recorded_at
+    for _, name, output in prepared.outputs() if pins else ():
+        key = output.call_id, output.sha256
+        if name in pins:
+            hidden[key] = pins[name].pinned_at
+        if name in known:
+            recorded[key] = known[name].recorded_at
     return hidden, recorded
 
 

@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
+from contextstash.context.window.settings import ContextSettings
 from contextstash.formats.reasoning_reports import DroppedPiece
 from contextstash.formats.request.text import RequestText, TextMessage
 from contextstash.hosts.request_identity import ClientSession, continues_summary
-from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.refetches import Rereads
 from contextstash.proxy.request_lines import (
     Line,
@@ -136,6 +136,9 @@ class StoredLine:
         return bool(self.state.mark) and 0 < length <= len(asked.marks) and asked.marks[length - 1] == self.state.mark
 
 
+NO_SETTINGS = ContextSettings()
+"""Those of a session that is not recorded yet, or not any more."""
+
 MAX_ENDS = 40
 """Ends of requests that are kept: Anthropic looks for them in the last 20 blocks."""
 
@@ -146,23 +149,21 @@ class Conversation:
 
     `sent_bytes` is how much of the last request was sent of the prompt; `calibration` is the ratio of the provider's
     count of tokens to ours; `anchor` is the message of the last request that had our own breakpoint; `ends` are the
-    lengths of the requests that the provider's cache holds as they are shown now, in messages, except
-    for those before `cold_end`, when the cache had expired;
-    `dropped` names the reasoning that the provider has reported as dropped. `recorded` are the
-    messages that the session holds of the last recorded request, `stored` says where. `followed` is the transcript by
-    which the session is recorded, if it is; `usage` is that of the last reply; `edits` are those in force, `shown`
-    those of the last request; `kept` are the pins of the user or the model: handles and files that stay; parts of
-    `other_kinds` may leave its requests beside tool outputs; outputs of more than `first_cut` tokens are cut before
-    they are first sent. `rereads` are outputs that were fetched again; `added` are the tokens that the last
-    request held because of contextstash, `lost` the size of the window that its compaction ended;
-    `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds since 1970.
+    lengths of the requests that the provider's cache holds as they are shown now, in messages, except for those before
+    `cold_end`, when the cache had expired; `dropped` names the reasoning that the provider has reported as dropped.
+    `recorded` are the messages that the session holds of the last recorded request, `stored` says where. `followed` is
+    the transcript by which the session is recorded, if it is; `usage` is that of the last reply; `edits` are those in
+    force, `shown` those of the last request; `settings` are the session's, as far as it is recorded. `rereads` are
+    outputs that were fetched again; `added` are the tokens that the last request held because of contextstash, `lost`
+    the size of the window that its compaction ended; `unoffered_since` is when the client stopped to offer the
+    retrieval tool, in seconds since 1970.
 
     `line` are the messages of the last request that got a reply, `flights` the requests that wait for theirs; `sender`
     is the hash of their credentials. While the client has the model summarize, it is `compacting`, and `summarized` is
     the size of the window that this ends, in tokens. `responses` are the
     lines that the provider keeps, by the ids of their responses, empty until they are recorded; `origin` has the one
     with which this conversation begins, until that is recorded here. `stored_since` is when the session was created; it
-    is `deleted` if that one is gone. With `provider_clearing` the provider itself may clear old results.
+    is `deleted` if that one is gone.
     """
 
     session_id: str
@@ -179,10 +180,7 @@ class Conversation:
     catalog: Catalog = field(default_factory=Catalog)
     edits: ProxiedEdits = field(default_factory=ProxiedEdits)
     shown: ProxiedEdits = field(default_factory=ProxiedEdits)
-    kept: tuple[str, ...] = ()
-    other_kinds: PartKinds = TOOL_OUTPUTS_ONLY
-    first_cut: int | None = None
-    provider_clearing: bool = False
+    settings: ContextSettings = NO_SETTINGS
     calibration: float = 1.0
     anchor: int | None = None
     ends: tuple[int, ...] = ()
@@ -344,7 +342,7 @@ class Conversation:
     def forget(self) -> None:
         """Drop all that is known of a session that was deleted."""
         self.deleted, self.recorded, self.stored = True, (), RecordedList()
-        self.catalog, self.kept, self.origin = Catalog(), (), None
+        self.catalog, self.settings, self.origin = Catalog(), NO_SETTINGS, None
         self.responses = OrderedDict.fromkeys(self.responses, ())
         self.edits = self.shown = ProxiedEdits()
 
@@ -396,7 +394,7 @@ class Conversations:
 
     def likely(self, body: bytes) -> RequestText | None:
         """The earlier request that this body most likely continues, to read less of it."""
-        for conversation in self._known.newest_first():
+        for conversation in reversed(self._known.values()):
             request = conversation.request
             if request is not None:
                 first = request.spans[0]
@@ -436,7 +434,7 @@ class Conversations:
         """The known conversations that this sender could continue, the newest first."""
         return [
             each
-            for each in self._known.newest_first()
+            for each in reversed(self._known.values())
             if each.format == asked.request.format
             and each.state.client_session == asked.client_id
             and asked.may_be_of(each.sender, common_start(each.line, asked.request.messages))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from contextstash.context.view.prune_cost import CachedPrune
+from contextstash.context.view.session_counters import shrink_ratio
 from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats.reasoning_reports import DroppedPiece
 from contextstash.formats.request.text import RequestText, message_of, read_request
@@ -24,30 +25,25 @@ from contextstash.proxy.conversations import AskedRequest, Conversation, Convers
 from contextstash.proxy.headers import RawHeaders
 from contextstash.proxy.hold_out import held_out
 from contextstash.proxy.model_facts import KnownModels, ModelFacts
-from contextstash.proxy.options import ProxyOptions
-from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
+from contextstash.proxy.options import ProxyOptions, PruneLimits
 from contextstash.proxy.request_lines import Line, follows_response, is_side_call, replied_line
-from contextstash.proxy.requests.bound_reasoning import may_show, shown_edits, thinking_choice
+from contextstash.proxy.requests.bound_reasoning import may_show, thinking_choice
+from contextstash.proxy.requests.drafts import Draft, Inherited, Prepared, inherited
 from contextstash.proxy.requests.first_cut import cut_unsent
-from contextstash.proxy.requests.occurrences import Inherited, inherited
-from contextstash.proxy.requests.old_thinking import span_of
 from contextstash.proxy.requests.preparation import (
     RESTORE_TOOL,
     RETRIEVAL_TOOL,
-    Prepared,
-    PruneLimits,
     cold_now,
-    first_of,
     is_understood,
     let_clear,
     offers_tool,
-    outputs_of,
-    parts_of,
     plan,
     plan_needed,
     prices_of,
     rendered,
+    taken,
 )
+from contextstash.proxy.requests.shown_edits import shown_edits
 from contextstash.proxy.run_totals import Totals
 from contextstash.proxy.senders import sender_of
 from contextstash.proxy.side_calls import SideCalls, before_summary
@@ -112,7 +108,6 @@ class Engine:
         self._conversations = Conversations(self._sessions)
         self._side_calls = SideCalls(self._models, clock)
         self._tasks = BackgroundTasks("a step of the proxy")
-        self._limits = PruneLimits(options.keep_tokens, only_reads=not options.record)
         self.totals = Totals()
 
     async def prepare(
@@ -168,8 +163,8 @@ class Engine:
             self._leave_alone(conversation, "its database was deleted or replaced while the proxy ran")
         if conversation.state.left_alone or not is_understood(request) or not self._retrievable(original, offered):
             return original
-        if offered and self._options.record and conversation.first_cut:
-            await self._cut_unsent(original)
+        if offered and self._options.record and (limit := conversation.settings.first_cut_tokens):
+            await self._cut_unsent(original, limit)
         pruned = await self._pruned(original) if offered and not is_side_call(request) else 0
         if offered and original.cold and not pruned:
             await self._let_clear(original)
@@ -182,12 +177,11 @@ class Engine:
     def _offers(self, request: RequestText, tool: str) -> bool:
         return offers_tool(request, tool, configured=self._options.configured)
 
-    def _limits_of(self, conversation: Conversation, request: RequestText) -> PruneLimits:
+    def _limits_of(self, draft: Draft) -> PruneLimits:
         """What a prune of this session leaves, by its settings. What is not stored is not left out."""
-        kinds = conversation.other_kinds if self._options.record else TOOL_OUTPUTS_ONLY
-        if kinds.images and not self._offers(request, RESTORE_TOOL):
-            kinds = replace(kinds, images=False)
-        return replace(self._limits, others=kinds)
+        settings, stored = draft.conversation.settings, self._options.record
+        images = stored and settings.prune_images and self._offers(draft.request, RESTORE_TOOL)
+        return PruneLimits(self._options.keep_tokens, not stored, stored and settings.prune_inputs, images)
 
     def _retrievable(self, original: Prepared, offered: bool) -> bool:
         """Whether the model can fetch what placeholders stand for, now or as soon as the client's servers run. For the
@@ -201,11 +195,11 @@ class Engine:
             conversation.unoffered_since = original.started
         return original.started - conversation.unoffered_since <= START_SECONDS
 
-    async def _cut_unsent(self, original: Prepared) -> None:
+    async def _cut_unsent(self, original: Prepared, limit: int) -> None:
         """Cut the large outputs that are sent for the first time; if that fails, or takes long, they go out whole."""
         assert self._sessions is not None
         try:
-            work = cut_unsent(self._sessions, original.conversation, original.request, self._record)
+            work = cut_unsent(self._sessions, original, limit, self._record)
             await self._within(LOAD_FACTOR * self._options.step_seconds, work)
         except Exception as error:
             logger.warning("%s: not cut: %s", original.conversation.session_id, type(error).__name__)
@@ -213,31 +207,30 @@ class Engine:
     async def _pruned(self, original: Prepared) -> int:
         """How many outputs were pruned for this request. If that fails, or takes too long, the edits of the former
         request hold: the original would cost the cache."""
-        conversation, request = original.conversation, original.request
         try:
-            limits = self._limits_of(conversation, request)
-            chosen = plan(conversation, request, original.prices, limits, cold=original.cold)
+            limits = self._limits_of(original)
+            chosen = plan(original, limits)
             if not chosen.chosen:
                 return 0
-            archiving = self._archive(conversation, request, chosen, limits)
+            archiving = self._archive(original, chosen, limits)
             return await self._within(LOAD_FACTOR * self._options.step_seconds, archiving)
         except Exception as error:
-            logger.warning("%s: not pruned: %s", conversation.session_id, type(error).__name__)
+            logger.warning("%s: not pruned: %s", original.conversation.session_id, type(error).__name__)
             return 0
 
     async def _let_clear(self, original: Prepared) -> None:
         """Let the provider clear old results if the session's settings say so; kept before the request shows it."""
-        conversation, request = original.conversation, original.request
-        wanted = conversation.provider_clearing and self._options.record and not is_side_call(request)
-        if wanted and let_clear(conversation, request, self._limits_of(conversation, request)):
+        conversation = original.conversation
+        wanted = conversation.settings.provider_clearing and self._options.record and not is_side_call(original.request)
+        if wanted and let_clear(original, self._limits_of(original)):
             await self._keep_state(conversation)
 
     def _rendered(self, original: Prepared, pruned: int) -> Prepared:
         conversation = original.conversation
-        edits = shown_edits(conversation, original.request)
-        if not may_show(conversation, original.request, edits):
+        edits = shown_edits(original)
+        if not may_show(original, edits):
             conversation.edits, pruned = conversation.shown, 0
-            edits = shown_edits(conversation, original.request)
+            edits = shown_edits(original)
         prepared = rendered(original, edits, pruned)
         conversation.shown = conversation.edits
         self.totals.edited += prepared.edited
@@ -262,12 +255,8 @@ class Engine:
         if session is None:
             conversation.loaded = True
             return
-        settings = self._sessions.settings(session)
-        conversation.kept = settings.pin
-        conversation.other_kinds = PartKinds(settings.prune_inputs, settings.prune_images)
-        conversation.first_cut = settings.first_cut_tokens
-        conversation.provider_clearing = settings.provider_clearing
-        conversation.calibration = self._sessions.calibration(session)
+        conversation.settings = self._sessions.settings(session)
+        conversation.calibration = shrink_ratio(session.counters, conversation.settings)
         if not conversation.loaded:
             conversation.followed = session.source
             conversation.catalog = await self._sessions.catalog(conversation.session_id, Catalog())
@@ -296,33 +285,24 @@ class Engine:
             return None
         return session
 
-    async def _archive(
-        self,
-        conversation: Conversation,
-        request: RequestText,
-        chosen: CachedPrune,
-        limits: PruneLimits,
-        *,
-        needed: bool = False,
-    ) -> int:
+    async def _archive(self, draft: Draft, chosen: CachedPrune, limits: PruneLimits, *, needed: bool = False) -> int:
         """Archive the outputs and other parts of a plan durably; how many that were. It is `needed` after the provider
         refused the request."""
         assert self._sessions is not None
-        first = first_of(conversation, request, {each.key for each in chosen.chosen}, limits)
-        thinking = thinking_choice(conversation, request, first, needed=needed)
+        conversation, plan = draft.conversation, taken(draft, limits, chosen.chosen)
+        thinking = thinking_choice(draft, plan.first, needed=needed)
         if not thinking.possible:
             return 0
-        strip: StripSpan | None = span_of((each.key for each in chosen.chosen), conversation, request)
+        strip: StripSpan | None = plan.thinking
         if thinking.strip_from is not None:
-            await self._record(conversation, request, None)  # what is stripped must be recorded up to the last reply
+            # what is stripped must be recorded up to the last reply
+            await self._record(conversation, draft.request, None)
             if thinking.strip_from >= len(conversation.positions):
                 return 0
             strip = conversation.positions[thinking.strip_from], None
-        outputs = outputs_of(conversation, chosen.chosen)
-        parts = parts_of(conversation, request, limits, chosen.chosen)
-        facts, seconds = self._models.now(conversation.state.model), prices_of(request, None).seconds
+        facts, seconds = self._models.now(conversation.state.model), prices_of(draft.request, None).seconds
         cost = facts.rewrite_cost(chosen.rewritten, seconds)
-        archived = await self._sessions.archive(conversation.session_id, outputs, strip, parts, cost)
+        archived = await self._sessions.archive(conversation.session_id, plan.outputs, strip, plan.parts, cost)
         conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
         logger.info("%s: archived %d outputs (%s)", conversation.session_id, archived, chosen.reason)
         return archived
@@ -352,11 +332,11 @@ class Engine:
         if not is_understood(request) or not self._can_be_repeated(request):
             return None
         await self._record(conversation, request, None)
-        every = self._limits_of(conversation, request)
+        every = self._limits_of(prepared)
         for limits in (every, every.quarter):
-            chosen = plan_needed(conversation, request, limits)
+            chosen = plan_needed(prepared, limits)
             if chosen.chosen:
-                archived = await self._archive(conversation, request, chosen, limits, needed=True)
+                archived = await self._archive(prepared, chosen, limits, needed=True)
                 healed = self._rendered(prepared, archived) if archived else None
                 return healed if healed is not None and len(healed.body) < len(prepared.body) else None
         return None
@@ -523,13 +503,13 @@ class Engine:
             messages = await self._whole(conversation, request, stored=stored)
             replied = replied_line(request, messages, response)
             conversation.keep_response(response, replied)
-            again = inherited(conversation, request, conversation.edits)
+            again = inherited(Draft(conversation, request), conversation.edits)
             await self._record_line(conversation, replied if follows_response(request) else messages, usage)
             await self._pin_again(conversation, again)
         await self._sessions.catalog(session_id, conversation.catalog)
         session = await self._present(conversation)
         if session is not None:
-            conversation.calibration = self._sessions.calibration(session)
+            conversation.calibration = shrink_ratio(session.counters, self._sessions.settings(session))
         if session is not None and session.counters.edits != conversation.edits.edits:
             conversation.edits = await self._sessions.edits(session_id, conversation.catalog)
 

@@ -82,7 +82,7 @@ class Rereads:
         """Take over that the client has put a summary in place of earlier messages. What is read again from then on is
         read because of that, unless it was `by_us`."""
         if by_us and self._lines is not None:
-            shown = {key for place in request.places(_has_results) for key in keys_of(request.messages[place])}
+            shown = {key for place in request.places("results") for key in keys_of(request.messages[place])}
             self.left = dict.fromkeys(self._lines.outputs - shown, 0.0)
         else:
             self.left, self._lines = {}, None
@@ -102,12 +102,8 @@ class Rereads:
         """The tokens that a request holds because of them, or would hold if it were not edited."""
         if not self.charged:
             return 0
-        messages = (request.messages[place] for place in request.places(_has_results))
+        messages = (request.messages[place] for place in request.places("results"))
         return sum(self.charged.get(key, 0) for message in messages for key in keys_of(message))
-
-
-def _has_results(message: TextMessage) -> bool:
-    return bool(message.results)
 
 
 def keys_of(message: TextMessage) -> list[Key]:

@@ -42,7 +42,7 @@ class SideCalls:
         client's id."""
         if conversation.sender is None:
             return
-        for bill, model in self._waiting.pop((conversation.session_id, conversation.sender)) or ():
+        for bill, model in self._waiting.pop((conversation.session_id, conversation.sender), ()):
             facts = await asyncio.shield(self._models.of(model))
             conversation.state = bill.added_to(booked_side_call(conversation.state, bill, self._clock()), facts)
 

@@ -8,13 +8,14 @@ project's file, the author of a repository could have all sessions deleted.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pydantic import AwareDatetime, BaseModel
 
 from contextstash.context.text.counts import counted
 from contextstash.files.atomic_file import replace_file
@@ -40,6 +41,17 @@ again later is told again, and so is who comes back from a holiday."""
 
 logger = logging.getLogger(__name__)
 _running: set[asyncio.Task[None]] = set()
+
+
+class _State(BaseModel):
+    """When the limits were last looked at, those that were announced, how many sessions they were to delete from when
+    on, and the message about it."""
+
+    looked: AwareDatetime | None = None
+    limits: dict[str, Any] | None = None
+    begin: AwareDatetime | None = None
+    announced: int = 0
+    said: str | None = None
 
 
 def automatic_retention(database: Path | None, of_user: Mapping[str, Any]) -> Callable[[Stash], None] | None:
@@ -69,9 +81,8 @@ def _take_back(database: Path) -> None:
     """Forget what was announced, once the user has taken the limits away: set again, they are announced again."""
     file = _file(database)
     state = _state(file)
-    if "limits" in state:
-        names = ("looked",) if state.get("announced") else ("looked", "said")
-        kept: dict[str, Any] = {name: state[name] for name in names if name in state}
+    if state.limits is not None:
+        kept = _State(looked=state.looked, said=None if state.announced else state.said)
         with suppress(OSError):  # of another user
             _write(file, kept)
 
@@ -90,26 +101,25 @@ async def carry_out(stash: Stash, database: Path, settings: ContextSettings, now
 
     file = _file(database)
     state = _state(file)
-    if abs(now - _time(state.get("looked"), now - EACH)) < EACH:
+    since = None if state.looked is None else abs(now - state.looked)
+    if since is not None and since < EACH:
         return
-    _write(file, {**state, "looked": now.isoformat()})  # first: two processes shall not do it at the same time
+    _write(file, state.model_copy(update={"looked": now}))  # first: two processes shall not do it at the same time
     if settings.index_days is not None:  # not announced: a search in the session brings it back
         await stash.unindex(now, days=settings.index_days, dry_run=False)
     found = await stash.retain(now, settings=settings, spare=EACH)
     if not found.sessions:
         return
     limits = settings.model_dump(mode="json", include=set(RETENTION))
-    lapsed = abs(now - _time(state.get("looked"), now)) > LAPSE
-    state |= {"looked": now.isoformat()}
-    if lapsed or state.get("limits") != limits or _is_unusual(found, state):
+    if (since is not None and since > LAPSE) or state.limits != limits or _is_unusual(found, state.announced):
         begin = now + NOTICE
         said = (
             f"{counted(len(found.sessions), 'session')} of {len(found.sessions) + found.kept} will be deleted from"
             f" {begin:%Y-%m-%d} on, by the limits that you set: contextstash retain lists them. Change the limits, or"
             " pin a session (contextstash pin), to keep them."
         )
-        state |= {"limits": limits, "begin": begin.isoformat(), "announced": len(found.sessions)}
-    elif now < _time(state.get("begin"), now + NOTICE):
+        state = state.model_copy(update={"limits": limits, "begin": begin, "announced": len(found.sessions)})
+    elif state.begin is None or now < state.begin:
         return
     else:
         done = await stash.retain(now, settings=settings, spare=EACH, dry_run=False)
@@ -118,51 +128,41 @@ async def carry_out(stash: Stash, database: Path, settings: ContextSettings, now
             f"{counted(len(days), 'session')} deleted on {now:%Y-%m-%d} by the limits that you set, last recorded"
             f" {days[0]} to {days[-1]}."
         )
-        state |= {"announced": 0}
+        state = state.model_copy(update={"announced": 0})
     logger.warning("retention: %s", said)
-    _write(file, {**state, "said": said})
+    _write(file, state.model_copy(update={"looked": now, "said": said}))
 
 
-def _is_unusual(found: RetainResult, state: dict[str, Any]) -> bool:
+def _is_unusual(found: RetainResult, announced: int) -> bool:
     """Whether more would be deleted than a day brings: most of the sessions, for example if a clock is wrong."""
     count = len(found.sessions)
-    return count > found.kept and count > 2 * int(state.get("announced", 0))
+    return count > found.kept and count > 2 * announced
 
 
 def news(database: Path | None, *, now: datetime | None = None, is_read: bool = True) -> str | None:
     """The message about the automatic retention: of a deletion once, if a person reads it; of one that comes, until
     it comes, since a call by an agent or a script may be the first to be told."""
-    file = None if database is None else _file(database)
-    state = _state(file) if file is not None else {}
-    said = state.pop("said", None)
-    if file is None or not isinstance(said, str):
+    if database is None:
         return None
+    file = _file(database)
+    state = _state(file)
     now = now or datetime.now(UTC)
-    if is_read and now >= _time(state.get("begin"), now):
+    if state.said is not None and is_read and (state.begin is None or now >= state.begin):
         with suppress(OSError):  # of another user: it is said again
-            _write(file, state)
-    return f"Retention: {said}"
+            _write(file, state.model_copy(update={"said": None}))
+    return state.said and f"Retention: {state.said}"
 
 
 def _file(database: Path) -> Path:
     return database.with_name(f"{database.name}.retention")
 
 
-def _state(file: Path) -> dict[str, Any]:
+def _state(file: Path) -> _State:
     try:
-        state = json.loads(file.read_text(encoding="utf-8"))
+        return _State.model_validate_json(file.read_bytes())
     except (OSError, ValueError):  # not there, or damaged: then it is announced again
-        return {}
-    return state if isinstance(state, dict) else {}
+        return _State()
 
 
-def _write(file: Path, state: dict[str, Any]) -> None:
-    replace_file(file, json.dumps(state).encode())
-
-
-def _time(text: Any, default: datetime) -> datetime:
-    try:
-        time = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        return default
-    return time if time.tzinfo is not None else default
+def _write(file: Path, state: _State) -> None:
+    replace_file(file, state.model_dump_json(exclude_none=True).encode())

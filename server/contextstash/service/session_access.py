@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from heapq import merge
 from typing import Any, TypedDict, Unpack
 
@@ -17,7 +15,6 @@ from contextstash.context.view.view import Overlay
 from contextstash.context.window.settings import (
     ContextSettings,
     consenting,
-    former_values,
     resolve_settings,
     session_layer,
 )
@@ -34,8 +31,6 @@ from contextstash.service.view_reader import WHOLE, Scope, read_view
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import ArchiveEdit, Edit, Message, Native, Output, Session, SessionNews
 from contextstash_storage.store import SessionStore
-
-logger = logging.getLogger(__name__)
 
 HostWindow = Callable[[str | None, int], int | None]
 """Tokens of its model's window that a host uses, given the model's name and the tokens that were last reported; None
@@ -169,7 +164,6 @@ class Access:
         if session is None or not session.settings:
             return self.settings_of(session.agent if session else None)
         layer = self.layer(session.agent)
-        _warn_of_former_values(layer, session.settings)
         return resolve_settings(layer, session_layer(session.settings))
 
     def settings_of(self, agent: str | None) -> ContextSettings:
@@ -177,7 +171,6 @@ class Access:
         layer = self.layer(agent)
         known = self._resolved.get(agent)
         if known is None or known[0] != layer:
-            _warn_of_former_values(layer)
             known = self._resolved.set(agent, (dict(layer), resolve_settings(layer)))
         return known[1]
 
@@ -241,12 +234,12 @@ class Access:
         settings, budget = self.limits(session)
         counter = self.counter(settings, session.model)
         known = await self._known.read(session, news)
-        part = await read_view(self._known, known, settings, counter, scope, budget.usable)
+        entries, beyond = await read_view(self._known, known, settings, counter, scope, budget.usable)
         if scope.all_outputs or settings.pin:
             recorded = await self.store.read_outputs(session.session_id)
             outputs = {(output.seq, output.block): output for output in recorded}
         else:
-            outputs = await self._known.outputs(known, [entry.message for entry in part.entries if entry.message])
+            outputs = await self._known.outputs(known, [entry.message for entry in entries if entry.message])
         return SessionSnapshot(
             session=session,
             settings=settings,
@@ -255,10 +248,10 @@ class Access:
             format=get_format(session.format),
             edits=known.edits,
             overlay=known.overlay,
-            entries=part.entries,
+            entries=entries,
             outputs=outputs,
             proxied=session.source is not None and not await sends_own_history(self.store, session),
-            beyond=part.beyond,
+            beyond=beyond,
         )
 
     async def visible_messages(self, session: Session, overlay: Overlay, *, bodies: bool) -> list[Message]:
@@ -336,17 +329,6 @@ def check_session_id(session_id: str) -> None:
         raise BadInputError(
             "A session_id is 1 to 200 printable characters without spaces, slashes, '?', '#', '%' or backslashes."
         )
-
-
-def _warn_of_former_values(*layers: Mapping[str, Any]) -> None:
-    for layer in layers:
-        for warning in former_values(layer):
-            _warn_once(warning)
-
-
-@cache
-def _warn_once(warning: str) -> None:
-    logger.warning("%s", warning)
 
 
 def _same_for_all(layer: Mapping[str, Any]) -> SettingsFor:

@@ -117,10 +117,9 @@ class SessionCache:
         """The edits of a session as of this state of it, and those of its messages that are known. With `news`, which
         are of the same state, nothing that is in them is read."""
         known = self._known.get((session.session_id, session.created_at))
-        reader = _Reader(self._store, session, news)
-        advanced = None if known is None else await self._advanced(known, reader)
+        advanced = None if known is None else await self._advanced(known, session, news)
         if advanced is None:
-            edits = await reader.edits(0)
+            edits = await self._edits(session, news)
             advanced = KnownSession(session, edits, edits_in_force(edits) if edits else NO_EDITS)
         return self._known.set(advanced.key, advanced)
 
@@ -176,9 +175,8 @@ class SessionCache:
             kept = {seq: found for seq, found in outputs.items() if seq in current.messages}
             self._known.set(known.key, replace(current, outputs=kept))
 
-    async def _advanced(self, known: KnownSession, reader: _Reader) -> KnownSession | None:
+    async def _advanced(self, known: KnownSession, session: Session, news: SessionNews | None) -> KnownSession | None:
         """The known session with the new messages and edits; None if it was another session of this id."""
-        session = reader.session
         before, after = known.session.counters, session.counters
         counts = (after.messages, after.edits)
         if known.session.updated_at == session.updated_at and (before.messages, before.edits) == counts:
@@ -186,69 +184,41 @@ class SessionCache:
         if after.messages < before.messages or after.edits < before.edits:
             return None
         part = known.known_part
-        newest = {} if part.first is None else await reader.messages_from(part)
-        read = await reader.edits(part.edits) if after.edits else ()
+        if news is None or news.known != part:
+            news = await self._store.read_news(session.session_id, part)
+        # The news may be of a later state: what came after this one is left out.
+        newest = {message.seq: message for message in news.messages if message.seq < after.messages}
+        read = news.edits[: after.edits - part.edits]
         if part.first is not None and newest.pop(part.first, None) != known.messages[part.first]:
             return None
         if read[: len(known.edits[-1:])] != known.edits[-1:]:
             return None
+        outputs: dict[int, tuple[Output, ...]] = dict.fromkeys(newest, ())
+        for output in news.outputs:
+            if output.seq in outputs:
+                outputs[output.seq] += (output,)
         advanced = replace(
-            known,
-            session=session,
-            messages={**known.messages, **newest},
-            outputs={**known.outputs, **reader.outputs_of(newest)},
+            known, session=session, messages={**known.messages, **newest}, outputs={**known.outputs, **outputs}
         )
         edits = (*known.edits[:-1], *read)
         if len(edits) == len(known.edits):
             return advanced
         return replace(advanced, edits=edits, overlay=edits_in_force(edits), entries={}, view=(), viewed=0)
 
+    async def _edits(self, session: Session, news: SessionNews | None) -> tuple[Edit, ...]:
+        """All edits of a session, up to this state of it."""
+        count = session.counters.edits
+        if news is not None and not news.known.edits:
+            return news.edits[:count]
+        return tuple(await self._store.read_edits(session.session_id))[:count] if count else ()
+
     async def _read(self, session: Session, first: int, last: int, bodies: bool) -> dict[int, Message]:
-        return await _Reader(self._store, session, None).messages(first, last, bodies)
+        """Messages by position. Raises SessionNotFoundError if they are not there any more."""
+        read = await self._store.read_messages(session.session_id, first=first, last=last, bodies=bodies)
+        if len(read) <= last - first:
+            raise SessionNotFoundError(f"The session '{session.session_id}' was deleted while it was read.")
+        return {message.seq: message for message in read}
 
 
 def _size(messages: Iterable[Message]) -> int:
     return sum([message.tokens for message in messages])
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Reads from the news of a session, or from the store what is not in them."""
-
-    store: SessionStore
-    session: Session
-    news: SessionNews | None
-
-    async def messages_from(self, part: KnownPart) -> dict[int, Message]:
-        """The newest known message, and those after it if they are few."""
-        if self.news is not None and self.news.known.first == part.first:
-            return {message.seq: message for message in self.news.messages}
-        first, last = part.span(self.session.counters) or (0, -1)
-        return await self.messages(first, last, True)
-
-    async def messages(self, first: int, last: int, bodies: bool) -> dict[int, Message]:
-        """Messages by position. Raises SessionNotFoundError if they are not there any more."""
-        read = await self.store.read_messages(self.session.session_id, first=first, last=last, bodies=bodies)
-        if len(read) <= last - first:
-            raise SessionNotFoundError(f"The session '{self.session.session_id}' was deleted while it was read.")
-        return {message.seq: message for message in read}
-
-    def outputs_of(self, messages: Iterable[int]) -> dict[int, tuple[Output, ...]]:
-        """The outputs of these messages that are in the news, by position."""
-        if self.news is None:
-            return {}
-        read = {message.seq for message in self.news.messages}
-        found: dict[int, tuple[Output, ...]] = {seq: () for seq in messages if seq in read}
-        for output in self.news.outputs:
-            if output.seq in found:
-                found[output.seq] += (output,)
-        return found
-
-    async def edits(self, after: int) -> tuple[Edit, ...]:
-        """The edits behind number `after`, up to this state of the session."""
-        count = self.session.counters.edits
-        if not count:
-            return ()
-        if self.news is not None and self.news.known.edits == after:
-            return self.news.edits[: count - after]
-        return tuple(await self.store.read_edits(self.session.session_id, after=after))[: count - after]

@@ -1,11 +1,10 @@
 """The service: every use case as one method, in the tools' own words.
 
-    store = await open_store(path)
-    stash = Stash(store)
-    await stash.record_messages(messages, session_id="job-7")
-    await stash.prune_tool_outputs("job-7")
+    async with Stash(await open_store(path)) as stash:
+        await stash.record_messages(messages, session_id="job-7")
+        await stash.prune_tool_outputs("job-7")
 
-`Stash.close` ends the reductions in the background and closes the store.
+`Stash.close`, at the end of the block, ends the reductions in the background and closes the store.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from types import MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from contextstash.context.view.handoff_parts import WHOLE, Part
 from contextstash.service.queries import (
@@ -131,6 +130,12 @@ class Stash:
         """End the reductions in the background, and close the store."""
         await self.end()
         await self._access.store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def idle(self) -> None:
         """Wait until no reduction is running in the background."""

@@ -33,14 +33,6 @@ class Stripping:
         return self.effect.choice == "wait"
 
     @property
-    def breakpoints(self) -> int:
-        return self.effect.breakpoints
-
-    @property
-    def reason(self) -> str:
-        return f"Nothing done: {self.effect.reason}"
-
-    @property
     def result(self) -> ThinkingChange | None:
         """For the tool's result; None if the edit affects no thinking."""
         effect = self.effect

@@ -14,6 +14,9 @@ from contextstash.context.window.token_counters import Counter
 from contextstash.service.session_cache import KnownSession, SessionCache, Span
 from contextstash_storage.records import Message, Part
 
+ViewPart = tuple[tuple[Entry, ...], Beyond | None]
+"""The entries of a view that were read, and what is beyond their reach."""
+
 OUTPUT_PARTS = (Part.TOOL_RESULTS, Part.ARCHIVED)
 
 READ_AT_ONCE = 500
@@ -42,14 +45,6 @@ WITHIN_REACH = Scope(within_reach=True)
 WITH_ALL_OUTPUTS = Scope(all_outputs=True)
 
 
-@dataclass(frozen=True)
-class ViewPart:
-    """The entries of a view that were read, and what is beyond their reach."""
-
-    entries: tuple[Entry, ...]
-    beyond: Beyond | None = None
-
-
 async def read_view(
     cache: SessionCache, known: KnownSession, settings: ContextSettings, counter: Counter, scope: Scope, usable: int
 ) -> ViewPart:
@@ -64,12 +59,12 @@ async def read_view(
         if part is not None:
             return part
     if scope.bodies and (grown := cache.grown(known)) is not None:
-        return ViewPart(grown)
+        return grown, None
     messages = await cache.messages(known, spans, bodies=scope.bodies)
     entries = await _entries(known, messages, known.entries)
     if scope.bodies:
         cache.keep(known, messages, entries, whole=True)
-    return ViewPart(entries)
+    return entries, None
 
 
 @dataclass(frozen=True)
@@ -96,7 +91,7 @@ class _Reader:
         beyond = await asyncio.to_thread(self._beyond, entries, body[0][0], newest[0].seq - 1)
         if beyond is not None and scope.bodies:
             self.cache.keep(self.known, messages, entries, whole=False)
-        return None if beyond is None else ViewPart(entries, beyond)
+        return None if beyond is None else (entries, beyond)
 
     async def _head(self, spans: Sequence[Span], bodies: bool) -> list[Message]:
         """The system messages at the head of the view."""

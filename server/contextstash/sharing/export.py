@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from contextstash.sharing.html import PAGE_MESSAGES, seer_of, side_by_side
+from contextstash.sharing.html import PAGE_MESSAGES, html_pieces, seer_of, side_by_side
 from contextstash.sharing.markdown import markdown_head, markdown_message, markdown_summary
 
 if TYPE_CHECKING:
@@ -37,15 +37,7 @@ def form_of(path: Path | None) -> Form:
 async def exported_text(stash: Stash, session_id: str, form: Form) -> AsyncIterator[str]:
     """The text of a session in a form, in pieces: one page of messages is in memory at a time. Raises
     SessionNotFoundError before the first piece if the session does not exist."""
-    if form == "html":
-        from contextstash.sharing.html import html_pieces
-
-        pieces = html_pieces(stash, session_id)
-    else:
-        pieces = {"session": _session, "messages": _messages, "view": _view, "markdown": _markdown}[form](
-            stash, session_id
-        )
-    async for piece in pieces:
+    async for piece in _PIECES[form](stash, session_id):
         yield piece
 
 
@@ -75,3 +67,12 @@ async def _markdown(stash: Stash, session_id: str) -> AsyncIterator[str]:
     yield markdown_head(status)
     async for summary, message in side_by_side(stash, session_id):
         yield markdown_message(message, seer) if summary is None else markdown_summary(summary, seer)
+
+
+_PIECES: dict[Form, Callable[[Stash, str], AsyncIterator[str]]] = {
+    "session": _session,
+    "messages": _messages,
+    "view": _view,
+    "markdown": _markdown,
+    "html": html_pieces,
+}

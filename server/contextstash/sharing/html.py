@@ -42,10 +42,6 @@ async def side_by_side(
         first = page.next_seq
 
 
-if TYPE_CHECKING:
-    from contextstash.service.stash import Stash
-
-
 async def html_pieces(stash: Stash, session_id: str) -> AsyncIterator[str]:
     """The page, in pieces."""
     environment = Environment(

@@ -11,6 +11,7 @@ from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats.usage import read_usage
 from contextstash.summarizers import prompts
 from contextstash.summarizers.base import (
+    MIN_CHARACTERS,
     SummaryRequest,
     WriterCall,
     WriterFailedError,
@@ -22,9 +23,6 @@ from contextstash_storage.records import Usage
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from anthropic.types import Message
-
-MIN_CHARACTERS = 20
-"""A shorter text is not a summary but a reply such as "Done."."""
 
 MAX_EXCESS = 1.25
 """A summary may exceed the requested length by this factor before it is requested again. Models count words

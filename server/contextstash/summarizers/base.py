@@ -20,6 +20,9 @@ from contextstash.context.extraction.turns import Turn
 from contextstash_storage.errors import SummarizerError
 from contextstash_storage.records import Usage
 
+MIN_CHARACTERS = 20
+"""A shorter text is not a summary but a reply such as "Done."."""
+
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:

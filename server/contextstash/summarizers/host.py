@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from contextstash.context.text.sanitize import encodable
-from contextstash.summarizers.base import SummaryRequest, WrittenSummary
+from contextstash.summarizers.base import MIN_CHARACTERS, SummaryRequest, WrittenSummary
 from contextstash_storage.errors import BadInputError
 
 MAX_TOKENS = 20_000
 """A longer text is not a summary: ten times a usual one, a tenth of a window of 200,000."""
-
-MIN_CHARACTERS = 20
-"""A shorter text is not a summary, as for a model's reply."""
 
 
 class HostSummarizer:

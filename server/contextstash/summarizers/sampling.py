@@ -6,11 +6,8 @@ from dataclasses import dataclass
 
 from contextstash.context.text.sanitize import encodable
 from contextstash.summarizers import prompts
-from contextstash.summarizers.base import SummaryRequest, WrittenSummary
+from contextstash.summarizers.base import MIN_CHARACTERS, SummaryRequest, WrittenSummary
 from contextstash_storage.errors import SummarizerError
-
-MIN_CHARACTERS = 20
-"""A shorter text is not a summary, as for a model's reply."""
 
 MAX_CHARACTERS = 400_000
 """At most this much of a session is sent to a client, about 100,000 tokens; of a longer session, its beginning and end.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -24,8 +24,9 @@ from contextstash_storage.errors import BadInputError, ContextstashError, NotFou
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
-    from contextstash.ui.pages import OpenedStash, OwnedStashes
 
+StashOf = Callable[[str], Awaitable["Stash"]]
+"""Returns the stash of an owner's sessions, and opens the database at the first call."""
 
 FAILED = "Something went wrong"
 
@@ -34,7 +35,7 @@ MAX_OWNERS = 64
 
 
 def build_ui(
-    stashes: OwnedStashes,
+    stash_of: StashOf,
     token: str,
     *,
     path: str = "",
@@ -46,39 +47,28 @@ def build_ui(
     change the sessions of this machine's user; with `tokens`, others enter with a token of theirs. `hosts` are the
     server's names."""
     guard = Middleware(Guard, token=token, path=path, hosts=hosts or OwnHosts(), tokens=tokens, once=once)
-    return Starlette(routes=[Mount("/", _ByOwner(stashes, path))], middleware=[guard])
+    return Starlette(routes=[Mount("/", _ByOwner(stash_of, path))], middleware=[guard])
 
 
 class _ByOwner:
     """ASGI application: the pages of the owner whose visit it is. The memory of one owner's pages, another's
     cannot reach."""
 
-    def __init__(self, stashes: OwnedStashes, path: str) -> None:
-        self._stashes = stashes
+    def __init__(self, stash_of: StashOf, path: str) -> None:
+        self._stash_of = stash_of
         self._path = path
         self._pages: BoundedCache[str, Starlette] = BoundedCache(MAX_OWNERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         owner = scope["visit"].owner
-        pages = self._pages.get(owner) or pages_of(_OfOwner(self._stashes, owner), self._path)
+        pages = self._pages.get(owner) or pages_of(partial(self._stash_of, owner), self._path)
         await self._pages.set(owner, pages)(scope, receive, send)
 
 
-@dataclass(frozen=True, slots=True)
-class _OfOwner:
-    """The stash of one owner."""
-
-    stashes: OwnedStashes
-    owner: str
-
-    async def get(self) -> Stash:
-        return await self.stashes.of(self.owner)
-
-
-def pages_of(stash: OpenedStash, path: str) -> Starlette:
+def pages_of(open_stash: Callable[[], Awaitable[Stash]], path: str) -> Starlette:
     """The pages of one owner."""
     templates = Templates(path, form_token=new_token())
-    pages = Pages(stash, templates)
+    pages = Pages(open_stash, templates)
     routes = [
         Route("/", pages.sessions, name="sessions"),
         Route("/costs", pages.costs),

@@ -6,6 +6,8 @@ import anyio
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 
+from contextstash.web.request_limits import ConcurrencyLimit
+
 FORM_SECONDS = 10.0
 """Seconds that a form may take to arrive. A browser sends one at once."""
 
@@ -18,25 +20,22 @@ class Forms:
     """Reads the bodies of forms."""
 
     def __init__(self, most: int = MAX_FORMS, seconds: float = FORM_SECONDS) -> None:
-        self._most = most
+        self._places = ConcurrencyLimit(most)
         self._seconds = seconds
-        self._running = 0
 
     async def read(self, request: Request, max_bytes: int) -> bytes | Response:
         """The body of a form, or the response to one that is too large, too slow, or one too many."""
-        if self._running >= self._most:
-            text = "Too many forms arrive at the moment. Try again."
-            return PlainTextResponse(text, 503, {"retry-after": "1"})
-        self._running += 1
-        try:
-            with anyio.fail_after(self._seconds):
-                return await _body(request, max_bytes)
-        except TimeoutError:
-            return PlainTextResponse("The form did not arrive in time.", 408, {"connection": "close"})
-        except ClientDisconnect:
-            return PlainTextResponse("The form did not arrive.", 400)
-        finally:
-            self._running -= 1
+        with self._places.take("all") as is_free:
+            if not is_free:
+                text = "Too many forms arrive at the moment. Try again."
+                return PlainTextResponse(text, 503, {"retry-after": "1"})
+            try:
+                with anyio.fail_after(self._seconds):
+                    return await _body(request, max_bytes)
+            except TimeoutError:
+                return PlainTextResponse("The form did not arrive in time.", 408, {"connection": "close"})
+            except ClientDisconnect:
+                return PlainTextResponse("The form did not arrive.", 400)
 
 
 async def _body(request: Request, max_bytes: int) -> bytes | Response:

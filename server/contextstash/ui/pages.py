@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -25,18 +25,6 @@ if TYPE_CHECKING:
     from contextstash.service.stash import Stash
     from contextstash.ui.templates import Templates
     from contextstash_storage.records import Session
-
-
-class OpenedStash(Protocol):
-    """Returns the stash, and opens it at the first call."""
-
-    async def get(self) -> Stash: ...
-
-
-class OwnedStashes(Protocol):
-    """Returns the stash of an owner's sessions, and opens the database at the first call."""
-
-    async def of(self, owner: str) -> Stash: ...
 
 
 SESSIONS_SHOWN = 25
@@ -77,8 +65,8 @@ class Outcome:
 class Pages:
     """The handlers of all pages."""
 
-    def __init__(self, stash: OpenedStash, templates: Templates) -> None:
-        self._stash = stash
+    def __init__(self, open_stash: Callable[[], Awaitable[Stash]], templates: Templates) -> None:
+        self._stash = open_stash
         self._templates = templates
         self._timelines: BoundedCache[tuple[str, str], Timeline] = BoundedCache(MAX_TIMELINES)
         self._rows = SessionRows()
@@ -89,7 +77,7 @@ class Pages:
 
     async def sessions(self, request: Request) -> Response:
         """The overview and the sessions, the one with the newest message first; or those that a filter keeps."""
-        stash = await self._stash.get()
+        stash = await self._stash()
         mark = await stash.mark()
         wanted = _wanted(request)
         cursor = request.query_params.get("after")
@@ -113,7 +101,7 @@ class Pages:
 
     async def costs(self, request: Request) -> Response:
         """The tokens sent and saved, by day and tool, and the costs of smaller windows."""
-        stash = await self._stash.get()
+        stash = await self._stash()
         mark = await stash.mark()
         overview = await self._overview.get(stash, mark)
         return self._templates.page(
@@ -128,16 +116,42 @@ class Pages:
 
     async def mark(self, request: Request) -> Response:
         """A mark that differs after any change: a page that sees another mark than its own loads itself again."""
-        return PlainTextResponse(await (await self._stash.get()).mark())
+        return PlainTextResponse(await (await self._stash()).mark())
 
     async def session(self, request: Request) -> Response:
         """One session: how full its window is, now and over time, and its changes."""
-        return await self._session(request, request.path_params["session_id"])
+        session_id = request.path_params["session_id"]
+        stash = await self._stash()
+        mark = await stash.mark()
+        status = await stash.context_status(session_id)
+        session = await stash.read_session(session_id)
+        timeline = await self._timeline(stash, session)
+        row = await self._rows.row(stash, session)
+        use = await stash.session_use(session_id)
+        costs = [day.cost for day in use.days if day.cost is not None]
+        return self._templates.page(
+            request,
+            "session.html",
+            mark=mark,
+            status=status,
+            row=row,
+            use=use,
+            receipt=await stash.receipt(session_id),
+            calls=sum(day.calls for day in use.days),
+            sent=sum(day.prompt_tokens for day in use.days),
+            cached=sum(day.cached_tokens for day in use.days),
+            cost=sum(costs) if costs else None,
+            chart=chart_of(timeline) if timeline.points[-1].seq else None,
+            width=WIDTH,
+            height=HEIGHT,
+            outcome=self._outcomes.get(request.query_params.get("done", "")),
+            outputs_kept=OUTPUTS_KEPT,
+        )
 
     async def messages(self, request: Request) -> Response:
         """A range of the history, side by side with what the model sees of it."""
         session_id = request.path_params["session_id"]
-        stash = await self._stash.get()
+        stash = await self._stash()
         mark = await stash.mark()
         session = await stash.read_session(session_id)
         total = session.counters.messages
@@ -161,7 +175,7 @@ class Pages:
     async def message(self, request: Request) -> Response:
         """One whole message, as recorded."""
         session_id, seq = request.path_params["session_id"], request.path_params["seq"]
-        stash = await self._stash.get()
+        stash = await self._stash()
         total = (await stash.read_session(session_id)).counters.messages
         if seq >= total:  # asked before the database is, which has no numbers as long as an address can be
             raise NotFoundError(f"Session {session_id} has no message {seq}: it has {total:,}.")
@@ -175,7 +189,7 @@ class Pages:
 
     async def output(self, request: Request) -> Response:
         """A page of an archived output."""
-        stash = await self._stash.get()
+        stash = await self._stash()
         session_id = request.query_params.get("session")
         page = await stash.get_archived_output(
             request.path_params["handle"],
@@ -197,7 +211,7 @@ class Pages:
     async def summary(self, request: Request) -> Response:
         """A summary and the messages that it replaces."""
         session_id = request.path_params["session_id"]
-        stash = await self._stash.get()
+        stash = await self._stash()
         summary = await stash.get_summary(session_id, level=request.path_params["summary_id"])
         covered = await stash.read_side_by_side(session_id, first=summary.first_seq, limit=MESSAGES_SHOWN)
         messages = [message for message in covered.messages if message.seq <= summary.last_seq]
@@ -209,7 +223,7 @@ class Pages:
         session_id = request.query_params.get("session") or None
         project = request.query_params.get("project") or None
         filters = {name: request.query_params.get(name) or None for name in ("tool", "since", "until")}
-        stash = await self._stash.get()
+        stash = await self._stash()
         found, rows = None, []
         if query.strip():
             scope = "project" if project else None
@@ -251,47 +265,16 @@ class Pages:
                 "This form is not from these pages, or the server was restarted since. Load the page again.", 403
             )
         session_id = request.path_params["session_id"]
-        stash = await self._stash.get()
+        stash = await self._stash()
         outcome = await _run_action(
             stash, request.path_params["action"], session_id, str(form.get("handle", "")).split()
         )
         if (back := str(form.get("back", ""))).isdecimal():
             return RedirectResponse(self._templates.message_link(session_id, int(back)), 303)
-        return self._done(request, outcome)
-
-    def _done(self, request: Request, outcome: Outcome) -> Response:
-        """Lead to the session's page, which shows the outcome: to load that page again repeats no action."""
+        # The session's page shows the outcome: to load that page again repeats no action.
         key = new_token()
         self._outcomes.set(key, outcome)
         return RedirectResponse(f"{request.url.path.rsplit('/', 1)[0]}?done={key}", 303)
-
-    async def _session(self, request: Request, session_id: str) -> Response:
-        stash = await self._stash.get()
-        mark = await stash.mark()
-        status = await stash.context_status(session_id)
-        session = await stash.read_session(session_id)
-        timeline = await self._timeline(stash, session)
-        row = await self._rows.row(stash, session)
-        use = await stash.session_use(session_id)
-        costs = [day.cost for day in use.days if day.cost is not None]
-        return self._templates.page(
-            request,
-            "session.html",
-            mark=mark,
-            status=status,
-            row=row,
-            use=use,
-            receipt=await stash.receipt(session_id),
-            calls=sum(day.calls for day in use.days),
-            sent=sum(day.prompt_tokens for day in use.days),
-            cached=sum(day.cached_tokens for day in use.days),
-            cost=sum(costs) if costs else None,
-            chart=chart_of(timeline) if timeline.points[-1].seq else None,
-            width=WIDTH,
-            height=HEIGHT,
-            outcome=self._outcomes.get(request.query_params.get("done", "")),
-            outputs_kept=OUTPUTS_KEPT,
-        )
 
     async def _timeline(self, stash: Stash, session: Session) -> Timeline:
         """The session's timeline. Cached by the state of the session: a long session takes a moment to sum up."""

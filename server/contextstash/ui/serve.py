@@ -4,34 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from contextstash.ui.app import build_ui
-from contextstash.ui.guard import new_token
+from contextstash.ui.app import StashOf, build_ui
+from contextstash.ui.guard import Tokens, new_token
 from contextstash.web.loopback import serve
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
-    from contextstash.web.access_tokens import TokenVerification
     from contextstash.web.host_names import OwnHosts
-
-
-class VerifyingStashes(Protocol):
-    """The stashes of a server's owners, and the verification of their tokens."""
-
-    async def of(self, owner: str) -> Stash: ...
-
-    async def verification(self) -> TokenVerification: ...
-
-
-class _Opened:
-    """A stash that is already open, in the form that the pages expect."""
-
-    def __init__(self, stash: Stash) -> None:
-        self._stash = stash
-
-    async def of(self, _: str) -> Stash:
-        return self._stash
 
 
 def serve_ui(open_stash: Callable[[], Awaitable[Stash]], port: int, opened: Callable[[str], None]) -> None:
@@ -41,14 +22,16 @@ def serve_ui(open_stash: Callable[[], Awaitable[Stash]], port: int, opened: Call
 
     async def app() -> Any:
         stash = await open_stash()
-        made = build_ui(_Opened(stash), token, once=once)
+
+        async def stash_of(_: str) -> Stash:
+            return stash
+
+        made = build_ui(stash_of, token, once=once)
 
         @asynccontextmanager
         async def closing(_: Any) -> AsyncIterator[None]:
-            try:
+            async with stash:
                 yield
-            finally:
-                await stash.close()
 
         made.router.lifespan_context = closing
         return made
@@ -60,8 +43,8 @@ def serve_ui(open_stash: Callable[[], Awaitable[Stash]], port: int, opened: Call
     serve(app, "127.0.0.1", port, announce)
 
 
-def mounted_ui(stashes: VerifyingStashes, path: str, hosts: OwnHosts) -> tuple[Any, str]:
+def mounted_ui(stash_of: StashOf, tokens: Tokens, path: str, hosts: OwnHosts) -> tuple[Any, str]:
     """The pages, to be mounted at a path of another server, and the query that opens those of this machine's user.
     Others enter with a token of theirs."""
     token = new_token()
-    return build_ui(stashes, token, path=path, hosts=hosts, tokens=stashes.verification), f"?token={token}"
+    return build_ui(stash_of, token, path=path, hosts=hosts, tokens=tokens), f"?token={token}"

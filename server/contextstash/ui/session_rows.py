@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -10,8 +9,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from contextstash.files.project_names import project_name
-from contextstash.process.background_tasks import BackgroundTasks
 from contextstash.service.bounded_cache import BoundedCache
+from contextstash.ui.background_values import Computed
 
 if TYPE_CHECKING:
     from contextstash.service.results import SessionLine
@@ -82,9 +81,7 @@ class SessionRows:
     def __init__(self) -> None:
         self._lines: BoundedCache[str, tuple[datetime, SessionLine]] = BoundedCache(MAX_ROWS)
         self._named: set[str] = set()
-        self._read_at: str | None = None
-        self._tasks = BackgroundTasks("the list of projects")
-        self._reading: asyncio.Task[list[Row]] | None = None
+        self._all_rows = Computed("the list of projects", self._all)
 
     async def page(self, stash: Stash, limit: int, cursor: str | None) -> tuple[list[Row], str | None]:
         """One page of the plain list, and the cursor of the next one."""
@@ -102,9 +99,7 @@ class SessionRows:
     def projects(self, stash: Stash, mark: str) -> list[str]:
         """The projects of the sessions, in order: those known so far. The sessions of a stash with another mark than
         the last one are read in the background, because of many of them that takes longer than a page may."""
-        if mark != self._read_at and (self._reading is None or self._reading.done()):
-            self._read_at = mark
-            self._reading = self._tasks.start(self._all(stash))
+        self._all_rows.known(stash, mark)
         return sorted(self._named)
 
     async def row(self, stash: Stash, session: Session) -> Row:

@@ -130,7 +130,7 @@ class TokenVerification:
             return trusted[1]
         token = await self._store.find(sha256)
         if token is None:
-            self._trusted.pop(sha256)
+            self._trusted.pop(sha256, None)
             return None
         self._trusted.set(sha256, (time.monotonic(), token))
         return token

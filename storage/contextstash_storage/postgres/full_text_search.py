@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from contextstash_storage.codec.bodies import unfolded
+from contextstash_storage.codec.record_json import blocks_of
 from contextstash_storage.postgres.connection import Connection
+from contextstash_storage.postgres.messages import LARGE_STRINGS
 from contextstash_storage.postgres.search_index import kind_word, owner_mark, plain_words, session_mark, tool_word
-from contextstash_storage.records import Block, Role, SearchHit
+from contextstash_storage.records import Role, SearchHit
 from contextstash_storage.search.call_pairs import call_of_pair
-from contextstash_storage.search.documents import Document, Kind, documents, pieces, storable
+from contextstash_storage.search.documents import Document, Kind, storable
 from contextstash_storage.search.query import SearchFilter, terms
 from contextstash_storage.search.ranking import (
     CALL_CHARACTERS,
@@ -31,6 +32,7 @@ from contextstash_storage.search.ranking import (
     rarity,
     text_weight,
 )
+from contextstash_storage.search.searchable import Searchable
 from contextstash_storage.store import Weigh
 
 COMMON_ENTRIES = 2_000
@@ -151,18 +153,12 @@ CROSS JOIN LATERAL (
 ) AS entry
 """
 
-_OF_MESSAGE = "owner = $1 AND {0}.session_id = wanted.session_id AND {0}.seq = wanted.seq"
-
 _STORED = f"""
-SELECT wanted.session_id, wanted.seq, message, role, created_at, derived, search_text, ARRAY(
-    SELECT content FROM message_blobs AS b CROSS JOIN LATERAL (
-        SELECT content FROM blobs
-        WHERE owner = $1 AND session_id = wanted.session_id AND blobs.sha256 = b.sha256 OFFSET 0
-    ) AS blob WHERE {_OF_MESSAGE.format("b")} ORDER BY number
-) AS contents
+SELECT wanted.session_id, wanted.seq, message, role, created_at, derived, search_text, body, blobs
 FROM unnest($2::text[], $3::bigint[]) AS wanted (session_id, seq)
 CROSS JOIN LATERAL (
-    SELECT message, role, created_at, derived, search_text FROM messages AS m WHERE {_OF_MESSAGE.format("m")} OFFSET 0
+    SELECT message, role, created_at, derived, search_text, body, {LARGE_STRINGS} AS blobs FROM messages AS m
+    WHERE owner = $1 AND m.session_id = wanted.session_id AND m.seq = wanted.seq OFFSET 0
 ) AS message
 """
 
@@ -172,7 +168,7 @@ FROM unnest($2::text[], $3::bigint[]) AS wanted (session_id, seq)
 CROSS JOIN LATERAL (
     SELECT block, handle, tool, argument FROM outputs AS o
     WHERE owner = $1 AND o.session_id = wanted.session_id AND o.seq BETWEEN wanted.seq AND wanted.seq
-    ORDER BY o.seq OFFSET 0
+    ORDER BY o.seq, o.block OFFSET 0
 ) AS output
 """
 
@@ -360,7 +356,7 @@ class _Reader:
         for place, hit in enumerate(found):
             if place % READ_TOGETHER == 0:
                 stored = await self._stored(found[place : place + READ_TOGETHER])
-            text = stored[hit.message].piece(hit)
+            text = stored[hit.message].shown_piece(hit)
             if best.add(text, (stored, text)):
                 break
         return [self._hit(stored, hit, text) for hit, (stored, text) in best.best()]
@@ -399,43 +395,43 @@ async def _read_stored(db: Connection, owner: str, places: Sequence[tuple[str, i
     if not places:
         return {}
     columns = (owner, [session for session, _ in places], [seq for _, seq in places])
-    outputs: dict[tuple[str, int], dict[int, tuple[str, str, str]]] = {}
+    outputs: dict[tuple[str, int], _Outputs] = {}
     for session, seq, block, handle, tool, argument in await db.fetch(_OUTPUTS_AT, *columns):
         outputs.setdefault((session, seq), {})[block] = (handle, tool, argument)
     return {
         message: _Stored(
             role,
             created,
-            derived,
             outputs.get((session, seq), {}),
-            None if text is None else unfolded(text, contents),
+            None if text is None else _searchable(derived, outputs.get((session, seq), {}), text, body, blobs),
         )
-        for session, seq, message, role, created, derived, text, contents in await db.fetch(_STORED, *columns)
+        for session, seq, message, role, created, derived, text, body, blobs in await db.fetch(_STORED, *columns)
     }
+
+
+_Outputs = dict[int, tuple[str, str, str]]
+"""Handle, tool and main argument of a message's outputs by block."""
+
+
+def _searchable(derived: str, outputs: _Outputs, *stored: Any) -> Searchable:
+    text, body, blobs = stored
+    calls = {block: (tool, argument) for block, (_, tool, argument) in outputs.items()}
+    return Searchable(blocks_of(derived), calls, text, body, tuple(blobs))
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A message as a hit shows it: `outputs` are handle, tool and argument by block."""
+    """A message as a hit shows it."""
 
     role: Role
     created_at: str
-    derived: str
-    outputs: dict[int, tuple[str, str, str]]
-    text: str | None
+    outputs: _Outputs
+    text: Searchable | None
 
     def document(self, block: int) -> Document | None:
-        """What the index holds of a block."""
-        if self.text is None:
-            return None
-        blocks = [Block.model_validate(each) for each in json.loads(self.derived).get("blocks", ())]
-        calls = {number: (tool, argument) for number, (_, tool, argument) in self.outputs.items()}
-        return next((each for each in documents(self.text, blocks, calls) if each.block == block), None)
+        """The text that is indexed of a block."""
+        return None if self.text is None else self.text.document(block)
 
-    def piece(self, hit: Ranked) -> str:
+    def shown_piece(self, hit: Ranked) -> str:
         """The text of the piece that matches best."""
-        document = self.document(hit.block)
-        if document is None:
-            return ""
-        texts = [piece.text for piece in pieces([document])]
-        return texts[min(hit.piece, len(texts) - 1)]
+        return "" if self.text is None else self.text.shown_piece(hit.block, hit.piece)

@@ -10,8 +10,8 @@ from typing import Any
 import asyncpg
 
 from contextstash_storage.postgres.address import Address
-from contextstash_storage.postgres.connection import SETTINGS, Connection
-from contextstash_storage.sql.steps import Key
+from contextstash_storage.postgres.connection import SETTINGS
+from contextstash_storage.sql.steps import Key, Statement, Steps
 
 
 class ProcessLock:
@@ -39,20 +39,16 @@ class ProcessLock:
             self._connection = None
 
 
-async def acquire(db: Connection, key: Key, purpose: str, holder: str, seconds: float, process: int) -> bool:
+def acquire(key: Key, purpose: str, holder: str, seconds: float, process: int) -> Steps[bool]:
     """Take or renew a lease; False if another holder's is in force. Time is the server's, which all machines share."""
-    taken = await db.execute(
+    taken = yield Statement(
         "INSERT INTO leases (owner, session_id, purpose, holder, process, expires_at)"
-        " VALUES ($1, $2, $3, $4, $5, clock_timestamp() + make_interval(secs => $6))"
+        " VALUES (?, ?, ?, ?, ?, clock_timestamp() + make_interval(secs => ?))"
         " ON CONFLICT (owner, session_id, purpose) DO UPDATE"
         " SET holder = excluded.holder, process = excluded.process, expires_at = excluded.expires_at"
         # The lock of a process that is gone can be had; it is given back at the end of the transaction.
         " WHERE leases.holder = excluded.holder OR leases.expires_at <= clock_timestamp()"
-        " OR (leases.process <> excluded.process AND pg_try_advisory_xact_lock(leases.process))",
-        *key,
-        purpose,
-        holder,
-        process,
-        seconds,
+        " OR (leases.process <> excluded.process AND pg_try_advisory_xact_lock(leases.process)) RETURNING 1",
+        (*key, purpose, holder, process, seconds),
     )
-    return bool(taken.endswith(" 1"))
+    return bool(taken)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from importlib.resources import files
 
-from contextstash_storage.errors import StoreVersionError
 from contextstash_storage.postgres.connection import Connection
+from contextstash_storage.sql.migrations import check_version, migrations_of
 
 LOCK = 0x636F6E7465787473
 """The advisory lock of migrations: the letters `contexts`."""
@@ -17,11 +16,7 @@ _TABLE = re.compile(r"CREATE TABLE (\w+) \(.*?\) PARTITIONED", re.DOTALL)
 
 def migrations() -> list[tuple[int, str]]:
     """Number and SQL of every migration, in order."""
-    found = []
-    for file in files("contextstash_storage.postgres").joinpath("schema").iterdir():
-        if match := re.fullmatch(r"(\d{4})_\w+\.sql", file.name):
-            found.append((int(match[1]), file.read_text(encoding="utf-8")))
-    return sorted(found)
+    return migrations_of("contextstash_storage.postgres")
 
 
 async def migrate(connection: Connection, partitions: int) -> None:
@@ -33,11 +28,7 @@ async def migrate(connection: Connection, partitions: int) -> None:
     if version < newest:
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
         version = await _version(connection)  # another process may have migrated it meanwhile
-    if version > newest:
-        raise StoreVersionError(
-            f"The database is of version {version}, this contextstash knows up to {newest}. Upgrade contextstash,"
-            " or name another database with --db."
-        )
+    check_version(version, newest)
     for number, sql in known:
         if number > version:
             await connection.execute(with_partitions(sql, partitions))

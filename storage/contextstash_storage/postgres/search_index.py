@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from contextstash_storage.postgres.connection import Connection
-from contextstash_storage.postgres.dialect import OF_SESSION
 from contextstash_storage.records import Block
 from contextstash_storage.search.call_pairs import CALL_MESSAGES, MessageCalls, own_pair, pair_of
 from contextstash_storage.search.documents import Kind, Piece, kind_mark, tool_mark
-from contextstash_storage.sql.steps import Key
+from contextstash_storage.sql.steps import Key, Statement, Steps
 
 MAX_WORD_LENGTH = 500
 """Longer runs of letters are data. PostgreSQL takes words of at most 2,046 bytes."""
@@ -91,15 +88,13 @@ class CallsBefore:
         return 0
 
 
-async def read_calls(db: Connection, key: Key, seq: int) -> list[tuple[int, int, str]]:
+def read_calls(key: Key, seq: int) -> Steps[list[tuple[int, int, str]]]:
     """The messages with calls before a position, newest first: position, number and what is derived from each."""
-    rows = await db.fetch(
-        f"SELECT seq, message, derived FROM messages WHERE {OF_SESSION} AND seq < $3 AND seq >= $4"
-        " AND has_calls AND search_text IS NOT NULL ORDER BY seq DESC",
-        *key,
-        seq,
-        seq - CALL_MESSAGES,
+    text = (
+        "SELECT seq, message, derived FROM messages WHERE {of} AND seq < ? AND seq >= ?"
+        " AND has_calls AND search_text IS NOT NULL ORDER BY seq DESC"
     )
+    rows = yield Statement(text, (*key, seq, seq - CALL_MESSAGES))
     return [(row[0], row[1], row[2]) for row in rows]
 
 
@@ -136,14 +131,9 @@ def words_of(rows: Iterable[Sequence[object]]) -> int:
     return sum(int(str(row[8])) for row in rows)
 
 
-def has_calls(derived: str) -> bool:
-    """Whether a message may have tool calls, by what is stored with it as `derived`."""
-    return '"tool_call"' in derived
-
-
-def token_sums(derived: str) -> tuple[list[str], list[int]]:
+def token_sums(blocks: Sequence[Block]) -> tuple[list[str], list[int]]:
     """The tokens of a message's blocks by type."""
     sums: dict[str, int] = {}
-    for block in json.loads(derived).get("blocks", ()):
-        sums[block["type"]] = sums.get(block["type"], 0) + block.get("tokens", 0)
+    for block in blocks:
+        sums[block.type] = sums.get(block.type, 0) + block.tokens
     return list(sums), list(sums.values())

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from contextstash_storage.codec.record_json import to_json
-from contextstash_storage.postgres.connection import Connection
-from contextstash_storage.postgres.dialect import OF_SESSION, run
+from contextstash_storage.postgres.dialect import stored_name
 from contextstash_storage.records import Counters, Session
-from contextstash_storage.search.documents import storable
-from contextstash_storage.sql import rows
 from contextstash_storage.sql.requests import note_deleted
 from contextstash_storage.sql.rows import no_session, now
-from contextstash_storage.sql.steps import Key, Statement, Steps
+from contextstash_storage.sql.steps import Key, Result, Statement, Steps
 
 TABLES = (
     "messages",
@@ -37,40 +35,27 @@ TABLES = (
 _LABELS = ("agent", "model", "format", "title", "source")
 
 
-async def read_session(db: Connection, key: Key) -> Session:
-    """A session as it is. Raises SessionNotFoundError."""
-    return (await run(db, rows.read_session(*key)))[1]
-
-
-async def lock_session(db: Connection, key: Key) -> Session:
-    """A session that no other transaction changes until this one ends. Raises SessionNotFoundError."""
-    return (await run(db, rows.read_session(*key, locked=True)))[1]
-
-
-async def insert_session(db: Connection, session: Session) -> bool:
+def insert_session(session: Session) -> Steps[bool]:
     """Store a session's row; False if its owner has one of that id."""
     counters = session.counters
-    done = await db.execute(
+    rows = yield Statement(
         "INSERT INTO sessions (owner, session_id, agent, model, format, title, source, settings, parent_session_id,"
         " created_at, updated_at, counters, messages, appended)"
-        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT DO NOTHING",
-        session.owner,
-        session.session_id,
-        *(stored_name(getattr(session, name)) for name in _LABELS),
-        json.dumps(dict(session.settings)),
-        session.parent_session_id,
-        session.created_at.isoformat(),
-        session.updated_at.isoformat(),
-        to_json(counters),
-        counters.messages,
-        counters.appended,
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING 1",
+        (
+            session.owner,
+            session.session_id,
+            *(stored_name(getattr(session, name)) for name in _LABELS),
+            json.dumps(dict(session.settings)),
+            session.parent_session_id,
+            session.created_at.isoformat(),
+            session.updated_at.isoformat(),
+            to_json(counters),
+            counters.messages,
+            counters.appended,
+        ),
     )
-    return bool(done.endswith(" 1"))
-
-
-def stored_name(text: str | None) -> str | None:
-    """A name or title as PostgreSQL can hold it."""
-    return None if text is None else storable(text)
+    return bool(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +91,23 @@ def store_counters(key: Key, session: Session, counters: Counters, added: Indexe
     return session.model_copy(update={"counters": counters, "updated_at": updated})
 
 
-async def delete_session(db: Connection, key: Key) -> None:
+def delete_session(key: Key) -> Steps[None]:
     """Delete a session and all that belongs to it. Raises SessionNotFoundError."""
-    await run(db, note_deleted(key[0], key[1], key))
-    deleted = await db.execute(f"DELETE FROM sessions WHERE {OF_SESSION}", *key)
-    if not deleted.endswith(" 1"):
+    yield from note_deleted(key[0], key[1], key)
+    if not (yield Statement("DELETE FROM sessions WHERE {of} RETURNING 1", key)):
         raise no_session(key[1])
-    await db.execute("UPDATE sessions SET parent_session_id = NULL WHERE owner = $1 AND parent_session_id = $2", *key)
+    yield Statement("UPDATE sessions SET parent_session_id = NULL WHERE owner = ? AND parent_session_id = ?", key)
     for table in TABLES:
-        await db.execute(f"DELETE FROM {table} WHERE {OF_SESSION}", *key)
+        yield Statement(f"DELETE FROM {table} WHERE {{of}}", key)
 
 
-async def check_session(db: Connection, key: Key) -> None:
+def check_session(key: Key) -> Steps[None]:
     """Raise SessionNotFoundError if there is no such session."""
-    if not await db.fetchval(f"SELECT EXISTS (SELECT FROM sessions WHERE {OF_SESSION})", *key):
+    if not (yield Statement("SELECT 1 FROM sessions WHERE {of}", key)):
         raise no_session(key[1])
+
+
+def checked(key: Key, read: Callable[[Key], Steps[Result]]) -> Steps[Result]:
+    """The result of reading a session. Raises SessionNotFoundError if there is none."""
+    yield from check_session(key)
+    return (yield from read(key))

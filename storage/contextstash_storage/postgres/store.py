@@ -4,40 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar, Unpack
 
-from contextstash_storage.codec.record_json import from_json
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.postgres import (
     append_messages,
     full_text_search,
     leases,
     logs,
-    messages,
     notifications,
     session_copy,
     session_news,
     sessions,
     unindexed_sessions,
-    view_edits,
 )
 from contextstash_storage.postgres.address import Address
-from contextstash_storage.postgres.connection import RETRY_SECONDS, Connection, Database, connect
-from contextstash_storage.postgres.dialect import run
+from contextstash_storage.postgres.connection import RETRY_SECONDS, Database, connect
+from contextstash_storage.postgres.dialect import output_of, run, stored_name
+from contextstash_storage.postgres.messages import message_rows, stored_message
 from contextstash_storage.postgres.migrations import migrate
-from contextstash_storage.postgres.sessions import lock_session, read_session
-from contextstash_storage.preparation.messages import PLAIN_FORM, Batch, is_large, prepare
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,
-    Call,
     Copied,
     Count,
     Counters,
-    Edit,
-    Event,
     KnownPart,
     Message,
     NewMessage,
@@ -48,11 +42,11 @@ from contextstash_storage.records import (
     TokenSum,
 )
 from contextstash_storage.search.query import EVERYWHERE, SearchFilter
-from contextstash_storage.sql.edits import number_edits
-from contextstash_storage.sql.logs import find_key, release_lease
-from contextstash_storage.sql.steps import Key, Steps
-from contextstash_storage.sql.tokens import RowTokens
-from contextstash_storage.store import MAX_INTEGER, Change, Placement, Read, SessionStore, Weigh
+from contextstash_storage.sql.batches import Batch, is_large, prepare
+from contextstash_storage.sql.rows import made, read_session
+from contextstash_storage.sql.steps import MAX_INTEGER, Key, Steps
+from contextstash_storage.store import Change, Placement, Read, SessionStore, Weigh
+from contextstash_storage.tokens import TokenStore
 
 Result = TypeVar("Result")
 
@@ -82,7 +76,7 @@ class PostgresStore(SessionStore):
         self._database = database
         self._process = leases.ProcessLock(database.address)
         self._announcer = notifications.Announcer(database)
-        self.tokens = RowTokens(self._of_owner, self._write_steps)
+        self.tokens = TokenStore(self._of_owner, self._write_steps)
 
     def for_owner(self, owner: str) -> PostgresStore:
         other = copy.copy(self)
@@ -100,15 +94,6 @@ class PostgresStore(SessionStore):
         been missed."""
         return notifications.changed_sessions(self._database, self.owner)
 
-    async def create_session(self, session: Session) -> Session:
-        owned = session.model_copy(update={"owner": self.owner})
-
-        async def work(db: Connection) -> Session:
-            await sessions.insert_session(db, owned)
-            return await read_session(db, self._key(session.session_id))
-
-        return await self._write(session.session_id, work)
-
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
         owned = session.model_copy(update={"owner": self.owner})
         stored = await self._database.write_once(lambda db: session_copy.copy_session(db, owned, items))
@@ -116,17 +101,14 @@ class PostgresStore(SessionStore):
             self._announcer.tell(self.owner, session.session_id)
         return stored
 
-    async def get_session(self, session_id: str) -> Session:
-        return await self._database.read_one(lambda db: read_session(db, self._key(session_id)))
-
     async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:
-        async def work(db: Connection) -> None:
-            await sessions.delete_session(db, self._key(session_id))
+        def steps() -> Steps[None]:
+            yield from sessions.delete_session(self._key(session_id))
             for other in along:
                 with suppress(SessionNotFoundError):
-                    await sessions.delete_session(db, self._key(other))
+                    yield from sessions.delete_session(self._key(other))
 
-        await self._write(session_id, work)
+        await self._write_steps(steps, told=session_id)
         return True
 
     async def append_messages(
@@ -138,91 +120,50 @@ class PostgresStore(SessionStore):
         **placed: Unpack[Placement],
     ) -> Appended:
         large = is_large(messages)
-        prepared = await asyncio.to_thread(prepare, messages, PLAIN_FORM) if large else prepare(messages, PLAIN_FORM)
+        prepared = await asyncio.to_thread(prepare, messages) if large else prepare(messages)
         batch = Batch(self.owner, session_id, prepared, count, **placed)
-        return await self._write(session_id, lambda db: append_messages.append(db, batch))
+        return await self._write_steps(lambda: append_messages.append(batch), told=session_id)
 
     async def read_messages(
         self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
     ) -> list[Message]:
         end = MAX_INTEGER if last is None else last
-        read = self._of_rows if not bodies or messages.are_few(end - first + 1) else self._together
-        return await read(session_id, lambda db, key: messages.read_range(db, key, first, end, bodies=bodies))
+        return await self._messages(session_id, "seq BETWEEN ? AND ?", first, end, bodies=bodies)
 
     async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
         return await self._database.read(lambda db: session_news.read_news(db, self._key(session_id), known))
 
     async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
-        read = self._of_rows if messages.are_few(len(seqs)) else self._together
-        return await read(session_id, lambda db, key: messages.read_at(db, key, seqs))
+        return await self._messages(session_id, "seq = ANY(?)", list(seqs))
 
-    async def find_key(self, session_id: str, key: str) -> int | None:
-        return await self._of_session(
-            session_id, lambda session: find_key(session, key.encode("utf-8", "surrogatepass"))
-        )
-
-    async def read_edits(self, session_id: str, *, after: int = 0) -> list[Edit]:
-        return await self._of_rows(session_id, lambda db, key: view_edits.read_edits(db, key, after))
-
-    async def append_edits(
-        self,
-        session_id: str,
-        edits: Sequence[Edit],
-        *,
-        expected: int,
-        event: Event | None = None,
-        own: bool = True,
-    ) -> Session:
-        numbered = await asyncio.to_thread(number_edits, edits, expected)
-
-        async def work(db: Connection, key: Key, session: Session) -> Session:
-            view_edits.check_expected(session.counters, expected)
-            counters = await view_edits.insert_numbered(db, key, session.counters, numbered, own=own)
-            return await run(db, self.stored_change(key, session, counters, event))
-
-        return await self._locked(session_id, work, told=True)
-
-    async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
-        return await self._of_rows(
-            session_id, lambda db, key: messages.read_outputs(db, key, first, MAX_INTEGER if last is None else last)
-        )
+    async def _messages(self, session_id: str, condition: str, *values: object, bodies: bool = True) -> list[Message]:
+        rows = await self._of_session(session_id, lambda key: message_rows(key, condition, *values, bodies=bodies))
+        return await made(partial(stored_message, session_id), rows)
 
     async def search(
         self, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
     ) -> list[SearchHit]:
         return await self._database.read(lambda db: full_text_search.search(db, self.owner, query, where, limit, weigh))
 
-    async def unindexed_messages(self) -> int:
-        return 0
-
     async def unindex_sessions(self, session_ids: Sequence[str]) -> int:
         taken = 0
         for name in session_ids:
             with suppress(SessionNotFoundError):
-                taken += await self._locked(name, lambda db, key, _: unindexed_sessions.take_out(db, key), told=False)
+                taken += await self._change(name, lambda key, _: unindexed_sessions.take_out(key), told=False)
         return taken
 
-    async def unindexed_sessions(self) -> list[str]:
-        return await self._database.read_one(lambda db: unindexed_sessions.unindexed(db, self.owner))
-
     async def index_session(self, session_id: str) -> bool:
-        return await self._locked(session_id, lambda db, key, _: unindexed_sessions.index_again(db, key), told=False)
-
-    async def session_sizes(self) -> dict[str, int] | None:
-        return None
+        return await self._change(session_id, lambda key, _: unindexed_sessions.index_again(key), told=False)
 
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
-        return await self._of_rows(session_id, lambda db, key: logs.token_sums(db, key, width))
+        return await self._of_session(session_id, lambda key: logs.token_sums(key, width))
 
     async def acquire_lease(self, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
         await self._process.take()
-        number = self._process.number
-        return await self._locked(
-            session_id, lambda db, key, _: leases.acquire(db, key, purpose, holder, seconds, number), told=False
+        process = self._process.number
+        return await self._change(
+            session_id, lambda key, _: leases.acquire(key, purpose, holder, seconds, process), told=False
         )
-
-    async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:
-        await self._write_steps(lambda: release_lease(self._key(session_id), purpose, holder))
 
     def _key(self, session_id: str) -> Key:
         return self.owner, session_id
@@ -231,62 +172,37 @@ class PostgresStore(SessionStore):
         return await (self._database.read if together else self._database.read_one)(lambda db: run(db, read()))
 
     async def _of_session(self, session_id: str, read: Read[Result], *, together: bool = False) -> Result:
-        of = self._together if together else self._of_rows
-        return await of(session_id, lambda db, key: run(db, read(key)))
-
-    async def _of_rows(self, session_id: str, work: Callable[[Connection, Key], Awaitable[Result]]) -> Result:
-        """What `work`, which reads by one statement, returns for a session. Whether there is such a session is asked
-        only if nothing was found: each question is a round trip."""
+        """Whether there is such a session is asked only if one statement has found nothing: each question is a round
+        trip."""
         key = self._key(session_id)
-        found = await self._database.read_one(lambda db: work(db, key))
+        if together:
+            return await self._database.read(lambda db: run(db, sessions.checked(key, read)))
+        found = await self._database.read_one(lambda db: run(db, read(key)))
         if not found:
-            await self._database.read_one(lambda db: sessions.check_session(db, key))
+            await self._database.read_one(lambda db: run(db, sessions.check_session(key)))
         return found
 
-    async def _together(self, session_id: str, work: Callable[[Connection, Key], Awaitable[Result]]) -> Result:
-        """The same for `work` that reads by several statements, of one state of the session."""
-        key = self._key(session_id)
-
-        async def checked(db: Connection) -> Result:
-            await sessions.check_session(db, key)
-            return await work(db, key)
-
-        return await self._database.read(checked)
-
     async def _change(self, session_id: str, change: Change[Result], *, told: bool = True) -> Result:
-        return await self._locked(session_id, lambda db, key, session: run(db, change(key, session)), told=told)
+        def steps() -> Steps[Result]:
+            key, session = yield from read_session(self.owner, session_id, locked=True)
+            return (yield from change(key, session))
 
-    async def _locked(
-        self, session_id: str, work: Callable[[Connection, Key, Session], Awaitable[Result]], *, told: bool
-    ) -> Result:
-        """What `work` returns for a session that no other transaction changes meanwhile."""
-        key = self._key(session_id)
+        return await self._write_steps(steps, told=session_id if told else None)
 
-        async def locked(db: Connection) -> Result:
-            return await work(db, key, await lock_session(db, key))
-
-        result = await self._database.write(locked)
-        if told:
-            self._announcer.tell(self.owner, session_id)
+    async def _write_steps(self, steps: Callable[[], Steps[Result]], *, told: str | None = None) -> Result:
+        result = await self._database.write(lambda db: run(db, steps()))
+        if told is not None:
+            self._announcer.tell(self.owner, told)
         return result
 
-    async def _write_steps(self, steps: Callable[[], Steps[Result]]) -> Result:
-        return await self._database.write(lambda db: run(db, steps()))
+    def _insert_session(self, session: Session) -> Steps[bool]:
+        return sessions.insert_session(session)
 
     def _store_counters(self, key: Key, session: Session, counters: Counters) -> Steps[Session]:
         return sessions.store_counters(key, session, counters)
 
-    def _insert_call(self, key: Key, call: Call) -> Steps[None]:
-        return logs.insert_call(key, call)
-
     def _output_of(self, row: Sequence[Any]) -> Output:
-        return from_json(Output, row[0])
+        return output_of(row)
 
     def _stored_name(self, name: Any) -> Any:
-        return sessions.stored_name(name)
-
-    async def _write(self, session_id: str, work: Callable[[Connection], Awaitable[Result]]) -> Result:
-        """What `work`, which changes a session, returns."""
-        result = await self._database.write(work)
-        self._announcer.tell(self.owner, session_id)
-        return result
+        return stored_name(name)

@@ -1,111 +1,256 @@
-"""Finds the messages of a batch that are stored already, the same for every store."""
+"""Batches of messages, made ready for their rows before a transaction begins."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
+from contextstash_storage.codec.bodies import CONSTANT, Blob, Dictionary, fingerprint, packed_text, take_apart
+from contextstash_storage.codec.record_json import compact
+from contextstash_storage.codec.text_references import referring, sources
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.preparation.messages import Batch, Prepared, batch_fingerprint, stored_fingerprint
-from contextstash_storage.sql.steps import Key, Statement, Steps
+from contextstash_storage.records import (
+    Call,
+    Copied,
+    Count,
+    Counters,
+    Cursor,
+    DeclaredVersion,
+    EditRecord,
+    EditsAfter,
+    EditsBefore,
+    Event,
+    Message,
+    NewMessage,
+    Request,
+    SentRequest,
+    Session,
+)
+from contextstash_storage.search.documents import Piece, documents, is_indexed_later, pieces
 
-COMPARED_MESSAGES = 64
-"""How many of the newest messages an unidentified batch is compared with; longer repetitions are rare, and each
-comparison is an indexed read of about 2 µs."""
+ASIDE_CHARACTERS = 200_000
+"""From this size on a batch is prepared on a thread of its own, so that the writer's thread is free. Preparing
+takes about 40 ms for each million characters (2 cores, zlib level 6)."""
 
-OPENING_MESSAGES = 2
-"""A batch that begins with as many messages as the session does is probably the whole conversation again. One is too
-few: people say "continue" twice."""
+ASIDE_MESSAGES = 100
+"""The same by the number of messages; each takes about 50 µs."""
+
+MESSAGE_SIZE = 200
+"""The size of a message without text: 600 of them fill a transaction, which take 60 ms."""
+
+STORED_BYTES = 64
+"""Bytes that are stored in the time in which one character is indexed: 8 MB fill a transaction."""
+
+
+PACKED_LATER = 32_000
+"""Bytes of a body up to which it is packed within the transaction, which knows the dictionary of its session: that
+takes 50 µs for a message of usual size, and at most 1 ms. A larger one hardly gains by a dictionary."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """The first `count` messages of a batch are stored already, the first of them at `first_seq`."""
+class Prepared:
+    """A message made ready for its row: its body without large strings (packed, if that needs no dictionary), these
+    packed, what is `derived` from it, and its text for the index, if it has any. `pieces` are the rows of the search
+    index for that text, None if there is so much that it is indexed later; `may_end` says whether a batch may be cut
+    after it: no tool call is separated from its result there, and no reply from the rest of it."""
 
-    count: int
-    first_seq: int
+    message: NewMessage
+    rest: bytes
+    packed: bytes
+    blobs: tuple[tuple[Blob, bytes], ...]
+    derived: str
+    search_text: bytes | None
+    fingerprint: bytes
+    pieces: tuple[Piece, ...] | None
+    may_end: bool = True
 
+    def body(self, dictionary: Dictionary | None = None) -> bytes:
+        """The body as it is stored in a session with this dictionary."""
+        return self.packed or (dictionary or CONSTANT).packed(self.rest)
 
-def _check_position(first_seq: int, length: int) -> None:
-    """Raise BadInputError if a position is beyond the end of a session."""
-    if first_seq > length:
-        raise BadInputError(
-            f"first_seq is {first_seq}, but the next position of this session is {length}: record the messages from"
-            f" position {length} on."
-        )
-
-
-def _known_at(stored: Sequence[bytes], length: int, batch: Sequence[Prepared], first_seq: int, done: int) -> Known:
-    """How much of a batch is stored, given the fingerprints that stand where its messages from number `done` on would.
-    Raises BadInputError if another message stands at one of these positions."""
-    start = first_seq + done
-    for seq, (known, prepared) in enumerate(zip(stored, batch[done:], strict=False), start=start):
-        if known != prepared.fingerprint[: len(known)]:
-            raise BadInputError(
-                f"At position {seq} another message is stored than message {seq - first_seq} of this batch; the next"
-                f" position is {length}. If the conversation was changed, pass the whole list with whole=true."
-            )
-    return Known(done + len(stored), first_seq)
-
-
-def _known_of_id(
-    rows: Sequence[tuple[int, int, bytes]], length: int, batch: Sequence[Prepared], batch_id: str
-) -> Known:
-    """How much of a batch is stored, given what was noted of the pieces of the batch of this id: first position, number
-    of messages, the batch's fingerprint. Raises BadInputError if the id was used for other messages."""
-    if not rows:
-        return Known(0, length)
-    first_seq, _, fingerprint = rows[0]
-    if fingerprint != batch_fingerprint(batch):
-        raise BadInputError(
-            f"The batch_id '{batch_id}' was used in this session for other messages, from position {first_seq} on."
-            " Send exactly the same batch again, or a new batch_id with new messages."
-        )
-    return Known(sum(count for _, count, _ in rows), first_seq)
+    @property
+    def size(self) -> int:
+        """How long storing it takes, in characters of indexed text that take as long: about 0.1 µs each."""
+        indexed = sum(len(piece.text) for piece in self.pieces or ())
+        stored = len(self.packed) + sum(len(content) for _, content in self.blobs)
+        return MESSAGE_SIZE + indexed + stored // STORED_BYTES
 
 
-def _repetitions(length: int, batch: Sequence[Prepared]) -> list[tuple[int, list[bytes]]]:
-    """Positions and the fingerprints that stand there if a batch is a repetition; one such run is enough."""
-    if not length or not batch:
-        return []
-    marks = [prepared.fingerprint for prepared in batch[:COMPARED_MESSAGES]]
-    opening = min(OPENING_MESSAGES, length)
-    found = []
-    if len(batch) > 1 and len(marks) >= opening:
-        found.append((0, marks[:opening]))
-    if len(batch) <= min(length, COMPARED_MESSAGES):
-        found.append((length - len(batch), marks))
-    return found
+def is_large(messages: Sequence[NewMessage]) -> bool:
+    """Whether preparing these takes so long that it runs on a thread of its own."""
+    size = sum(block.size for message in messages for block in message.blocks)
+    return len(messages) > ASIDE_MESSAGES or size > ASIDE_CHARACTERS
 
 
-def fingerprints(key: Key, first: int, count: int) -> Steps[list[bytes]]:
-    """The fingerprints of at most `count` messages from a position on."""
-    rows = yield Statement(
-        "SELECT fingerprint FROM messages WHERE {of} AND seq >= ? ORDER BY seq LIMIT ?", (*key, first, count)
+def prepare(messages: Sequence[NewMessage]) -> list[Prepared]:
+    """Do the work that needs no database. Raises BadInputError if a message cannot be stored."""
+    known: dict[bytes, bytes] = {}
+    return [_prepared(message, may_end, known) for message, may_end in zip(messages, _ends(messages), strict=True)]
+
+
+def _prepared(message: NewMessage, may_end: bool, known: dict[bytes, bytes]) -> Prepared:
+    _check_storable(message.key)
+    if message.usage is not None:  # then the reply's id has a column of its own
+        _check_storable(message.group)
+    parts = take_apart(message.body)
+    for blob in parts.blobs:
+        if blob.sha256 not in known:
+            known[blob.sha256] = packed_text(blob.text)
+    return Prepared(
+        message=message,
+        rest=parts.rest,
+        packed=b"" if len(parts.rest) <= PACKED_LATER else CONSTANT.packed(parts.rest),
+        blobs=tuple((blob, known[blob.sha256]) for blob in parts.blobs),
+        derived=compact(message),
+        search_text=_search_text(message),
+        fingerprint=fingerprint(message.body, None if parts.blobs else parts.rest),
+        pieces=_pieces(message),
+        may_end=may_end,
     )
-    return [stored_fingerprint(fingerprint) for (fingerprint,) in rows]
 
 
-def known(key: Key, length: int, batch: Batch, done: int = 0) -> Steps[Known]:
-    """How much of a batch is stored in a session of this length; `done` messages were compared before. Raises
-    BadInputError if other messages are stored at its position or under its id."""
-    batch.check_markers()
-    if batch.first_seq is not None:
-        _check_position(batch.first_seq, length)
-        start, left = batch.first_seq + done, len(batch.messages) - done
-        stored = (yield from fingerprints(key, start, left)) if start < length and left else []
-        return _known_at(stored, length, batch.messages, batch.first_seq, done)
-    if batch.batch_id is not None:
-        text = "SELECT first_seq, count, fingerprint FROM batches WHERE {of} AND batch_id = ? ORDER BY first_seq"
-        rows = yield Statement(text, (*key, batch.batch_id))
-        return _known_of_id([tuple(row) for row in rows], length, batch.messages, batch.batch_id)
-    return Known(done, length)
+def _search_text(message: NewMessage) -> bytes | None:
+    if not message.search_text:
+        return None
+    in_order = sorted(message.outputs, key=lambda output: output.block)  # as their rows are read
+    calls = [(output.tool, output.argument) for output in in_order]
+    return referring(message.search_text, sources(message.body, calls))
 
 
-def looks_repeated(key: Key, length: int, batch: Batch) -> Steps[bool]:
-    """Whether a batch that nothing identifies is equal to the newest messages, or begins as the session does. It is
-    stored all the same: only its sender knows whether it is a repetition."""
-    for first, marks in () if batch.is_identified else _repetitions(length, batch.messages):
-        if (yield from fingerprints(key, first, len(marks))) == [stored_fingerprint(mark) for mark in marks]:
-            return True
-    return False
+def _pieces(message: NewMessage) -> tuple[Piece, ...] | None:
+    return None if is_indexed_later(message) else tuple(pieces_of(message))
+
+
+def pieces_of(message: NewMessage) -> list[Piece]:
+    """The rows of the search index for a message."""
+    calls = {output.block: (output.tool, output.argument) for output in message.outputs}
+    text = message.search_text
+    return list(pieces(documents(text, message.blocks, calls))) if text else []
+
+
+def _check_storable(name: str | None) -> None:
+    try:
+        (name or "").encode()
+    except UnicodeEncodeError as error:
+        raise BadInputError(f"A name among the arguments cannot be stored: {error}.") from error
+
+
+def _ends(messages: Sequence[NewMessage]) -> list[bool]:
+    """For each message, whether the batch may be cut after it."""
+    ends = []
+    waiting: set[str] = set()
+    for place, message in enumerate(messages):
+        for block in message.blocks:
+            if block.call_id is not None and block.type == "tool_call":
+                waiting.add(block.call_id)
+            elif block.call_id is not None and block.type == "tool_result":
+                waiting.discard(block.call_id)
+        following = messages[place + 1].group if place + 1 < len(messages) else None
+        ends.append(not waiting and (message.group is None or message.group != following))
+    return ends
+
+
+def batch_fingerprint(batch: Sequence[Prepared]) -> bytes:
+    """What makes two batches the same: the same messages in the same order."""
+    return hashlib.sha256(b"".join(prepared.fingerprint for prepared in batch)).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One call's messages, and how they are appended."""
+
+    owner: str
+    session_id: str
+    messages: Sequence[Prepared]
+    count: Count
+    first_seq: int | None = None
+    batch_id: str | None = None
+    before: EditsBefore | None = None
+    cursor: Cursor | None = None
+    edits: EditsAfter | None = None
+
+    @property
+    def is_identified(self) -> bool:
+        """Whether something identifies the batch, or each of its messages."""
+        return self.first_seq is not None or self.batch_id is not None or self.before is not None or self.has_keys
+
+    @property
+    def has_keys(self) -> bool:
+        return any(prepared.message.key is not None for prepared in self.messages)
+
+    def check_markers(self) -> None:
+        """Raise BadInputError if more than one thing identifies the messages."""
+        if self.has_keys and (self.first_seq is not None or self.batch_id is not None):
+            raise BadInputError("These messages have keys, which identify them: pass neither first_seq nor batch_id.")
+
+
+def with_counters(session: Session, counters: Counters) -> Session:
+    """The session with these counters."""
+    return session if counters is session.counters else session.model_copy(update={"counters": counters})
+
+
+def stored_message(message: NewMessage, session_id: str, seq: int, created: datetime) -> Message:
+    """A message as it is read after it was stored, without its body."""
+    return Message(
+        session_id=session_id,
+        seq=seq,
+        role=message.role,
+        kind=message.kind,
+        blocks=message.blocks,
+        usage=message.usage,
+        group=message.group,
+        key=message.key,
+        created_at=created,
+        agent_visible=message.agent_visible,
+        user_visible=message.user_visible,
+    )
+
+
+def reported_call(message: NewMessage, session: Session, reply_start: int, sent: SentRequest | None) -> Call:
+    """The model call that a message reports on: of the request `sent`, else of what stood before its reply."""
+    assert message.usage is not None
+    return Call(
+        purpose="agent",
+        model=message.model or session.model,
+        request_seq=reply_start - 1 if sent is None else sent.messages - 1,
+        request_edits=session.counters.edits if sent is None else sent.edits,
+        created_at=message.created_at,
+        **message.usage.model_dump(),
+    )
+
+
+FINGERPRINT_BYTES = 16
+"""Of the 32 that a fingerprint has. Two different messages have the same 16 with a chance of 1 in 10^20 among 10^9."""
+
+
+def stored_fingerprint(fingerprint: bytes) -> bytes:
+    """What is stored of a message's fingerprint; former versions stored all of it."""
+    return fingerprint[:FINGERPRINT_BYTES]
+
+
+ITEMS_AT_ONCE = 200
+
+
+Row = Prepared | EditRecord | Event | Call | DeclaredVersion | Request
+
+
+def read_rows(items: Iterator[Copied]) -> deque[Row]:
+    """The next items, ready to be stored; none at the end. Nothing of the database is needed or held."""
+    rows: deque[Row] = deque()
+    characters = 0
+    for item in items:
+        if isinstance(item, NewMessage):
+            rows += prepare([item])
+            characters += len(item.search_text)
+        else:
+            rows.append(item)
+        if len(rows) >= ITEMS_AT_ONCE or characters >= CHARACTERS_AT_ONCE:
+            break
+    return rows
+
+
+CHARACTERS_AT_ONCE = 500_000
+"""Items are read and prepared up to this many at a time, and up to about this much text."""

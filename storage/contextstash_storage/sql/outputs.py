@@ -40,6 +40,12 @@ def find_output(owner: str, handle: str, session_id: str | None, output_of: Outp
     return found[0]
 
 
+def output_rows(key: Key, first: int, last: int) -> Steps[list[Any]]:
+    """The rows of the outputs of messages `first` to `last`, in order."""
+    text = "SELECT {output} FROM outputs WHERE {of} AND seq BETWEEN ? AND ? ORDER BY seq, block"
+    return (yield Statement(text, (*key, first, last)))
+
+
 def find_handles(owner: str, prefix: str, limit: int) -> Steps[list[str]]:
     """The handles that begin with `prefix`, in order."""
     rows = yield Statement(

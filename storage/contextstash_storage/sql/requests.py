@@ -53,7 +53,7 @@ def part_fingerprint(part: DeclaredVersion) -> bytes:
 def insert_request(key: Key, counters: Counters, request: Request) -> Steps[tuple[Request, Counters]]:
     """Store a request under the next number; returns it and the counters after it."""
     placed, counters = numbered(counters, request)
-    old = yield from read_request(key, placed.number - DETAILED_REQUESTS)
+    old = yield from get_request(key, placed.number - DETAILED_REQUESTS)
     yield from put_requests(key, [placed] if old is None else [placed, figures_of(old)])
     return placed, counters
 
@@ -69,24 +69,24 @@ def put_requests(key: Key, placed: Sequence[Request]) -> Steps[None]:
 
 def book_usage(key: Key, number: int, usage: Usage) -> Steps[None]:
     """Add the reported usage to a request, if it exists."""
-    request = yield from read_request(key, number)
+    request = yield from get_request(key, number)
     if request is not None:
         yield from put_requests(key, [request.model_copy(update={"usage": usage})])
 
 
-def read_request(key: Key, number: int) -> Steps[Request | None]:
+def get_request(key: Key, number: int) -> Steps[Request | None]:
     """The request of this number; None if there is none."""
     rows = yield Statement("SELECT record FROM requests WHERE {of} AND request = ?", (*key, number))
     return from_json(Request, rows[0][0]) if rows else None
 
 
-def read_requests(key: Key, last: int) -> Steps[list[Request]]:
+def read_requests(key: Key, *, last: int = 1) -> Steps[list[Request]]:
     """The newest requests, newest first."""
     rows = yield Statement("SELECT record FROM requests WHERE {of} ORDER BY request DESC LIMIT ?", (*key, last))
     return [from_json(Request, record) for (record,) in rows]
 
 
-def list_requests(key: Key, after: int, limit: int) -> Steps[list[Request]]:
+def list_requests(key: Key, *, after: int = 0, limit: int = 100) -> Steps[list[Request]]:
     """The requests behind this number, oldest first."""
     rows = yield Statement(
         "SELECT record FROM requests WHERE {of} AND request > ? ORDER BY request LIMIT ?", (*key, after, limit)
@@ -126,8 +126,8 @@ def put_declared(key: Key, part: DeclaredVersion) -> Steps[None]:
     )
 
 
-def read_declared(key: Key, versions: Sequence[int] | None) -> Steps[list[DeclaredVersion]]:
-    """These versions, or all, in order."""
+def read_declared(key: Key, versions: Sequence[int] | None = None) -> Steps[list[DeclaredVersion]]:
+    """These versions of the declared parts, or all, in order."""
     if versions is not None and not versions:
         return []
     condition = "" if versions is None else f" AND version IN ({marks(versions)})"
@@ -136,13 +136,13 @@ def read_declared(key: Key, versions: Sequence[int] | None) -> Steps[list[Declar
     return [part_of(content, record) for content, record in rows]
 
 
-def read_proxied(key: Key) -> Steps[ProxiedSession | None]:
+def get_proxied(key: Key) -> Steps[ProxiedSession | None]:
     """What the proxy knows of a session; None if none of its requests went through the proxy."""
     rows = yield Statement("SELECT record FROM proxied_sessions WHERE {of}", key)
     return from_json(ProxiedSession, rows[0][0]) if rows else None
 
 
-def keep_proxied(key: Key, proxied: ProxiedSession) -> Steps[None]:
+def put_proxied(key: Key, proxied: ProxiedSession) -> Steps[None]:
     """Store this in place of what was known before."""
     yield Statement(
         "INSERT INTO proxied_sessions ({key}, last_at, record) VALUES ({keys}, ?, ?)"
@@ -163,7 +163,7 @@ def recent_proxied(owner: str, since: float, limit: int) -> Steps[list[tuple[str
 
 def note_deleted(owner: str, session_id: str, key: Key) -> Steps[None]:
     """Store how a session is recognized that is being deleted."""
-    proxied = yield from read_proxied(key)
+    proxied = yield from get_proxied(key)
     yield Statement("DELETE FROM deleted_sessions WHERE deleted_at < ?", (_oldest_deletion(),))
     yield _insert_deleted(owner, deleted_session(session_id, proxied))
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from contextstash_storage.codec.record_json import from_json
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, SessionNotFoundError
 from contextstash_storage.handles import HANDLE
 from contextstash_storage.records import Counters, Session
-from contextstash_storage.sql.steps import Statement, Steps
+from contextstash_storage.sql.steps import Key, Statement, Steps
 
 SESSION_COLUMNS = (
     "{number}, session_id, owner, agent, model, format, title, source, settings, parent_session_id,"
@@ -84,17 +85,27 @@ def session_of(row: tuple[Any, ...]) -> Session:
     )
 
 
-def read_session(owner: str, session_id: str, *, locked: bool = False) -> Steps[tuple[int, Session]]:
-    """A session's row number and record; with `locked` no other transaction changes it until this one ends. Raises
+def read_session(owner: str, session_id: str, *, locked: bool = False) -> Steps[tuple[Key, Session]]:
+    """A session's key and record; with `locked` no other transaction changes it until this one ends. Raises
     SessionNotFoundError."""
-    lock = " FOR UPDATE" if locked else ""
+    lock = "{lock}" if locked else ""
     text = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE owner = ? AND session_id = ?{lock}"
     rows = yield Statement(text, (owner, session_id))
     if not rows:
         raise no_session(session_id)
-    return rows[0][0], session_of(tuple(rows[0]))
+    number = rows[0][0]
+    return (owner, session_id) if number is None else (number,), session_of(tuple(rows[0]))
 
 
 FEW = 16
-"""Up to so many messages are made where their rows are read; of more only the rows, which takes a tenth of the time:
-others wait for the one connection that reads."""
+"""Up to so many records are made where their rows are read; of more only the rows, which takes a tenth of the time:
+others wait for the connection, or the event loop."""
+
+Made = TypeVar("Made")
+
+
+async def made(make: Callable[[Any], Made], rows: Sequence[Any]) -> list[Made]:
+    """The records that rows are made into: of many rows in a thread, so that other calls need not wait."""
+    if len(rows) <= FEW:
+        return [make(row) for row in rows]
+    return await asyncio.to_thread(lambda: [make(row) for row in rows])

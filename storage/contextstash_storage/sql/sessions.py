@@ -20,8 +20,8 @@ from contextstash_storage.records import (
     ToolSum,
     Totals,
 )
-from contextstash_storage.sql.logs import keep_summary
-from contextstash_storage.sql.requests import keep_proxied, read_proxied
+from contextstash_storage.sql.logs import put_cached_summary
+from contextstash_storage.sql.requests import get_proxied, put_proxied
 from contextstash_storage.sql.rows import SESSION_COLUMNS, no_session, now, session_of
 from contextstash_storage.sql.steps import Key, Repeated, Statement, Steps
 
@@ -46,17 +46,17 @@ def owners() -> Steps[list[str]]:
     return [owner for (owner,) in rows]
 
 
-def find_ids(owner: str, prefix: str, limit: int, without_agent: str) -> Steps[list[str]]:
+def find_session_ids(owner: str, prefix: str, limit: int, *, without_agent: str | None = None) -> Steps[list[str]]:
     """The ids of sessions that begin with `prefix`, the last changed first; not those of `without_agent`."""
     rows = yield Statement(
         "SELECT session_id FROM sessions WHERE owner = ? AND substr(session_id, 1, ?) = ? AND agent {is_not} ?"
         " ORDER BY updated_at DESC LIMIT ?",
-        (owner, len(prefix), prefix, without_agent, limit),
+        (owner, len(prefix), prefix, without_agent or "", limit),
     )
     return [session_id for (session_id,) in rows]
 
 
-def read_cursor(owner: str, source: str) -> Steps[Cursor | None]:
+def get_cursor(owner: str, source: str) -> Steps[Cursor | None]:
     """How far a source has been read; None if it has not been."""
     rows = yield Statement("SELECT record FROM cursors WHERE owner = ? AND source = ? LIMIT 1", (owner, source))
     return from_json(Cursor, rows[0][0]) if rows else None
@@ -78,8 +78,30 @@ def read_extras(key: Key) -> Steps[SessionExtras]:
             for batch_id, first_seq, count, fingerprint in batches
         ),
         summaries={name: from_json(CachedSummary, record) for name, record in summaries},
-        proxied=(yield from read_proxied(key)),
+        proxied=(yield from get_proxied(key)),
     )
+
+
+def put_cursor(owner: str, key: Key, cursor: Cursor) -> Steps[None]:
+    """Store how far a source has been read: in this session, no longer in another."""
+    yield Statement("DELETE FROM cursors WHERE owner = ? AND source = ?", (owner, cursor.source))
+    text = "INSERT INTO cursors (owner, {last}, source, record) VALUES (?, ?, ?, ?)"
+    yield Statement(text, (owner, key[-1], cursor.source, to_json(cursor)))
+
+
+def note_batch(key: Key, batch_id: str, first_seq: int, count: int, fingerprint: bytes) -> Steps[None]:
+    """Remember that `count` messages of a batch stand at `first_seq` and after it."""
+    yield Statement(
+        "INSERT INTO batches ({key}, batch_id, first_seq, count, fingerprint{piece})"
+        " VALUES ({keys}, ?, ?, ?, ?{number_of_piece}) ON CONFLICT DO NOTHING",
+        (*key, batch_id, first_seq, count, fingerprint),
+    )
+
+
+def unindexed_sessions(owner: str) -> Steps[list[str]]:
+    """The ids of the owner's sessions that are not in the search index."""
+    rows = yield Statement("SELECT session_id FROM sessions WHERE owner = ? AND {unindexed} ORDER BY 1", (owner,))
+    return [session_id for (session_id,) in rows]
 
 
 def put_extras(owner: str, key: Key, extras: SessionExtras) -> Steps[None]:
@@ -88,18 +110,12 @@ def put_extras(owner: str, key: Key, extras: SessionExtras) -> Steps[None]:
         "INSERT INTO cursors (owner, {last}, source, record) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
         [(owner, key[-1], cursor.source, to_json(cursor)) for cursor in extras.cursors],
     )
-    yield Repeated(
-        "INSERT INTO batches ({key}, batch_id, first_seq, count, fingerprint{piece})"
-        " VALUES ({keys}, ?, ?, ?, ?{first_piece}) ON CONFLICT DO NOTHING",
-        [
-            (*key, batch.batch_id, batch.first_seq, batch.count, bytes.fromhex(batch.fingerprint))
-            for batch in extras.batches
-        ],
-    )
+    for batch in extras.batches:
+        yield from note_batch(key, batch.batch_id, batch.first_seq, batch.count, bytes.fromhex(batch.fingerprint))
     for name, summary in extras.summaries.items():
-        yield from keep_summary(key, name, summary)
+        yield from put_cached_summary(key, name, summary)
     if extras.proxied is not None:
-        yield from keep_proxied(key, extras.proxied)
+        yield from put_proxied(key, extras.proxied)
 
 
 MAX_TOOLS = 200
@@ -120,10 +136,17 @@ _DAYS = (
 )
 
 
-def sessions_of(
-    owner: str, limit: int, before: str | None, parent: str | None, without_agent: str | None, by_message: bool
+def list_sessions(
+    owner: str,
+    *,
+    limit: int = 50,
+    before: str | None = None,
+    parent: str | None = None,
+    without_agent: str | None = None,
+    by_message: bool = False,
 ) -> Steps[list[Session]]:
-    """As SessionStore.list_sessions."""
+    """Sessions by last change, or with `by_message` by the time of their last message, newest first. `before` is
+    the last session_id of the previous page; those of `without_agent` are left out."""
     time = "{last_message}" if by_message else "updated_at"
     text, values = f"SELECT {SESSION_COLUMNS}, {time} AS time FROM sessions WHERE owner = ?", [owner]
     if parent is not None:
@@ -151,7 +174,7 @@ def _listed(row: tuple[Any, ...], by_message: bool) -> Session:
     return session.model_copy(update={"last_message_at": datetime.fromisoformat(str(row[-1]))})
 
 
-def totals(owner: str, without_agent: str) -> Steps[Totals]:
+def totals(owner: str, *, without_agent: str = "") -> Steps[Totals]:
     """Sums over all sessions of an owner but those of `without_agent`."""
     values = (owner, without_agent)
     [(sessions, messages, tokens)] = yield Statement(
@@ -169,7 +192,7 @@ def totals(owner: str, without_agent: str) -> Steps[Totals]:
 
 
 def mark(owner: str) -> Steps[StoreMark]:
-    """What is different after any change of an owner's sessions."""
+    """The figures that any change of an owner's sessions changes, quickly read."""
     [(sessions, changed)] = yield Statement("SELECT count(*), max(updated_at) FROM sessions WHERE owner = ?", (owner,))
     return StoreMark(sessions=sessions, changed_at=datetime.fromisoformat(changed) if changed else None)
 
@@ -180,7 +203,7 @@ def session_tools(key: Key) -> Steps[list[ToolSum]]:
 
 
 def session_days(key: Key) -> Steps[list[DaySum]]:
-    """The model calls of one session by day."""
+    """The agent's model calls of a session by day."""
     return (yield from _days("{of}", key))
 
 

@@ -1,4 +1,5 @@
-"""One SQLite connection on its own thread, running whole functions there; small writes are committed together."""
+"""One SQLite connection on its own thread, running whole functions and steps there; small writes are committed
+together."""
 
 from __future__ import annotations
 
@@ -21,7 +22,11 @@ from contextstash_storage.errors import (
     StoreFullError,
     StoreVersionError,
 )
+from contextstash_storage.records import Session
+from contextstash_storage.sql.rows import read_session
+from contextstash_storage.sql.steps import Aside, Insertion, Repeated, Statement, Steps
 from contextstash_storage.sqlite.database_file import FindKey, driver_errors, no_key, open_file, primary_code, read_head
+from contextstash_storage.sqlite.dialect import spoken
 
 BUSY_SECONDS = 10.0
 """How long to wait for another process's transaction."""
@@ -141,6 +146,35 @@ def store_error(error: sqlite3.Error) -> StoreError:
             " or name another with --db."
         )
     return StoreError(f"The database could not do that: {error}.")
+
+
+def run(db: sqlite3.Connection, steps: Steps[Result]) -> Result:
+    """What the steps return."""
+    try:
+        asked = next(steps)
+        while True:
+            asked = steps.send(_rows(db, asked))
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+
+
+def _rows(db: sqlite3.Connection, asked: Statement | Repeated | Insertion | Aside) -> list[Any]:
+    if isinstance(asked, Aside):
+        return asked.work()
+    if isinstance(asked, Insertion):
+        asked = asked.repeated()
+    if isinstance(asked, Repeated):
+        if asked.rows:
+            db.executemany(spoken(asked.text), asked.rows)
+        return []
+    return db.execute(spoken(asked.text), asked.values).fetchall()
+
+
+def session_row(db: sqlite3.Connection, owner: str, session_id: str) -> tuple[int, Session]:
+    """A session's row number and record. Raises SessionNotFoundError."""
+    (row,), session = run(db, read_session(owner, session_id))
+    return row, session
 
 
 async def connect(

@@ -22,13 +22,12 @@ from contextstash_storage.sqlite.hidden_sessions import give_up_abandoned
 from contextstash_storage.sqlite.packs import pack_some
 from contextstash_storage.sqlite.rows import DELETED_OWNER, forget_body
 from contextstash_storage.sqlite.search_index import (
-    Searchable,
+    StoredText,
     indexed_pieces,
     is_long,
     merge_index,
     pieces_at_once,
     read_searchable,
-    remove_former_index,
     remove_pieces,
     rewrite_terms,
 )
@@ -93,7 +92,7 @@ class Deletion(PieceWork):
 
     async def _all_taken_out(self) -> bool:
         await self.write(give_up_abandoned)
-        if not await self._all_rows_removed() or not await self.pieces(remove_former_index):
+        if not await self._all_rows_removed():
             return False
         marks = await self.writer.read(_marks)
         if not marks:
@@ -150,11 +149,11 @@ class _LongText:
     """A message with very much text, and the pieces in which it is indexed; None if it is damaged."""
 
     message: int
-    searchable: Searchable
+    searchable: StoredText
     pieces: list[Piece] | None
 
 
-def _pieces(searchable: Searchable) -> list[Piece] | None:
+def _pieces(searchable: StoredText) -> list[Piece] | None:
     """The pieces in which a message is indexed; None if its text cannot be read."""
     try:
         return searchable.pieces()

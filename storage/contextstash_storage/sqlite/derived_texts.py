@@ -9,11 +9,11 @@ import sqlite3
 from collections.abc import Callable
 
 from contextstash_storage.codec.bodies import put_together
-from contextstash_storage.preparation.compact_form import referring, sources
+from contextstash_storage.codec.text_references import referring, sources
 from contextstash_storage.search.documents import documents, pieces
 from contextstash_storage.sqlite.rows import IS_SEEN
 from contextstash_storage.sqlite.search_index import (
-    Searchable,
+    StoredText,
     indexed_pieces,
     insert_pieces,
     is_queued,
@@ -67,7 +67,7 @@ def change_message(db: sqlite3.Connection, message: int, change: Change) -> None
         _index_again(db, found, change, complete=indexed == len(before))
 
 
-def _index_again(db: sqlite3.Connection, found: Searchable, change: Change, *, complete: bool) -> None:
+def _index_again(db: sqlite3.Connection, found: StoredText, change: Change, *, complete: bool) -> None:
     calls = {block: (tool, change(argument)) for block, (tool, argument) in found.calls.items()}
     text = change(found.text())
     body = put_together(found.body, found.blobs, found.source)

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from contextstash_storage.codec.record_json import fields_of, time_of
-from contextstash_storage.errors import StoreError
 from contextstash_storage.records import SearchHit
 from contextstash_storage.search.call_pairs import call_of_pair
-from contextstash_storage.search.documents import Document, Kind, kind_mark, pieces, tool_mark
+from contextstash_storage.search.documents import Kind, kind_mark, tool_mark
 from contextstash_storage.search.query import SearchFilter, terms
 from contextstash_storage.search.ranking import (
     CALL_CHARACTERS,
@@ -31,7 +30,7 @@ from contextstash_storage.search.ranking import (
 )
 from contextstash_storage.sqlite.outputs import ARGUMENT, CHARACTERS, TOOL
 from contextstash_storage.sqlite.rows import DELETED_OWNER, STORED_TIME
-from contextstash_storage.sqlite.search_index import Searchable, read_searchable, read_searchables, session_mark
+from contextstash_storage.sqlite.search_index import read_searchable, read_searchables, session_mark
 from contextstash_storage.store import Weigh
 
 ENTRIES_A_MESSAGE = 2
@@ -374,24 +373,9 @@ def _texts(db: sqlite3.Connection, found: Sequence[Ranked]) -> Iterator[str]:
     for first in range(0, len(found), READ_TOGETHER):
         some = found[first : first + READ_TOGETHER]
         searchables = read_searchables(db, [hit.message for hit in some])
-        yield from (_text(searchables.get(hit.message), hit) for hit in some)
-
-
-def _text(searchable: Searchable | None, hit: Ranked) -> str:
-    """The text of the piece that matches best."""
-    document = _document(searchable, hit.block)
-    if document is None:
-        return ""
-    texts = [piece.text for piece in pieces([document])]
-    return texts[min(hit.piece, len(texts) - 1)]
-
-
-def _document(searchable: Searchable | None, block: int) -> Document | None:
-    try:
-        found = searchable.documents() if searchable else []
-    except StoreError:  # damaged: the other hits are shown all the same
-        found = []
-    return next((document for document in found if document.block == block), None)
+        for hit in some:
+            searchable = searchables.get(hit.message)
+            yield "" if searchable is None else searchable.shown_piece(hit.block, hit.piece)
 
 
 def _hit(db: sqlite3.Connection, hit: Ranked, text: str) -> SearchHit:
@@ -423,5 +407,6 @@ def _heading(db: sqlite3.Connection, hit: Ranked, tool: str | None, argument: st
     document = None
     if hit.call is not None:
         message, block = call_of_pair(hit.call)
-        document = _document(read_searchable(db, message), block)
+        called = read_searchable(db, message)
+        document = None if called is None else called.document(block)
     return f"{tool} {argument or ''}".strip() if document is None else document.text[:CALL_CHARACTERS]

@@ -13,7 +13,7 @@ import sqlite3
 import uuid
 
 from contextstash_storage.sql.requests import note_deleted
-from contextstash_storage.sqlite.dialect import run, session_row
+from contextstash_storage.sqlite.connection import run, session_row
 from contextstash_storage.sqlite.logs import LIVE, clock
 from contextstash_storage.sqlite.rows import DELETED_OWNER, STAGED_OWNER
 

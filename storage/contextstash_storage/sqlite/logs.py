@@ -1,4 +1,4 @@
-"""Rows of model calls in SQLite, sums of messages, and leases, which end when their time is over."""
+"""Sums of messages in SQLite, and leases, which end when their time is over."""
 
 from __future__ import annotations
 
@@ -6,16 +6,8 @@ import sqlite3
 import time
 from collections import Counter
 
-from contextstash_storage.codec.record_json import to_json, tokens_of
-from contextstash_storage.records import BlockType, Call, Kind, Role, TokenSum
-from contextstash_storage.sql.rows import now
-from contextstash_storage.sql.steps import Key, Statement, Steps
-
-
-def insert_call(key: Key, call: Call, reply: str | None = None) -> Steps[None]:
-    """Store a model call; `reply` is the provider's id of its reply, if it is an agent's."""
-    stamped = call.model_copy(update={"created_at": call.created_at or now()})
-    yield Statement("INSERT INTO calls (session, reply, record) VALUES (?, ?, ?)", (*key, reply, to_json(stamped)))
+from contextstash_storage.codec.record_json import tokens_of
+from contextstash_storage.records import BlockType, Kind, Role, TokenSum
 
 
 def token_sums(db: sqlite3.Connection, session: int, width: int) -> list[TokenSum]:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Sequence
 from importlib.resources import files
 
-from contextstash_storage.errors import StoreVersionError
+from contextstash_storage.sql.migrations import check_version, migrations_of
 from contextstash_storage.sqlite.connection import in_transaction
 
 
 def migrations() -> list[tuple[int, str]]:
     """Number and SQL of every migration, in order."""
-    found = []
-    for file in files("contextstash_storage.sqlite").joinpath("schema").iterdir():
-        if match := re.fullmatch(r"(\d{4})_\w+\.sql", file.name):
-            found.append((int(match[1]), file.read_text(encoding="utf-8")))
-    return sorted(found)
+    return migrations_of("contextstash_storage.sqlite")
 
 
 def _schema_file(name: str) -> str:
@@ -30,11 +25,7 @@ def migrate(db: sqlite3.Connection, known: Sequence[tuple[int, str]] | None = No
     version = _version(db)
     known = migrations() if known is None else known
     newest = known[-1][0]
-    if version > newest:
-        raise StoreVersionError(
-            f"The database is of version {version}, this contextstash knows up to {newest}. Upgrade contextstash,"
-            " or name another database with --db."
-        )
+    check_version(version, newest)
     if version < newest:
         in_transaction(db, lambda db: _apply(db, known))
     note_version(db, newest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 from contextstash_storage.codec.record_json import from_json, to_json
@@ -44,7 +45,7 @@ def _fits_columns(output: Output) -> bool:
         return False
 
 
-def output_of(row: tuple[Any, ...]) -> Output:
+def output_of(row: Sequence[Any]) -> Output:
     """The output of a row of OUTPUT_COLUMNS."""
     record, handle, seq, block, tool, argument, tokens, characters, lines, sha256, is_error = row
     if record:
@@ -61,12 +62,3 @@ def output_of(row: tuple[Any, ...]) -> Output:
         sha256=sha256.hex(),
         is_error=bool(is_error),
     )
-
-
-def outputs_between(db: sqlite3.Connection, session: int, first: int, last: int) -> list[Output]:
-    """The outputs of the messages `first` to `last` of a session, in order."""
-    rows = db.execute(
-        f"SELECT {OUTPUT_COLUMNS} FROM outputs WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq, block",
-        (session, first, last),
-    )
-    return [output_of(row) for row in rows]

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from contextstash_storage.codec.bodies import OF_SESSION, Source, put_together, to_bytes, unpacked
 from contextstash_storage.codec.packs import PACK_BYTES, Pack, pack_number, pack_of, reference
+from contextstash_storage.codec.text_references import is_referring
 from contextstash_storage.errors import StoreError
-from contextstash_storage.preparation.compact_form import is_referring
 from contextstash_storage.sqlite.dictionaries import dictionary_of, remembered
 from contextstash_storage.sqlite.rows import BODY, blobs_of, forget_body
 

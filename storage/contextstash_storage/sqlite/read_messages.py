@@ -10,15 +10,17 @@ from typing import Any
 
 from contextstash_storage.codec.bodies import Dictionary
 from contextstash_storage.codec.packs import Pack
-from contextstash_storage.codec.record_json import message_of
+from contextstash_storage.codec.record_json import edit_of, message_of
 from contextstash_storage.records import KnownPart, Message, SessionNews
 from contextstash_storage.sql import requests
-from contextstash_storage.sqlite.dialect import run, session_row
+from contextstash_storage.sql.edits import edit_records
+from contextstash_storage.sql.outputs import output_rows
+from contextstash_storage.sql.rows import made
+from contextstash_storage.sqlite.connection import run, session_row
 from contextstash_storage.sqlite.dictionaries import dictionary_of
-from contextstash_storage.sqlite.outputs import outputs_between
+from contextstash_storage.sqlite.outputs import output_of
 from contextstash_storage.sqlite.packs import packs_of
 from contextstash_storage.sqlite.rows import BODY, STORED_TIME
-from contextstash_storage.sqlite.view_edits import edits_of
 
 _COLUMNS = f"message, seq, key, derived, {STORED_TIME}"
 
@@ -35,13 +37,12 @@ class MessageRows:
     dictionary: Dictionary | None = None
     packs: Mapping[bytes, Pack] = field(default_factory=dict)
 
-    def messages(self) -> list[Message]:
+    async def messages(self) -> list[Message]:
         """The messages of these rows."""
-        return [self._message(*row) for row in self.rows]
+        return await made(self._message, self.rows)
 
-    def _message(
-        self, number: int, seq: int, key: str | None, derived: str, created: str | int, body: bytes
-    ) -> Message:
+    def _message(self, row: tuple[Any, ...]) -> Message:
+        number, seq, key, derived, created, body = row
         stored = (body, self.blobs.get(number, [])) if self.bodies else None
         source = self.packs.get(body, self.dictionary)
         return message_of(self.session_id, (seq, key, derived, created), stored, source)
@@ -90,22 +91,15 @@ def _blobs(db: sqlite3.Connection, condition: str, values: Sequence[object]) -> 
 NO_ROWS = MessageRows("", ())
 
 
-@dataclass(frozen=True, slots=True)
-class NewsRows:
-    """The news as the database has them: the messages are made of their rows elsewhere."""
-
-    news: SessionNews
-    rows: MessageRows
-
-
-def read_news(db: sqlite3.Connection, owner: str, session_id: str, known: KnownPart) -> NewsRows:
-    """The news of a session. Raises SessionNotFoundError."""
+def read_news(db: sqlite3.Connection, owner: str, session_id: str, known: KnownPart) -> tuple[SessionNews, MessageRows]:
+    """The news of a session, and the rows of its messages, which are made of them elsewhere. Raises
+    SessionNotFoundError."""
     row, session = session_row(db, owner, session_id)
     counters = session.counters
-    newest = run(db, requests.read_requests((row,), 1)) if counters.requests else []
-    edits = edits_of(db, row, counters, known.edits) if counters.edits > known.edits else []
+    newest = run(db, requests.read_requests((row,))) if counters.requests else []
+    edits = run(db, edit_records((row,), known.edits)) if counters.edits > known.edits else []
     span = known.span(counters)
     rows = rows_between(db, row, session_id, *span, bodies=True) if span else NO_ROWS
-    outputs = outputs_between(db, row, *span) if span else ()
-    news = SessionNews(session, known, newest[0] if newest else None, tuple(edits), (), tuple(outputs))
-    return NewsRows(news, rows)
+    outputs = map(output_of, run(db, output_rows((row,), *span))) if span else ()
+    news = SessionNews(session, known, newest[0] if newest else None, tuple(map(edit_of, edits)), (), tuple(outputs))
+    return news, rows

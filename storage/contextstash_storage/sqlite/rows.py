@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 
+from contextstash_storage.codec.record_json import to_json
+from contextstash_storage.records import Counters, Session
+from contextstash_storage.sql.rows import now
+from contextstash_storage.sql.steps import Key, Statement, Steps
+
 STORED_TIME = "ifnull(messages.created, messages.created_at)"
 """What `time_of` reads of a message."""
 
@@ -47,6 +52,14 @@ def forget_body(db: sqlite3.Connection, message: int) -> None:
         "DELETE FROM blobs WHERE blob = ?1 AND NOT EXISTS (SELECT 1 FROM message_blobs WHERE blob = ?1)", held
     )
     db.execute("DELETE FROM large_bodies WHERE message = ?", (message,))
+
+
+def store_counters(key: Key, session: Session, counters: Counters) -> Steps[Session]:
+    """Store a session's counters and that it was changed now; returns the changed session."""
+    updated = now()
+    text = "UPDATE sessions SET counters = ?, updated_at = ? WHERE session = ?"
+    yield Statement(text, (to_json(counters), updated.isoformat(), *key))
+    return session.model_copy(update={"counters": counters, "updated_at": updated})
 
 
 def insert_large(db: sqlite3.Connection, message: int, body: bytes) -> None:

@@ -11,20 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from contextstash_storage.codec.bodies import Source, damaged, put_together, unfolded
-from contextstash_storage.codec.record_json import CALL_MARK, fields_of, text_size
+from contextstash_storage.codec.record_json import CALL_MARK, blocks_of, fields_of, text_size
 from contextstash_storage.errors import StoreError
-from contextstash_storage.preparation.compact_form import is_referring, referred, sources
 from contextstash_storage.records import Block
 from contextstash_storage.search.call_pairs import CALL_MESSAGES, MessageCalls, own_pair, pair_of
 from contextstash_storage.search.documents import (
     INLINE_BLOCKS,
     INLINE_CHARACTERS,
-    Document,
     Piece,
-    documents,
-    pieces,
 )
+from contextstash_storage.search.searchable import Searchable
 from contextstash_storage.sqlite.connection import AGAIN_SECONDS, PAUSE_SECONDS, PIECE_SECONDS, PieceWork
 from contextstash_storage.sqlite.dictionaries import dictionary_of
 from contextstash_storage.sqlite.outputs import ARGUMENT, TOOL
@@ -57,44 +53,21 @@ FROM json_each(?) CROSS JOIN messages ON message = value JOIN outputs USING (ses
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Searchable:
-    """A stored message as the index needs it. `stored` is its text, which is made whole by the body, its large strings
-    (path and content) and what that is read with."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredText(Searchable):
+    """The text of a message, and where it stands: its row, and its session's row."""
 
     message: int
     session: int
     seq: int
-    blocks: tuple[Block, ...]
-    calls: dict[int, tuple[str, str]]
-    stored: bytes
-    body: bytes
-    blobs: tuple[tuple[str, bytes], ...]
-    source: Source | None
-
-    def documents(self) -> list[Document]:
-        return documents(self.text(), self.blocks, self.calls)
-
-    def text(self) -> str:
-        """The text that was indexed."""
-        if not is_referring(self.stored):
-            return unfolded(self.stored, [content for _, content in self.blobs])
-        body = put_together(self.body, self.blobs, self.source)
-        try:
-            return referred(self.stored, sources(body, self.calls.values()))
-        except (ValueError, IndexError) as error:
-            raise damaged() from error
-
-    def pieces(self) -> list[Piece]:
-        return list(pieces(self.documents()))
 
 
-def read_searchable(db: sqlite3.Connection, message: int) -> Searchable | None:
+def read_searchable(db: sqlite3.Connection, message: int) -> StoredText | None:
     """What the index needs of a stored message; None if it has no text, or is gone."""
     return read_searchables(db, [message]).get(message)
 
 
-def read_searchables(db: sqlite3.Connection, messages: Sequence[int]) -> dict[int, Searchable]:
+def read_searchables(db: sqlite3.Connection, messages: Sequence[int]) -> dict[int, StoredText]:
     """What the index needs of those of these messages that are stored and have a text."""
     named = (json.dumps(sorted(messages)),)
     blobs: defaultdict[int, list[tuple[str, bytes]]] = defaultdict(list)
@@ -107,16 +80,16 @@ def read_searchables(db: sqlite3.Connection, messages: Sequence[int]) -> dict[in
     packs = packs_of(db, (row[-1] for row in rows))
     dictionaries = {session: dictionary_of(db, session) for session in {row[1] for row in rows}}
     return {
-        message: Searchable(
-            message,
-            session,
-            seq,
-            tuple(Block.model_validate(block) for block in fields_of(derived).get("blocks", ())),
-            calls[message],
-            stored,
-            body,
-            tuple(blobs[message]),
-            packs.get(body, dictionaries[session]),
+        message: StoredText(
+            blocks=blocks_of(derived),
+            calls=calls[message],
+            stored=stored,
+            body=body,
+            blobs=tuple(blobs[message]),
+            source=packs.get(body, dictionaries[session]),
+            message=message,
+            session=session,
+            seq=seq,
         )
         for message, session, seq, derived, stored, body in rows
     }
@@ -165,7 +138,7 @@ def insert_pieces(
         )
 
 
-def remove_pieces(db: sqlite3.Connection, searchable: Searchable, found: Sequence[Piece], count: int) -> int:
+def remove_pieces(db: sqlite3.Connection, searchable: StoredText, found: Sequence[Piece], count: int) -> int:
     """Remove the last `count` of a message's pieces from the index, or as many as there are; returns how many. FTS5
     needs exactly what was inserted. The words stay in the index's pages, marked as deleted, until these are merged."""
     rows = db.execute(
@@ -282,11 +255,6 @@ MAX_WAIT_SECONDS = 2.0
 """How long recording waits until a very long message can be found. It is stored by then, and a search says that some of
 it is not indexed yet."""
 
-ROWS_AT_ONCE = 100
-
-FIRST_PAGE = 11
-"""The rows before it of an FTS5 table's data describe the index, and FTS5 reads them even to drop the table."""
-
 
 class IndexWork(PieceWork):
     """Indexes what is queued, newest first."""
@@ -317,7 +285,6 @@ class IndexWork(PieceWork):
             elif not more:
                 break
             await asyncio.sleep(PAUSE_SECONDS)
-        await self.pieces(remove_former_index)
 
     async def _index_long(self, message: int) -> None:
         searchable = await self.writer.run(lambda db: read_searchable(db, message))
@@ -342,7 +309,7 @@ def index_short_messages(db: sqlite3.Connection) -> tuple[bool, int | None]:
     return False, None
 
 
-def _index_some(db: sqlite3.Connection, message: int, searchable: Searchable | None, found: Sequence[Piece]) -> bool:
+def _index_some(db: sqlite3.Connection, message: int, searchable: StoredText | None, found: Sequence[Piece]) -> bool:
     """Index the next pieces of a long message; False if there are no more. Another process may work on it too."""
     if not is_queued(db, message):
         return False
@@ -358,28 +325,5 @@ def _index_some(db: sqlite3.Connection, message: int, searchable: Searchable | N
 
 
 def has_work(db: sqlite3.Connection) -> bool:
-    """Whether anything is queued, or the former index is still there."""
-    queued = db.execute("SELECT 1 FROM search_queue LIMIT 1").fetchone()
-    return queued is not None or _has_former_index(db)
-
-
-def _has_former_index(db: sqlite3.Connection) -> bool:
-    return db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'search_index'").fetchone() is not None
-
-
-def remove_former_index(db: sqlite3.Connection) -> bool:
-    """Remove some of the index of former versions; False if it is gone."""
-    if not _has_former_index(db):
-        return False
-    until = time.monotonic() + PIECE_SECONDS
-    rows = (("data", "id", f"id >= {FIRST_PAGE}"), ("docsize", "id", "true"), ("idx", "segid, term", "true"))
-    for table, key, some in rows:
-        removal = (
-            f"DELETE FROM search_index_{table} WHERE ({key}) IN"
-            f" (SELECT {key} FROM search_index_{table} WHERE {some} LIMIT {ROWS_AT_ONCE})"
-        )
-        while db.execute(removal).rowcount:
-            if time.monotonic() > until:
-                return True
-    db.execute("DROP TABLE search_index")
-    return False
+    """Whether anything is queued."""
+    return db.execute("SELECT 1 FROM search_queue LIMIT 1").fetchone() is not None

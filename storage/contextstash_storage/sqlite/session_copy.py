@@ -9,25 +9,16 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from contextstash_storage.codec.record_json import edit_json, group_of, to_json
+from contextstash_storage.codec.record_json import to_json
 from contextstash_storage.errors import StoreBusyError
-from contextstash_storage.preparation.messages import Prepared, Row
-from contextstash_storage.records import (
-    Call,
-    DeclaredVersion,
-    EditRecord,
-    Event,
-    Request,
-    Session,
-)
-from contextstash_storage.sql.logs import insert_event
-from contextstash_storage.sql.requests import put_declared, put_requests
-from contextstash_storage.sqlite.append_messages import insert_message
-from contextstash_storage.sqlite.connection import PIECE_SECONDS
-from contextstash_storage.sqlite.dialect import run, session_row
-from contextstash_storage.sqlite.dictionaries import dictionary_of, is_due, make_dictionary
+from contextstash_storage.records import Session
+from contextstash_storage.sql.batches import Prepared, Row
+from contextstash_storage.sql.session_copy import copy_rows
+from contextstash_storage.sql.steps import Statement, Steps
+from contextstash_storage.sqlite.append_messages import MessageWriter
+from contextstash_storage.sqlite.connection import PIECE_SECONDS, run, session_row
 from contextstash_storage.sqlite.hidden_sessions import STAGING, give_up, new_holder
-from contextstash_storage.sqlite.logs import acquire, insert_call
+from contextstash_storage.sqlite.logs import acquire
 from contextstash_storage.sqlite.rows import STAGED_OWNER
 
 LEASE_SECONDS = 600.0
@@ -53,7 +44,7 @@ def begin(db: sqlite3.Connection, session: Session) -> Staged | None:
     if _is_there(db, session.owner, session.session_id):
         return None
     holder = new_holder()
-    insert_session(db, session.model_copy(update={"owner": STAGED_OWNER, "session_id": holder}))
+    run(db, insert_session(session.model_copy(update={"owner": STAGED_OWNER, "session_id": holder})))
     row, _ = session_row(db, STAGED_OWNER, holder)
     acquire(db, row, STAGING, holder, LEASE_SECONDS)
     return Staged(row, holder, session)
@@ -94,12 +85,12 @@ def abandon(db: sqlite3.Connection, staged: Staged) -> None:
         give_up(db, staged.row)
 
 
-def insert_session(db: sqlite3.Connection, session: Session) -> bool:
+def insert_session(session: Session) -> Steps[bool]:
     """Store a session's row; False if its owner has one of that id."""
-    done = db.execute(
+    rows = yield Statement(
         "INSERT INTO sessions (session_id, owner, agent, model, format, title, source, settings,"
         " parent_session_id, created_at, updated_at, counters) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (owner, session_id) DO NOTHING",
+        " ON CONFLICT (owner, session_id) DO NOTHING RETURNING 1",
         (
             session.session_id,
             session.owner,
@@ -115,7 +106,7 @@ def insert_session(db: sqlite3.Connection, session: Session) -> bool:
             to_json(session.counters),
         ),
     )
-    return done.rowcount == 1
+    return bool(rows)
 
 
 def _is_there(db: sqlite3.Connection, owner: str, session_id: str) -> bool:
@@ -132,29 +123,9 @@ def _renew(db: sqlite3.Connection, staged: Staged) -> None:
 
 
 def _insert(db: sqlite3.Connection, staged: Staged, row: Row, seq: int) -> None:
-    if isinstance(row, Prepared):
-        dictionary = dictionary_of(db, staged.row)
-        insert_message(db, staged.row, staged.session.session_id, seq, row, dictionary)
-        if dictionary is None and is_due(seq, seq + 1):
-            make_dictionary(db, staged.row, seq + 1)
-    elif isinstance(row, EditRecord):
-        values = (staged.row, row.edit_id, edit_json(row))
-        db.execute("INSERT INTO edits (session, edit_id, record) VALUES (?, ?, ?)", values)
-    elif isinstance(row, Event):
-        run(db, insert_event((staged.row,), row))
-    elif isinstance(row, DeclaredVersion):
-        run(db, put_declared((staged.row,), row))
-    elif isinstance(row, Request):
-        run(db, put_requests((staged.row,), [row]))
-    else:
-        run(db, insert_call((staged.row,), row, _reply_of(db, staged.row, row)))
-
-
-def _reply_of(db: sqlite3.Connection, row: int, call: Call) -> str | None:
-    """The provider's id of the reply to an agent's call, so that a later report of it finds the call."""
-    if call.purpose != "agent":
-        return None
-    found = db.execute(
-        "SELECT derived FROM messages WHERE session = ? AND seq = ?", (row, call.request_seq + 1)
-    ).fetchone()
-    return None if found is None else group_of(found[0])
+    if not isinstance(row, Prepared):
+        run(db, copy_rows((staged.row,), [row]))
+        return
+    writer = MessageWriter(db, staged.row, staged.session.session_id, seq)
+    run(db, writer.add(seq, row))
+    run(db, writer.flush())

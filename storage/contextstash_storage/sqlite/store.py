@@ -13,19 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
-from contextstash_storage.codec.record_json import to_json
-from contextstash_storage.errors import EditConflictError, SessionNotFoundError, StoreError
-from contextstash_storage.preparation.compact_form import COMPACT_FORM
-from contextstash_storage.preparation.messages import Batch, read_rows
+from contextstash_storage.errors import SessionNotFoundError, StoreError
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,
-    Call,
     Copied,
     Count,
     Counters,
-    Edit,
-    Event,
     KnownPart,
     Message,
     NewMessage,
@@ -37,11 +31,8 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.search.documents import is_indexed_later
 from contextstash_storage.search.query import EVERYWHERE, SearchFilter
-from contextstash_storage.sql.edits import CONFLICT, number_edits
-from contextstash_storage.sql.logs import find_key, release_lease
-from contextstash_storage.sql.rows import FEW, now
-from contextstash_storage.sql.steps import Key, Statement, Steps
-from contextstash_storage.sql.tokens import RowTokens
+from contextstash_storage.sql.batches import Batch, read_rows
+from contextstash_storage.sql.steps import Key, Steps
 from contextstash_storage.sqlite import (
     derived_texts,
     full_text_search,
@@ -49,7 +40,6 @@ from contextstash_storage.sqlite import (
     logs,
     session_copy,
     unindexed_sessions,
-    view_edits,
 )
 from contextstash_storage.sqlite.append_messages import append_in_pieces
 from contextstash_storage.sqlite.connection import (
@@ -59,16 +49,19 @@ from contextstash_storage.sqlite.connection import (
     GroupCommit,
     close,
     connect,
+    run,
+    session_row,
 )
 from contextstash_storage.sqlite.database_file import FindKey, no_key
 from contextstash_storage.sqlite.deletion import Deletion
-from contextstash_storage.sqlite.dialect import run, session_row
 from contextstash_storage.sqlite.migrations import migrate, migrations, note_version
-from contextstash_storage.sqlite.outputs import output_of, outputs_between
-from contextstash_storage.sqlite.read_messages import MessageRows, NewsRows, read_news, rows_at, rows_between
-from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages, remove_former_index
+from contextstash_storage.sqlite.outputs import output_of
+from contextstash_storage.sqlite.read_messages import MessageRows, read_news, rows_at, rows_between
+from contextstash_storage.sqlite.rows import store_counters
+from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages
 from contextstash_storage.sqlite.sizes import session_sizes
-from contextstash_storage.store import MAX_INTEGER, Change, Placement, Read, SessionStore, Weigh
+from contextstash_storage.store import Change, Placement, Read, SessionStore, Weigh
+from contextstash_storage.tokens import TokenStore
 
 Result = TypeVar("Result")
 
@@ -108,7 +101,6 @@ async def _open(path: Path, owner: str, busy_seconds: float, find_key: FindKey) 
     writer = await connect(path, find_key, busy_seconds=busy_seconds)
     try:
         await writer.run(migrate)
-        await writer.write(remove_former_index)
         unindexed = await writer.read(has_work)
         hidden = await writer.read(hidden_sessions.any_hidden)
         is_shrinking = await writer.read(unindexed_sessions.is_in_work)
@@ -165,7 +157,7 @@ class SqliteStore(SessionStore):
         self._group = GroupCommit(writer, self._lock)
         self._deletion = Deletion(writer, self._lock)
         self._index_work = IndexWork(writer, self._lock)
-        self.tokens = RowTokens(self._of_owner, self._write_steps)
+        self.tokens = TokenStore(self._of_owner, self._write_steps)
 
     def for_owner(self, owner: str) -> SqliteStore:
         other = copy.copy(self)
@@ -189,15 +181,6 @@ class SqliteStore(SessionStore):
         """Index, in the background, what an upgrade or a killed process left for later."""
         self._index_work.start()
 
-    async def create_session(self, session: Session) -> Session:
-        owned = session.model_copy(update={"owner": self.owner})
-
-        def work(db: sqlite3.Connection) -> Session:
-            session_copy.insert_session(db, owned)
-            return session_row(db, self.owner, session.session_id)[1]
-
-        return await self._write(work)
-
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
         owned = session.model_copy(update={"owner": self.owner})
         staged = await self._write(lambda db: session_copy.begin(db, owned))
@@ -216,14 +199,11 @@ class SqliteStore(SessionStore):
         return stored
 
     async def _fill(self, staged: session_copy.Staged, items: Iterator[Copied]) -> None:
-        while rows := await asyncio.to_thread(read_rows, items, COMPACT_FORM):
+        while rows := await asyncio.to_thread(read_rows, items):
             while rows:
                 written = await self._write(lambda db, rows=rows: session_copy.write_piece(db, staged, rows))  # type: ignore[misc]
                 staged.advance(rows.popleft() for _ in range(written))
                 await asyncio.sleep(PAUSE_SECONDS)
-
-    async def get_session(self, session_id: str) -> Session:
-        return await self._reader.read(lambda db: session_row(db, self.owner, session_id)[1])
 
     async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:
         def work(db: sqlite3.Connection) -> None:
@@ -279,72 +259,17 @@ class SqliteStore(SessionStore):
             end = session.counters.messages - 1 if last is None else last
             return rows_between(db, row, session_id, first, end, bodies=bodies)
 
-        return await self._messages(rows)
+        return await (await self._reader.read(rows)).messages()
 
     async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
         def rows(db: sqlite3.Connection) -> MessageRows:
             return rows_at(db, session_row(db, self.owner, session_id)[0], session_id, seqs)
 
-        return await self._messages(rows)
-
-    async def find_key(self, session_id: str, key: str) -> int | None:
-        return await self._of_session(session_id, lambda session: find_key(session, key))
-
-    async def read_edits(self, session_id: str, *, after: int = 0) -> list[Edit]:
-        def work(db: sqlite3.Connection) -> list[Edit]:
-            row, session = session_row(db, self.owner, session_id)
-            return view_edits.edits_of(db, row, session.counters, after)
-
-        return await self._reader.read(work)
-
-    async def append_edits(
-        self,
-        session_id: str,
-        edits: Sequence[Edit],
-        *,
-        expected: int,
-        event: Event | None = None,
-        own: bool = True,
-    ) -> Session:
-        numbered = await asyncio.to_thread(number_edits, edits, expected)
-        done = 0
-
-        def checked(db: sqlite3.Connection) -> tuple[int, Session]:
-            row, session = session_row(db, self.owner, session_id)
-            if session.counters.edits != expected:
-                raise EditConflictError(CONFLICT)
-            return row, session
-
-        def stage(db: sqlite3.Connection) -> int:
-            row, session = checked(db)
-            return view_edits.stage_piece(db, row, session.counters, numbered, done)
-
-        def publish(db: sqlite3.Connection) -> Session:
-            row, session = checked(db)
-            if done:
-                view_edits.check_staged(db, row, numbered[-1])
-                counters = view_edits.count_edits(db, row, session.counters, numbered, own=own)
-            else:
-                counters = view_edits.insert_numbered(db, row, session.counters, numbered, own=own)
-            return run(db, self.stored_change((row,), session, counters, event))
-
-        while len(numbered) > view_edits.EDITS_AT_ONCE and done < len(numbered):
-            done = await self._write(stage)
-            await asyncio.sleep(PAUSE_SECONDS)
-        return await self._write(publish)
+        return await (await self._reader.read(rows)).messages()
 
     async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
-        def work(db: sqlite3.Connection) -> NewsRows:
-            return read_news(db, self.owner, session_id, known)
-
-        read = await self._reader.read(work)
-        count = len(read.rows.rows)
-        messages = read.rows.messages() if count <= FEW else await asyncio.to_thread(read.rows.messages)
-        return replace(read.news, messages=tuple(messages))
-
-    async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
-        end = MAX_INTEGER if last is None else last
-        return await self._of_row(session_id, lambda db, row: outputs_between(db, row, first, end))
+        news, rows = await self._reader.read(lambda db: read_news(db, self.owner, session_id, known))
+        return replace(news, messages=tuple(await rows.messages()))
 
     async def search(
         self, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
@@ -358,9 +283,6 @@ class SqliteStore(SessionStore):
         marked = await self._write(lambda db: unindexed_sessions.take_out(db, self.owner, session_ids))
         await self._deletion.finish()
         return marked
-
-    async def unindexed_sessions(self) -> list[str]:
-        return [name for _, name in await self._reader.read(lambda db: unindexed_sessions.unindexed(db, self.owner))]
 
     async def index_session(self, session_id: str) -> bool:
         def work(db: sqlite3.Connection) -> bool:
@@ -382,10 +304,6 @@ class SqliteStore(SessionStore):
             lambda db: logs.acquire(db, session_row(db, self.owner, session_id)[0], purpose, holder, seconds)
         )
 
-    async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:
-        with suppress(SessionNotFoundError):
-            await self._change(session_id, lambda key, _: release_lease(key, purpose, holder))
-
     async def _of_owner(self, read: Callable[[], Steps[Result]], *, together: bool = False) -> Result:
         return await self._reader.read(lambda db: run(db, read()))
 
@@ -399,33 +317,20 @@ class SqliteStore(SessionStore):
 
         return await self._write(work)
 
-    async def _write_steps(self, steps: Callable[[], Steps[Result]]) -> Result:
+    async def _write_steps(self, steps: Callable[[], Steps[Result]], *, told: str | None = None) -> Result:
         return await self._write(lambda db: run(db, steps()))
 
     def _store_counters(self, key: Key, session: Session, counters: Counters) -> Steps[Session]:
-        updated = now()
-        text = "UPDATE sessions SET counters = ?, updated_at = ? WHERE session = ?"
-        yield Statement(text, (to_json(counters), updated.isoformat(), *key))
-        return session.model_copy(update={"counters": counters, "updated_at": updated})
+        return store_counters(key, session, counters)
 
-    def _insert_call(self, key: Key, call: Call) -> Steps[None]:
-        return logs.insert_call(key, call)
+    def _insert_session(self, session: Session) -> Steps[bool]:
+        return session_copy.insert_session(session)
 
     def _output_of(self, row: Sequence[Any]) -> Output:
-        return output_of(tuple(row))
+        return output_of(row)
 
     def _stored_name(self, name: Any) -> Any:
         return name
-
-    async def _messages(self, rows: Callable[[sqlite3.Connection], MessageRows]) -> list[Message]:
-        """The messages of these rows; many are made in a thread of their own."""
-
-        def work(db: sqlite3.Connection) -> list[Message] | MessageRows:
-            found = rows(db)
-            return found.messages() if len(found.rows) <= FEW else found
-
-        read = await self._reader.read(work)
-        return await asyncio.to_thread(read.messages) if isinstance(read, MessageRows) else read
 
     async def _write(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         """What `work` returns that writes, as one transaction."""

@@ -70,10 +70,3 @@ def index_again(db: sqlite3.Connection, row: int) -> bool:
         (row,),
     )
     return True
-
-
-def unindexed(db: sqlite3.Connection, owner: str) -> list[tuple[int, str]]:
-    """Row and id of the owner's sessions that are not in the index."""
-    return db.execute(
-        "SELECT session, session_id FROM sessions WHERE unindexed IS NOT NULL AND owner = ?", (owner,)
-    ).fetchall()

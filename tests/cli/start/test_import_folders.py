@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.demo.steps import sample_file
+from contextstash.demo.sample import sample_file
 from tests.support.command_line import ANSI, CommandLine, failure_of, write_transcript
 from tests.support.host_files import write_json, write_lines, write_opencode
 

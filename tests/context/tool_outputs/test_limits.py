@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash.context.text.truncate import byte_length, line_count
-from contextstash.context.tool_outputs.limits import Limited, OutputLimits, limit, shared_limit
+from contextstash.context.tool_outputs.limits import OutputLimits, limit, shared_limit
+from contextstash.context.tool_outputs.notices import Limited
 from contextstash.context.window.settings import resolve_settings
 from contextstash.context.window.token_counters import RULES_OF_THUMB
 from contextstash_storage.errors import BadInputError

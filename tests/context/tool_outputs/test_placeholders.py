@@ -21,8 +21,24 @@ from contextstash_storage.records import Output
 from tests.support.turns import laws
 
 
+def output(
+    tool: str = "Read", argument: str = "src/main.rs", tokens: int = 1_234, lines: int = 88, seq: int = 3
+) -> Output:
+    return Output(
+        handle="out_abcd2345",
+        seq=seq,
+        block=0,
+        tool=tool,
+        argument=argument,
+        tokens=tokens,
+        characters=5_000,
+        lines=lines,
+        sha256="0" * 64,
+    )
+
+
 def test_a_placeholder_names_the_call_its_size_its_digest_and_how_to_read_it_again() -> None:
-    shown = placeholder("Bash", "pytest -q", 1_234, 88, "out_abcd2345", "tests: 2 failed, 41 passed", seq=12)
+    shown = placeholder(output("Bash", "pytest -q", seq=12), "tests: 2 failed, 41 passed")
     assert shown == (
         "[contextstash: archived output of Bash pytest -q (1,234 tokens, 88 lines): tests: 2 failed,"
         " 41 passed. As it was at message 12: get_archived_output, handle out_abcd2345.]"
@@ -30,7 +46,7 @@ def test_a_placeholder_names_the_call_its_size_its_digest_and_how_to_read_it_aga
 
 
 def test_a_placeholder_of_a_file_that_changed_since_says_so() -> None:
-    shown = placeholder("Read", "a.py", 900, 88, "out_abcd2345", "88 lines", seq=12, changed_at=20)
+    shown = placeholder(output("Read", "a.py", seq=12), "88 lines", changed_at=20)
     assert shown.endswith(
         "88 lines. The file was changed since, at message 20. As it was at message 12: get_archived_output,"
         " handle out_abcd2345.]"
@@ -38,23 +54,9 @@ def test_a_placeholder_of_a_file_that_changed_since_says_so() -> None:
 
 
 def test_a_placeholder_shows_the_end_of_a_long_path() -> None:
-    shown = placeholder("Read", "/srv/" + "deep/" * 30 + "loans.py", 9, 9, "out_abcd2345", "9 lines", seq=3)
+    shown = placeholder(output("Read", "/srv/" + "deep/" * 30 + "loans.py", 9, 9), "9 lines")
     assert "deep/loans.py (9 tokens" in shown
     assert len(shown) < 220
-
-
-def output(tool: str = "Read", argument: str = "src/main.rs") -> Output:
-    return Output(
-        handle="out_abcd2345",
-        seq=3,
-        block=0,
-        tool=tool,
-        argument=argument,
-        tokens=1_234,
-        characters=5_000,
-        lines=88,
-        sha256="0" * 64,
-    )
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ forged = st.sampled_from(
 def test_tool_text_cannot_forge_a_marker_inside_a_placeholder(marker: str, rest: str, where: str) -> None:
     parts = {"tool": "Bash", "argument": "x", "text": "y", where: f"{rest}{marker}{rest}"}
     digest = digest_output(parts["tool"], parts["argument"], parts["text"], False)
-    shown = placeholder(parts["tool"], parts["argument"], 1, 1, "out_a", digest, seq=3)
+    shown = placeholder(output(parts["tool"], parts["argument"]), digest)
     folded = shown.casefold().replace(" ", "")
     assert folded.count(MARKER) == 1
 
@@ -126,7 +128,7 @@ texts = st.text() | hostile | st.tuples(forged, hostile).map("".join)
 def test_a_placeholder_is_one_bracketed_unit_whatever_text_it_contains(tool: str, argument: str, text: str) -> None:
     digest = digest_output(tool, argument, text, False)
     shown = [
-        placeholder(tool, argument, 1, 1, "out_a", digest, seq=3),
+        placeholder(output(tool, argument), digest),
         filled_placeholder("[{subject} {tool} {argument} {digest}, kept as {handle}]", output(tool, argument), digest),
         digest_message(output(tool, argument), text, 300).split("\n")[0],
     ]
@@ -139,6 +141,6 @@ def test_a_placeholder_is_one_bracketed_unit_whatever_text_it_contains(tool: str
 
 
 def test_brackets_in_an_argument_stay_readable() -> None:
-    shown = placeholder("Bash", "pytest test_a.py::test_b[1]", 9, 9, "out_a", "error[E0382]: moved", seq=3)
-    assert "pytest test_a.py::test_b(1) (9 tokens" in shown
+    shown = placeholder(output("Bash", "pytest test_a.py::test_b[1]"), "error[E0382]: moved")
+    assert "pytest test_a.py::test_b(1) (1,234 tokens" in shown
     assert "error(E0382): moved." in shown

@@ -57,7 +57,7 @@ def test_an_edit_waits_for_an_open_tool_loop_only_if_it_invalidates_the_loop_s_t
     calling = message(5, "assistant", Block(type="tool_call", call_id="c"))
     answer = message(6, "user", Block(type="tool_result", call_id="c"))
     effect = thinking_effect([*ANSWERED, calling, answer], 0, bound=True, choice="auto", needed=False)
-    assert (effect.choice, effect.open_loop) == ("strip", False)
+    assert effect.choice == "strip"
 
 
 def test_the_request_that_makes_the_provider_drop_thinking_is_complete() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextstash.context.view.view import build_view, change, edits_in_force, parts_of
+from contextstash.context.view.view import build_view, difference, edits_in_force, parts_of
 from contextstash_storage.records import ArchiveEdit, Edit, Message, Part, RestoreEdit, RewindEdit, SummaryEdit
 from tests.support.handmade_views import loop
 from tests.support.stored_edits import archiving, summarizing
@@ -46,7 +46,7 @@ def test_a_rewind_hides_messages_and_shows_nothing_instead() -> None:
 def test_an_archived_output_takes_the_tokens_of_its_placeholder() -> None:
     before = build_view(messages(), edits_in_force([]))
     after = build_view(messages(), edits_in_force([archive(1, 2)]))
-    assert change(before, after) == {Part.ARCHIVED: 5, Part.TOOL_RESULTS: -100}
+    assert difference(before, after)["delta"] == {Part.ARCHIVED: 5, Part.TOOL_RESULTS: -100}
 
 
 def test_a_restore_returns_exactly_the_view_from_before() -> None:

@@ -18,7 +18,7 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
 from contextstash.configuration.locations import token_file
-from contextstash.mcp.http.gate import RunningLimit
+from contextstash.mcp.http.gate import TokenLimits
 from contextstash.mcp.http.request_bodies import HeldBytes, TooMuchHeldError
 from contextstash.mcp.http.server import address_line
 from contextstash.mcp.scopes import needed_scope
@@ -281,7 +281,7 @@ async def test_the_streams_of_one_owner_leave_room_for_others_and_give_theirs_ba
     def user(owner: str) -> AuthenticatedUser:
         return AuthenticatedUser(AccessToken(token="t", client_id="c", scopes=["read"], subject=owner))
 
-    limit = RunningLimit(stream, most=3)
+    limit = TokenLimits(stream, rate=0, most=3)
     async with anyio.create_task_group() as group:
         for _ in range(3):
             group.start_soon(limit, {"type": "http", "user": user("busy")}, None, None)
@@ -294,15 +294,15 @@ async def test_the_streams_of_one_owner_leave_room_for_others_and_give_theirs_ba
 def test_the_bodies_of_all_requests_together_are_limited_and_each_gives_its_room_back() -> None:
     held = HeldBytes(100)
     with held.share() as first:
-        first.take(60)
+        first(60)
         with held.share() as second:
-            second.take(30)
+            second(30)
             with pytest.raises(TooMuchHeldError):
-                second.take(11)
+                second(11)
         with held.share() as third:
-            third.take(40)
+            third(40)
     with held.share() as fourth:
-        fourth.take(100)
+        fourth(100)
 
 
 def test_health_needs_no_token_and_no_name(served: Served) -> None:

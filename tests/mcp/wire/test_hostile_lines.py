@@ -18,7 +18,8 @@ from mcp import types
 
 from contextstash.json.json_text import SEARCHED_BYTES, BadJsonError, strict_value
 from contextstash.mcp.wire.json_rpc import MAX_MESSAGE_BYTES, Refusal, found_id, read_message, written
-from contextstash.mcp.wire.surrogates import has_lone_surrogate, with_placeholders, without_placeholders
+from contextstash.mcp.wire.sendable import has_lone_surrogate
+from contextstash.mcp.wire.surrogates import with_placeholders, without_placeholders
 from tests.support.json_values import json_values
 from tests.support.servers import http_server, local_token, stdio_command, talking
 

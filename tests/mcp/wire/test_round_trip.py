@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from contextstash.hosts.clients import own_command
-from contextstash.mcp.wire.round_trip import RoundTrip
+from contextstash.mcp.wire.round_trip import round_trip
 from contextstash_storage.errors import ContextstashError
 
 pytestmark = pytest.mark.processes
 
 
 def test_our_server_lists_its_tools_and_counts(tmp_path: Path) -> None:
-    with RoundTrip([*own_command(), "serve", "--db", str(tmp_path / "sessions.db")], 30) as trip:
-        tools, tokens = trip.result()
+    with round_trip([*own_command(), "serve", "--db", str(tmp_path / "sessions.db")], 30) as result:
+        tools, tokens = result()
     assert tools >= 8
     assert tokens > 0
 
@@ -24,7 +24,7 @@ def test_our_server_lists_its_tools_and_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("program", ["raise SystemExit", "import time; time.sleep(60)", "print('no JSON', flush=True)"])
 def test_a_server_that_does_not_answer_is_an_error_in_time(program: str) -> None:
     with (
-        RoundTrip([sys.executable, "-c", program], 0.5) as trip,
+        round_trip([sys.executable, "-c", program], 0.5) as result,
         pytest.raises(ContextstashError, match="did not answer"),
     ):
-        trip.result()
+        result()

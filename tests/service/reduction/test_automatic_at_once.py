@@ -120,4 +120,4 @@ def test_what_is_remembered_of_sessions_is_bounded() -> None:
     assert len(remembered) == 3
     assert [remembered.get(str(number)) for number in (96, 97, 98, 99)] == [None, 97, 98, 99]
     assert remembered.pop("97") == 97
-    assert remembered.pop("97") is None
+    assert "97" not in remembered

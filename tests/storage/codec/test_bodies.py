@@ -10,26 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash_storage.codec.bodies import (
+    CONSTANT,
     LARGE_STRING,
-    folded,
-    packed,
     packed_text,
     put_together,
     take_apart,
-    unfolded,
     unpacked_text,
 )
-from contextstash_storage.errors import BadMessageError
-from contextstash_storage.json_values import MAX_LEVELS, NumberText
 from tests.support.json_values import json_objects
 
 characters = st.characters(codec=None)
-large = st.text(characters, min_size=1, max_size=5).map(lambda piece: piece * LARGE_STRING)
+large = st.text(characters, min_size=1, max_size=5).map(lambda piece: piece * (LARGE_STRING // len(piece) + 1))
 
 
 def stored_and_read(body: dict[str, Any]) -> Any:
     parts = take_apart(body)
-    return put_together(packed(parts.rest), [(json.dumps(blob.path), packed_text(blob.text)) for blob in parts.blobs])
+    return put_together(
+        CONSTANT.packed(parts.rest), [(json.dumps(blob.path), packed_text(blob.text)) for blob in parts.blobs]
+    )
 
 
 def as_text(value: Any) -> str:
@@ -49,45 +47,11 @@ def test_a_hard_value_comes_back_as_it_was(value: Any) -> None:
     assert repr(stored_and_read({"value": value})) == repr({"value": value})
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), NumberText("1E400")])
-def test_what_is_no_number_in_json_is_refused_by_name(value: Any) -> None:
-    with pytest.raises(BadMessageError, match=str(value)):
-        stored_and_read({"value": value})
-
-
-@pytest.mark.parametrize(
-    ("value", "name"), [((1, 2), "tuple"), ({1: 2}, "int"), ({None: 2}, "NoneType"), (b"x", "bytes"), ({1}, "set")]
-)
-def test_what_json_would_change_or_does_not_have_is_refused_by_its_type(value: Any, name: str) -> None:
-    with pytest.raises(BadMessageError, match=f"of type {name}"):
-        stored_and_read({"value": [value]})
-
-
 def test_only_strings_over_the_limit_are_taken_out() -> None:
     parts = take_apart({"at": "x" * LARGE_STRING, "over": "x" * (LARGE_STRING + 1)})
     assert [blob.path for blob in parts.blobs] == [("over",)]
 
 
-def test_a_body_nested_too_deep_is_refused_with_words() -> None:
-    deep: Any = "core"
-    for _ in range(MAX_LEVELS + 1):
-        deep = [deep]
-    with pytest.raises(BadMessageError, match="200 levels"):
-        take_apart({"deep": deep})
-
-
 @given(st.text(characters))
 def test_any_text_survives_packing(text: str) -> None:
     assert unpacked_text(packed_text(text)) == text
-
-
-@given(st.lists(st.one_of(large, st.text(characters)), max_size=5))
-def test_a_text_made_of_a_body_s_strings_is_stored_without_them(pieces: list[str]) -> None:
-    blobs = take_apart({"pieces": pieces}).blobs
-    text = "read\n" + "\n".join(pieces)
-    assert unfolded(folded(text, blobs), [packed_text(blob.text) for blob in blobs]) == text
-
-
-def test_a_folded_text_is_small() -> None:
-    output = "".join(map(str, range(50_000)))
-    assert len(folded(f"Read big.txt\n{output}", take_apart({"content": output}).blobs)) < 100

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash_storage.codec.bodies import CONSTANT, put_together, take_apart
-from contextstash_storage.preparation.compact_form import referred, referring, sources
+from contextstash_storage.codec.text_references import referred, referring, sources
 from tests.support.json_values import json_objects
 
 lines = st.text(st.sampled_from("ab \n\u2028\x00é"), max_size=12)

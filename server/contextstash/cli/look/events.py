@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
@@ -55,34 +54,21 @@ def events(opener: StashOpener, as_json: bool, session: str | None, limit: int) 
 
 def _together(found: Sequence[Event]) -> Iterator[Event]:
     """The events; prunes that follow each other without a pause are one, as they were made for one request."""
-    for _, group in groupby(found, _Run()):
-        first, *others = list(group)
-        if not others:
-            yield first
-            continue
-        last = others[-1]
-        yield last.model_copy(
-            update={
-                "tokens_before": first.tokens_before,
-                "messages_before": first.messages_before,
-                "duration_ms": sum(each.duration_ms for each in (first, *others)),
-                "reason": f"{counted(1 + len(others), 'prune')}; the last: {last.reason}",
-            }
-        )
-
-
-class _Run:
-    """Numbers the events: those of one number are shown as one."""
-
-    def __init__(self) -> None:
-        self._number = 0
-        self._last: Event | None = None
-
-    def __call__(self, event: Event) -> int:
-        last, self._last = self._last, event
-        if last is None or not _is_same_request(last, event):
-            self._number += 1
-        return self._number
+    groups: list[list[Event]] = []
+    for event in found:
+        if groups and _is_same_request(groups[-1][-1], event):
+            groups[-1].append(event)
+        else:
+            groups.append([event])
+    for group in groups:
+        first, last = group[0], group[-1]
+        together = {
+            "tokens_before": first.tokens_before,
+            "messages_before": first.messages_before,
+            "duration_ms": sum(each.duration_ms for each in group),
+            "reason": f"{counted(len(group), 'prune')}; the last: {last.reason}",
+        }
+        yield last if len(group) == 1 else last.model_copy(update=together)
 
 
 def _is_same_request(last: Event, event: Event) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,25 +22,20 @@ DEFAULT_DAYS = 7
 """Days that a receipt of all sessions covers: a week, which is long enough to hold more than one kind of work."""
 
 
-class SinceType(click.ParamType[Any]):
-    """A number of days, such as 7d, or a date."""
-
-    name = "since"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> date:
-        if isinstance(value, date):
-            return value
-        if (found := re.fullmatch(r"(\d{1,4})d", str(value).strip())) is not None:
-            return datetime.now(UTC).date() - timedelta(days=int(found[1]))
-        try:
-            return date.fromisoformat(str(value).strip())
-        except ValueError:
-            self.fail(f"'{value}' is neither a number of days nor a date. Examples: 7d, 2026-05-31", param, ctx)
+def first_day(value: str) -> date:
+    """A number of days before today, such as 7d, or a date."""
+    if (found := re.fullmatch(r"(\d{1,4})d", value.strip())) is not None:
+        return datetime.now(UTC).date() - timedelta(days=int(found[1]))
+    try:
+        return date.fromisoformat(value.strip())
+    except ValueError:
+        text = f"'{value}' is neither a number of days nor a date. Examples: 7d, 2026-05-31"
+        raise click.BadParameter(text) from None
 
 
 @click.command()
 @click.argument("session", required=False, shell_complete=session_ids)
-@click.option("--since", type=SinceType(), metavar="TIME", help="From this day on (UTC), such as 7d or 2026-05-31.")
+@click.option("--since", type=first_day, metavar="TIME", help="From this day on (UTC), such as 7d or 2026-05-31.")
 @database_options
 def receipt(opener: StashOpener, as_json: bool, session: str | None, since: date | None) -> None:
     """Say what the provider billed for SESSION with its sub-agents, or for all sessions of the last 7 days (of all time

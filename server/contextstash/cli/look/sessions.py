@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +13,7 @@ import click
 from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import print_json, print_table
 from contextstash.cli.readable import short_id, when
-from contextstash.context.text.counts import amount
+from contextstash.context.text.counts import amount, counted
 from contextstash.files.project_names import project_name
 from contextstash.hosts.deleted_transcripts import deleted_by
 from contextstash.service.automatic_retention import news
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from contextstash.service.stash import Stash
 
 PAGE = 200
-"""Sessions that are read in one call: the most that the service returns."""
+"""Sessions that are read in one call. The list is the same with any value."""
 
 SORTS: dict[str, Callable[[SessionLine], Any]] = {
     "tokens": lambda line: line.tokens,
@@ -42,26 +41,15 @@ class Wanted:
     agent: str | None
     everything: bool
 
-    def keeps(self, line: SessionLine, project: str | None) -> bool:
+    def keeps(self, line: SessionLine) -> bool:
         """Whether a session is listed."""
         is_sub_agent = line.session_id.startswith(f"{line.parent_session_id}.")
         return (
             (self.everything or not is_sub_agent)
             and (self.agent is None or line.agent == self.agent)
-            and (self.project is None or self.project.casefold() in (project or "").casefold())
+            and (self.project is None or self.project.casefold() in (line.project or "").casefold())
             and (self.text is None or self.text.casefold() in (line.title or "").casefold())
         )
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A session of the list. `name` is the beginning of its id that is enough for a command; --json has whole ids.
-    `deleted`: the day by which the client has deleted its own transcript."""
-
-    line: SessionLine
-    name: str
-    project: str | None
-    deleted: date | None = None
 
 
 @click.command()
@@ -75,81 +63,64 @@ class Listed:
 def sessions(opener: StashOpener, as_json: bool, sort: str, everything: bool, limit: int, **parts: str | None) -> None:
     """List the sessions, the one with the newest message first; with TEXT, those with TEXT in the title."""
     wanted = Wanted(**parts, everything=everything or as_json)
-    found, more = opener.run(lambda stash: _listed(stash, wanted, sort, limit))
+    found, names = opener.run(lambda stash: _listed(stash, wanted, sort, limit))
     if as_json:
-        print_json(_as_list(found, more))
-    elif not found:
+        print_json(found)
+        return
+    if not found.sessions:
         click.echo(
             "No session matches." if any(parts.values()) else "No sessions yet. Record one: contextstash import PATH"
         )
     else:
         columns = ["session", "last", "messages", "tokens", "full", "client", "project", "title"]
-        print_table(columns, map(_row, found), less_wanted=["project", "client", "messages", "tokens"])
-        if deleted := [each.deleted for each in found if each.deleted]:
-            what = "1 session" if len(deleted) == 1 else f"{len(deleted)} sessions"
-            click.echo(f"Marked †: {what} deleted by the client by {max(deleted)}, kept here whole.", err=True)
-        if more:
+        print_table(columns, map(_row, found.sessions, names), less_wanted=["project", "client", "messages", "tokens"])
+        if deleted := [line.deleted_by for line in found.sessions if line.deleted_by]:
+            what = f"{counted(len(deleted), 'session')} deleted by the client by {max(deleted)}"
+            click.echo(f"Marked †: {what}, kept here whole.", err=True)
+        if found.next_cursor:
             click.echo(f"More: contextstash sessions --limit {limit * 2}", err=True)
-    if not as_json and (said := news(opener.file, is_read=sys.stderr.isatty())):
+    if said := news(opener.file, is_read=sys.stderr.isatty()):
         click.echo(said, err=True)
 
 
-async def _listed(stash: Stash, wanted: Wanted, sort: str, limit: int) -> tuple[list[Listed], bool]:
-    """The sessions to list, and whether there are more."""
-    found = [each async for each in _matching(stash, wanted, None if sort != "time" else limit + 1)]
-    if sort != "time":
-        found.sort(key=lambda each: SORTS[sort](each[0]), reverse=True)
-    shown = [
-        Listed(line, await short_id(stash, line.session_id), project, await _deleted_by(stash, line))
-        for line, project in found[:limit]
-    ]
-    return shown, len(found) > limit
-
-
-async def _deleted_by(stash: Stash, line: SessionLine) -> date | None:
-    source = (await stash.read_session(line.session_id)).source
-    return await asyncio.to_thread(deleted_by, source)
-
-
-async def _matching(stash: Stash, wanted: Wanted, most: int | None) -> AsyncIterator[tuple[SessionLine, str | None]]:
-    """The sessions that are wanted, the newest message first, each with its project; at most `most`."""
-    cursor = None
-    count = 0
-    while True:
-        page = await stash.list_sessions(limit=min(PAGE, most or PAGE), cursor=cursor)
-        for line in page.sessions:
-            [project] = await stash.projects_of([await stash.read_session(line.session_id)])
-            if wanted.keeps(line, project):
-                yield line, project
-                count += 1
-                if count == most:
-                    return
-        cursor = page.next_cursor
-        if cursor is None:
-            return
-
-
-def _as_list(found: list[Listed], more: bool) -> SessionList:
+async def _listed(stash: Stash, wanted: Wanted, sort: str, limit: int) -> tuple[SessionList, list[str]]:
+    """The sessions to list, and for each the beginning of its id that is enough for a command."""
     from contextstash.service.results import SessionList
 
-    lines = [
-        each.line.model_copy(
-            update={"project": each.project, "deleted_by": each.deleted.isoformat() if each.deleted else None}
-        )
-        for each in found
-    ]
-    return SessionList(sessions=lines, next_cursor=lines[-1].session_id if more else None)
+    found = await _matching(stash, wanted, limit + 1 if sort == "time" else None)
+    if sort != "time":
+        found.sort(key=lambda each: SORTS[sort](each[0]), reverse=True)
+    lines = []
+    for line, source in found[:limit]:
+        day = await asyncio.to_thread(deleted_by, source)
+        lines.append(line.model_copy(update={"deleted_by": day and day.isoformat()}))
+    names = [await short_id(stash, line.session_id) for line in lines]
+    return SessionList(sessions=lines, next_cursor=lines[-1].session_id if len(found) > limit else None), names
 
 
-def _row(each: Listed) -> tuple[object, ...]:
-    line = each.line
+async def _matching(stash: Stash, wanted: Wanted, most: int | None) -> list[tuple[SessionLine, str | None]]:
+    """The sessions that are wanted, the newest message first, each with its transcript; about `most`."""
+    found: list[tuple[SessionLine, str | None]] = []
+    cursor: str | None = None
+    while page := await stash.recent_sessions(limit=min(PAGE, most or PAGE), cursor=cursor):
+        for session, project in zip(page, await stash.projects_of(page), strict=True):
+            line = (await stash.line_of(session)).model_copy(update={"project": project})
+            if wanted.keeps(line):
+                found.append((line, session.source))
+        if most is not None and len(found) >= most:
+            break
+        cursor = page[-1].session_id
+    return found
+
+
+def _row(line: SessionLine, name: str) -> tuple[object, ...]:
     return (
-        each.name,
+        name,
         when(line.last_message_at or line.updated_at),
         line.messages,
         amount(line.tokens),
         f"{line.percent:.0f} %",
         line.agent or "-",
-        project_name(each.project) if each.project else "-",
-        f"{'† ' if each.deleted else ''}{line.title or '-'}",
+        project_name(line.project) if line.project else "-",
+        f"{'† ' if line.deleted_by else ''}{line.title or '-'}",
     )

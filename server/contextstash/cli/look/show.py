@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -17,6 +16,7 @@ from contextstash.context.text.counts import counted
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
+    from contextstash.formats.base import Format
     from contextstash.service.results import (
         ContextStatus,
         MessageLine,
@@ -32,12 +32,6 @@ PREVIEW_CHARACTERS = 160
 
 PAGE_TOKENS = 8_000
 """Tokens of an output that are read in one call. The text is the same with any value."""
-
-TEXT_FIELDS = ("text", "thinking", "content")
-"""The fields of a provider's JSON whose texts a preview shows, in addition to calls."""
-
-ALL_FIELDS = (*TEXT_FIELDS, "name", "input", "output", "arguments", "command", "tool_calls", "function")
-"""Those of a message without calls that are known as such."""
 
 
 @click.command()
@@ -82,11 +76,14 @@ def show(
 
 
 def _show_session(opener: StashOpener, as_json: bool, session: str, first: int, limit: int) -> None:
-    async def page(stash: Stash) -> tuple[MessagePage, ContextStatus]:
-        session_id = await find_session(stash, session)
-        return await stash.read_messages(session_id, first=first, limit=limit), await stash.context_status(session_id)
+    from contextstash.formats import get_format
 
-    messages, status = opener.run(page)
+    async def page(stash: Stash) -> tuple[MessagePage, ContextStatus, str]:
+        session_id = await find_session(stash, session)
+        messages = await stash.read_messages(session_id, first=first, limit=limit)
+        return messages, await stash.context_status(session_id), (await stash.read_session(session_id)).format
+
+    messages, status, format_name = opener.run(page)
     if as_json:
         print_json(messages)
         return
@@ -96,7 +93,10 @@ def _show_session(opener: StashOpener, as_json: bool, session: str, first: int, 
     summarized = f" ({status.messages_summarized:,} summarized)" if status.messages_summarized else ""
     archived = counted(status.outputs_archived, "tool output")
     echo(f"{counted(messages.total, 'message')} in history{summarized}, {archived} archived")
-    rows = [(line.seq, line.role, line.kind, line.tokens, _outputs(line), _preview(line)) for line in messages.messages]
+    fmt = get_format(format_name)
+    rows = [
+        (line.seq, line.role, line.kind, line.tokens, _outputs(line), _preview(line, fmt)) for line in messages.messages
+    ]
     print_table(["seq", "role", "kind", "tokens", "output", "message"], rows, less_wanted=["kind", "output"])
     if messages.next_seq is not None:
         echo(f"More: contextstash show {session} --first {messages.next_seq}")
@@ -171,11 +171,14 @@ def _show_call(opener: StashOpener, as_json: bool, raw: bool, handle: str) -> No
         echo(readable_arguments(found.arguments), raw=raw)
 
 
-async def read_output(stash: Stash, handle: str, pattern: str | None = None) -> list[OutputPage]:
+async def read_output(
+    stash: Stash, handle: str, pattern: str | None = None, max_tokens: int | None = PAGE_TOKENS
+) -> list[OutputPage]:
     """All pages of an archived output."""
-    pages = [await stash.get_archived_output(handle, pattern=pattern, max_tokens=PAGE_TOKENS)]
-    while (offset := pages[-1].next_offset) is not None:
-        pages.append(await stash.get_archived_output(handle, offset=offset, pattern=pattern, max_tokens=PAGE_TOKENS))
+    pages: list[OutputPage] = []
+    while not pages or pages[-1].next_offset is not None:
+        offset = pages[-1].next_offset if pages else None
+        pages.append(await stash.get_archived_output(handle, offset=offset, pattern=pattern, max_tokens=max_tokens))
     return pages
 
 
@@ -195,18 +198,7 @@ def _outputs(line: MessageLine) -> str:
     return f"{handles[0]} +{len(handles) - 1}" if len(handles) > 1 else "".join(handles)
 
 
-def _preview(line: MessageLine) -> str:
-    texts: list[str] = []
-    _collect_texts(line.message.get("content") or line.message, texts, TEXT_FIELDS if line.calls else ALL_FIELDS)
-    return " ".join(" ".join([*texts, *(line.calls or ())]).split())[:PREVIEW_CHARACTERS] or "(no text)"
-
-
-def _collect_texts(value: object, texts: list[str], fields: Sequence[str]) -> None:
-    if isinstance(value, str):
-        texts.append(value)
-    elif isinstance(value, list):
-        for item in value:
-            _collect_texts(item, texts, fields)
-    elif isinstance(value, dict):
-        for name in fields:
-            _collect_texts(value.get(name), texts, fields)
+def _preview(line: MessageLine, fmt: Format) -> str:
+    reading = fmt.read(line.message)
+    said = [text for block, text in zip(reading.blocks, reading.texts, strict=True) if block.type != "tool_call"]
+    return " ".join(" ".join([*said, *(line.calls or ())]).split())[:PREVIEW_CHARACTERS] or "(no text)"

@@ -44,21 +44,14 @@ class ClipOptions:
     given: tuple[str, ...]
 
 
-class _Cut(click.Choice[str]):
-    """A way to cut, by its name or its former name."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from contextstash.context.window.settings import current_value
-
-        return super().convert(current_value("output_cut", value), param, ctx)
-
-
 @click.command(epilog="Example: make test 2>&1 | contextstash clip --tokens 2000")
 @click.option("--lines", type=_LIMIT, help="Maximum number of lines.")
 @click.option("--chars", type=_LIMIT, help="Maximum number of characters.")
 @click.option("--bytes", "size", type=_LIMIT, help="Maximum number of UTF-8 bytes.")
 @click.option("--tokens", type=_LIMIT, help="Maximum number of tokens.")
-@click.option("--cut", type=_Cut(CUTS), help="Which part of a longer text to show; smart: both ends and the errors.")
+@click.option(
+    "--cut", type=click.Choice(CUTS), help="Which part of a longer text to show; smart: both ends and the errors."
+)
 @click.option("--spill", type=_LIMIT, help="Show only a preview of a text with more characters.")
 @click.option("--tool", default="clip", metavar="NAME", help="The tool's name in the archive.")
 @click.option("--argument", default="", metavar="TEXT", help="The tool's argument in the archive, such as a command.")
@@ -142,8 +135,7 @@ async def _archived(text: str, options: ClipOptions, layer: dict[str, Any]) -> L
     from contextstash.service.recording.output_limits import limit_text
     from contextstash.service.session_access import Access
 
-    store = await open_database(options.database, busy_seconds=BUSY_SECONDS)
-    try:
+    async with await open_database(options.database, busy_seconds=BUSY_SECONDS) as store:
         return await limit_text(
             Access(store, settings=layer, host_windows=HOST_WINDOWS),
             text,
@@ -153,8 +145,6 @@ async def _archived(text: str, options: ClipOptions, layer: dict[str, Any]) -> L
             limits=options.limits,
             keep_whole=options.archive,
         )
-    finally:
-        await store.close()
 
 
 def _warn(reason: str) -> None:

@@ -56,8 +56,7 @@ def proxy(
     from contextstash.mcp.serve import opener as stash_opener
     from contextstash.proxy.headers import SECRET_VARIABLE, UPSTREAM_VARIABLE
     from contextstash.proxy.http.serve import ServedProxy, serve_proxy
-    from contextstash.proxy.options import ProxyOptions
-    from contextstash.proxy.requests.preparation import DEFAULT_KEEP_TOKENS
+    from contextstash.proxy.options import DEFAULT_KEEP_TOKENS, ProxyOptions
 
     host, port = listen
     served["upstream"] = os.environ.pop(UPSTREAM_VARIABLE, served["upstream"])

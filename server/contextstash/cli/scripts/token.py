@@ -106,11 +106,8 @@ def _run(database: Location | None, work: Callable[[TokenStore], Awaitable[T]]) 
     from contextstash.configuration.database import open_database
 
     async def with_store() -> T:
-        store = await open_database(database)
-        try:
+        async with await open_database(database) as store:
             return await work(store.tokens)
-        finally:
-            await store.close()
 
     return asyncio.run(with_store())
 

@@ -49,29 +49,31 @@ def migrate_store(source: Location, target: Location) -> int:
 def _migrate(source: Location, target: Location) -> Migrated:
     import asyncio
 
-    from anyio.from_thread import start_blocking_portal
-
     from contextstash.configuration.database import open_database
-    from contextstash.service.queries.store_migration import Source
     from contextstash.service.queries.store_migration import migrate_store as migrate
 
     progress_bar: Any = click.progressbar(length=1, label="Copying", file=sys.stderr)
-    with start_blocking_portal() as portal, progress_bar as bar:
 
+    async def work(bar: Any) -> Migrated:
         def report(progress: Progress) -> None:
             bar.length = max(1, progress.of_messages)
             bar.label = f"Session {progress.sessions:,} of {progress.of_sessions:,}"
             bar.update(progress.messages - bar.pos)
 
-        async def work() -> Migrated:
-            opened = portal.call(open_database, source)
+        opened = await open_database(source)
+        try:
+            stored = await open_database(target)
             try:
-                stored = await open_database(target)
-                try:
+<<<<<<< HEAD
+                return await migrate(opened, stored, report)
+=======
+                async with await open_database(target) as stored:
                     return await migrate(Source(opened, portal), stored, report)
-                finally:
-                    await stored.close()
+>>>>>>> ng
             finally:
-                portal.call(opened.close)
+                await stored.close()
+        finally:
+            await opened.close()
 
-        return asyncio.run(work())
+    with progress_bar as bar:
+        return asyncio.run(work(bar))

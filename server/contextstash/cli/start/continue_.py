@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,16 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.completion import session_ids
-from contextstash.cli.options import StashOpener, find_session, opener_options
+from contextstash.cli.options import StashOpener, find_session, opener_options, program_on_path
 from contextstash.cli.output import for_reader
 from contextstash.hosts.continuation import CONTINUING, MAX_ARGUMENT_BYTES, first_message
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
-
-NOT_FOUND = 127
-"""The exit code of shells for a command that does not exist."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +56,9 @@ def continue_(
 
     [default: the session with the newest message] Everything else of the session comes back by search and by handle.
     """
-    program = shutil.which(client)
-    if program is None and not only_print:
-        click.echo(f"Error: There is no program '{client}' on the PATH.", err=True)
-        return NOT_FOUND
+    program = "" if only_print else program_on_path(client)
     start = opener.run(lambda stash: _start(stash, session, tokens))
-    if only_print or program is None:
+    if only_print:
         click.echo(start.message)
         return 0
     place = folder or _folder_of(start, yes)

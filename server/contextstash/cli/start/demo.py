@@ -6,19 +6,21 @@ import asyncio
 import tempfile
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from contextstash.cli.command_words import in_commands
+from contextstash.cli.look.show import read_output
 from contextstash.cli.look.status import print_estimate
 from contextstash.cli.output import change_line, console, for_reader, shortened, working
 from contextstash.context.text.counts import counted
 
 if TYPE_CHECKING:
     from contextstash.demo.own_sessions import Survey
-    from contextstash.demo.steps import Compacted, Estimated, Pruned, Recorded, Restored, Retrieved, Step
-    from contextstash.service.results import RestoreResult
+    from contextstash.service.results import PruneResult
+    from contextstash.service.stash import Stash
+    from contextstash_storage.records import Native
 
 MAX_LISTED = 6
 """Archived outputs that are named."""
@@ -52,12 +54,9 @@ async def _survey(transcripts: list[Path]) -> bool:
 
     with tempfile.TemporaryDirectory(prefix="contextstash-demo-") as folder:
         store = await open_database(Path(folder) / "demo.db")  # encrypted, if the user's own is
-        stash = Stash(store, settings=SETTINGS)
-        try:
+        async with Stash(store, settings=SETTINGS) as stash:
             with working("Reading your newest sessions"):
                 found = await survey(stash, store, transcripts)
-        finally:
-            await stash.close()
     if found.outputs:
         _show_survey(found)
     return bool(found.outputs)
@@ -97,63 +96,58 @@ def _percent(part: int, whole: int) -> str:
 
 
 async def _demonstrate() -> None:
-    from contextstash.demo.steps import SETTINGS, walk
+    from contextstash.demo.sample import SETTINGS
     from contextstash.service.stash import Stash
     from contextstash_storage.sqlite import open_sqlite
 
     _heading("contextstash: what leaves the model's window never leaves the session")
     with tempfile.TemporaryDirectory(prefix="contextstash-demo-") as folder:
-        stash = Stash(await open_sqlite(Path(folder) / "demo.db"), settings=SETTINGS)
-        try:
-            number = 0
-            async for step in walk(stash):
-                number += 1
-                _show(number, step)
-        finally:
-            await stash.close()
+        async with Stash(await open_sqlite(Path(folder) / "demo.db"), settings=SETTINGS) as stash:
+            await _show_steps(stash)
     _line("")
     _line("This was a temporary database. To use your own sessions: contextstash import FILE")
 
 
-def _show(number: int, step: Step) -> None:
-    from contextstash.demo import steps
+async def _show_steps(stash: Stash) -> None:
+    """Make each step on the sample session: real calls of the service."""
+    from contextstash.demo.sample import SESSION_ID, sample_session
 
-    match step:
-        case steps.Recorded():
-            _show_recorded(number, step)
-        case steps.Estimated():
-            _show_estimated(number, step)
-        case steps.Pruned():
-            _show_pruned(number, step)
-        case steps.Compacted():
-            _show_compacted(number, step)
-        case steps.Retrieved():
-            _show_retrieved(number, step)
-        case steps.Restored():
-            _show_restored(number, step)
+    natives = sample_session()
+    _heading("1. Record: an agent debugs a small web service")
+    recorded = await stash.record_messages(natives, session_id=SESSION_ID, whole=True, title="Demonstration")
+    again = await stash.record_messages(natives, session_id=SESSION_ID, whole=True)
+    _line(f"{recorded.recorded} messages recorded, {recorded.tokens:,} tokens.")
+    _line(f"Recorded a second time: {again.recorded} new, {again.duplicates} duplicates.")
+    _heading("2. Estimate: how full is the window?")
+    print_estimate(await stash.estimate_context(SESSION_ID))
+    view = (await stash.get_context(SESSION_ID)).messages
+    pruned = await stash.prune_tool_outputs(SESSION_ID)
+    largest = max(pruned.archived, key=lambda output: output.tokens)
+    shown = _tool_results((await stash.get_context(SESSION_ID)).messages)
+    call_id, placeholder = next(item for item in shown.items() if largest.handle in item[1])
+    _show_pruned(pruned, placeholder)
+    summary_id = await _compact(stash, SESSION_ID)
+    _heading("5. Retrieve: one output, by its handle")
+    pages = await read_output(stash, largest.handle, max_tokens=None)
+    text, original = "".join(page.text for page in pages), _tool_results(natives)[call_id]
+    size = f"{len(text.splitlines()):,} lines in {len(pages)} pages"
+    _line(f"get_archived_output {largest.handle} ({largest.tool}): {size}.")
+    _line(f"Compared with the original, {len(original.encode()):,} bytes: {_sameness(text == original)}.", bold=True)
+    await _restore(stash, SESSION_ID, [summary_id, *(output.handle for output in pruned.archived)])
+    _line(f"The view, compared with step 1: {_sameness((await stash.get_context(SESSION_ID)).messages == view)}.")
+    history = (await stash.read_messages(SESSION_ID, limit=len(natives) + 1)).messages
+    _line(f"The history, compared with the file: {_sameness([line.message for line in history] == natives)}.")
 
 
-def _show_recorded(number: int, step: Recorded) -> None:
-    _heading(f"{number}. Record: an agent debugs a small web service")
-    _line(f"{step.result.recorded} messages recorded, {step.result.tokens:,} tokens.")
-    _line(f"Recorded a second time: {step.again.recorded} new, {step.again.duplicates} duplicates.")
-
-
-def _show_estimated(number: int, step: Estimated) -> None:
-    _heading(f"{number}. Estimate: how full is the window?")
-    print_estimate(step.estimate)
-
-
-def _show_pruned(number: int, step: Pruned) -> None:
-    result = step.result
-    _heading(f"{number}. Prune: old tool outputs move from the view to the archive")
+def _show_pruned(result: PruneResult, placeholder: str) -> None:
+    _heading("3. Prune: old tool outputs move from the view to the archive")
     for output in sorted(result.archived, key=lambda output: -output.tokens)[:MAX_LISTED]:
         digest = " ".join(output.digest.split())
         _line(shortened(f"{output.handle}  {output.tokens:>6,} tokens  {output.tool:<5} {digest}", _width()))
     if len(result.archived) > MAX_LISTED:
         _line(f"… and {len(result.archived) - MAX_LISTED} more.")
     _line("The model now sees a placeholder, for example:")
-    _quote(step.placeholder)
+    _quote(placeholder)
     _line(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after)}", bold=True)
     if result.cache:
         _line(
@@ -162,37 +156,35 @@ def _show_pruned(number: int, step: Pruned) -> None:
         )
 
 
-def _show_compacted(number: int, step: Compacted) -> None:
-    result = step.result
-    _heading(f"{number}. Compact: older messages become your words and a summary ({result.strategy} writer)")
-    _quote(step.head, MAX_SUMMARY_LINES)
+async def _compact(stash: Stash, session_id: str) -> str:
+    """Show older messages as the user's words and a summary. Returns the handle of the summary."""
+    result = await stash.compact_session(session_id)
+    view = (await stash.get_context(session_id)).messages
+    _heading(f"4. Compact: older messages become your words and a summary ({result.strategy} writer)")
+    _quote(_text(view[0]["content"]), MAX_SUMMARY_LINES)
     _line(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after)}", bold=True)
-    _line(f"The model now gets {step.sent} messages.")
+    _line(f"The model now gets {len(view)} messages.")
+    return str(result.summary_id)
 
 
-def _show_retrieved(number: int, step: Retrieved) -> None:
-    _heading(f"{number}. Retrieve: one output, by its handle")
-    size = len(step.original.encode())
-    lines = len(step.text.splitlines())
-    _line(f"get_archived_output {step.handle} ({step.tool}): {lines:,} lines in {step.pages} pages.")
-    _line(f"Compared with the original, {size:,} bytes: {_sameness(step.identical)}.", bold=True)
-
-
-def _show_restored(number: int, step: Restored) -> None:
-    result = step.result
-    _heading(f"{number}. Restore: everything returns to the view")
-    _line(
-        f"{_what_is_back(result)} back in the view. {change_line(result.tokens_before, result.tokens_after)}",
-        bold=True,
-    )
-    _line(f"The view, compared with step 1: {_sameness(step.view_identical)}.")
-    _line(f"The history, compared with the file: {_sameness(step.history_identical)}.")
-
-
-def _what_is_back(result: RestoreResult) -> str:
+async def _restore(stash: Stash, session_id: str, handles: list[str]) -> None:
+    result = await stash.restore_outputs(handles, session_id=session_id)
     summaries = sum(each.handle.startswith("sum_") for each in result.restored)
     outputs = counted(len(result.restored) - summaries, "output")
-    return f"{outputs} archived in steps 3 and 4 and the messages behind {counted(summaries, 'summary')} are"
+    back = f"{outputs} archived in steps 3 and 4 and the messages behind {counted(summaries, 'summary')} are"
+    _heading("6. Restore: everything returns to the view")
+    _line(f"{back} back in the view. {change_line(result.tokens_before, result.tokens_after)}", bold=True)
+
+
+def _tool_results(natives: list[Native]) -> dict[str, str]:
+    """The text of each tool result, by the id of its call."""
+    contents = [native["content"] for native in natives if isinstance(native["content"], list)]
+    results = [block for content in contents for block in content if block["type"] == "tool_result"]
+    return {result["tool_use_id"]: _text(result["content"]) for result in results}
+
+
+def _text(content: str | list[dict[str, Any]]) -> str:
+    return content if isinstance(content, str) else "\n\n".join(part.get("text", "") for part in content)
 
 
 def _sameness(same: bool) -> str:

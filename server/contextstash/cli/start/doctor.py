@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -172,11 +173,8 @@ def _server(address: Address) -> Iterator[Finding]:
     from contextstash.configuration.database import open_database
 
     async def sessions() -> int:
-        store = await open_database(address)
-        try:
+        async with await open_database(address) as store:
             return (await store.mark()).sessions
-        finally:
-            await store.close()
 
     yield Finding("database", "ok", f"{address}, {counted(asyncio.run(sessions()), 'session')}")
 
@@ -316,29 +314,17 @@ def _installed(client: str, scope: str, entry: object) -> Finding:
 @contextmanager
 def _round_trip() -> Iterator[Callable[[], Iterator[Finding]]]:
     """Start a server; yields the check of its answers."""
-    import tempfile
-
     from contextstash.hosts.clients import own_command
-    from contextstash.mcp.wire.round_trip import RoundTrip
+    from contextstash.mcp.wire.round_trip import round_trip
 
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         # Without a vocabulary, which has a check of its own: loading it takes longer than the rest of the call
         command = [*own_command(), "serve", "--db", str(Path(folder) / "doctor.db"), "--set", "estimator=chars"]
-        try:
-            started_trip = RoundTrip(command, ROUND_TRIP_SECONDS)
-        except OSError as error:
-            failed = ContextstashError(f"The server cannot be started: {error}")
-
-            def fail() -> Iterator[Finding]:
-                raise failed
-
-            yield fail
-            return
-        with started_trip as trip:
+        with round_trip(command, ROUND_TRIP_SECONDS) as result:
 
             def check() -> Iterator[Finding]:
-                tools, tokens = trip.result()
+                tools, tokens = result()
                 took = f"{time.perf_counter() - started:.1f} s"
                 yield Finding("round trip over stdio", "ok", f"{tools} tools, one call ({tokens} tokens), {took}")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.cli.options import DatabaseType, TokensType
+from contextstash.cli.options import DatabaseType, tokens
 from contextstash.cli.start.client_changes import CLIENT, DIFF, DRY_RUN, SCOPE, YES, apply_all, confirm_changes
 from contextstash.display.visible_text import visible
 from contextstash_storage.errors import BadInputError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     envvar="CONTEXTSTASH_DB",
     help="The database that server and hooks use there: a file, or postgresql://… [default: in the user's data folder]",
 )
-@click.option("--window", type=TokensType(), metavar="TOKENS", help="Where the client compacts, such as 100k.")
+@click.option("--window", type=tokens, metavar="TOKENS", help="Where the client compacts, such as 100k.")
 @SCOPE
 @YES
 @DRY_RUN

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from contextstash.cli.options import DATABASE, PRESET, SET, ShareType, StashOpener, TokensType, settings_from
+from contextstash.cli.options import (
+    DATABASE,
+    PRESET,
+    SET,
+    StashOpener,
+    program_on_path,
+    settings_from,
+    share,
+    tokens,
+)
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from contextstash.hosts.compaction_points import CompactionSetting
-    from contextstash.hosts.launch import Launch
+    from contextstash.hosts.launch import Launch, LaunchedClient
     from contextstash.service.stash import Stash
     from contextstash_storage.databases import Location
+    from contextstash_storage.records import ProxiedSession
 
 MAX_EVENTS = 500
 """Events of a session in which compactions are looked for; those before them are not counted."""
 
 MAX_SESSIONS = 100
-"""Sessions of one run that are looked through; compactions of further ones are not counted."""
+"""Sessions that the lines at the end sum up; further ones are left out of their sums."""
 
 
 @dataclass(frozen=True)
@@ -86,21 +98,6 @@ def report_refills(chosen: ChosenWindow | None, opener: StashOpener, started: fl
             click.echo(f"contextstash: {advice}", err=True)
 
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from contextstash.hosts.launch import LaunchedClient
-    from contextstash.service.stash import Stash
-    from contextstash_storage.databases import Location
-    from contextstash_storage.records import ProxiedSession
-
-NOT_FOUND = 127
-"""The exit code of shells for a command that does not exist."""
-
-MAX_REPORTED = 100
-"""Sessions that the line at the end sums up; further ones are left out of its sums."""
-
-
 class OwnOptionsAnywhere(click.Command):
     """A command that starts another program. Its own long options count before and after the program's name, up to
     `--`; everything else behind the name is for the program."""
@@ -138,8 +135,8 @@ class OwnOptionsAnywhere(click.Command):
 )
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
-@click.option("--window", type=TokensType(), metavar="TOKENS", help="Where the client compacts, such as 100k.")
-@click.option("--hold-out", type=ShareType(), metavar="SHARE", help="Leave so many sessions unedited, such as 10%.")
+@click.option("--window", type=tokens, metavar="TOKENS", help="Where the client compacts, such as 100k.")
+@click.option("--hold-out", type=share, metavar="SHARE", help="Leave so many sessions unedited, such as 10%.")
 @click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
 @click.option("--yes", is_flag=True, help="Start at once: neither ask about nor install contextstash in the client.")
 @DATABASE
@@ -172,18 +169,18 @@ def run(
     from contextstash.proxy.headers import check_upstream
     from contextstash.proxy.supervisor import Supervisor, proxy_command, run_client
 
-    if (program := shutil.which(client)) is None:
-        click.echo(f"Error: There is no program '{client}' on the PATH.", err=True)
-        return NOT_FOUND
+    program = program_on_path(client)
     arguments = arguments[arguments[:1] == ("--",) :]
     chosen = chosen_window(program, window)
     launched = launched_client(client, upstream)
     address = check_upstream(upstream or launched.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
-    flags = _flags(no_record, no_prune, keep_tokens, configured=configured, window=_tokens_of(chosen))
-    options = [*_database(db), *flags, *_settings(preset, given, hold_out), "--project", str(Path.cwd())]
+    switches = {"--configured": configured, "--no-record": no_record, "--no-prune": no_prune}
+    sizes = {"--keep-tokens": keep_tokens, "--window": None if chosen is None else chosen.tokens}
+    sets = given if hold_out is None else (*given, f"hold_out={hold_out}")
+    options = [*_database(db), *_flags(switches, {**sizes, "--preset": preset, "--project": Path.cwd()}, sets)]
     reported = None if quiet or no_record else StashOpener(db, settings_from(preset, given))
-    before = _states_before(reported)
+    before = _states_before(reported) if reported else {}
     started = time.time()
     with _log_file(db) as log:
         supervisor = Supervisor(lambda descriptor: proxy_command(descriptor, options), address, log.fileno())
@@ -206,22 +203,11 @@ def _database(db: Location | None) -> list[str]:
     return []
 
 
-def _flags(
-    no_record: bool, no_prune: bool, keep_tokens: int | None, *, configured: bool = False, window: int | None = None
-) -> list[str]:
-    known = ["--configured"] * configured
-    sizes = {"--keep-tokens": keep_tokens, "--window": window}
-    given = [part for name, size in sizes.items() if size is not None for part in (name, str(size))]
-    return [*known, *["--no-record"] * no_record, *["--no-prune"] * no_prune, *given]
-
-
-def _tokens_of(chosen: ChosenWindow | None) -> int | None:
-    return None if chosen is None else chosen.tokens
-
-
-def _settings(preset: str | None, given: tuple[str, ...], hold_out: float | None) -> list[str]:
-    given += () if hold_out is None else (f"hold_out={hold_out}",)
-    return [*(["--preset", preset] if preset else []), *(part for each in given for part in ("--set", each))]
+def _flags(switches: Mapping[str, bool], values: Mapping[str, object], sets: Sequence[str] = ()) -> list[str]:
+    """The options of the proxy's command line."""
+    given = {name: str(value) for name, value in values.items() if value is not None}
+    pairs = [*given.items(), *(("--set", each) for each in sets)]
+    return [*(name for name, is_on in switches.items() if is_on), *chain.from_iterable(pairs)]
 
 
 def _log_file(db: Location | None) -> BinaryIO:
@@ -275,12 +261,9 @@ def _report(
         click.echo(f"contextstash: {line}", err=True)
 
 
-def _states_before(opener: StashOpener | None) -> dict[str, ProxiedSession]:
-    """The states of all sessions, for a report on what comes after them; none if there is to be none."""
-    from contextstash.configuration.locations import default_database
-
-    database = default_database() if opener is None else opener.database or default_database()
-    if opener is not None and (not isinstance(database, Path) or database.exists()):
+def _states_before(opener: StashOpener) -> dict[str, ProxiedSession]:
+    """The states of all sessions, for a report on what comes after them."""
+    if opener.file is None or opener.file.exists():
         with suppress(ContextstashError):  # the client starts all the same; the line at the end says what is wrong
             return _states(opener, 0.0)
     return {}
@@ -290,6 +273,6 @@ def _states(opener: StashOpener, since: float) -> dict[str, ProxiedSession]:
     """The states of the sessions whose requests went through a proxy since a time."""
 
     async def read(stash: Stash) -> dict[str, ProxiedSession]:
-        return dict(await stash.proxied.recent(since, MAX_REPORTED))
+        return dict(await stash.proxied.recent(since, MAX_SESSIONS))
 
     return opener.run(read)

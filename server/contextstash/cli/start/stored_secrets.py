@@ -110,23 +110,19 @@ async def _looked_at(path: Path, mask: bool) -> tuple[Counter[str], list[Holder]
     from contextstash.service.session_access import Access
     from contextstash_storage.sqlite import open_sqlite
 
-    store = await open_sqlite(path, find_key=database_key)
-    try:
+    async with await open_sqlite(path, find_key=database_key) as store:
         kinds: Counter[str] = Counter()
         holders: list[Holder] = []
         for owner in await store.owners():
             own = store.for_owner(owner)
             for session, messages in await _by_session(own):
-                found = Counter(kind for each in messages.values() for kind in each)
-                kinds += found
-                if found:
+                if found := Counter(kind for each in messages.values() for kind in each):
+                    kinds += found
                     title = await title_of(Access(own), session)
                     shown = None if title is None else masked(title)
                     holders.append(Holder(session.session_id, shown, found.total(), messages))
         holders.sort(key=lambda each: -each.secrets)
         return kinds, holders, await store.change_texts(masked, dry_run=not mask)
-    finally:
-        await store.close()
 
 
 async def _by_session(store: SqliteStore) -> list[tuple[Session, dict[int, list[str]]]]:

@@ -8,17 +8,16 @@ the next `offset`. It stays valid whatever the other arguments are, because the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from contextstash.context.text.counts import counted
 from contextstash.context.text.regex_search import matching_lines
 from contextstash.context.text.sanitize import one_line
-from contextstash.context.text.truncate import line_list
+from contextstash.context.text.truncate import Count, first_tokens, is_pair, line_list
 from contextstash_storage.errors import BadInputError
-
-Count = Callable[[str], int]
-"""Tokens of a text."""
 
 CONTEXT_LINES = 2
 """Lines shown before and after each matching line: enough to recognize a statement or a log entry."""
@@ -28,20 +27,14 @@ MAX_LINE_SHOWN = 400
 page with one line."""
 
 
-CHARACTERS_PER_TOKEN = 4
-"""Where the search for what fits begins: about what English text has. Only its speed depends on it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`text` has at most `max_tokens` tokens. `first_line` and `last_line` count from 1; both are 0 if nothing is
-    shown. `next_offset` is None at the end. `note` describes which part this is, None if it is the whole text."""
+    """`text` has at most `max_tokens` tokens. `next_offset` is None at the end. `note` describes which part this is,
+    None if it is the whole text."""
 
     text: str
     total_lines: int
     total_tokens: int
-    first_line: int
-    last_line: int
     next_offset: int | None = None
     note: str | None = None
 
@@ -68,7 +61,7 @@ def page(
     lines = line_list(text)
     total = count(text) if total_tokens is None else total_tokens
     if not lines:
-        return Page("", 0, total, 0, 0, note="The output is empty.")
+        return Page("", 0, total, note="The output is empty.")
     line, column = _address(offset, lines)
     fit = _Fit(max_tokens, count)
     if pattern is not None:
@@ -105,52 +98,21 @@ class _Fit:
         return self.count(text) <= self.max_tokens
 
     def most(self, pieces: Sequence[str], joiner: str = "") -> int:
-        """How many of the first pieces fit when joined."""
-        if self.max_tokens <= 0:
-            return 0
-        low, high = 0, self._upper_bound(pieces)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.holds(joiner.join(pieces[:middle])):
-                low = middle
-            else:
-                high = middle - 1
-        # Token counts are not monotonic: a longer text may have fewer tokens, so the search may end one too high.
-        while low and not self.holds(joiner.join(pieces[:low])):
-            low -= 1
-        return low
-
-    def _upper_bound(self, pieces: Sequence[str]) -> int:
-        """A number of pieces at or above what fits, found by doubling, so that little text is counted."""
-        room = CHARACTERS_PER_TOKEN * self.max_tokens
-        while True:
-            number = size = 0
-            while number < len(pieces) and size <= room:
-                size += len(pieces[number])
-                number += 1
-            if number == len(pieces) or not self.holds("".join(pieces[:number])):
-                return number
-            room *= 2
+        """About how many of the first pieces fit when joined."""
+        room = len(first_tokens(joiner.join(pieces), self.max_tokens, self.count))
+        ends = list(accumulate(len(piece) + len(joiner) for piece in pieces))
+        number = bisect_right(ends, room + len(joiner))
+        # Token counts are not monotonic: a shorter text may have more tokens.
+        while number and not self.holds(joiner.join(pieces[:number])):
+            number -= 1
+        return number
 
     def characters(self, text: str) -> str:
-        """The longest start of the text that fits, at least one character; never splits a surrogate pair."""
-        room = CHARACTERS_PER_TOKEN * max(1, self.max_tokens)
-        while room < len(text) and self.holds(text[:room]):
-            room *= 2
-        low, high = 1, min(room, len(text))
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.holds(text[:middle]):
-                low = middle
-            else:
-                high = middle - 1
-        while low > 1 and not self.holds(text[:low]):
-            low -= 1
-        if 1 < low < len(text) and "\ud800" <= text[low - 1] <= "\udbff":
-            low -= 1
-        if not self.holds(text[:low]):
+        """About the longest start of the text that fits, at least one character; never splits a surrogate pair."""
+        shown = first_tokens(text, self.max_tokens, self.count) or text[: 1 + is_pair(text, 1)]
+        if not self.holds(shown):
             raise BadInputError(f"max_tokens {self.max_tokens} is too small to show anything: pass 50 or more.")
-        return text[:low]
+        return shown
 
 
 def _plain(lines: list[str], line: int, column: int, limit: int | None, fit: _Fit, total: int) -> Page:
@@ -165,7 +127,7 @@ def _plain(lines: list[str], line: int, column: int, limit: int | None, fit: _Fi
     if following or line or column:
         note = f"Lines {line + 1:,} to {after:,} of {len(lines):,}."
         note += f" The rest from offset {following}." if following else " This is the end."
-    return Page("".join(wanted[:number]), len(lines), total, line + 1, after, following, note)
+    return Page("".join(wanted[:number]), len(lines), total, following, note)
 
 
 def _part_of_line(lines: Sequence[str], line: int, column: int, fit: _Fit, total: int) -> Page:
@@ -181,7 +143,7 @@ def _part_of_line(lines: Sequence[str], line: int, column: int, fit: _Fit, total
         f" (of {len(lines):,} lines), which is too long for one page."
     )
     note += f" The rest from offset {following}." if following else " This is the end."
-    return Page(shown, len(lines), total, line + 1, line + 1, following, note)
+    return Page(shown, len(lines), total, following, note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,25 +163,22 @@ def _matches(lines: list[str], first: int, limit: int | None, pattern: str, fit:
             f"Nothing {where} matches {one_line(pattern, 80)}."
             " Matching is case-sensitive: begin with (?i) if case may differ."
         )
-        return Page("", len(lines), total, 0, 0, note=note)
+        return Page("", len(lines), total, note=note)
     spans = dict(found if limit is None else found[:limit])
     width = min(MAX_LINE_SHOWN, max(20, 2 * fit.max_tokens))
     rows = _rows(lines, first, spans, width)
     number = fit.most([row.text for row in rows], "\n")
     shown = rows[:number]
     if not any(row.match for row in shown):
-        shown = [_row_cut(next(row for row in rows if row.match), fit)]
+        row = next(row for row in rows if row.match)
+        shown = [_Row(row.line, True, fit.characters(row.text))]
     last = max(row.line for row in shown if row.match)
     following = next((line + 1 for line, _ in found if line > last), None)
     matches = sum(row.match for row in shown)
     note = f"{matches:,} of {len(found):,} matching lines" + (f" from line {first + 1:,} on." if first else ".")
     note += f" The rest from offset {following}." if following else ""
     body = "\n".join(row.text for row in shown)
-    return Page(body, len(lines), total, shown[0].line + 1, shown[-1].line + 1, following, note)
-
-
-def _row_cut(row: _Row, fit: _Fit) -> _Row:
-    return _Row(row.line, True, fit.characters(row.text))
+    return Page(body, len(lines), total, following, note)
 
 
 def _rows(lines: Sequence[str], first: int, spans: dict[int, tuple[int, int]], width: int) -> list[_Row]:
@@ -236,13 +195,8 @@ def _rows(lines: Sequence[str], first: int, spans: dict[int, tuple[int, int]], w
         before = line
         start, end = spans.get(line, (0, 0))
         sign = ":" if line in spans else "-"
-        rows.append(
-            _Row(
-                line,
-                line in spans,
-                f"{gap}{line + 1}{sign}{_window(lines[line].rstrip(), start, end, width)}",
-            )
-        )
+        shown = _window(lines[line].rstrip(), start, end, width)
+        rows.append(_Row(line, line in spans, f"{gap}{line + 1}{sign}{shown}"))
     return rows
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -188,14 +189,12 @@ def _cut_paragraph(text: str, max_tokens: int, count: Count, where: str) -> str:
     """The text up to the last whole line or sentence that fits, with a notice; at least its first piece."""
     pieces = re.split(r"(?<=\n)|(?<=[.!?。！？])(?=\s)", text)
     notice = f"[left out: the rest of {where}]"
-    low, high = 1, len(pieces)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if count(f"{''.join(pieces[:middle]).rstrip()}\n{notice}") <= max_tokens:
-            low = middle
-        else:
-            high = middle - 1
-    first = "".join(pieces[:low]).rstrip()
-    if low == 1 and count(first) > max_tokens:
+
+    def size(number: int) -> int:
+        return count(f"{''.join(pieces[:number]).rstrip()}\n{notice}")
+
+    kept = max(1, bisect_right(range(1, len(pieces) + 1), max_tokens, key=size))
+    first = "".join(pieces[:kept]).rstrip()
+    if kept == 1 and count(first) > max_tokens:
         first = first[: max(1, 2 * max_tokens)].rsplit(" ", 1)[0]
     return f"{first}\n{notice}"

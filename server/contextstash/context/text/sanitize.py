@@ -146,6 +146,11 @@ def _host_tags() -> re.Pattern[str]:
     return re.compile(rf"<(?=[{GAP}/<]{{0,8}}(?:{tag}|{between_bars}))|{instructions}", re.IGNORECASE | re.MULTILINE)
 
 
+def folded(text: str) -> str:
+    """The text in lower case, of the same length: `İ` is the one letter whose lower case is longer."""
+    return text.replace("\u0130", "I").lower()
+
+
 def without_ansi(text: str) -> str:
     """The text without terminal colour and cursor sequences."""
     return _ANSI.sub("", text) if "\x1b" in text else text

@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic_core import SchemaValidator, core_schema
 
-from contextstash.context.text.sanitize import UNSEEN
+from contextstash.context.text.sanitize import UNSEEN, folded
 from contextstash.context.text.secret_rules import COMMON_RULES, PRIVATE_KEY, RARE_RULES, RULES, Rule, span_of
 
 FILL = "•"
@@ -201,20 +201,15 @@ def _last_separator(text: str, start: int, end: int) -> int:
 
 def _in_part(text: str, start: int, end: int, rules: tuple[Rule, ...]) -> Iterator[Found]:
     part = text[start:end]
-    lower = _folded(part)
+    lower = folded(part)
     for rule in rules:
         searched = lower if rule.folds else part
         if any(literal in searched for literal in rule.literals):
             yield from (Found(f.kind, f.start + start, f.end + start) for f in _matches(rule, part, 0, len(part)))
 
 
-def _folded(text: str) -> str:
-    """The text in lower case, of the same length: `İ` is the one letter whose lower case is longer."""
-    return text.replace("İ", "I").lower()
-
-
 def _matches(rule: Rule, text: str, start: int, end: int) -> Iterator[Found]:
-    searched = _folded(text) if rule.folds else text
+    searched = folded(text) if rule.folds else text
     for literal in rule.literals:
         place = searched.find(literal, start, end)
         while place >= 0:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from string import ascii_uppercase
 
-from contextstash.context.text.sanitize import clip, one_line
+from contextstash.context.text.sanitize import clip, folded, one_line
 
 MAX_OCCURRENCES = 500
 """How many occurrences of one term are considered. It bounds the work on a text with one word repeated."""
@@ -35,7 +35,6 @@ MIN_LINE = 20
 
 _WORD = re.compile(r"\w+")
 _NAME = re.compile(r"[\d_./@+-]|(?<=[a-z])[A-Z]")
-_START = r"(?:(?<![^\W_])|(?-i:(?<![A-Z])(?=[A-Z])))"
 _SUFFIXES = ("ations", "ation", "ings", "ing", "edly", "ied", "ies", "ed", "es", "ly", "s", "e")
 
 
@@ -64,12 +63,12 @@ def snippet(
     A term is searched for as it is and, if that is not found, word by word (then those words of it that occur are
     returned); an English word also by its stem. If no term occurs, the snippet is the start of the text.
     """
-    folded = _folded(text)
+    lower = folded(text)
     places: list[tuple[int, int]] = []
     matched: list[str] = []
     weights: list[int] = []
     for number, term in enumerate(dict.fromkeys(terms)):
-        occurring = _places(text, folded, term)
+        occurring = _places(text, lower, term)
         found = [place for some in occurring.values() for place in some]
         places += [(place, number) for place in found]
         matched += [word for word in occurring if word not in matched]
@@ -120,55 +119,38 @@ def _terms_in(places: Sequence[tuple[int, int]], start: int, width: int) -> set[
     return {term for place, term in places if start <= place < start + width}
 
 
-def _places(text: str, folded: str | None, term: str) -> dict[str, list[int]]:
+def _places(text: str, lower: str, term: str) -> dict[str, list[int]]:
     """Where a term occurs, or if it does not, where each word of it does that occurs."""
     bare = term.strip("\"'`*()[]{},;:")
     if not bare:
         return {}
-    whole = _find(text, folded, bare)
+    whole = _find(text, lower, bare)
     if whole:
         return {term: whole}
     words = _WORD.findall(bare)[:MAX_WORDS]
-    found = {term if word == bare else word: _find(text, folded, _stem(word)) for word in words}
+    found = {term if word == bare else word: _find(text, lower, _stem(word)) for word in words}
     return {word: places for word, places in found.items() if places}
 
 
-def _folded(text: str) -> str | None:
-    """The text in lower case; None if its positions then differ from those in the text (İ becomes two characters)."""
-    folded = text.lower()
-    return folded if len(folded) == len(text) else None
-
-
-def _find(text: str, folded: str | None, word: str) -> list[int]:
+def _find(text: str, lower: str, word: str) -> list[int]:
     """The first positions of a word. One that begins with a letter or digit counts only at the start of a word, also of
     one inside a camelCase name: the index has these too."""
     at_start = word[0].isascii() and word[0].isalnum()
-    if folded is None:
-        return _find_by_pattern(text, word, at_start)
     # str.find is forty times faster than a case-insensitive pattern, with which 60 words in 5 MB took a minute
-    wanted = word.lower()
+    wanted = folded(word)
     found: list[int] = []
-    place = folded.find(wanted)
+    place = lower.find(wanted)
     while place >= 0 and len(found) < MAX_OCCURRENCES:
-        if not (at_start and place and folded[place - 1].isalnum()) or _is_camel_start(text, place):
+        if not (at_start and place and lower[place - 1].isalnum()) or _is_camel_start(text, place):
             found.append(place)
-            place = folded.find(wanted, place + len(wanted))
+            place = lower.find(wanted, place + len(wanted))
         else:
-            place = folded.find(wanted, place + 1)
+            place = lower.find(wanted, place + 1)
     return found
 
 
 def _is_camel_start(text: str, place: int) -> bool:
     return text[place] in ascii_uppercase and text[place - 1] not in ascii_uppercase
-
-
-def _find_by_pattern(text: str, word: str, at_start: bool) -> list[int]:
-    found = []
-    for match in re.finditer((_START if at_start else "") + re.escape(word), text, re.IGNORECASE):
-        found.append(match.start())
-        if len(found) == MAX_OCCURRENCES:
-            break
-    return found
 
 
 def _stem(word: str) -> str:

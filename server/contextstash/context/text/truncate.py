@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable
 
 Count = Callable[[str], int]
 """Tokens of a text."""
+
+Take = Callable[[str, int], str]
+"""`take(text, most)`: one end of a text, of at most that many units."""
 
 MAX_SEQUENCE_LENGTH = 16
 """At most this many code points are kept together as one visible character, such as a letter with its combining marks.
@@ -76,34 +80,29 @@ def last_lines(text: str, most: int) -> str:
 
 def first_characters(text: str, most: int) -> str:
     """The first `most` characters, fewer if they would end inside a sequence that is shown as one character."""
-    return text[: _at_or_before(text, max(0, most))] if most < len(text) else text
+    return text[: _border(text, max(0, most), -1)] if most < len(text) else text
 
 
 def last_characters(text: str, most: int) -> str:
     """The last `most` characters, fewer if they would begin inside a sequence that is shown as one character."""
-    return text[_at_or_after(text, len(text) - max(0, most)) :] if most < len(text) else text
+    return text[_border(text, len(text) - max(0, most), 1) :] if most < len(text) else text
 
 
 def first_bytes(text: str, most: int) -> str:
     """The longest start of at most `most` UTF-8 bytes that ends between characters."""
-    if text.isascii():
-        return first_characters(text, most)
-    data = text[: max(0, most)].encode("utf-8", "surrogatepass")
-    end = min(max(0, most), len(data))
-    while 0 < end < len(data) and data[end] & 0xC0 == 0x80:
-        end -= 1
-    return first_characters(text, len(data[:end].decode("utf-8", "surrogatepass")))
+    return _most_bytes(text, most, first_characters)
 
 
 def last_bytes(text: str, most: int) -> str:
     """The longest end of at most `most` UTF-8 bytes that begins between characters."""
+    return _most_bytes(text, most, last_characters)
+
+
+def _most_bytes(text: str, most: int, take: Take) -> str:
     if text.isascii():
-        return last_characters(text, most)
-    data = text[len(text) - min(len(text), max(0, most)) :].encode("utf-8", "surrogatepass")
-    start = max(0, len(data) - max(0, most))
-    while start < len(data) and data[start] & 0xC0 == 0x80:
-        start += 1
-    return last_characters(text, len(data[start:].decode("utf-8", "surrogatepass")))
+        return take(text, most)
+    sizes = range(1, min(len(text), most) + 1)
+    return take(text, bisect_right(sizes, most, key=lambda size: byte_length(take(text, size))))
 
 
 def within_tokens(text: str, most: int, count: Count) -> bool:
@@ -132,7 +131,7 @@ def last_tokens(text: str, most: int, count: Count) -> str:
     return _most_tokens(text, most, count, last_characters)
 
 
-def _most_tokens(text: str, most: int, count: Count, take: Callable[[str, int], str]) -> str:
+def _most_tokens(text: str, most: int, count: Count, take: Take) -> str:
     if most <= 0:
         return ""
     longest = min(len(text), MAX_CHARACTERS_PER_TOKEN * most)
@@ -153,19 +152,13 @@ def _most_tokens(text: str, most: int, count: Count, take: Callable[[str, int], 
     return take(text, low)
 
 
-def _at_or_before(text: str, index: int) -> int:
-    """The nearest index, at or before this one, that does not split a sequence shown as one character."""
-    for step in range(MAX_SEQUENCE_LENGTH):
-        if not _joined(text, index - step):
-            return index - step
-    return index - _inside_pair(text, index)
-
-
-def _at_or_after(text: str, index: int) -> int:
-    for step in range(MAX_SEQUENCE_LENGTH):
-        if not _joined(text, index + step):
-            return index + step
-    return index + _inside_pair(text, index)
+def _border(text: str, index: int, step: int) -> int:
+    """The nearest index, from this one on in steps of -1 or 1, that does not split a sequence shown as one
+    character."""
+    for border in range(index, index + step * MAX_SEQUENCE_LENGTH, step):
+        if not _joined(text, border):
+            return border
+    return index + step * is_pair(text, index)
 
 
 def _joined(text: str, index: int) -> bool:
@@ -181,10 +174,10 @@ def _joined(text: str, index: int) -> bool:
         or unicodedata.combining(after) != 0
         or _VARIATIONS[0] <= after <= _VARIATIONS[1]
         or _SKIN_TONES[0] <= after <= _SKIN_TONES[1]
-        or _inside_pair(text, index)
+        or is_pair(text, index)
     )
 
 
-def _inside_pair(text: str, index: int) -> bool:
+def is_pair(text: str, index: int) -> bool:
     """Whether this index splits a surrogate pair that is kept as two characters."""
     return 0 < index < len(text) and "\ud800" <= text[index - 1] <= "\udbff" and "\udc00" <= text[index] <= "\udfff"

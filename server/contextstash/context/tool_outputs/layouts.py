@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from contextstash.context.tool_outputs.measures import Split, UnitLimit, ends, head_and_tail
-from contextstash.context.tool_outputs.notices import Excerpt, NoticeWriter
+from contextstash.context.tool_outputs.notices import Limited, NoticeWriter
 from contextstash.context.tool_outputs.salient_lines import rendered, salient_lines, select
 
 MIDDLE_NOTICE_RESERVE = {"lines": 3, "characters": 50, "bytes": 50, "tokens": 0}
@@ -28,15 +28,15 @@ MAX_ATTEMPTS = 6
 """How often an excerpt is made smaller before a shorter notice is used. Each attempt removes the excess and a quarter
 more, so that two are usually enough."""
 
-Layout = Callable[[Sequence[UnitLimit], Sequence[int]], Excerpt | None]
+Layout = Callable[[Sequence[UnitLimit], Sequence[int]], Limited | None]
 """`layout(limits, budgets)`: an excerpt of about that size, each budget in its limit's unit; None if the budgets are
 too small for the notice and any text."""
 
-Compose = Callable[[str, str], Excerpt]
+Compose = Callable[[str, str], Limited]
 """`compose(first, last)`: the head and the tail of a text, with the notice."""
 
 
-def fitted(limits: Sequence[UnitLimit], layout: Layout) -> Excerpt | None:
+def fitted(limits: Sequence[UnitLimit], layout: Layout) -> Limited | None:
     """The layout's excerpt within every limit, None if there is none.
 
     The excerpt is measured as a whole, because the tokens of its pieces do not add up to its own.
@@ -57,7 +57,7 @@ def plain(text: str, split: Split, compose: Compose) -> Layout:
     """The ends that `split` leaves, less the room for the notice that `compose` adds."""
     sample = compose(SAMPLE, "").text
 
-    def layout(limits: Sequence[UnitLimit], budgets: Sequence[int]) -> Excerpt | None:
+    def layout(limits: Sequence[UnitLimit], budgets: Sequence[int]) -> Limited | None:
         inner = _budgets_for_text(limits, budgets, sample)
         return compose(*ends(text, limits, inner, split)) if inner else None
 
@@ -71,7 +71,7 @@ def middle_out(writer: NoticeWriter) -> Layout:
         keep = budget // 2 - MIDDLE_NOTICE_RESERVE[limit.unit]
         return keep, keep
 
-    def layout(limits: Sequence[UnitLimit], budgets: Sequence[int]) -> Excerpt | None:
+    def layout(limits: Sequence[UnitLimit], budgets: Sequence[int]) -> Limited | None:
         if any(split(limit, budget)[0] <= 0 for limit, budget in zip(limits, budgets, strict=True)):
             return None
         return writer.middle(*ends(writer.text, limits, budgets, split))
@@ -85,7 +85,7 @@ def smart(writer: NoticeWriter) -> Layout:
     found = salient_lines(text)
     sample = writer.smart("…" if found else "", SAMPLE, "").text
 
-    def layout(limits: Sequence[UnitLimit], budgets: Sequence[int]) -> Excerpt | None:
+    def layout(limits: Sequence[UnitLimit], budgets: Sequence[int]) -> Limited | None:
         inner = _budgets_for_text(limits, budgets, sample)
         if not inner:
             return None

@@ -13,17 +13,14 @@ from contextstash.context.text.truncate import Count
 from contextstash.context.tool_outputs import layouts
 from contextstash.context.tool_outputs.layouts import Layout, fitted
 from contextstash.context.tool_outputs.measures import (
+    Unit,
     UnitLimit,
-    byte_limit,
-    character_limit,
     ends,
     head_and_tail,
     head_only,
-    line_limit,
-    token_limit,
 )
-from contextstash.context.tool_outputs.notices import Excerpt, NoticeWriter
-from contextstash.context.window.settings import ContextSettings, Cut, current_value
+from contextstash.context.tool_outputs.notices import Limited, NoticeWriter
+from contextstash.context.window.settings import ContextSettings, Cut
 from contextstash_storage.errors import BadInputError
 
 CHARACTERS_PER_TOKEN = 4
@@ -87,7 +84,6 @@ class OutputLimits:
             if known is None:
                 raise BadInputError(_unknown(name))
             if name == "cut":
-                value = current_value("output_cut", value)
                 _check_cut(value)
             elif value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise BadInputError(f"limits.{name} must be a whole number above 0, or null for no limit.")
@@ -112,18 +108,15 @@ class OutputLimits:
 
     def unit_limits(self, count: Count) -> tuple[UnitLimit, ...]:
         """The limits in the order in which they are applied."""
-        found = []
-        if self.lines is not None:
-            found.append(line_limit(self.lines))
-        if self.chars is not None:
-            found.append(character_limit(self.chars))
-        if self.tokens is not None and self.cut == "middle":
-            found.append(character_limit(CHARACTERS_PER_TOKEN * self.tokens))
-        if self.bytes is not None:
-            found.append(byte_limit(self.bytes))
-        if self.tokens is not None:
-            found.append(token_limit(self.tokens, count))
-        return tuple(found)
+        middle_out = None if self.tokens is None or self.cut != "middle" else CHARACTERS_PER_TOKEN * self.tokens
+        maxima: tuple[tuple[Unit, int | None], ...] = (
+            ("lines", self.lines),
+            ("characters", self.chars),
+            ("characters", middle_out),
+            ("bytes", self.bytes),
+            ("tokens", self.tokens),
+        )
+        return tuple(UnitLimit.of(unit, most, count) for unit, most in maxima if most is not None)
 
 
 NAMES = {field.name: field.name for field in fields(OutputLimits) if field.name != "notice"}
@@ -161,22 +154,6 @@ def _check_cut(value: object) -> None:
         raise BadInputError(f"limits.cut must be one of {', '.join(get_args(Cut))}, not '{value}'.")
 
 
-@dataclass(frozen=True, slots=True)
-class Limited:
-    """A text cut to its limits. `text` includes `notice`. `lines` (line ends), `characters` and `bytes` (UTF-8) were
-    left out between its first `head` and its last `tail` characters; they are 0 if nothing was cut."""
-
-    text: str
-    cut: bool = False
-    notice: str = ""
-    lines: int = 0
-    characters: int = 0
-    bytes: int = 0
-    spilled: bool = False
-    head: int = 0
-    tail: int = 0
-
-
 def limit(text: str, limits: OutputLimits, count: Count, handle: str = "") -> Limited:
     """The text cut to all the limits: lines first, then characters, bytes and tokens.
 
@@ -185,7 +162,7 @@ def limit(text: str, limits: OutputLimits, count: Count, handle: str = "") -> Li
     "beside". If the limits are too small for the notice, it is shortened, and finally left out.
     """
     if _over(len(text), limits.spill_chars):
-        return _limited(_spilled(text, limits, count, handle), spilled=True)
+        return replace(_spilled(text, limits, count, handle), spilled=True)
     unit_limits = limits.unit_limits(count)
     exceeded = [each.unit for each in unit_limits if not each.holds(text)]
     if not exceeded:
@@ -194,9 +171,8 @@ def limit(text: str, limits: OutputLimits, count: Count, handle: str = "") -> Li
     if limits.notice == "beside":
         split = head_only if limits.cut == "head" else head_and_tail
         compose = writer.head if limits.cut == "head" else writer.middle
-        return _limited(compose(*ends(text, unit_limits, [each.maximum for each in unit_limits], split)))
-    excerpt = fitted(unit_limits, _layout(limits, writer))
-    return _limited(excerpt or _smallest(unit_limits, writer))
+        return compose(*ends(text, unit_limits, [each.maximum for each in unit_limits], split))
+    return fitted(unit_limits, _layout(limits, writer)) or _smallest(unit_limits, writer)
 
 
 def _layout(limits: OutputLimits, writer: NoticeWriter) -> Layout:
@@ -210,15 +186,15 @@ def _layout(limits: OutputLimits, writer: NoticeWriter) -> Layout:
     return layouts.smart(writer)
 
 
-def _spilled(text: str, limits: OutputLimits, count: Count, handle: str) -> Excerpt:
+def _spilled(text: str, limits: OutputLimits, count: Count, handle: str) -> Limited:
     writer = NoticeWriter(text, handle=handle)
     preview = partial(writer.preview, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
     maximum = MAX_PREVIEW_CHARACTERS + len(preview("", "").text)
-    unit_limits = (*replace(limits, cut="head_tail").unit_limits(count), character_limit(maximum))
+    unit_limits = (*replace(limits, cut="head_tail").unit_limits(count), UnitLimit.of("characters", maximum, count))
     return fitted(unit_limits, layouts.plain(text, head_and_tail, preview)) or _smallest(unit_limits, writer)
 
 
-def _smallest(unit_limits: Sequence[UnitLimit], writer: NoticeWriter) -> Excerpt:
+def _smallest(unit_limits: Sequence[UnitLimit], writer: NoticeWriter) -> Limited:
     """The head with a brief notice, or without one if there is no room for it."""
     excerpt = fitted(unit_limits, layouts.plain(writer.text, head_only, writer.brief))
     if excerpt is not None:
@@ -227,17 +203,3 @@ def _smallest(unit_limits: Sequence[UnitLimit], writer: NoticeWriter) -> Excerpt
     for each in unit_limits:
         first = each.first(first, each.maximum)
     return writer.bare(first, "")
-
-
-def _limited(excerpt: Excerpt, *, spilled: bool = False) -> Limited:
-    return Limited(
-        text=excerpt.text,
-        cut=True,
-        notice=excerpt.notice,
-        lines=excerpt.lines,
-        characters=excerpt.characters,
-        bytes=excerpt.bytes,
-        spilled=spilled,
-        head=excerpt.head,
-        tail=excerpt.tail,
-    )

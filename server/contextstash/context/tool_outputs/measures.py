@@ -4,63 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from contextstash.context.text import truncate
-from contextstash.context.text.truncate import Count
+from contextstash.context.text.truncate import Count, Take
 
 Unit = Literal["lines", "characters", "bytes", "tokens"]
 
-Take = Callable[[str, int], str]
-"""`take(text, maximum)`: one end of a text, of at most that many units."""
+_ENDS: dict[Unit, tuple[Count, Take, Take]] = {
+    "lines": (truncate.line_count, truncate.first_lines, truncate.last_lines),
+    "characters": (len, truncate.first_characters, truncate.last_characters),
+    "bytes": (truncate.byte_length, truncate.first_bytes, truncate.last_bytes),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class UnitLimit:
-    """At most `maximum` units. `first` and `last` return the longest end of a text within a number of units; `fits`
-    checks whether the whole text is within it, without measuring more of the text than it needs."""
+    """At most `maximum` units, in UTF-8 if these are bytes. `first` and `last` return the longest end of a text within
+    a number of units."""
 
     unit: Unit
     maximum: int
     measure: Count
     first: Take
     last: Take
-    fits: Callable[[str, int], bool]
 
-    def holds(self, text: str) -> bool:
-        """Whether a text is within the limit."""
-        return self.fits(text, self.maximum)
+    @classmethod
+    def of(cls, unit: Unit, maximum: int, count: Count) -> UnitLimit:
+        """A limit in this unit; `count` counts tokens."""
+        if unit != "tokens":
+            return cls(unit, maximum, *_ENDS[unit])
+        first, last = partial(truncate.first_tokens, count=count), partial(truncate.last_tokens, count=count)
+        return cls(unit, maximum, count, first, last)
 
-
-def line_limit(maximum: int) -> UnitLimit:
-    """At most that many lines."""
-    return _counted("lines", maximum, truncate.line_count, truncate.first_lines, truncate.last_lines)
-
-
-def character_limit(maximum: int) -> UnitLimit:
-    """At most that many characters."""
-    return _counted("characters", maximum, len, truncate.first_characters, truncate.last_characters)
-
-
-def byte_limit(maximum: int) -> UnitLimit:
-    """At most that many bytes in UTF-8."""
-    return _counted("bytes", maximum, truncate.byte_length, truncate.first_bytes, truncate.last_bytes)
-
-
-def token_limit(maximum: int, count: Count) -> UnitLimit:
-    """At most that many tokens as `count` counts them."""
-    return UnitLimit(
-        "tokens",
-        maximum,
-        count,
-        lambda text, budget: truncate.first_tokens(text, budget, count),
-        lambda text, budget: truncate.last_tokens(text, budget, count),
-        lambda text, budget: truncate.within_tokens(text, budget, count),
-    )
-
-
-def _counted(unit: Unit, maximum: int, measure: Count, first: Take, last: Take) -> UnitLimit:
-    return UnitLimit(unit, maximum, measure, first, last, lambda text, budget: measure(text) <= budget)
+    def holds(self, text: str, maximum: int | None = None) -> bool:
+        """Whether a text is within the limit, or within another maximum."""
+        most = self.maximum if maximum is None else maximum
+        if self.unit == "tokens":
+            return truncate.within_tokens(text, most, self.measure)
+        return self.measure(text) <= most
 
 
 Split = Callable[[UnitLimit, int], tuple[int, int]]
@@ -83,7 +66,7 @@ def ends(text: str, limits: Sequence[UnitLimit], budgets: Sequence[int], split: 
     whole = True
     for limit, budget in zip(limits, budgets, strict=True):
         # Limits in several units cut independently; one that the whole text meets must not cut it to its halves.
-        if whole and limit.fits(text, budget):
+        if whole and limit.holds(text, budget):
             continue
         head, tail = split(limit, budget)
         first, last, whole = limit.first(first, head), limit.last(last, tail), False

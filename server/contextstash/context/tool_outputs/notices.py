@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from contextstash.context.text.sanitize import MARKER
 from contextstash.context.text.truncate import byte_length, line_count
@@ -13,27 +13,13 @@ MAX_MIDDLE_LENGTH = 96
 the cut leaves free on each side (`layouts.MIDDLE_NOTICE_RESERVE`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """The shown part of a text: its first `head` and last `tail` characters and the notice. `lines` (line ends),
-    `characters` and `bytes` (UTF-8) were left out between them."""
-
-    text: str
-    notice: str
-    head: int
-    tail: int
-    lines: int
-    characters: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Omission:
-    """How much is left out between the head and the tail of a text."""
+    """How much is left out between the head and the tail of a text: line ends, characters, and bytes in UTF-8."""
 
-    lines: int
-    characters: int
-    bytes: int
+    lines: int = 0
+    characters: int = 0
+    bytes: int = 0
 
     def amount(self, unit: Unit) -> str:
         """The size in words: the lines, and the bytes if the limit is in bytes, else the characters."""
@@ -41,10 +27,23 @@ class Omission:
         return f"{self.lines:,} line{'s' * (self.lines != 1)}, {size}" if self.lines else size
 
 
+@dataclass(frozen=True, slots=True)
+class Limited(Omission):
+    """A text within its limits; if it was `cut`, its first `head` and last `tail` characters with a notice, which
+    `text` includes."""
+
+    text: str
+    cut: bool = False
+    notice: str = ""
+    spilled: bool = False
+    head: int = 0
+    tail: int = 0
+
+
 def omission(text: str, first: str, last: str) -> Omission:
     """The part of a text that is in neither its head nor its tail."""
     gone = text[len(first) : len(text) - len(last)]
-    return Omission(gone.count("\n"), len(gone), byte_length(gone))
+    return Omission(lines=gone.count("\n"), characters=len(gone), bytes=byte_length(gone))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class NoticeWriter:
     unit: Unit = "characters"
     handle: str = ""
 
-    def head(self, first: str, last: str) -> Excerpt:
+    def head(self, first: str, last: str) -> Limited:
         """The head, and how much of the whole text it is."""
         if self.unit == "lines":
             extent = f"{line_count(first):,} of {line_count(self.text):,} lines"
@@ -67,7 +66,7 @@ class NoticeWriter:
         notice = f"{MARKER}: cut after the first {extent}{self._whole()}]"
         return self._excerpt(f"{_ended(first)}{notice}", notice, first, last)
 
-    def head_tail(self, first: str, last: str) -> Excerpt:
+    def head_tail(self, first: str, last: str) -> Limited:
         """Head and tail, a short mark at the cut, and the notice at the end."""
         gone = omission(self.text, first, last)
         cut = f"{MARKER}: {gone.amount('characters') if not gone.lines else f'{gone.lines:,} lines'} cut here]"
@@ -75,7 +74,7 @@ class NoticeWriter:
         notice = f"{MARKER}: {gone.amount(self.unit)} of {of}{self._size()} cut{self._whole()}]"
         return self._excerpt(f"{_ended(first)}{cut}\n{_ended(last)}{notice}", notice, first, last)
 
-    def middle(self, first: str, last: str) -> Excerpt:
+    def middle(self, first: str, last: str) -> Limited:
         """Head and tail, and the notice between them."""
         gone = omission(self.text, first, last)
         notice = f"{MARKER}: {gone.amount(self.unit)} cut here{self._whole()}]"
@@ -83,7 +82,7 @@ class NoticeWriter:
             notice = f"{MARKER}: {gone.characters:,} characters cut{self._whole()}]"
         return self._excerpt(f"{first}\n\n{notice}\n\n{last}", notice, first, last)
 
-    def preview(self, sha256: str, first: str, last: str) -> Excerpt:
+    def preview(self, sha256: str, first: str, last: str) -> Limited:
         """Size, checksum and handle of an output that is too large, then its head and tail."""
         lines = line_count(self.text)
         size = f"{len(self.text):,} characters, {byte_length(self.text):,} bytes, {lines:,} line{'s' * (lines != 1)}"
@@ -91,7 +90,7 @@ class NoticeWriter:
         cut = f"{MARKER}: {omission(self.text, first, last).amount('characters')} cut here]"
         return self._excerpt(f"{notice}\n{_ended(first)}{cut}\n{last}", notice, first, last)
 
-    def smart(self, lines: str, first: str, last: str) -> Excerpt:
+    def smart(self, lines: str, first: str, last: str) -> Limited:
         """Head and tail, and between them the relevant lines of what was cut."""
         gone = omission(self.text, first, last)
         start = f"{MARKER}: {gone.amount(self.unit)} cut here{self._whole()}"
@@ -102,13 +101,13 @@ class NoticeWriter:
         on = f"{MARKER}: from line {self.text.count(chr(10), 0, len(self.text) - len(last)) + 1:,} on:]"
         return self._excerpt(f"{_ended(first)}{notice}\n{lines}\n{on}\n{last}", notice, first, last)
 
-    def brief(self, first: str, last: str) -> Excerpt:
+    def brief(self, first: str, last: str) -> Limited:
         """The head and the shortest notice, on the head's last line."""
         notice = f"{MARKER}: cut{self._whole()}]"
         kept = first.rstrip()
         return self._excerpt(f"{kept} {notice}" if kept else notice, notice, first, last)
 
-    def bare(self, first: str, last: str) -> Excerpt:
+    def bare(self, first: str, last: str) -> Limited:
         """Head and tail without a notice."""
         return self._excerpt(first + last, "", first, last)
 
@@ -118,9 +117,9 @@ class NoticeWriter:
     def _size(self) -> str:
         return f"{byte_length(self.text):,} bytes" if self.unit == "bytes" else f"{len(self.text):,} characters"
 
-    def _excerpt(self, shown: str, notice: str, first: str, last: str) -> Excerpt:
+    def _excerpt(self, shown: str, notice: str, first: str, last: str) -> Limited:
         gone = omission(self.text, first, last)
-        return Excerpt(shown, notice, len(first), len(last), gone.lines, gone.characters, gone.bytes)
+        return Limited(shown, True, notice, head=len(first), tail=len(last), **asdict(gone))
 
 
 def _ended(text: str) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
-
 OWN_TOOLS = frozenset(
     {
         "compact_session",
@@ -25,6 +23,15 @@ OWN_TOOLS = frozenset(
         "search_history",
     }
 )
+
+RETRIEVALS = frozenset({"get_archived_output", "get_summary", "search_history"})
+"""Those whose results quote the archive: they are never cut or archived again."""
+
+MAX_TOOL_NAME = 300
+"""Characters; providers take at most 128. A longer name is never ours: for one of 50,000 characters the pattern takes
+four seconds."""
+
+_COMMAND = re.compile(r"\s*contextstash (?:show|search)\b[^|;&<>\n]*")
 
 _DISTINCT = ("estimate_context", "get_archived_output", "prune_tool_outputs", "restore_outputs")
 """Names that no other server is known to use; the others count only if the name of our server precedes them."""
@@ -47,17 +54,28 @@ the server's name and the tool's: our gateway offers the tools of other servers 
 
 
 def is_own_call(tool: str | None, argument: str | None = None) -> bool:
-    """Whether a call is one of our own tools, by its name, or our own command that reads the archive, by its main
-    argument. The texts of call and result are not considered: any tool could forge them."""
-    return bool(tool and _is_own_name(tool)) or is_own_retrieval(tool, argument)
+    """Whether a call is one of our own tools, by its name, or our own command that reads the archive and no other, by
+    its main argument. The texts of call and result are not considered: any tool could forge them."""
+    return own_tool(tool) is not None or _is_own_command(argument)
 
 
-def _is_own_name(tool: str) -> bool:
-    lowered = tool.lower()
-    return any(name in lowered for name in OWN_TOOLS) and _pattern().fullmatch(tool) is not None
+def is_own_retrieval(tool: str | None, argument: str | None = None) -> bool:
+    """The same of calls that read the archive."""
+    return own_tool(tool) in RETRIEVALS or _is_own_command(argument)
+
+
+def _is_own_command(argument: str | None) -> bool:
+    return bool(argument and _COMMAND.fullmatch(argument))
+
+
+def own_tool(name: str | None) -> str | None:
+    """Which of our tools a client means by this name; None if it is another's."""
+    lowered = name.lower() if name and len(name) <= MAX_TOOL_NAME else ""
+    own = next((each for each in OWN_TOOLS if lowered.endswith(each)), None)
+    return own if own and _pattern().fullmatch(lowered) else None
 
 
 @cache
 def _pattern() -> re.Pattern[str]:
     """Compiled when it is needed: that takes 8 ms, and a client's hook, for which it waits, hardly ever needs it."""
-    return re.compile(_TOOL, re.IGNORECASE)
+    return re.compile(_TOOL)

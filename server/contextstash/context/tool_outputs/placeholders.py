@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from contextstash.context.text.counts import counted
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import MARKER, clip, encodable, one_line, unbracketed
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
@@ -30,25 +31,14 @@ _READS_FILE = re.compile(r"read|view|open|cat|file|get_content|show", re.IGNOREC
 """Names of tools whose main argument is the path of the file that they show."""
 
 
-def placeholder(
-    tool: str,
-    argument: str,
-    tokens: int,
-    lines: int,
-    handle: str,
-    digest: str,
-    *,
-    seq: int,
-    changed_at: int | None = None,
-) -> str:
-    """The placeholder of the archived output in message `seq`: what the output was, and how to read it again. If it
-    shows a file that was changed since, `changed_at` is the message of the newest change. It stays as it is while the
-    session goes on, so it says nothing about how things stand now."""
-    size = f"{tokens:,} tokens, {lines:,} line{'' if lines == 1 else 's'}"
+def placeholder(output: Output, digest: str, changed_at: int | None = None) -> str:
+    """The placeholder of an archived output: what it was, and how to read it again. If it shows a file that was
+    changed since, `changed_at` is the message of the newest change. It stays as it is while the session goes on, so it
+    says nothing about how things stand now."""
     since = "" if changed_at is None else f" The file was changed since, at message {changed_at}."
     return (
-        f"{MARKER}: archived output of {_call(tool, argument)} ({size}): {_sentence(digest)}"
-        f"{since} As it was at message {seq}: get_archived_output, handle {handle}.]"
+        f"{MARKER}: archived output of {_call(output.tool, output.argument)} ({_size(output)}): {_sentence(digest)}"
+        f"{since} As it was at message {output.seq}: get_archived_output, handle {output.handle}.]"
     )
 
 
@@ -68,11 +58,10 @@ def image_placeholder(handle: str) -> str:
 
 def filled_placeholder(template: str, output: Output, digest: str) -> str:
     """A placeholder in the user's own words. `template` may contain the fields of `settings.PLACEHOLDER_FIELDS`."""
-    argument = _short_argument(output.argument)
     return template.format(
         handle=output.handle,
         tool=_short_tool(output.tool),
-        argument=argument,
+        argument=_short_argument(output.argument),
         subject=_subject(output),
         tokens=f"{output.tokens:,}",
         lines=f"{output.lines:,}",
@@ -96,8 +85,7 @@ def digest_message(output: Output, text: str, max_chars: int) -> str:
 def digest_wording(output: Output, digest: str) -> str:
     """The digest message for one archived output with this digest."""
     call = _call(output.tool, output.argument)
-    size = f"{output.tokens:,} tokens, {output.lines:,} line{'' if output.lines == 1 else 's'}"
-    return f"{MARKER}: digest of {call}, archived as {output.handle} ({size})]\n{defused(digest)}"
+    return f"{MARKER}: digest of {call}, archived as {output.handle} ({_size(output)})]\n{defused(digest)}"
 
 
 def compaction_digest(outputs: Sequence[tuple[Output, str]], max_chars: int) -> str:
@@ -108,6 +96,10 @@ def compaction_digest(outputs: Sequence[tuple[Output, str]], max_chars: int) -> 
         for output, digest in outputs
     ]
     return "\n".join((COMPACTION_DIGEST, *lines))
+
+
+def _size(output: Output) -> str:
+    return f"{output.tokens:,} tokens, {counted(output.lines, 'line')}"
 
 
 def _call(tool: str, argument: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contextstash.context.text.sanitize import one_line
 
@@ -93,6 +93,11 @@ def _names(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
     return found if len(found) <= MAX_NAMES else ()
 
 
+def _run(failed: int, passed: int, failure: re.Pattern[str], text: str) -> TestRun:
+    """A run with these counts, whose failures the pattern finds by their names."""
+    return TestRun(failed, passed, _first(failure, text) if failed else "", _names(failure, text))
+
+
 def _counted(line: str) -> tuple[int, int]:
     counts = {"failed": 0, "passed": 0, "error": 0}
     for number, word in _COUNT.findall(line):
@@ -104,9 +109,8 @@ def _pytest(text: str) -> TestRun | None:
     found = _PYTEST.findall(text) if _PYTEST_END.search(text) else []
     if not found:
         return None
-    failed, passed = _counted(found[-1])
-    first = _first(_PYTEST_FIRST, text).replace(" - ", " ", 1)
-    return TestRun(failed, passed, first if failed else "", _names(_PYTEST_FIRST, text))
+    run = _run(*_counted(found[-1]), _PYTEST_FIRST, text)
+    return replace(run, first=run.first.replace(" - ", " ", 1))
 
 
 _GO_SAID = re.compile(
@@ -135,13 +139,8 @@ def _cargo(text: str) -> TestRun | None:
     found = _CARGO.findall(text)
     if not found:
         return None
-    failed = sum(int(number) for _, number in found)
-    return TestRun(
-        failed,
-        sum(int(number) for number, _ in found),
-        _first(_CARGO_FIRST, text) if failed else "",
-        _names(_CARGO_FIRST, text),
-    )
+    passed, failed = (sum(map(int, numbers)) for numbers in zip(*found, strict=True))
+    return _run(failed, passed, _CARGO_FIRST, text)
 
 
 def _unittest(text: str) -> TestRun | None:
@@ -151,17 +150,14 @@ def _unittest(text: str) -> TestRun | None:
     total = int(ran.group(1))
     bad = re.findall(r"(?:failures|errors)=(\d+)", end.group(2) or "")
     failed = sum(map(int, bad)) if end.group(1) == "FAILED" else 0
-    return TestRun(
-        failed, max(0, total - failed), _first(_UNITTEST_FIRST, text) if failed else "", _names(_UNITTEST_FIRST, text)
-    )
+    return _run(failed, max(0, total - failed), _UNITTEST_FIRST, text)
 
 
 def _jest(text: str) -> TestRun | None:
     found = _JEST.findall(text)
     if not found or ("passed" not in found[-1] and "failed" not in found[-1]):
         return None
-    failed, passed = _counted(found[-1])
-    return TestRun(failed, passed, _first(_JEST_FIRST, text) if failed else "")
+    return replace(_run(*_counted(found[-1]), _JEST_FIRST, text), names=())
 
 
 def _mocha(text: str) -> TestRun | None:

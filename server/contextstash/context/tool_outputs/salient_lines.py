@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from contextstash.context.text.sanitize import one_line
+from contextstash.context.text.sanitize import folded, one_line
 from contextstash.context.tool_outputs.classifiers import DEFINITION
 from contextstash.context.tool_outputs.measures import UnitLimit
 
@@ -103,7 +103,7 @@ def salient_lines(text: str) -> list[SalientLine]:
     if len(DEFINITION.findall(text[:SOURCE_START])) >= MIN_DEFINITIONS:
         return sorted(_definitions(text), key=lambda line: (line.rank, line.start))
     kinds: dict[tuple[int, str], SalientLine] = {}
-    for line in _numbered(text, _hits(_folded(text))):
+    for line in _numbered(text, _hits(folded(text))):
         kind = (line.rank, _NUMBER.sub("#", line.text))
         known = kinds.get(kind)
         if known is None:
@@ -134,34 +134,29 @@ def _definitions(text: str) -> Iterator[SalientLine]:
         )
 
 
-def _folded(text: str) -> str:
-    """The text in lower case, each character at its index: only İ would become two characters."""
-    return text.replace("\u0130", "I").lower()
-
-
-def _hits(folded: str) -> list[int]:
+def _hits(lower: str) -> list[int]:
     """The positions of `WORDS`, in order; at most one for each word and stretch of a line."""
     found: set[int] = set()
     for word in WORDS:
-        place = folded.find(word)
+        place = lower.find(word)
         forward: list[int] = []
         while place >= 0 and len(forward) < MAX_HITS:
             forward.append(place)
-            place = folded.find(word, _stretch_end(folded, place))
+            place = lower.find(word, _stretch_end(lower, place))
         found.update(forward)
         if len(forward) == MAX_HITS:
-            found.update(_last_hits(folded, word, forward[-1]))
+            found.update(_last_hits(lower, word, forward[-1]))
     return sorted(found)
 
 
-def _last_hits(folded: str, word: str, after: int) -> Iterator[int]:
-    place = folded.rfind(word, after + 1)
+def _last_hits(lower: str, word: str, after: int) -> Iterator[int]:
+    place = lower.rfind(word, after + 1)
     for _ in range(MAX_HITS):
         if place < 0:
             return
         yield place
-        start = max(folded.rfind("\n", after, place), place - SEARCH_DISTANCE, after + 1)
-        place = folded.rfind(word, after + 1, start)
+        start = max(lower.rfind("\n", after, place), place - SEARCH_DISTANCE, after + 1)
+        place = lower.rfind(word, after + 1, start)
 
 
 def _stretch_end(text: str, place: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from contextstash.context.extraction.summary_format import with_files
 from contextstash.context.text.sanitize import unforged
@@ -12,7 +12,7 @@ from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.context.tool_outputs.placeholders import filled_placeholder, placeholder
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.summary_text import summary_text
-from contextstash.context.view.view import Entry, changed_parts
+from contextstash.context.view.view import Entry, difference
 from contextstash.context.window.settings import DESCRIBED
 from contextstash_storage.handles import handle_of
 from contextstash_storage.records import (
@@ -29,61 +29,31 @@ Weighed = TypeVar("Weighed", bound=EditRecord)
 AnyReplacement = TypeVar("AnyReplacement", bound=Replacement)
 
 
-def archive_edit(snapshot: SessionSnapshot, output: Output, digest: str) -> ArchiveEdit:
-    """The edit that shows an output as its placeholder. The caller adds the change of the counters (`weighed`)."""
-    shown = placeholder_of(snapshot, output, digest)
-    return archive_edit_of(snapshot, output, shown, snapshot.counter.count_result(shown))
-
-
 def placeholder_of(snapshot: SessionSnapshot, output: Output, digest: str) -> str:
     """The placeholder of an output, in the words that the settings choose."""
     if snapshot.settings.placeholder == DESCRIBED:
-        return placeholder(
-            output.tool,
-            output.argument,
-            output.tokens,
-            output.lines,
-            output.handle,
-            digest,
-            seq=output.seq,
-            changed_at=snapshot.changed_since(output),
-        )
+        return placeholder(output, digest, snapshot.changed_since(output))
     return filled_placeholder(snapshot.settings.placeholder, output, digest)
 
 
-def archive_edit_of(snapshot: SessionSnapshot, output: Output, shown: str, counted: int) -> ArchiveEdit:
-    """The edit that shows an output as this placeholder, which takes so many tokens by itself."""
-    return ArchiveEdit(
-        seq=output.seq,
-        block=output.block,
-        handle=output.handle,
-        text=shown,
-        tokens=_result_tokens(snapshot, output, counted),
-    )
+def archive_edit(snapshot: SessionSnapshot, output: Output, shown: str, counted: int | None = None) -> ArchiveEdit:
+    """The edit that shows an output as a placeholder, which takes `counted` tokens by itself. The caller adds the
+    change of the counters (`weighed`)."""
+    return ArchiveEdit(**_replacing(snapshot, output, shown, counted))
 
 
-def limited_edit(snapshot: SessionSnapshot, output: Output, text: str, limits: OutputLimits) -> TruncateEdit:
+def truncate_edit(snapshot: SessionSnapshot, output: Output, text: str, limits: OutputLimits) -> TruncateEdit:
     """The edit that cuts an output to limits. The caller adds the change of the counters (`weighed`)."""
     shown = limit(text, limits, snapshot.counter.count_result, output.handle).text
-    return TruncateEdit(
-        seq=output.seq,
-        block=output.block,
-        handle=output.handle,
-        text=shown,
-        tokens=_result_tokens(snapshot, output, snapshot.counter.count_result(shown)),
-    )
+    return TruncateEdit(**_replacing(snapshot, output, shown))
 
 
-def _result_tokens(snapshot: SessionSnapshot, output: Output, counted: int) -> int:
-    """The tokens of a tool result whose text takes `counted`, with what the provider counts for the result and the
-    message around it: they stay when the text is replaced."""
-    overhead = snapshot.settings.message_overhead if output.block == 0 else 0
-    return counted + snapshot.counter.result_overhead + overhead
-
-
-def truncate_edit(snapshot: SessionSnapshot, output: Output, text: str, tokens: int) -> TruncateEdit:
-    """The edit that cuts an output to this many tokens, in the way that the session's settings choose."""
-    return limited_edit(snapshot, output, text, OutputLimits(tokens=tokens, cut=snapshot.settings.output_cut))
+def _replacing(snapshot: SessionSnapshot, output: Output, shown: str, counted: int | None = None) -> dict[str, Any]:
+    """The fields of an edit that shows a text instead of an output. What the provider counts for the result and the
+    message around it stays."""
+    tokens = snapshot.counter.count_result(shown) if counted is None else counted
+    tokens += snapshot.counter.result_overhead + (snapshot.settings.message_overhead if output.block == 0 else 0)
+    return {"seq": output.seq, "block": output.block, "handle": output.handle, "text": shown, "tokens": tokens}
 
 
 def summary_id(first_seq: int, last_seq: int, text: str) -> str:
@@ -168,9 +138,4 @@ class ReplacedBlocks:
 
 def weighed(edit: Weighed, before: Entry, after: Entry) -> Weighed:
     """The edit with its change of the counters, computed from the one entry that it changes, `before` and `after`."""
-    return edit.model_copy(
-        update={
-            "delta": changed_parts(before.parts, after.parts),
-            "view_results": after.visible_results - before.visible_results,
-        }
-    )
+    return edit.model_copy(update=difference([before], [after]))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from contextstash.context.view.compaction_plan import cuts_of, leading_fixed
+from contextstash.context.view.edits import replaced
+from contextstash.context.view.prune_plan import visible_outputs
 from contextstash.context.view.session_snapshot import Place
-from contextstash.context.view.view import Entry, output_tokens, total_tokens
-from contextstash_storage.records import ArchiveEdit, Message, Output, Replacement
+from contextstash.context.view.view import Entry, total_tokens
+from contextstash_storage.records import Output, Replacement
 
 PLACEHOLDER_TOKENS = 60
 """About how many tokens a placeholder takes; the exact number is counted from its text. Ours take about 50."""
@@ -28,9 +30,8 @@ requests would have to be shortened again, and write the prompt cache again."""
 NOTICE_TOKENS = 80
 """What the notice about messages left out takes at most, if the caller does not pass the exact number."""
 
-Shorten = Callable[[Message, Output, int | None], Replacement]
-"""`shorten(message, output, tokens)`: the output as a placeholder if `tokens` is None, else cut to that many tokens."""
-
+Shorten = Callable[[Output, int | None], Replacement]
+"""`shorten(output, tokens)`: the output as a placeholder if `tokens` is None, else cut to that many tokens."""
 
 Step = Callable[[list[Entry], int], tuple[list[Entry], int]]
 """`step(entries, excess)`: the entries with `excess` tokens less, if it can, and how many outputs it shortened."""
@@ -49,7 +50,7 @@ class Fitted:
 
 def fit(
     entries: Sequence[Entry],
-    outputs: Mapping[tuple[int, int], Output],
+    outputs: Mapping[Place, Output],
     budget: int,
     shorten: Shorten,
     *,
@@ -133,7 +134,7 @@ def _drop_oldest(
 
 
 def _cut_to_level(
-    entries: list[Entry], outputs: Mapping[tuple[int, int], Output], excess: int, shorten: Shorten, minimum: int
+    entries: list[Entry], outputs: Mapping[Place, Output], excess: int, shorten: Shorten, minimum: int
 ) -> tuple[list[Entry], int]:
     """Cuts the largest outputs to one size, as large as possible but at least `minimum`, so that `excess` tokens are
     freed."""
@@ -149,7 +150,7 @@ def _cut_to_level(
 
 def _shorten_outputs(
     entries: list[Entry],
-    outputs: Mapping[tuple[int, int], Output],
+    outputs: Mapping[Place, Output],
     places: range,
     excess: int,
     shorten: Shorten,
@@ -162,32 +163,24 @@ def _shorten_outputs(
         found.sort(key=lambda item: (-item[0], item[1]))
     result = list(entries)
     count = 0
-    for cost, place, index in found:
+    for cost, place, output in found:
         if excess <= 0:
             break
-        entry = result[place]
-        message = entry.message
-        if message is None:
-            continue
-        edit = shorten(message, outputs[message.seq, index], tokens)
+        edit = shorten(output, tokens)
         if edit.tokens < cost:
-            result[place] = replace(entry, replaced={**entry.replaced, index: edit})
+            result[place] = replaced(result[place], output.block, edit)
             excess -= cost - edit.tokens
             count += 1
     return result, count
 
 
 def _shown_outputs(
-    entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Output], places: range, minimum: int
-) -> list[tuple[int, int, int]]:
-    """Outputs that are shown whole or cut and take more than `minimum` tokens: tokens, position of the entry, block."""
-    found: list[tuple[int, int, int]] = []
-    for place in places:
-        message = entries[place].message
-        for index in range(len(message.blocks) if message else 0):
-            if message and (message.seq, index) in outputs:
-                shown = entries[place].replaced.get(index)
-                cost = output_tokens(message, index) if shown is None else shown.tokens
-                if cost > minimum and not isinstance(shown, ArchiveEdit):
-                    found.append((cost, place, index))
-    return found
+    entries: Sequence[Entry], outputs: Mapping[Place, Output], places: range, minimum: int
+) -> list[tuple[int, int, Output]]:
+    """Outputs that are shown whole or cut and take more than `minimum` tokens, with these and the entry's position."""
+    return [
+        (candidate.view_tokens, place, candidate.output)
+        for place in places
+        for candidate in reversed(visible_outputs(entries[place], outputs))
+        if candidate.view_tokens > minimum
+    ]

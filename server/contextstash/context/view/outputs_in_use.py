@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.files.file_actions import Verb, file_uses
-from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
+from contextstash.context.tool_outputs.own_tools import is_own_retrieval
 
 RECENT_CALLS = 60
 """A file is under edit if it was changed in so many newest calls, about one task; with more, old reads stay in the

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextstash.context.text.sanitize import MARKER, one_line, unforged
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.context.view.outputs_in_use import MadeCall
+from contextstash.context.view.rereads import is_same_file
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash_storage.records import Output
 
@@ -58,12 +59,6 @@ def _pinned(pin: str, outputs: Sequence[Output]) -> Output | None:
 def _shows(output: Output, path: str) -> bool:
     call = MadeCall(output.handle, output.tool, output.argument)
     return call.shows_file and any(is_same_file(each, path) for each in call.paths)
-
-
-def is_same_file(one: str, other: str) -> bool:
-    """Whether two paths can be those of one file: one may be relative to a folder."""
-    one, other = one.removeprefix("./"), other.removeprefix("./")
-    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
 
 def pinned_text(snapshot: SessionSnapshot, texts: Sequence[tuple[Output, str]]) -> str:

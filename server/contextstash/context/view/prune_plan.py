@@ -65,10 +65,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
-    """The outputs to archive, in order of position. If there are none, `reason` says why."""
+    """The outputs to archive, in order of position; if there are none, the reason."""
 
     chosen: tuple[Candidate, ...]
-    tokens: int
     reason: str
 
 
@@ -98,28 +97,23 @@ def plan_prune(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Outpu
                 chosen.append(candidate)
     freed = sum(candidate.content_tokens for candidate in chosen)
     if not chosen:
-        return PrunePlan((), 0, _nothing(protected, small, limits))
+        return PrunePlan((), _nothing(protected, small, limits))
     if freed <= limits.minimum_tokens:
         return PrunePlan(
             (),
-            0,
             f"Nothing done: pruning {len(chosen)} outputs would free about {freed:,} tokens, not more than the minimum"
             f" of {limits.minimum_tokens:,} that pays for the broken prompt cache."
             " Pass minimum_tokens=0 to prune anyway.",
         )
-    plural = "s" if len(chosen) > 1 else ""
-    return PrunePlan(tuple(reversed(chosen)), freed, f"Archived {len(chosen)} tool output{plural}.")
+    return PrunePlan(tuple(reversed(chosen)), "")
 
 
-def plan_oldest(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Output], keep: int) -> PrunePlan:
-    """Takes the oldest outputs, whatever their size, so that at most `keep` are left in the view."""
+def oldest_outputs(
+    entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Output], keep: int
+) -> tuple[Candidate, ...]:
+    """The oldest outputs, whatever their size, without which `keep` are left in the view."""
     visible = [candidate for entry in entries for candidate in reversed(visible_outputs(entry, outputs))]
-    chosen = tuple(visible[: max(0, len(visible) - keep)])
-    if not chosen:
-        return PrunePlan((), 0, f"Nothing done: the view holds {len(visible)} tool outputs, not more than {keep}.")
-    plural = "s" if len(chosen) > 1 else ""
-    freed = sum(candidate.content_tokens for candidate in chosen)
-    return PrunePlan(chosen, freed, f"Archived {len(chosen)} tool output{plural}.")
+    return tuple(visible[: max(0, len(visible) - keep)])
 
 
 def visible_outputs(entry: Entry, outputs: Mapping[tuple[int, int], Output]) -> list[Candidate]:
@@ -127,20 +121,16 @@ def visible_outputs(entry: Entry, outputs: Mapping[tuple[int, int], Output]) -> 
     message = entry.message
     found: list[Candidate] = []
     for place in range(len(message.blocks) - 1, -1, -1) if message else ():
-        if message is None or (message.seq, place) not in outputs or _is_archived(entry, place):
+        output = outputs.get((entry.first_seq, place))
+        shown = entry.replaced.get(place)
+        if message is None or output is None or isinstance(shown, ArchiveEdit):
             continue
-        output = outputs[message.seq, place]
-        if place in entry.replaced:
-            cost = entry.replaced[place].tokens
-            found.append(Candidate(output, cost, cost))
+        if shown is not None:
+            found.append(Candidate(output, shown.tokens, shown.tokens))
         else:
             cost = output_tokens(message, place)
             found.append(Candidate(output, cost, cost - message.blocks[place].tokens + output.tokens))
     return found
-
-
-def _is_archived(entry: Entry, place: int) -> bool:
-    return isinstance(entry.replaced.get(place), ArchiveEdit)
 
 
 def _nothing(protected: int, small: int, limits: PruneLimits) -> str:

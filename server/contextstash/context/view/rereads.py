@@ -63,7 +63,7 @@ class OutputLines:
         number = len(self._calls)
         if call.writes and not failed:
             self._last_change = number
-            self._changed |= dict.fromkeys(map(posixpath.normpath, call.changes), number)
+            self._changed |= dict.fromkeys(call.changes, number)
         lines = _lines_of(text)
         shared: Counter[Key] = Counter()
         equal = next((each for each, since in hidden.items() if each[1] == key[1] and since < call.made_at), None)
@@ -81,9 +81,8 @@ class OutputLines:
         number, call = self._calls[key]
         if not (call.reads or call.shows_file):
             return number < self._last_change
-        paths = [posixpath.normpath(path) for path in call.paths]
         return any(
-            number < changed_at and any(_is_same_file(path, changed) for path in paths)
+            number < changed_at and any(is_same_file(path, changed) for path in call.paths)
             for changed, changed_at in self._changed.items()
         )
 
@@ -106,6 +105,7 @@ def _lines_of(text: str) -> dict[int, int]:
     return found
 
 
-def _is_same_file(path: str, other: str) -> bool:
-    """Whether both may be the same file: one of them may be relative."""
-    return path == other or path.endswith(f"/{other}") or other.endswith(f"/{path}")
+def is_same_file(one: str, other: str) -> bool:
+    """Whether both paths may be those of one file: one of them may be relative."""
+    one, other = posixpath.normpath(one), posixpath.normpath(other)
+    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")

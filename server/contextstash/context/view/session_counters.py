@@ -304,9 +304,6 @@ def breakdown(counters: Counters, tokens: int, *, followed: bool = False) -> dic
     by_part[Part.SYSTEM] = (
         by_part.get(Part.SYSTEM, 0) + counters.declared.system_tokens - counters.declared.replaced_tokens
     )
-    if by_part.get(Part.TOOL_RESULTS, 0) < 0:
-        # Earlier versions counted an output that is cut as archived, and then took it from the tool results.
-        by_part[Part.ARCHIVED] = by_part.get(Part.ARCHIVED, 0) + by_part.pop(Part.TOOL_RESULTS)
     parts = {str(part): count for part, count in sorted(by_part.items()) if count > 0}
     if counters.declared.tools_tokens:
         parts["tools"] = counters.declared.tools_tokens

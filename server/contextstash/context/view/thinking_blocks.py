@@ -38,7 +38,6 @@ class ThinkingEffect:
     broken_seqs: tuple[int, ...] = ()
     broken_tokens: int = 0
     breakpoints: int = 0
-    open_loop: bool = False
     choice: Choice = "none"
     reason: str = ""
 
@@ -78,7 +77,7 @@ def thinking_effect(
     chosen = _chosen(choice, open_loop, needed)
     tokens = sum(tokens for _, tokens in broken)
     reason = _REASONS[chosen].format(count=len(seqs), tokens=tokens)
-    return ThinkingEffect(seqs, tokens, breakpoints, open_loop, chosen, reason)
+    return ThinkingEffect(seqs, tokens, breakpoints, chosen, reason)
 
 
 def later_cut(entries: Sequence[Entry], cuts: Sequence[int], wanted: int) -> int | None:

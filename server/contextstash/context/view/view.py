@@ -383,17 +383,6 @@ def total_tokens(entries: Iterable[Entry]) -> int:
     return sum([entry.tokens for entry in entries])
 
 
-def change(before: Iterable[Entry], after: Iterable[Entry]) -> dict[Part, int]:
-    """By how many tokens each part differs between two views, without parts that do not differ."""
-    return changed_parts(parts_of(before), parts_of(after))
-
-
-def changed_parts(old: Mapping[Part, int], new: Mapping[Part, int]) -> dict[Part, int]:
-    """By how many tokens each part differs, without parts that do not differ."""
-    deltas = {part: new.get(part, 0) - old.get(part, 0) for part in (*old, *new)}
-    return {part: delta for part, delta in sorted(deltas.items()) if delta}
-
-
 def results_of(entries: Iterable[Entry]) -> int:
     """How many tool results a view shows, whole or cut."""
     return sum([entry.visible_results for entry in entries])
@@ -408,9 +397,12 @@ class Changes(TypedDict):
 
 
 def difference(before: Sequence[Entry], after: Sequence[Entry]) -> Changes:
-    """The fields of an edit by which a session's counters are updated: what it changes in the view."""
+    """The fields of an edit by which a session's counters are updated: what it changes in the view. `delta` has no
+    parts that do not differ."""
+    old, new = parts_of(before), parts_of(after)
+    deltas = {part: new.get(part, 0) - old.get(part, 0) for part in (*old, *new)}
     return {
-        "delta": change(before, after),
+        "delta": {part: delta for part, delta in sorted(deltas.items()) if delta},
         "view_messages": len(after) - len(before),
         "view_results": results_of(after) - results_of(before),
     }

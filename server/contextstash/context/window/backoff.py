@@ -19,18 +19,14 @@ MIN_THRESHOLD_SHARE = 0.9
 triggers, such as one prune for each output after the tenth, are frequent by design and do not mean that the window is
 full."""
 
-CLOSE = 0.05
-"""An attempt that ends less than this share of the usable window below the threshold freed almost nothing."""
+LITTLE = 0.05
+"""An attempt freed almost nothing if it ends less than this share of the usable window below the threshold, and too
+little to try again at once if it saved less than this share."""
 
-CLEAR = 0.10
-"""An attempt that ends this far below it, and did not follow at once, ends an oscillation. One between `CLOSE` and this
-neither starts nor ends one, so that the report does not appear and disappear. Twice `CLOSE`."""
-
-LITTLE_SAVED = 0.05
-"""An attempt that saved less than this share of the usable window saved too little, as with `CLOSE`."""
-
-WELL_SAVED = 0.10
-"""An attempt that saved this share of the usable window resets the back-off, as with `CLEAR`."""
+CLEARLY = 0.10
+"""An attempt that ends this far below the threshold, and did not follow at once, ends an oscillation; one that saved as
+much resets the back-off. One in between changes nothing, so that the report does not appear and disappear. Twice
+`LITTLE`."""
 
 MIN_WAIT, MAX_WAIT = 0.05, 0.40
 """By which share of the usable window the context has to grow before the next attempt: after one attempt that saved too
@@ -46,19 +42,6 @@ class ReductionAttempt:
     tokens_after: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """The bad attempts in a row so far: how many followed at once, and how many ended close to the threshold."""
-
-    attempts: tuple[ReductionAttempt, ...] = ()
-    refilled: int = 0
-    ended_close: int = 0
-
-    @property
-    def bad(self) -> int:
-        return len(self.attempts)
-
-
 def oscillation(attempts: Sequence[ReductionAttempt], threshold: int, usable: int) -> str | None:
     """A sentence with the cause and the remedy if the context oscillates near `threshold`; else None.
 
@@ -67,14 +50,20 @@ def oscillation(attempts: Sequence[ReductionAttempt], threshold: int, usable: in
     the oscillation. A prune and a compaction at the same message count as one attempt; attempts far below the
     threshold do not count. `attempts` are in order, with tokens as the trigger counts them.
     """
-    run = _Run()
+    run: list[ReductionAttempt] = []
+    ended_close = 0
     before: ReductionAttempt | None = None
     for attempt in _joined(attempts):
         if attempt.tokens_before < MIN_THRESHOLD_SHARE * threshold:
             continue
-        run = _next(run, attempt, before, threshold, usable)
-        before = attempt
-    return _sentence(run, threshold) if run.bad >= MIN_BAD_ATTEMPTS else None
+        at_once = before is not None and attempt.seq - before.seq <= FEW_MESSAGES
+        below, before = threshold - attempt.tokens_after, attempt
+        if at_once or below < LITTLE * usable:
+            run.append(attempt)
+            ended_close += below < LITTLE * usable
+        elif len(run) < MIN_BAD_ATTEMPTS or below >= CLEARLY * usable:
+            run, ended_close = [], 0
+    return _sentence(run, ended_close, threshold) if len(run) >= MIN_BAD_ATTEMPTS else None
 
 
 def _joined(attempts: Sequence[ReductionAttempt]) -> list[ReductionAttempt]:
@@ -86,23 +75,14 @@ def _joined(attempts: Sequence[ReductionAttempt]) -> list[ReductionAttempt]:
     return joined
 
 
-def _next(run: _Run, attempt: ReductionAttempt, before: ReductionAttempt | None, threshold: int, usable: int) -> _Run:
-    at_once = before is not None and attempt.seq - before.seq <= FEW_MESSAGES
-    below = threshold - attempt.tokens_after
-    if at_once or below < CLOSE * usable:
-        return _Run((*run.attempts, attempt), run.refilled + at_once, run.ended_close + (below < CLOSE * usable))
-    return run if run.bad >= MIN_BAD_ATTEMPTS and below < CLEAR * usable else _Run()
-
-
-def _sentence(run: _Run, threshold: int) -> str:
-    span = run.attempts[-1].seq - run.attempts[0].seq
-    freed = sum(attempt.tokens_before - attempt.tokens_after for attempt in run.attempts) // run.bad
+def _sentence(run: Sequence[ReductionAttempt], ended_close: int, threshold: int) -> str:
+    freed = sum(attempt.tokens_before - attempt.tokens_after for attempt in run) // len(run)
     finding = (
-        f"The context oscillates near its threshold of {threshold:,} tokens: {run.bad} reductions within"
-        f" {span:,} messages freed {freed:,} tokens each on average, and"
-        f" {run.attempts[-1].tokens_after:,} tokens are left"
+        f"The context oscillates near its threshold of {threshold:,} tokens: {len(run)} reductions within"
+        f" {run[-1].seq - run[0].seq:,} messages freed {freed:,} tokens each on average, and"
+        f" {run[-1].tokens_after:,} tokens are left"
     )
-    if run.ended_close * 2 >= run.bad:
+    if ended_close * 2 >= len(run):
         return (
             f"{finding}. These can hardly be reduced further: keep fewer recent messages, offer fewer tools, shorten"
             " the system prompt, use a model with a larger window, or start a new session with the summary."
@@ -125,9 +105,9 @@ def worth_trying(attempts: Sequence[ReductionAttempt], tokens: int, messages: in
     wait = 0.0
     for attempt in attempts:
         saved = attempt.tokens_before - attempt.tokens_after
-        if saved >= WELL_SAVED * usable:
+        if saved >= CLEARLY * usable:
             wait = 0.0
-        elif saved < LITTLE_SAVED * usable:
+        elif saved < LITTLE * usable:
             wait = min(MAX_WAIT, 2 * wait or MIN_WAIT)
     if not wait:
         return True

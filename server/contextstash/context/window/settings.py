@@ -42,416 +42,257 @@ Secrets = Literal["mask", "drop", "off"]
 
 class ContextSettings(BaseModel):
     """How a session's context is managed. Token numbers are those of the estimator; shares are of the usable window
-    (the window less the output reserve), from 0 to 1."""
+    (the window less the output reserve), from 0 to 1. docs/settings.md is made of the text below each setting."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    preset: str = Field(default="default", description="The named set of values that all other settings start from.")
-    automatic: bool = Field(
-        default=True, description="Automatic management: prune and compact when messages are recorded."
-    )
+    preset: str = "default"
+    """The named set of values that all other settings start from."""
+    automatic: bool = True
+    """Automatic management: prune and compact when messages are recorded."""
 
-    estimator: Estimator = Field(
-        default="tokenizer",
-        description="Token counter: a calibrated tokenizer, the model's own tiktoken vocabulary, characters / 4"
-        " (rounded down, plus one, or rounded up), or UTF-8 bytes / 4 (rounded up).",
-    )
-    anchored: bool = Field(
-        default=True, description="Start the estimate from the last usage that the provider reported."
-    )
-    calibrated: bool = Field(
-        default=True,
-        description="Correct the tokens counted since that report by the ratio of earlier counts to earlier reports.",
-    )
+    estimator: Estimator = "tokenizer"
+    """Token counter: a calibrated tokenizer, the model's own tiktoken vocabulary, characters / 4 (rounded down, plus
+    one, or rounded up), or UTF-8 bytes / 4 (rounded up)."""
+    anchored: bool = True
+    """Start the estimate from the last usage that the provider reported."""
+    calibrated: bool = True
+    """Correct the tokens counted since that report by the ratio of earlier counts to earlier reports."""
     # Near Anthropic's count for a large image: width × height / 750, about 1,600 at most.
-    image_tokens: int = Field(
-        default=1_500,
-        ge=0,
-        description="Tokens of one document, and of an image whose size, or whose model's rule for images, is unknown.",
-    )
+    image_tokens: int = Field(default=1_500, ge=0)
+    """Tokens of one document, and of an image whose size, or whose model's rule for images, is unknown."""
     # What the designs of `token-budget` and `n-or-k` count for a message's role and separators as well.
-    message_overhead: int = Field(default=4, ge=0, description="Tokens of a message in addition to its content.")
-    conversation_overhead: int = Field(
-        default=0, ge=0, description="Tokens of a message list in addition to its messages."
-    )
+    message_overhead: int = Field(default=4, ge=0)
+    """Tokens of a message in addition to its content."""
+    conversation_overhead: int = Field(default=0, ge=0)
+    """Tokens of a message list in addition to its messages."""
 
-    window: PositiveInt | Literal["economic"] | None = Field(
-        default=None,
-        description="Context window in tokens; if not set, that of the model. `economic`: the largest window within it"
-        " that costs at most a tenth more than the cheapest one, by the model's prices.",
-    )
-    output_reserve: int | None = Field(
-        default=None,
-        ge=0,
-        description="Tokens reserved for the reply; if not set, an eighth of the window, at most 32,000.",
-    )
-    fallback_tokens: int | None = Field(
-        default=None,
-        gt=0,
-        description="Usable tokens if the window is unknown: neither set here nor known for the model.",
-    )
-    fallback_messages: int | None = Field(
-        default=None,
-        gt=0,
-        description="Compaction threshold in messages since the last summary, used if no token limit is known.",
-    )
+    window: PositiveInt | Literal["economic"] | None = None
+    """Context window in tokens; if not set, that of the model. `economic`: the largest window within it that costs at
+    most a tenth more than the cheapest one, by the model's prices."""
+    output_reserve: int | None = Field(default=None, ge=0)
+    """Tokens reserved for the reply; if not set, an eighth of the window, at most 32,000."""
+    fallback_tokens: int | None = Field(default=None, gt=0)
+    """Usable tokens if the window is unknown: neither set here nor known for the model."""
+    fallback_messages: int | None = Field(default=None, gt=0)
+    """Compaction threshold in messages since the last summary, used if no token limit is known."""
 
-    prune_automatic: bool = Field(default=True, description="Prune automatically; if false, only on request.")
+    prune_automatic: bool = True
+    """Prune automatically; if false, only on request."""
     # The thresholds of `staged`: 0.70, and 0.95 for `critical_at`.
-    prune_at: float = Field(
-        default=0.70,
-        gt=0,
-        le=1,
-        description="Prune threshold: the level is `prune` above this share of the usable window.",
-    )
-    prune_at_tokens: int | None = Field(
-        default=None, gt=0, description="Prune threshold in tokens; the lower of the two thresholds applies."
-    )
-    prune_at_results: int | None = Field(
-        default=None,
-        ge=0,
-        description="Maximum number of tool results in the view; older ones are archived, whatever their size.",
-    )
+    prune_at: float = Field(default=0.70, gt=0, le=1)
+    """Prune threshold: the level is `prune` above this share of the usable window."""
+    prune_at_tokens: int | None = Field(default=None, gt=0)
+    """Prune threshold in tokens; the lower of the two thresholds applies."""
+    prune_at_results: int | None = Field(default=None, ge=0)
+    """Maximum number of tool results in the view; older ones are archived, whatever their size."""
     # The outputs that the agent is comparing now; an older one takes a call to read. `staged` keeps 5, or 2 if it must.
-    prune_keep_last: int = Field(default=3, ge=0, description="Newest tool outputs that a prune always keeps.")
-    prune_keep_last_hard: int | None = Field(
-        default=None,
-        ge=0,
-        description="Newest tool outputs to keep in a second prune, if the first leaves the context above"
-        " `compact_at`; if not set, there is no second prune.",
-    )
-    prune_protect_tokens: int | None = Field(
-        default=None,
-        ge=0,
-        description="Newest tool outputs that a prune always keeps, in tokens; if not set, a quarter of the usable"
-        " window, at most 40,000.",
-    )
-    prune_protect_turns: int = Field(
-        default=0, ge=0, description="Newest user turns whose tool outputs a prune always keeps."
-    )
-    prune_minimum_tokens: int | None = Field(
-        default=None,
-        ge=0,
-        description="Minimum saving of a prune; if not set, a tenth of the usable window, at most 20,000.",
-    )
+    prune_keep_last: int = Field(default=3, ge=0)
+    """Newest tool outputs that a prune always keeps."""
+    prune_keep_last_hard: int | None = Field(default=None, ge=0)
+    """Newest tool outputs to keep in a second prune, if the first leaves the context above `compact_at`; if not set,
+    there is no second prune."""
+    prune_protect_tokens: int | None = Field(default=None, ge=0)
+    """Newest tool outputs that a prune always keeps, in tokens; if not set, a quarter of the usable window, at most
+    40,000."""
+    prune_protect_turns: int = Field(default=0, ge=0)
+    """Newest user turns whose tool outputs a prune always keeps."""
+    prune_minimum_tokens: int | None = Field(default=None, ge=0)
+    """Minimum saving of a prune; if not set, a tenth of the usable window, at most 20,000."""
     # Three times the 50 tokens of a placeholder: the saving should be the larger part of the output.
-    prune_smallest_tokens: int = Field(
-        default=150,
-        ge=0,
-        description="Minimum size of an output that is archived; a placeholder for a smaller one would save almost"
-        " nothing.",
-    )
-    placeholder: str = Field(
-        default=DESCRIBED,
-        description="Text that replaces an archived output: `described` (tool, argument, size, digest and handle), or"
-        " your own text with {handle} and, optionally, {tool}, {argument}, {subject}, {tokens}, {lines}, {digest},"
-        " without format specifications.",
-    )
-    tool_digest: ToolDigest = Field(
-        default="placeholder",
-        description="How the outputs archived by `prune_at_results` are described: by their `placeholder`, or by a"
-        " digest message that a model writes (`llm`) or that shows head and tail (`heuristic`); `off` archives none of"
-        " them.",
-    )
+    prune_smallest_tokens: int = Field(default=150, ge=0)
+    """Minimum size of an output that is archived; a placeholder for a smaller one would save almost nothing."""
+    placeholder: str = DESCRIBED
+    """Text that replaces an archived output: `described` (tool, argument, size, digest and handle), or your own text
+    with {handle} and, optionally, {tool}, {argument}, {subject}, {tokens}, {lines}, {digest}, without format
+    specifications."""
+    tool_digest: ToolDigest = "placeholder"
+    """How the outputs archived by `prune_at_results` are described: by their `placeholder`, or by a digest message that
+    a model writes (`llm`) or that shows head and tail (`heuristic`); `off` archives none of them."""
     # The three limits of digests are the contract of the preset `rolling`.
-    digest_input_chars: int = Field(
-        default=12_000, gt=0, description="Maximum input of a model that writes a digest, in characters of the output."
-    )
-    digest_chars: int = Field(
-        default=1_200, gt=0, description="Maximum length of a digest that a model writes, in characters."
-    )
-    digest_heuristic_chars: int = Field(
-        default=800, gt=0, description="Maximum length of a digest without a model, in characters."
-    )
+    digest_input_chars: int = Field(default=12_000, gt=0)
+    """Maximum input of a model that writes a digest, in characters of the output."""
+    digest_chars: int = Field(default=1_200, gt=0)
+    """Maximum length of a digest that a model writes, in characters."""
+    digest_heuristic_chars: int = Field(default=800, gt=0)
+    """Maximum length of a digest without a model, in characters."""
 
-    compact_automatic: bool = Field(default=True, description="Compact automatically; if false, only on request.")
+    compact_automatic: bool = True
+    """Compact automatically; if false, only on request."""
     # Nothing happens before the window is well used: each reduction rewrites the prompt cache. docs/fidelity.md.
-    compact_at: float = Field(
-        default=0.92,
-        gt=0,
-        le=1,
-        description="Compaction threshold: the level is `compact` above this share of the usable window.",
-    )
-    compact_by_level: bool = Field(
-        default=True,
-        description="Compact when the level is `compact`; if false, only `messages_at` and `tokens_at` trigger a"
-        " compaction.",
-    )
-    compact_when: Literal["above", "reached"] = Field(
-        default="above", description="Whether `compact_at` must be exceeded (`above`) or only reached."
-    )
-    critical_at: float = Field(
-        default=0.95,
-        gt=0,
-        le=1,
-        description="Critical threshold: the level is `critical` above this share of the usable window.",
-    )
-    messages_at: int | None = Field(
-        default=None, gt=0, description="Compaction threshold in messages since the last summary."
-    )
-    tokens_at: int | None = Field(default=None, gt=0, description="Compaction threshold in tokens.")
+    compact_at: float = Field(default=0.92, gt=0, le=1)
+    """Compaction threshold: the level is `compact` above this share of the usable window."""
+    compact_by_level: bool = True
+    """Compact when the level is `compact`; if false, only `messages_at` and `tokens_at` trigger a compaction."""
+    compact_when: Literal["above", "reached"] = "above"
+    """Whether `compact_at` must be exceeded (`above`) or only reached."""
+    critical_at: float = Field(default=0.95, gt=0, le=1)
+    """Critical threshold: the level is `critical` above this share of the usable window."""
+    messages_at: int | None = Field(default=None, gt=0)
+    """Compaction threshold in messages since the last summary."""
+    tokens_at: int | None = Field(default=None, gt=0)
+    """Compaction threshold in tokens."""
     # Measured with bench/fidelity: docs/fidelity.md has the curve of retention against cost.
-    low_water: float | None = Field(
-        default=0.43,
-        gt=0,
-        lt=1,
-        description="Target of an automatic reduction as a share of the usable window: in one step, older tool outputs"
-        " become placeholders and the oldest messages a summary. If not set, pruning and compaction each have their own"
-        " threshold and limits.",
-    )
-    compact_keep: Literal["both", "either"] = Field(
-        default="both",
-        description="`both`: a compaction keeps `compact_keep_tokens`, and at least `compact_keep_messages`; `either`:"
-        " the messages count only if `compact_keep_tokens` is 0.",
-    )
-    compact_keep_tokens: int | None = Field(
-        default=None,
-        ge=0,
-        description="Newest messages that a compaction keeps, in tokens; if not set, the part of `low_water` that the"
-        " summary leaves, without `low_water` an eighth of the usable window, at most 20,000.",
-    )
+    low_water: float | None = Field(default=0.43, gt=0, lt=1)
+    """Target of an automatic reduction as a share of the usable window: in one step, older tool outputs become
+    placeholders and the oldest messages a summary. If not set, pruning and compaction each have their own threshold and
+    limits."""
+    compact_keep: Literal["both", "either"] = "both"
+    """`both`: a compaction keeps `compact_keep_tokens`, and at least `compact_keep_messages`; `either`: the messages
+    count only if `compact_keep_tokens` is 0."""
+    compact_keep_tokens: int | None = Field(default=None, ge=0)
+    """Newest messages that a compaction keeps, in tokens; if not set, the part of `low_water` that the summary leaves,
+    without `low_water` an eighth of the usable window, at most 20,000."""
     # As many as `staged` keeps.
-    compact_keep_messages: int = Field(
-        default=4, ge=0, description="Minimum number of newest messages that a compaction keeps."
-    )
+    compact_keep_messages: int = Field(default=4, ge=0)
+    """Minimum number of newest messages that a compaction keeps."""
 
-    summaries: Literal["one", "levels"] = Field(
-        default="levels",
-        description="`one`: a single summary of all older messages; `levels`: recent summaries in detail, older ones"
-        " merged.",
-    )
+    summaries: Literal["one", "levels"] = "levels"
+    """`one`: a single summary of all older messages; `levels`: recent summaries in detail, older ones merged."""
     # Summaries leave nine tenths of the window to the work.
-    summaries_share: float = Field(
-        default=0.10,
-        gt=0,
-        le=1,
-        description="Merge threshold: summaries are merged if together they exceed this share of the usable window.",
-    )
-    summary_tokens: int | None = Field(
-        default=None,
-        gt=0,
-        description="Maximum length of a summary that contextstash writes, in tokens; if not set, an eighth of the"
-        " usable window, at least 1,000 and at most 8,000.",
-    )
-    summary_share: float | None = Field(
-        default=None,
-        gt=0,
-        le=1,
-        description="Maximum share of a request's budget that a summary takes; a summary that reaches it is not sent.",
-    )
-    summary_marker: str | None = Field(
-        default=None,
-        description="Text before a summary in the view; if not set, a sentence that says what the summary replaces.",
-    )
-    summary_prompt: str = Field(
-        default="handoff",
-        description="Instructions for the summary: `handoff`, `checkpoint`, `brief`, or your own text.",
-    )
+    summaries_share: float = Field(default=0.10, gt=0, le=1)
+    """Merge threshold: summaries are merged if together they exceed this share of the usable window."""
+    summary_tokens: int | None = Field(default=None, gt=0)
+    """Maximum length of a summary that contextstash writes, in tokens; if not set, an eighth of the usable window, at
+    least 1,000 and at most 8,000."""
+    summary_share: float | None = Field(default=None, gt=0, le=1)
+    """Maximum share of a request's budget that a summary takes; a summary that reaches it is not sent."""
+    summary_marker: str | None = None
+    """Text before a summary in the view; if not set, a sentence that says what the summary replaces."""
+    summary_prompt: str = "handoff"
+    """Instructions for the summary: `handoff`, `checkpoint`, `brief`, or your own text."""
     # Some twenty paths or identifiers; further missing facts are only counted.
-    summary_audit_tokens: int = Field(
-        default=300,
-        ge=0,
-        description="Maximum length of the list of facts that a summary lacks, in tokens; 0 disables the audit.",
-    )
-    handoff_tokens: int | None = Field(
-        default=None,
-        ge=0,
-        description="Maximum length of the hand-off to a client's new window, in tokens; if not set, a fortieth of the"
-        " window and an eighth of the session, whichever is less, at least 1,500 and at most the text of 7,200 tokens"
-        " of GPT (11,160 of newer Claude models). 0 gives none.",
-    )
-    summarizer: Literal["auto", "anthropic", "sampling", "extractive"] = Field(
-        default="auto",
-        description="Which summarizer writes if the host passes no summary. A model is called only if the user's own"
-        " configuration says `anthropic` here, names a `summarizer_model`, or sets CONTEXTSTASH_ANTHROPIC_API_KEY.",
-    )
-    summarizer_model: str = Field(
-        default="claude-haiku-4-5",
-        description="Model that writes summaries. Naming one in the user's own configuration permits calls to it.",
-    )
-    summarizer_base_url: str | None = Field(
-        default=None,
-        description="Base URL of an Anthropic-compatible API to use instead of Anthropic's. A session cannot set it.",
-    )
-    summarizer_temperature: float | None = Field(
-        default=None, ge=0, le=2, description="Sampling temperature of the model; if not set, the model's default."
-    )
+    summary_audit_tokens: int = Field(default=300, ge=0)
+    """Maximum length of the list of facts that a summary lacks, in tokens; 0 disables the audit."""
+    handoff_tokens: int | None = Field(default=None, ge=0)
+    """Maximum length of the hand-off to a client's new window, in tokens; if not set, a fortieth of the window and an
+    eighth of the session, whichever is less, at least 1,500 and at most the text of 7,200 tokens of GPT (11,160 of
+    newer Claude models). 0 gives none."""
+    summarizer: Literal["auto", "anthropic", "sampling", "extractive"] = "auto"
+    """Which summarizer writes if the host passes no summary. A model is called only if the user's own configuration
+    says `anthropic` here, names a `summarizer_model`, or sets CONTEXTSTASH_ANTHROPIC_API_KEY."""
+    summarizer_model: str = "claude-haiku-4-5"
+    """Model that writes summaries. Naming one in the user's own configuration permits calls to it."""
+    summarizer_base_url: str | None = None
+    """Base URL of an Anthropic-compatible API to use instead of Anthropic's. A session cannot set it."""
+    summarizer_temperature: float | None = Field(default=None, ge=0, le=2)
+    """Sampling temperature of the model; if not set, the model's default."""
     # Seconds; after them and the retries the next summarizer writes.
-    summarizer_timeout: float = Field(
-        default=60.0, gt=0, description="Timeout of one request to the model, in seconds."
-    )
-    summarizer_retries: int = Field(
-        default=2, ge=0, le=10, description="Maximum number of retries of a failed request."
-    )
+    summarizer_timeout: float = Field(default=60.0, gt=0)
+    """Timeout of one request to the model, in seconds."""
+    summarizer_retries: int = Field(default=2, ge=0, le=10)
+    """Maximum number of retries of a failed request."""
     # Between the 500 characters of `n-or-k`, the 1,800 of `rolling` and whole outputs.
-    summarizer_output_chars: int | None = Field(
-        default=4_000,
-        gt=0,
-        description="Maximum length of a tool result in the input of the summarizer, in characters.",
-    )
+    summarizer_output_chars: int | None = Field(default=4_000, gt=0)
+    """Maximum length of a tool result in the input of the summarizer, in characters."""
     # Leaves room for the prompt and the reply in a window of 200,000 tokens; a longer input is summarized in parts.
-    summarizer_input_tokens: int = Field(
-        default=120_000,
-        gt=1_000,
-        description="Maximum input of one request to the summarizer, in tokens; longer histories are sent in parts.",
-    )
+    summarizer_input_tokens: int = Field(default=120_000, gt=1_000)
+    """Maximum input of one request to the summarizer, in tokens; longer histories are sent in parts."""
 
-    output_lines: int | None = Field(default=None, gt=0, description="Maximum lines of one tool output in the view.")
-    output_chars: int | None = Field(
-        default=None, gt=0, description="Maximum characters of one tool output in the view."
-    )
-    output_bytes: int | None = Field(
-        default=None, gt=0, description="Maximum UTF-8 bytes of one tool output in the view."
-    )
+    output_lines: int | None = Field(default=None, gt=0)
+    """Maximum lines of one tool output in the view."""
+    output_chars: int | None = Field(default=None, gt=0)
+    """Maximum characters of one tool output in the view."""
+    output_bytes: int | None = Field(default=None, gt=0)
+    """Maximum UTF-8 bytes of one tool output in the view."""
     # 5 % of a window of 200,000 tokens; the rest of an output is one call away.
-    output_tokens: int | None = Field(
-        default=10_000, gt=0, description="Maximum tokens of one tool output in the view."
-    )
+    output_tokens: int | None = Field(default=10_000, gt=0)
+    """Maximum tokens of one tool output in the view."""
     # So that several outputs of one turn fit into a small window; the share is the design's.
-    output_share: float | None = Field(
-        default=0.125,
-        gt=0,
-        le=1,
-        description="Maximum size of one tool output in the view, as a share of what the system prompt and the tool"
-        " definitions leave of the window, if that is fewer tokens than `output_tokens`; without that limit it is not"
-        " used. In a small window it is doubled, up to 4,000 tokens; outputs of parallel calls that would take over"
-        " half of it are cut to as little as half of that.",
-    )
-    output_cut: Cut = Field(
-        default="smart",
-        description="Which part of a longer output is shown: its `head`, its `head_tail`, both ends of equal size"
-        " (`middle`), or both ends and the relevant lines between them, such as errors and counts (`smart`).",
-    )
-    output_notice: Literal["within", "beside"] = Field(
-        default="within",
-        description="Whether the notice that says what was cut counts towards the limits (`within`) or is added to"
-        " them (`beside`).",
-    )
-    output_spill_chars: int | None = Field(
-        default=None,
-        gt=0,
-        description="Spill threshold in characters: of a longer output only a preview with handle and SHA-256 is"
-        " shown.",
-    )
+    output_share: float | None = Field(default=0.125, gt=0, le=1)
+    """Maximum size of one tool output in the view, as a share of what the system prompt and the tool definitions leave
+    of the window, if that is fewer tokens than `output_tokens`; without that limit it is not used. In a small window it
+    is doubled, up to 4,000 tokens; outputs of parallel calls that would take over half of it are cut to as little as
+    half of that."""
+    output_cut: Cut = "smart"
+    """Which part of a longer output is shown: its `head`, its `head_tail`, both ends of equal size (`middle`), or both
+    ends and the relevant lines between them, such as errors and counts (`smart`)."""
+    output_notice: Literal["within", "beside"] = "within"
+    """Whether the notice that says what was cut counts towards the limits (`within`) or is added to them (`beside`)."""
+    output_spill_chars: int | None = Field(default=None, gt=0)
+    """Spill threshold in characters: of a longer output only a preview with handle and SHA-256 is shown."""
 
-    fit_by: Literal["archive", "leave_out"] = Field(
-        default="archive",
-        description="How a request that is too long is shortened: old outputs are archived first (`archive`), or old"
-        " messages are left out (`leave_out`).",
-    )
-    fit_keep_messages: int = Field(default=0, ge=0, description="Newest messages that are never left out of a request.")
+    fit_by: Literal["archive", "leave_out"] = "archive"
+    """How a request that is too long is shortened: old outputs are archived first (`archive`), or old messages are left
+    out (`leave_out`)."""
+    fit_keep_messages: int = Field(default=0, ge=0)
+    """Newest messages that are never left out of a request."""
 
     # The last call and the one that it is compared with. `byte-budget` keeps 3.
-    recovery_keep_last: int = Field(
-        default=2,
-        ge=0,
-        description="Newest tool outputs that a recovery keeps whole. A recovery follows a request that the provider"
-        " refused as too long.",
-    )
-    recovery_tokens: int | None = Field(
-        default=None,
-        gt=0,
-        description="Target size of the context after a recovery, in tokens; if not set, half of the usable window.",
-    )
+    recovery_keep_last: int = Field(default=2, ge=0)
+    """Newest tool outputs that a recovery keeps whole. A recovery follows a request that the provider refused as too
+    long."""
+    recovery_tokens: int | None = Field(default=None, gt=0)
+    """Target size of the context after a recovery, in tokens; if not set, half of the usable window."""
     # The limit of `byte-budget` for one output.
-    recovery_output_bytes: int = Field(
-        default=4_000, gt=0, description="Maximum bytes of each remaining output after a recovery that cuts outputs."
-    )
-    recovery_cut_always: bool = Field(
-        default=False,
-        description="Cut the remaining outputs in every recovery; if false, only if pruning does not reach the target.",
-    )
-    pin: tuple[str, ...] = Field(
-        default=(),
-        max_length=MAX_PINS,
-        description="Tool outputs that stay in the view: handles (out_…), or paths of files, of which the newest output"
-        " that shows the file stays; or rules (rule: never push), which stand with every summary. What a summary"
-        " replaces follows it word for word.",
-    )
+    recovery_output_bytes: int = Field(default=4_000, gt=0)
+    """Maximum bytes of each remaining output after a recovery that cuts outputs."""
+    recovery_cut_always: bool = False
+    """Cut the remaining outputs in every recovery; if false, only if pruning does not reach the target."""
+    pin: tuple[str, ...] = Field(default=(), max_length=MAX_PINS)
+    """Tool outputs that stay in the view: handles (out_…), or paths of files, of which the newest output that shows the
+    file stays; or rules (rule: never push), which stand with every summary. What a summary replaces follows it word for
+    word."""
     # Off: two fifths of what would be cut are needed later, and each costs a retrieval. docs/proxy.md has the figures.
-    first_cut_tokens: int | None = Field(
-        default=None,
-        ge=1_000,
-        description="In proxied sessions of models that bind their reasoning: a tool output of more tokens is cut to"
-        " them before the first request that holds it is sent, and stays so; the whole is kept under its handle. If not"
-        " set, outputs go out whole.",
-    )
+    first_cut_tokens: int | None = Field(default=None, ge=1_000)
+    """In proxied sessions of models that bind their reasoning: a tool output of more tokens is cut to them before the
+    first request that holds it is sent, and stays so; the whole is kept under its handle. If not set, outputs go out
+    whole."""
     # Off: documented by Anthropic and tested before a provider on loopback, not with the real API.
-    provider_clearing: bool = Field(
-        default=False,
-        description="In proxied sessions of Claude models that bind their reasoning: when the cache is cold, let the"
-        " API clear old tool results (`clear_tool_uses`), and list their handles in the newest message.",
-    )
-    prune_inputs: bool = Field(
-        default=False,
-        description="In sessions that go through the proxy, large texts in the inputs of old calls that write leave the"
-        " requests like old tool outputs, except those of the newest call for each file.",
-    )
-    prune_images: bool = Field(
-        default=False,
-        description="In sessions that go through the proxy, old images leave the requests like old tool outputs, if the"
-        " client offers `restore_outputs`, which brings them back.",
-    )
+    provider_clearing: bool = False
+    """In proxied sessions of Claude models that bind their reasoning: when the cache is cold, let the API clear old
+    tool results (`clear_tool_uses`), and list their handles in the newest message."""
+    prune_inputs: bool = False
+    """In sessions that go through the proxy, large texts in the inputs of old calls that write leave the requests like
+    old tool outputs, except those of the newest call for each file."""
+    prune_images: bool = False
+    """In sessions that go through the proxy, old images leave the requests like old tool outputs, if the client offers
+    `restore_outputs`, which brings them back."""
     # A half is the most that a comparison can need; the default costs nothing.
-    hold_out: float = Field(
-        default=0.0,
-        ge=0,
-        le=0.5,
-        description="Share of the sessions through the proxy whose requests are not edited, so that"
-        " `contextstash receipt` can compare their cost with that of the others; 0.1 is every tenth.",
-    )
-    thinking: Thinking = Field(
-        default="auto",
-        description="What happens to thinking that an edit invalidates: it is stripped, dropped by the provider or"
-        " kept, or the edit waits; `auto` chooses.",
-    )
+    hold_out: float = Field(default=0.0, ge=0, le=0.5)
+    """Share of the sessions through the proxy whose requests are not edited, so that `contextstash receipt` can compare
+    their cost with that of the others; 0.1 is every tenth."""
+    thinking: Thinking = "auto"
+    """What happens to thinking that an edit invalidates: it is stripped, dropped by the provider or kept, or the edit
+    waits; `auto` chooses."""
 
-    secrets: Secrets = Field(
-        default="mask",
-        description="Keys, tokens and passwords in recorded text: `mask` hides them in the search index, summaries,"
-        " hand-offs, pages and exports, and keeps the original; `drop` stores the messages without them; `off` hides"
-        " nothing. A session cannot set it.",
-    )
+    secrets: Secrets = "mask"
+    """Keys, tokens and passwords in recorded text: `mask` hides them in the search index, summaries, hand-offs, pages
+    and exports, and keeps the original; `drop` stores the messages without them; `off` hides nothing. A session cannot
+    set it."""
+
+    keep_days: int | None = Field(default=None, gt=0)
+    """Days after which a session is deleted, by `contextstash retain` and, three days after it was announced, by the
+    server and the proxy; if not set, it is kept. A session cannot set it."""
+    keep_gigabytes: float | None = Field(default=None, gt=0)
+    """Size of the database in gigabytes above which the oldest sessions are deleted in the same way; if not set, all
+    are kept. A session cannot set it."""
+    keep_in: Mapping[str, KeepLimits] = {}
+    """The same for the sessions of a project, in the place of the two settings above: `[keep_in."/srv/work"]` with
+    `keep_days` and `keep_gigabytes`. A session cannot set it."""
+    encryption_key: str | None = None
+    """Where the key of an encrypted database is: `keyring`, `file:PATH` or `command:COMMAND`. Read from the environment
+    or the user's own file alone. `contextstash encrypt` encrypts a database that exists."""
+
+    index_days: int | None = Field(default=None, gt=0)
+    """Days after which a session is taken out of the search index and its messages are compressed together, which is
+    not announced: it is read as before and takes about half of the room; a search in it alone indexes it again. A
+    session cannot set it."""
 
     @property
     def window_tokens(self) -> int | None:
         """The window that is set in tokens."""
         return self.window if isinstance(self.window, int) else None
 
-    keep_days: int | None = Field(
-        default=None,
-        gt=0,
-        description="Days after which a session is deleted, by `contextstash retain` and, three days after it was"
-        " announced, by the server and the proxy; if not set, it is kept. A session cannot set it.",
-    )
-    keep_gigabytes: float | None = Field(
-        default=None,
-        gt=0,
-        description="Size of the database in gigabytes above which the oldest sessions are deleted in the same way; if"
-        " not set, all are kept. A session cannot set it.",
-    )
-    keep_in: Mapping[str, KeepLimits] = Field(
-        default={},
-        description="The same for the sessions of a project, in the place of the two settings above:"
-        ' `[keep_in."/srv/work"]` with `keep_days` and `keep_gigabytes`. A session cannot set it.',
-    )
-    encryption_key: str | None = Field(
-        default=None,
-        description="Where the key of an encrypted database is: `keyring`, `file:PATH` or `command:COMMAND`. Read from"
-        " the environment or the user's own file alone. `contextstash encrypt` encrypts a database that exists.",
-    )
-
-    index_days: int | None = Field(
-        default=None,
-        gt=0,
-        description="Days after which a session is taken out of the search index and its messages are compressed"
-        " together, which is not announced: it is read as before and takes about half of the room; a search in it alone"
-        " indexes it again. A session cannot set it.",
-    )
-
     def __hash__(self) -> int:
         """Of the sizes, which differ most: a mapping such as `keep_in` has no hash."""
         return hash((self.preset, self.window, self.compact_at, self.prune_at))
+
+    @field_validator("output_cut", mode="before")
+    @classmethod
+    def _current_name(cls, cut: object) -> object:
+        """`telling` is in stored sessions."""
+        return "smart" if cut == "telling" else cut
 
     @field_validator("pin")
     @classmethod
@@ -489,11 +330,6 @@ class ContextSettings(BaseModel):
         return text
 
 
-def known_settings() -> list[str]:
-    """The names of all settings, in order."""
-    return list(ContextSettings.model_fields)
-
-
 def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
     """Merges layers of settings: a later layer overrides an earlier one, and all override the preset, which is the one
     that the last of them names.
@@ -501,12 +337,10 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
     Raises BadInputError if a setting or the preset is unknown, naming the nearest right one, or if a value is out of
     range.
     """
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        for name, value in layer.items():
-            if name not in ContextSettings.model_fields:
-                raise BadInputError(unknown_setting(name))
-            merged[name] = current_value(name, value)
+    merged = {name: value for layer in layers for name, value in layer.items()}
+    unknown = [name for name in merged if name not in ContextSettings.model_fields]
+    if unknown:
+        raise BadInputError(unknown_setting(unknown[0]))
     preset = merged.get("preset", "default")
     if preset not in PRESETS:
         raise BadInputError(f"There is no preset '{preset}'. {did_you_mean(str(preset), PRESETS)}")
@@ -551,27 +385,9 @@ def session_layer(settings: Mapping[str, Any]) -> dict[str, Any]:
     return layer
 
 
-FORMER_VALUES: Mapping[str, Mapping[str, str]] = {"output_cut": {"telling": "smart"}}
-"""Former names of values, by setting. They are still accepted, because stored sessions contain them."""
-
-
-def current_value(name: str, value: object) -> Any:
-    """The current name of a setting's value."""
-    return FORMER_VALUES.get(name, {}).get(value, value) if isinstance(value, str) else value
-
-
-def former_values(layer: Mapping[str, Any]) -> list[str]:
-    """A sentence about each value in a layer that has been renamed."""
-    return [
-        f"The value '{layer[name]}' of the setting '{name}' is now called '{values[layer[name]]}'."
-        for name, values in FORMER_VALUES.items()
-        if isinstance(layer.get(name), str) and layer[name] in values
-    ]
-
-
 def unknown_setting(name: str) -> str:
     """A sentence about an unknown setting, with the nearest right name."""
     ours = NAMES_ELSEWHERE.get(name.lower())
     if ours:
         return f"There is no setting '{name}'. It is called '{ours}' here."
-    return f"There is no setting '{name}'. {did_you_mean(name, known_settings())}"
+    return f"There is no setting '{name}'. {did_you_mean(name, ContextSettings.model_fields)}"

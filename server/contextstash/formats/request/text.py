@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
 
 from contextstash.formats.anthropic.assembly import THINKING
 from contextstash.formats.breakpoints import BREAKPOINT_KEY, content_of
@@ -160,8 +161,12 @@ def message_of(native: Native, format_name: str) -> TextMessage:
     return TextMessage(json.dumps(native).encode("utf-8", "surrogatepass"), native, format_name)
 
 
-Fact = Callable[[TextMessage], bool]
-"""Something that a message is or is not. It follows from the message alone, so that it is asked once."""
+Fact = (
+    Literal["results", "inputs", "images", "thinks", "is_models", "breakpoints", "has_long_breakpoint"]
+    | Callable[[TextMessage], bool]
+)
+"""Something that a message is or is not: an attribute that it may have, or a function of it. It follows from the
+message alone, so that it is asked once."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +189,8 @@ class RequestText:
         have."""
         count, found = self.asked.get(fact, (0, ()))
         if count < len(self.messages):
-            found += tuple(place for place in range(count, len(self.messages)) if fact(self.messages[place]))
+            holds = attrgetter(fact) if isinstance(fact, str) else fact
+            found += tuple(place for place in range(count, len(self.messages)) if holds(self.messages[place]))
             self.asked[fact] = len(self.messages), found
         return found
 
@@ -197,7 +203,7 @@ class RequestText:
             if key != LIST_KEYS[self.format]
         )
         # A member of the body itself asks for an automatic breakpoint, which counts too.
-        marked = self.places(_has_breakpoints)
+        marked = self.places("breakpoints")
         return outside + (BREAKPOINT_KEY in self.fields) + sum(self.messages[place].breakpoints for place in marked)
 
     @property
@@ -256,7 +262,10 @@ def read_request(format_name: str, body: bytes, before: RequestText | None = Non
         tuple(found.spans),
         fields,
         _unchanged(body, fields, before),
-        {fact: (found.shared, places[: bisect_left(places, found.shared)]) for fact, (_, places) in asked.items()},
+        {
+            fact: (min(count, found.shared), places[: bisect_left(places, found.shared)])
+            for fact, (count, places) in asked.items()
+        },
     )
 
 
@@ -417,10 +426,6 @@ def _characters_beside(message: TextMessage) -> int:
     results = {result.path[1] for result in message.results if len(result.path) > 1}
     others = [block for place, block in enumerate(content_of(message.native)) if place not in results]
     return sum(len(json.dumps(block)) for block in others)
-
-
-def _has_breakpoints(message: TextMessage) -> bool:
-    return message.breakpoints > 0
 
 
 def has_long_breakpoint(blocks: Any) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from types import TracebackType
-from typing import Any, Self
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
+import anyio
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
@@ -70,8 +70,22 @@ async def connected(server: StdioServer | HttpServer, answers: Answers, ended: E
     """The two message streams to a server; `ended` is called when the server can send nothing more. Raises OSError if
     its program cannot be started."""
     transport = process_streams(server, answers) if isinstance(server, StdioServer) else _address(server)
-    async with transport as (read, write):
-        yield _EndReporter(read, ended, answers.server), write
+    passed, received = anyio.create_memory_object_stream[Any](0)
+
+    async def pass_on(read: Any) -> None:
+        """Without this, the end of a server between two calls would not be noticed, and one malformed tool would cost
+        all others of its list."""
+        async with passed:
+            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                async with read:
+                    async for message in read:
+                        await passed.send(with_usable_tools(message, answers.server))
+            ended()
+
+    async with transport as (read, write), anyio.create_task_group() as group:
+        group.start_soon(pass_on, read)
+        yield received, write
+        group.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -119,43 +133,3 @@ class _LimitedBody(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-
-class _EndReporter:
-    """A stream of messages that reports its end: otherwise the end of a server between two calls would not be
-    noticed. One malformed tool in a list does not cost the others."""
-
-    def __init__(self, stream: Any, ended: Ended, server: str) -> None:
-        self._stream = stream
-        self._server = server
-        self._ended = ended
-
-    @property
-    def last_context(self) -> Any:
-        """The SDK reads this attribute of its own streams."""
-        return getattr(self._stream, "last_context", None)
-
-    async def receive(self) -> Any:
-        return with_usable_tools(await self._stream.receive(), self._server)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return with_usable_tools(await self._stream.__anext__(), self._server)
-        except StopAsyncIteration:
-            self._ended()
-            raise
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stream.__aexit__(kind, error, trace)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
+from anyio.abc import TaskGroup, TaskStatus
 from mcp import MCPError
 from mcp.client import Client
 from mcp.server import ServerRequestContext
@@ -195,9 +196,11 @@ class Upstream:
         self._stale = False
         self._refreshing = False
         self._group: TaskGroup | None = None
+        self._peer = Peer(None, modern=False)
+        self._tasks: TaskGroup | None = None
+        self._connecting = anyio.Lock()
+        self._retry_at = 0.0
         self._first = anyio.Event()
-        self._outcome = anyio.Event()
-        self._wanted = anyio.Event()
         self._lost = anyio.Event()
 
     @property
@@ -206,23 +209,13 @@ class Upstream:
         return self._client is not None
 
     async def run(self, peer: Peer) -> None:
-        """Connect, and connect again when a request needs a lost connection. Runs until it is cancelled."""
-        while True:
-            self._wanted, self._lost = anyio.Event(), anyio.Event()
-            outcome = self._outcome
-            try:
-                await self._connection(peer)
-                self.problem = self.problem or "it exited"
-            except Exception as error:  # an error of one server must not stop the others
-                self.problem = self.problem or _reason(error)
-            logger.warning("server '%s' is unavailable: %s", self.name, self.problem)
-            self._drop()
+        """Connect for this client. Connections last until this is cancelled."""
+        self._peer = peer
+        async with anyio.create_task_group() as self._tasks:
+            with suppress(UpstreamDownError):
+                await self._connected()
             self._first.set()
-            if not outcome.is_set():
-                self._outcome = anyio.Event()
-                outcome.set()
-                await anyio.sleep(RECONNECT_DELAY_SECONDS)
-            await self._wanted.wait()
+            await anyio.sleep_forever()
 
     async def settled(self) -> None:
         """Wait until the server is connected or its first start has failed."""
@@ -230,15 +223,21 @@ class Upstream:
 
     async def client(self) -> Client:
         """The connection, opened again if it was lost. Raises UpstreamDownError if the server is unavailable."""
-        if self._client is None:
-            outcome = self._outcome
-            self._wanted.set()
-            await outcome.wait()
-        if self._client is None:
-            raise UpstreamDownError(
-                f"The server '{self.name}' is unavailable: {self.problem}. The other servers' tools still work."
-            )
-        return self._client
+        await self.settled()
+        return await self._connected()
+
+    async def _connected(self) -> Client:
+        async with self._connecting:
+            if self._client is None and self._tasks is not None:
+                await anyio.sleep_until(self._retry_at)
+                with suppress(RuntimeError):  # the task has ended before it was connected
+                    await self._tasks.start(self._connection)
+            if self._client is None:
+                self._retry_at = anyio.current_time() + RECONNECT_DELAY_SECONDS
+                raise UpstreamDownError(
+                    f"The server '{self.name}' is unavailable: {self.problem}. The other servers' tools still work."
+                )
+            return self._client
 
     async def ask(self, request: Callable[[Any], Awaitable[Any]]) -> Any:
         """The response to a request that is safe to repeat: if the connection breaks, it is sent once more. Raises
@@ -278,44 +277,43 @@ class Upstream:
 
     def _drop(self) -> None:
         """Forget the connection; the next request makes a new one."""
-        if self._client is not None:
-            self._client, self._group = None, None
-            self._outcome = anyio.Event()
+        self._client, self._group = None, None
         self._lost.set()
 
-    async def _connection(self, peer: Peer) -> None:
-        self.problem = None
-        lost = self._lost
-        opened = anyio.Event()
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._give_up_if_slow, opened, group.cancel_scope)
-            async with self._open(peer) as client:
-                self.offer = await read_offer(client.session)
-                opened.set()
-                group.start_soon(self._listen, client)
-                self._client, self._group, self._refreshing = client, group, False
-                self._outcome.set()
-                self._first.set()
-                await self._changed()
-                await lost.wait()
-            group.cancel_scope.cancel()
+    async def _connection(self, *, task_status: TaskStatus[None]) -> None:
+        """Connect, and stay connected until the connection is lost."""
+        self.problem, lost = None, anyio.Event()
+        self._lost = lost
+        try:
+            with anyio.move_on_after(CONNECT_SECONDS) as limit:
+                async with anyio.create_task_group() as group:
+                    async with self._open() as client:
+                        self.offer = await read_offer(client.session)
+                        limit.deadline = math.inf
+                        group.start_soon(self._listen, client)
+                        self._client, self._group, self._refreshing = client, group, False
+                        task_status.started()
+                        await self._changed()
+                        await lost.wait()
+                    group.cancel_scope.cancel()
+            self.problem = "it exited"
+            if limit.cancelled_caught:
+                self.problem = f"it did not respond within {CONNECT_SECONDS:.0f} seconds"
+        except Exception as error:  # an error of one server must not stop the others
+            self.problem = _reason(error)
+        logger.warning("server '%s' is unavailable: %s", self.name, self.problem)
+        if self._lost is lost:
+            self._drop()
 
-    def _open(self, peer: Peer) -> AbstractAsyncContextManager[Client]:
+    def _open(self) -> AbstractAsyncContextManager[Client]:
         return Client(
             self._connect(self._drop),
             message_handler=self._on_message,
             client_info=Implementation(name="contextstash-gateway", version=__version__),
             cache=None,
-            mode="auto" if peer.modern else "legacy",
-            **self.backchannel.callbacks(peer.capabilities),
+            mode="auto" if self._peer.modern else "legacy",
+            **self.backchannel.callbacks(self._peer.capabilities),
         )
-
-    async def _give_up_if_slow(self, opened: anyio.Event, connection: anyio.CancelScope) -> None:
-        with anyio.move_on_after(CONNECT_SECONDS):
-            await opened.wait()
-            return
-        self.problem = f"it did not respond within {CONNECT_SECONDS:.0f} seconds"
-        connection.cancel()
 
     async def _on_message(self, message: Any) -> None:
         if isinstance(message, LIST_CHANGES):

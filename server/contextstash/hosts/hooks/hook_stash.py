@@ -33,18 +33,15 @@ async def hook_stash(agent: str, on_remark: RemarkHandler) -> AsyncIterator[Stas
     """The stash with the settings for this client. `on_remark` is called with each remark on a project's file."""
     found = configuration(project=project_folder(os.environ), environment=os.environ, on_remark=on_remark)
     resolve_settings(found.settings_layer(agent))
-    stash = Stash(
+    async with Stash(
         await open_database(busy_seconds=BUSY_SECONDS),
         settings=found.settings_layer,
         api_key=api_key_from(os.environ),
         consent=found.may_call_model,
         host_windows=HOST_WINDOWS,
         project_of=project_of,
-    )
-    try:
+    ) as stash:
         yield stash
-    finally:
-        await stash.close()
 
 
 async def read_transcripts(host: HookHost, stash: Stash, event: Mapping[str, Any]) -> dict[Path, str | None]:

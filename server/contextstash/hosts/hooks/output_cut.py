@@ -63,8 +63,7 @@ async def cut_outputs(
     if whole is None or sum(len(text) for text, _ in whole) > MAX_ARCHIVED_CHARACTERS:
         note(host.name, f"An output of '{tool}' is too long to be archived here, or its file is not readable.")
         return None
-    store = await open_database(busy_seconds=BUSY_SECONDS)
-    try:
+    async with await open_database(busy_seconds=BUSY_SECONDS) as store:
         access = Access(store, settings={**layer, **COUNTED_BY_BYTES})
         limited = [
             await limit_text(
@@ -77,8 +76,6 @@ async def cut_outputs(
             )
             for text, is_preview in whole
         ]
-    finally:
-        await store.close()
     return [each.text for each in limited] if any(each.cut for each in limited) else None
 
 

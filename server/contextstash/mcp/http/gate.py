@@ -18,11 +18,15 @@ from contextstash.web.request_limits import MAX_RUNNING_OF_OWNER, Buckets, Concu
 from contextstash_storage.errors import ContextstashError
 
 
-class RunningLimit:
-    """ASGI middleware behind the authentication. Too many requests of an owner at a time get status 429."""
+class TokenLimits:
+    """ASGI middleware behind the authentication. Too many requests of an owner at a time, or of a token in a second,
+    get status 429."""
 
-    def __init__(self, app: Any, most: int = MAX_RUNNING_OF_OWNER) -> None:
+    def __init__(self, app: Any, rate: float, most: int = MAX_RUNNING_OF_OWNER) -> None:
+        """`rate` is in requests a second, 0 for no limit."""
         self._app = app
+        self._rate = rate
+        self._buckets = Buckets(rate)
         self._places = ConcurrencyLimit(most)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -30,37 +34,20 @@ class RunningLimit:
         if not isinstance(user, AuthenticatedUser):
             await self._app(scope, receive, send)
             return
-        with self._places.take(user.access_token.subject or "") as is_free:
-            await (self._app if is_free else self._refusal())(scope, receive, send)
-
-    def _refusal(self) -> PlainTextResponse:
-        text = f"{self._places.most} requests and streams of this token's owner run already."
-        return PlainTextResponse(f"{text} End some, or try again later.", 429, {"retry-after": "1"})
-
-
-class RateLimit:
-    """ASGI middleware behind the authentication. Too many requests of a token get status 429."""
-
-    def __init__(self, app: Any, rate: float) -> None:
-        """`rate` is in requests a second."""
-        self._app = app
-        self._rate = rate
-        self._buckets = Buckets(rate)
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        user = scope.get("user")
-        wait = self._buckets.take(_name(user)) if isinstance(user, AuthenticatedUser) else 0.0
-        if not wait:
-            await self._app(scope, receive, send)
+        token = user.access_token
+        # The bucket's name has the owner in it: an issuer's tokens name the program, which many owners use.
+        if self._rate and (wait := self._buckets.take(f"{token.client_id} {token.subject}")):
+            text = f"This token may make {self._rate:g} requests a second. Try again in a moment."
+            await _too_many(text, wait)(scope, receive, send)
             return
-        text = f"This token may make {self._rate:g} requests a second. Try again in a moment."
-        headers = {"retry-after": str(math.ceil(wait))}
-        await PlainTextResponse(text, 429, headers)(scope, receive, send)
+        with self._places.take(token.subject or "") as is_free:
+            text = f"{self._places.most} requests and streams of this token's owner run already."
+            respond = self._app if is_free else _too_many(f"{text} End some, or try again later.")
+            await respond(scope, receive, send)
 
 
-def _name(user: AuthenticatedUser) -> str:
-    """The name of a token's bucket, with its owner: an issuer's tokens name the program, which many owners use."""
-    return f"{user.access_token.client_id} {user.access_token.subject}"
+def _too_many(text: str, wait: float = 1.0) -> PlainTextResponse:
+    return PlainTextResponse(text, 429, {"retry-after": str(math.ceil(wait))})
 
 
 class HostChecks:

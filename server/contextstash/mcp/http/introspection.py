@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote_plus
@@ -29,7 +28,7 @@ from contextstash.mcp.http.oauth_issuer import (
 )
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.web.access_tokens import digest
-from contextstash.web.request_limits import Buckets
+from contextstash.web.request_limits import Buckets, ConcurrencyLimit
 
 logger = logging.getLogger(__name__)
 
@@ -98,18 +97,7 @@ class _Questions:
     def __init__(self, issuer: str) -> None:
         self.places = anyio.Semaphore(MAX_ASKED)
         self.failures = Failures(issuer)
-        self._waiting = 0
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Count a request that waits. Raises IssuerError if too many do."""
-        if self._waiting >= MAX_WAITING:
-            raise IssuerError("Too many requests wait for the issuer.")
-        self._waiting += 1
-        try:
-            yield
-        finally:
-            self._waiting -= 1
+        self.waiting = ConcurrencyLimit(MAX_WAITING)
 
 
 class IntrospectionVerifier:
@@ -135,7 +123,10 @@ class IntrospectionVerifier:
         sha256 = digest(token)
         answer = self._known(sha256)
         if answer is None:
-            with (self._before if self._valid.get(sha256) else self._strangers).waiting():
+            questions = self._before if self._valid.get(sha256) else self._strangers
+            with questions.waiting.take("all") as is_free:
+                if not is_free:
+                    raise IssuerError("Too many requests wait for the issuer.")
                 answer = await self._waited_for(sha256, token)
         return None if answer.token is None else answer.token.model_copy(update={"token": token})
 
@@ -185,7 +176,7 @@ class IntrospectionVerifier:
                 raise self._noted(error) from None
         found = self._judged(token, claims)
         if found is None:
-            self._valid.pop(sha256)
+            self._valid.pop(sha256, None)
             return self._refused.set(sha256, _Answer(time.monotonic(), None))
         return self._valid.set(sha256, _Answer(time.monotonic(), found.model_copy(update={"token": ""})))
 

@@ -54,6 +54,8 @@ class OwnerStashes(LazyStash):
         return self._verification
 
     async def _close(self) -> None:
-        for stash in self._owned.clear():
+        owned = list(self._owned.values())
+        self._owned.clear()
+        for stash in owned:
             await stash.end()
         await super()._close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from contextstash.mcp.wire.json_rpc import MAX_MESSAGE_BYTES, Refusal, read_message, refusal, too_large, written
-from contextstash.mcp.wire.surrogates import HALVES, has_lone_surrogate, with_placeholders
+from contextstash.mcp.wire.sendable import has_lone_surrogate
+from contextstash.mcp.wire.surrogates import HALVES, with_placeholders
 from contextstash.web.asgi_bodies import replayed
 
 logger = logging.getLogger(__name__)
@@ -57,8 +58,8 @@ class StrictBodies:
         if refused is not None:
             await refused(scope, receive, send)
             return
-        with self._held.share() as share:
-            body = await _arrived(receive, share)
+        with self._held.share() as take:
+            body = await _arrived(receive, take)
             if isinstance(body, Response):
                 await body(scope, receive, send)
             elif body is not None:
@@ -88,39 +89,28 @@ class HeldBytes:
         self._all = 0
 
     @contextmanager
-    def share(self) -> Iterator[Share]:
-        """The bytes of one request, until it has ended."""
-        share = Share(self)
+    def share(self) -> Iterator[Callable[[int], None]]:
+        """Yields a function that counts bytes of one request, until it has ended, or raises TooMuchHeldError."""
+        own = 0
+
+        def take(count: int) -> None:
+            nonlocal own
+            if self._all + count > self._most:
+                raise TooMuchHeldError
+            self._all += count
+            own += count
+
         try:
-            yield share
+            yield take
         finally:
-            self._all -= share.count
-
-    def take(self, count: int) -> None:
-        """Count more bytes. Raises TooMuchHeldError."""
-        if self._all + count > self._most:
-            raise TooMuchHeldError
-        self._all += count
+            self._all -= own
 
 
-class Share:
-    """The bytes of one request's body."""
-
-    def __init__(self, held: HeldBytes) -> None:
-        self._held = held
-        self.count = 0
-
-    def take(self, count: int) -> None:
-        """Count more bytes. Raises TooMuchHeldError."""
-        self._held.take(count)
-        self.count += count
-
-
-async def _arrived(receive: Any, share: Share) -> bytes | Refusal | Response | None:
+async def _arrived(receive: Any, take: Callable[[int], None]) -> bytes | Refusal | Response | None:
     """The whole body, or the response if it takes too long or too much room; None if the client disconnected."""
     try:
         with anyio.fail_after(BODY_SECONDS):
-            return await _body(receive, share)
+            return await _body(receive, take)
     except TimeoutError:
         return PlainTextResponse("The body did not arrive in time.", 408)
     except TooMuchHeldError:
@@ -128,7 +118,7 @@ async def _arrived(receive: Any, share: Share) -> bytes | Refusal | Response | N
         return PlainTextResponse(text, 503, {"retry-after": "1"})
 
 
-async def _body(receive: Any, share: Share) -> bytes | Refusal | None:
+async def _body(receive: Any, take: Callable[[int], None]) -> bytes | Refusal | None:
     """The whole body; None if the client disconnected."""
     body, skipped = bytearray(), b""
     while True:
@@ -139,7 +129,7 @@ async def _body(receive: Any, share: Share) -> bytes | Refusal | None:
         if skipped or len(body) + len(part) > MAX_MESSAGE_BYTES:
             skipped = part or skipped
         else:
-            share.take(len(part))
+            take(len(part))
             body += part
         if not event.get("more_body"):
             return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from contextstash.mcp.http.gate import HEALTH, READINESS, Gate, HostChecks, RateLimit, RunningLimit
+from contextstash.mcp.http.gate import HEALTH, READINESS, Gate, HostChecks, TokenLimits
 from contextstash.mcp.http.oauth_issuer import IssuerError
 from contextstash.mcp.http.options import HttpOptions
 from contextstash.mcp.http.owners import OwnerStashes
@@ -28,7 +28,7 @@ from contextstash.mcp.lazy_stash import OpenStash
 from contextstash.mcp.server import HttpAccess, ToolSet, build_server
 from contextstash.mcp.wire.json_rpc import MAX_MESSAGE_BYTES
 from contextstash.process.plain_logs import announcement
-from contextstash.web.access_tokens import local_token
+from contextstash.web.access_tokens import TokenVerification, local_token
 from contextstash.web.host_names import OwnHosts, hosts_behind
 from contextstash.web.loopback import TimedConnection, serve
 from contextstash_storage.errors import BadInputError, ContextstashError, StoreError
@@ -36,6 +36,7 @@ from contextstash_storage.errors import BadInputError, ContextstashError, StoreE
 if TYPE_CHECKING:
     from contextstash.mcp.call_observer import Observe
     from contextstash.mcp.http.metrics import Metrics
+    from contextstash.service.stash import Stash
 
 MAX_BODY_BYTES = 6 * MAX_MESSAGE_BYTES
 """Largest body for the SDK, in bytes: a placeholder for a lone surrogate is six times as long as its escape."""
@@ -55,8 +56,11 @@ OFFERED_SCOPES = ["read", "write"]
 nothing. Not `admin`, which few users may have: issuers refuse a request with a scope too many. The SDK's own metadata
 would have the scopes without which it refuses every request, which are none."""
 
-MakePages = Callable[[OwnerStashes, str, OwnHosts], tuple[Any, str]]
-"""Makes the browser pages for a path: their application, and the query of the address that opens them."""
+MakePages = Callable[
+    [Callable[[str], Awaitable["Stash"]], Callable[[], Awaitable[TokenVerification]], str, OwnHosts], tuple[Any, str]
+]
+"""Makes the browser pages of the owners' stashes, with their tokens, for a path: their application, and the query of
+the address that opens them."""
 
 
 def run_http(
@@ -74,7 +78,7 @@ def run_http(
     listen on the address."""
     path, hosts = options.path, _checked(options)
     stashes = OwnerStashes(open_stash)
-    made = pages(stashes, PAGES, hosts) if pages else None
+    made = pages(stashes.of, stashes.verification, PAGES, hosts) if pages else None
     gates: list[Gate] = []
 
     async def app() -> Any:
@@ -140,10 +144,6 @@ def _checked(options: HttpOptions) -> OwnHosts:
         from contextstash.mcp.http.oauth_issuer import check_issuer
 
         check_issuer(options.oauth_issuer)
-        if options.public_url is None:
-            raise BadInputError("Tokens of an issuer are issued for this server's public address: pass that too.")
-    if options.oauth_client_id is not None and not (options.oauth_issuer and options.oauth_client_secret):
-        raise BadInputError("An issuer is asked about tokens with the id and the secret of a client: pass all three.")
     return hosts_behind(options.public_url)
 
 
@@ -171,9 +171,7 @@ def _endpoint(
         transport_security=CHECKED_HERE,
     )
     endpoint.user_middleware.append(Middleware(EndedWithToken, verifier=verifier))
-    if options.rate_limit:
-        endpoint.user_middleware.append(Middleware(RateLimit, rate=options.rate_limit))
-    endpoint.user_middleware.append(Middleware(RunningLimit))
+    endpoint.user_middleware.append(Middleware(TokenLimits, rate=options.rate_limit))
     endpoint.user_middleware.append(Middleware(StrictBodies, path=options.path))
     endpoint.user_middleware.append(Middleware(TraceHeaders))
     if auth.resource_server_url is not None:

@@ -14,10 +14,9 @@ from mcp.types import (
 )
 
 from contextstash.mcp.lazy_stash import LazyStash
-from contextstash.mcp.surface.failures import report_crash, unknown_name
+from contextstash.mcp.surface.failures import protocol_errors, unknown_name
 from contextstash.mcp.surface.prompts import PROMPTS
 from contextstash.mcp.wire.sendable import sendable_text
-from contextstash_storage.errors import ContextstashError
 
 MAX_VALUES = 100
 """The protocol's limit of values in one result of `completion/complete`."""
@@ -51,11 +50,7 @@ async def _check(server: MCPServer[None], ref: PromptReference | ResourceTemplat
 async def _values(stash: LazyStash, name: str, prefix: str) -> list[str]:
     if name not in ("session_id", "handle"):
         return []
-    try:
+    with protocol_errors(f"Completing {name}"):
         opened = await stash.get()
         complete = opened.complete_session_id if name == "session_id" else opened.complete_handle
         return [sendable_text(value) for value in await complete(prefix)]
-    except ContextstashError as error:
-        raise MCPError(INVALID_PARAMS, sendable_text(str(error))) from None
-    except Exception as error:
-        raise MCPError(INVALID_PARAMS, report_crash(f"Completing {name}", error)) from None

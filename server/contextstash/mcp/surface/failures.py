@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from mcp import MCPError
+from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
 from pydantic import ValidationError
 
 from contextstash.context.text.near_names import nearest
 from contextstash.mcp.surface.schemas import expected
+from contextstash.mcp.wire.sendable import sendable_text
 from contextstash.process.plain_logs import error_trace
+from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +51,21 @@ def _kind(value: object) -> str:
         return "another string" if value else "an empty string"
     names: dict[type, str] = {dict: "an object", list: "a list", int: "a number", float: "a number"}
     return names.get(type(value), "null")
+
+
+@contextmanager
+def protocol_errors(doing: str) -> Iterator[None]:
+    """Raises the service's errors as those of the protocol: a request that is wrong, or a failure of this server."""
+    try:
+        yield
+    except MCPError:
+        raise
+    except (BadInputError, NotFoundError) as error:
+        raise MCPError(INVALID_PARAMS, sendable_text(str(error))) from None
+    except ContextstashError as error:
+        raise MCPError(INTERNAL_ERROR, sendable_text(str(error))) from None
+    except Exception as error:
+        raise MCPError(INTERNAL_ERROR, report_crash(doing, error)) from None
 
 
 def report_crash(doing: str, error: BaseException) -> str:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from mcp import MCPError
 from mcp.server import MCPServer
-from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
 from pydantic import Field
 
 from contextstash.context.view.summary_text import compaction_prompt
 from contextstash.mcp.lazy_stash import LazyStash
-from contextstash.mcp.surface.failures import report_crash
+from contextstash.mcp.surface.failures import protocol_errors
 from contextstash.mcp.wire.sendable import clipped, sendable_text
 from contextstash.service.results import Estimate, SummaryResult
-from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
+from contextstash_storage.errors import NotFoundError
 
 PROMPTS: dict[str, tuple[str, ...]] = {
     "compact": ("session_id", "instructions"),
@@ -63,33 +61,19 @@ class PromptTexts:
         return sendable_text(compaction_prompt(session_id=session_id, instructions=instructions))
 
     async def context_status(self, session_id: Session = None) -> str:
-        estimate = await self._estimate(session_id)
-        return sendable_text(status_text(estimate))
+        with protocol_errors("The prompt"):
+            stash = await self._stash.get()
+            return sendable_text(status_text(await stash.estimate_context(session_id)))
 
     async def handoff(self, session_id: Session = None) -> str:
-        estimate = await self._estimate(session_id)
-        try:
+        with protocol_errors("The prompt"):
             stash = await self._stash.get()
-            summary = await stash.get_summary(estimate.session_id)
-        except NotFoundError:
-            raise MCPError(
-                INVALID_PARAMS,
-                f"Session {estimate.session_id} has no summary yet: use the prompt compact there first.",
-            ) from None
-        except ContextstashError as error:
-            raise MCPError(INTERNAL_ERROR, sendable_text(str(error))) from None
-        return sendable_text(handoff_text(summary))
-
-    async def _estimate(self, session_id: str | None) -> Estimate:
-        try:
-            stash = await self._stash.get()
-            return await stash.estimate_context(session_id)
-        except (BadInputError, NotFoundError) as error:
-            raise MCPError(INVALID_PARAMS, sendable_text(str(error))) from None
-        except ContextstashError as error:
-            raise MCPError(INTERNAL_ERROR, sendable_text(str(error))) from None
-        except Exception as error:
-            raise MCPError(INTERNAL_ERROR, report_crash("The prompt", error)) from None
+            session_id = (await stash.estimate_context(session_id)).session_id
+            try:
+                return sendable_text(handoff_text(await stash.get_summary(session_id)))
+            except NotFoundError:
+                text = f"Session {session_id} has no summary yet: use the prompt compact there first."
+                raise NotFoundError(text) from None
 
 
 def status_text(estimate: Estimate) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
+import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp import MCPError
 from mcp.server import MCPServer
@@ -15,8 +15,11 @@ from mcp.types import INVALID_PARAMS
 
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.surface.failures import report_crash
-from contextstash.mcp.wire.sendable import clipped, dumped, named_numbers, sendable_text
+from contextstash.mcp.wire.sendable import clipped, dumped, sendable_text
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
+
+if TYPE_CHECKING:
+    from contextstash.service.stash import Stash
 
 MAX_LINES = 200
 """Messages, events or calls in one page; the size of a page of messages is limited by MAX_PAGE_CHARACTERS too."""
@@ -57,9 +60,8 @@ def _without_body(line: dict[str, Any], size: int) -> dict[str, Any]:
 
 
 def exact_json(value: object) -> str:
-    """JSON in which lone surrogates are escapes, so that the text can be sent and is read back equal, and numbers that
-    are not JSON are their names."""
-    text = json.dumps(named_numbers(value), ensure_ascii=False, separators=(",", ":"))
+    """JSON in which lone surrogates are escapes, so that the text can be sent and is read back equal."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if text.isascii() else _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -74,24 +76,24 @@ MAX_SESSIONS_LISTED = 50
 """Sessions in the resource, as in a page of list_sessions by default."""
 
 
+Read = Callable[..., Awaitable[str]]
+"""Reads a resource: the first argument is the stash, the others are the parameters of the URI."""
+
+
 def add_resources(server: MCPServer[None], stash: LazyStash) -> None:
     """Register all resources and templates."""
-    views = ResourceViews(stash)
     server.resource(
         "context://sessions",
         name="sessions",
         title="Sessions",
         description="All sessions, last changed first: their size, level and ids.",
         mime_type=JSON,
-    )(views.sessions)
-    for uri, name, title, description, mime_type, read in _templates(views):
-        server.resource(uri, name=name, title=title, description=description, mime_type=mime_type)(read)
+    )(_on(stash, _sessions))
+    for uri, name, title, description, mime_type, read in _templates():
+        server.resource(uri, name=name, title=title, description=description, mime_type=mime_type)(_on(stash, read))
 
 
-Read = Callable[..., Awaitable[str]]
-
-
-def _templates(views: ResourceViews) -> list[tuple[str, str, str, str, str, Read]]:
+def _templates() -> list[tuple[str, str, str, str, str, Read]]:
     session = "One session's estimate: tokens, window, level, breakdown and next step."
     messages = "A session's messages as recorded, `limit` (20, at most 200) from position `first` on."
     context = "The message list that a session would send next."
@@ -101,23 +103,23 @@ def _templates(views: ResourceViews) -> list[tuple[str, str, str, str, str, Read
     output = "A tool output word for word, from line `offset` on; its last line has the URI of the next page."
     paged = "{?after,limit}"
     return [
-        (SESSION, "session", "Session", session, JSON, views.session),
-        (SESSION + "/messages{?first,limit}", "messages", "Messages", messages, JSON, views.messages),
-        (SESSION + "/context", "context", "Context", context, JSON, views.context),
-        (SESSION + "/summary", "summary", "Summary", summary, "text/markdown", views.summary),
-        (SESSION + "/events" + paged, "events", "Events", events, JSON, views.events),
-        (SESSION + "/calls" + paged, "calls", "Model calls", calls, JSON, views.calls),
-        (ARCHIVE + "{?offset}", "archived-output", "Archived output", output, "text/plain", views.archived_output),
+        (SESSION, "session", "Session", session, JSON, _session),
+        (SESSION + "/messages{?first,limit}", "messages", "Messages", messages, JSON, _messages),
+        (SESSION + "/context", "context", "Context", context, JSON, _context),
+        (SESSION + "/summary", "summary", "Summary", summary, "text/markdown", _summary),
+        (SESSION + "/events" + paged, "events", "Events", events, JSON, _events),
+        (SESSION + "/calls" + paged, "calls", "Model calls", calls, JSON, _calls),
+        (ARCHIVE + "{?offset}", "archived-output", "Archived output", output, "text/plain", _archived_output),
     ]
 
 
-def _with_protocol_errors(read: Read) -> Read:
-    """The reader, which raises the service's errors as the protocol's: not found, invalid params or a failure."""
+def _on(stash: LazyStash, read: Read) -> Read:
+    """The reader on this stash. It raises the service's errors as the protocol's: not found, invalid params or a
+    failure."""
 
-    @functools.wraps(read)
     async def answer(*args: Any, **kwargs: Any) -> str:
         try:
-            return await read(*args, **kwargs)
+            return await read(await stash.get(), *args, **kwargs)
         except NotFoundError as error:
             raise ResourceNotFoundError(sendable_text(str(error))) from None
         except BadInputError as error:
@@ -125,69 +127,56 @@ def _with_protocol_errors(read: Read) -> Read:
         except ContextstashError as error:
             raise ResourceError(sendable_text(str(error))) from None
         except Exception as error:
-            raise ResourceError(report_crash(f"Reading {read.__name__}", error)) from None
+            raise ResourceError(report_crash(f"Reading {read.__name__.strip('_')}", error)) from None
 
+    # The SDK compares the parameters with those of the URI.
+    parameters = list(inspect.signature(read).parameters.values())[1:]
+    answer.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    answer.__annotations__ = {**{each.name: str for each in parameters}, "return": str}
     return answer
 
 
-class ResourceViews:
-    """The contents of each resource."""
+async def _sessions(stash: Stash) -> str:
+    return exact_json((await stash.list_sessions(limit=MAX_SESSIONS_LISTED)).model_dump(mode="json"))
 
-    def __init__(self, stash: LazyStash) -> None:
-        self._stash = stash
 
-    @_with_protocol_errors
-    async def sessions(self) -> str:
-        stash = await self._stash.get()
-        return exact_json((await stash.list_sessions(limit=MAX_SESSIONS_LISTED)).model_dump(mode="json"))
+async def _session(stash: Stash, session_id: str) -> str:
+    return exact_json((await stash.estimate_context(session_id)).model_dump(mode="json"))
 
-    @_with_protocol_errors
-    async def session(self, session_id: str) -> str:
-        stash = await self._stash.get()
-        return exact_json((await stash.estimate_context(session_id)).model_dump(mode="json"))
 
-    @_with_protocol_errors
-    async def messages(self, session_id: str, first: str = "0", limit: str = "20") -> str:
-        stash = await self._stash.get()
-        page = await stash.read_messages(
-            session_id, first=positive("first", first), limit=positive("limit", limit, most=MAX_LINES)
-        )
-        return bounded_page(dumped(page))
+async def _messages(stash: Stash, session_id: str, first: str = "0", limit: str = "20") -> str:
+    page = await stash.read_messages(
+        session_id, first=positive("first", first), limit=positive("limit", limit, most=MAX_LINES)
+    )
+    return bounded_page(dumped(page))
 
-    @_with_protocol_errors
-    async def context(self, session_id: str) -> str:
-        stash = await self._stash.get()
-        return exact_json(dumped(await stash.read_context(session_id)))
 
-    @_with_protocol_errors
-    async def summary(self, session_id: str) -> str:
-        stash = await self._stash.get()
-        text = (await stash.get_summary(session_id)).summary
-        return sendable_text(clipped(text, MAX_SUMMARY_CHARACTERS, "the summary is longer than a resource may be"))
+async def _context(stash: Stash, session_id: str) -> str:
+    return exact_json(dumped(await stash.read_context(session_id)))
 
-    @_with_protocol_errors
-    async def events(self, session_id: str, after: str = "0", limit: str = "100") -> str:
-        stash = await self._stash.get()
-        events = await stash.read_events(
-            session_id, after=positive("after", after), limit=positive("limit", limit, most=MAX_LINES)
-        )
-        listed = [event.model_dump(mode="json", exclude_none=True) for event in events]
-        return exact_json({"session_id": session_id, "events": listed})
 
-    @_with_protocol_errors
-    async def calls(self, session_id: str, after: str = "0", limit: str = "100") -> str:
-        stash = await self._stash.get()
-        calls = await stash.read_calls(
-            session_id, after=positive("after", after), limit=positive("limit", limit, most=MAX_LINES)
-        )
-        listed = [call.model_dump(mode="json", exclude_none=True) for call in calls]
-        return exact_json({"session_id": session_id, "calls": listed})
+async def _summary(stash: Stash, session_id: str) -> str:
+    text = (await stash.get_summary(session_id)).summary
+    return sendable_text(clipped(text, MAX_SUMMARY_CHARACTERS, "the summary is longer than a resource may be"))
 
-    @_with_protocol_errors
-    async def archived_output(self, handle: str, offset: str = "1") -> str:
-        stash = await self._stash.get()
-        page = await stash.get_archived_output(handle, offset=positive("offset", offset), max_tokens=8_000)
-        text = sendable_text(page.text)
-        if page.next_offset is None:
-            return text
-        return f"{text}\n[… continue at context://archive/{page.handle}?offset={page.next_offset} …]"
+
+async def _events(stash: Stash, session_id: str, after: str = "0", limit: str = "100") -> str:
+    return await _logged(stash.read_events, "events", session_id, after, limit)
+
+
+async def _calls(stash: Stash, session_id: str, after: str = "0", limit: str = "100") -> str:
+    return await _logged(stash.read_calls, "calls", session_id, after, limit)
+
+
+async def _logged(read: Callable[..., Awaitable[Any]], name: str, session_id: str, after: str, limit: str) -> str:
+    found = await read(session_id, after=positive("after", after), limit=positive("limit", limit, most=MAX_LINES))
+    listed = [each.model_dump(mode="json", exclude_none=True) for each in found]
+    return exact_json({"session_id": session_id, name: listed})
+
+
+async def _archived_output(stash: Stash, handle: str, offset: str = "1") -> str:
+    page = await stash.get_archived_output(handle, offset=positive("offset", offset), max_tokens=8_000)
+    text = sendable_text(page.text)
+    if page.next_offset is None:
+        return text
+    return f"{text}\n[… continue at context://archive/{page.handle}?offset={page.next_offset} …]"

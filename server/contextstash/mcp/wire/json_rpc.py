@@ -20,8 +20,7 @@ from mcp.types import (
 )
 
 from contextstash.json.json_text import BadJsonError, strict_value
-from contextstash.mcp.wire.sendable import sendable, sendable_text
-from contextstash.mcp.wire.surrogates import has_lone_surrogate
+from contextstash.mcp.wire.sendable import has_lone_surrogate, sendable, sendable_text, with_texts
 
 logger = logging.getLogger(__name__)
 
@@ -141,13 +140,7 @@ def read_answer(data: bytes) -> JSONRPCMessage:
 
 def with_plain_names(value: Any) -> Any:
     """The value with lone surrogates in names replaced, which the SDK cannot write; the same object if it has none."""
-    return _renamed(value) if has_lone_surrogate(value) else value
-
-
-def _renamed(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {sendable_text(name): _renamed(child) for name, child in value.items()}
-    return [_renamed(child) for child in value] if isinstance(value, list) else value
+    return with_texts(value, str, sendable_text) if has_lone_surrogate(value) else value
 
 
 def too_large(start: bytes, end: bytes) -> Refusal:
@@ -158,7 +151,7 @@ def too_large(start: bytes, end: bytes) -> Refusal:
 
 
 def written(message: JSONRPCMessage) -> bytes:
-    """The message as JSON that every client can read: no lone surrogate, no NaN."""
+    """The message as JSON that every client can read: no lone surrogate."""
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
     except ValueError:  # lone surrogates

@@ -6,11 +6,11 @@ Written as lines of JSON, not with the SDK's client: importing that takes as lon
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import threading
-from collections.abc import Sequence
-from types import TracebackType
-from typing import IO, Any
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from contextstash_storage.errors import ContextstashError
 
@@ -19,69 +19,45 @@ PROTOCOL = "2025-06-18"
 
 HELLO = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": {"name": "contextstash doctor", "version": "1"}}
 CALL = {"name": "estimate_context", "arguments": {"messages": [{"role": "user", "content": "Is everything well?"}]}}
+MESSAGES = (
+    {"id": 1, "method": "initialize", "params": HELLO},
+    {"method": "notifications/initialized"},
+    {"id": 2, "method": "tools/list", "params": {}},
+    {"id": 3, "method": "tools/call", "params": CALL},
+)
 
 
-class RoundTrip:
-    """A round trip that runs while its caller does something else. `with` ends the server."""
+@contextmanager
+def round_trip(command: Sequence[str], seconds: float) -> Iterator[Callable[[], tuple[int, int]]]:
+    """Start a server, which is ended with the block. Yields a function that waits `seconds` at most and returns how
+    many tools the server lists and how many tokens it counts in a message, or raises ContextstashError."""
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        answered = thread.submit(_answered, server)
 
-    def __init__(self, command: Sequence[str], seconds: float) -> None:
-        """`seconds`: after this time the server is ended."""
-        self._seconds = seconds
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-        self._found: tuple[int, int] | None = None
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def __enter__(self) -> RoundTrip:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._process.kill()
-        self._thread.join()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
+        def result() -> tuple[int, int]:
             try:
-                pipe.close()
-            except BrokenPipeError:
-                continue
-        self._process.wait()
+                return answered.result(seconds)
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise ContextstashError("The server did not answer as it should.") from error
 
-    def result(self) -> tuple[int, int]:
-        """How many tools the server lists, and how many tokens it counts in a message. Waits for both. Raises
-        ContextstashError if it does not answer, or with an error."""
-        self._thread.join(self._seconds)
-        if self._found is None:
-            raise ContextstashError("The server did not answer as it should.") from self._error
-        return self._found
-
-    def _run(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        pipes = (self._process.stdin, self._process.stdout)
         try:
-            _ask(pipes, 1, "initialize", HELLO)
-            _send(pipes[0], {"method": "notifications/initialized"})
-            tools = _ask(pipes, 2, "tools/list", {})["tools"]
-            answer = _ask(pipes, 3, "tools/call", CALL)
-            self._found = len(tools), int(answer["structuredContent"]["tokens"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            self._error = error
+            yield result
+        finally:
+            server.kill()
 
 
-def _send(pipe: IO[bytes], message: dict[str, Any]) -> None:
-    pipe.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-    pipe.flush()
-
-
-def _ask(pipes: tuple[IO[bytes], IO[bytes]], number: int, method: str, params: dict[str, Any]) -> Any:
-    """The result of a request. What the server sends meanwhile is skipped. Raises ValueError at its end, and KeyError
-    if the answer is an error."""
-    _send(pipes[0], {"id": number, "method": method, "params": params})
-    while line := pipes[1].readline():
+def _answered(server: subprocess.Popen[bytes]) -> tuple[int, int]:
+    assert server.stdin is not None
+    assert server.stdout is not None
+    lines = [json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in MESSAGES]
+    os.write(server.stdin.fileno(), b"".join(lines))
+    results = {}
+    for line in server.stdout:
         message = json.loads(line)
-        if message.get("id") == number:
-            return message["result"]
+        results[message.get("id")] = message.get("result")
+        if 3 in results:
+            return len(results[2]["tools"]), int(results[3]["structuredContent"]["tokens"])
     raise ValueError("the server ended")

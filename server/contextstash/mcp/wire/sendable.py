@@ -1,24 +1,50 @@
-"""Values that JSON over MCP can carry: it is UTF-8, so it has neither lone surrogates nor NaN."""
+"""Values that JSON over MCP can carry: it is UTF-8, so it has no lone surrogates (halves of a pair)."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pydantic_core
 from pydantic import BaseModel
 
 _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
-_NOT_JSON = re.compile(rb"NaN|Infinity")
 
 REPLACED = " Half of a surrogate pair, which not every client can read, is shown as U+FFFD here and kept as recorded."
 """Added to an answer that differs from the recorded data."""
 
 
+def has_lone_surrogate(value: object) -> bool:
+    """Whether a JSON value contains a lone surrogate, in its names too."""
+    try:
+        pydantic_core.to_json(value)
+    except (pydantic_core.PydanticSerializationError, UnicodeEncodeError):
+        return True
+    return False
+
+
+def sendable(value: Any) -> Any:
+    """A JSON value that can be sent; the same object if nothing had to be replaced."""
+    return with_texts(value, sendable_text) if has_lone_surrogate(value) else value
+
+
 def sendable_text(text: str) -> str:
     """The text with lone surrogates shown as U+FFFD."""
     return _LONE_SURROGATES.sub("\ufffd", text)
+
+
+def with_texts(value: Any, change: Callable[[str], str], change_name: Callable[[str], str] | None = None) -> Any:
+    """The JSON value with each text changed that is not ASCII, and each name, by `change_name` if it is given."""
+    if isinstance(value, str):
+        return value if value.isascii() else change(value)
+    if isinstance(value, dict):
+        named = change_name or change
+        return {named(name): with_texts(child, change, change_name) for name, child in value.items()}
+    if isinstance(value, list):
+        return [with_texts(child, change, change_name) for child in value]
+    return value
 
 
 def dumped(result: BaseModel) -> Any:
@@ -37,49 +63,11 @@ def _jsonable(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else pydantic_core.to_jsonable_python(value)
 
 
-def sendable(value: Any) -> Any:
-    """A JSON value that can be sent; the same object if nothing had to be replaced. NaN and infinities, which databases
-    of earlier versions may contain, become their names."""
-    try:
-        written = pydantic_core.to_json(value)
-    except (pydantic_core.PydanticSerializationError, UnicodeEncodeError):
-        return _replaced(value)
-    return _replaced(value) if _NOT_JSON.search(written) and holds_non_finite(value) else value
-
-
-def named_numbers(value: Any) -> Any:
-    """The JSON value with names instead of NaN and infinities; lone surrogates stay."""
-    if isinstance(value, dict):
-        return {key: named_numbers(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [named_numbers(each) for each in value]
-    return _named(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _named(number: float) -> str:
-    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
-
-
 def holds_non_finite(value: Any) -> bool:
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, float) and not math.isfinite(each):
-            return True
-        waiting += each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
-    return False
-
-
-def _replaced(value: Any) -> Any:
-    if isinstance(value, str):
-        return sendable_text(value)
-    if isinstance(value, dict):
-        return {sendable_text(str(key)): _replaced(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_replaced(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return _named(value)
-    return value
+    """Whether a value contains NaN or an infinity."""
+    if isinstance(value, dict | list):
+        return any(map(holds_non_finite, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def clipped(text: str, characters: int, rest: str) -> str:

@@ -19,7 +19,7 @@ from contextstash.proxy.http.stream_start import held_start
 from contextstash.proxy.http.upstream import Upstream
 from contextstash.proxy.http.usage_tap import UsageTap
 from contextstash.proxy.requests.cleared_results import BETA
-from contextstash.proxy.requests.preparation import Prepared
+from contextstash.proxy.requests.drafts import Prepared
 
 if TYPE_CHECKING:
     import httpx2

@@ -9,12 +9,12 @@ costs nothing extra. Source: https://docs.claude.com/en/docs/build-with-claude/p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from contextstash.formats.breakpoints import MAX_BREAKPOINTS, breakpoints_of
 from contextstash.formats.request.edits import MessageEdit
 from contextstash.formats.request.text import RequestText
+from contextstash.proxy.requests.shown_edits import Shown
 from contextstash_storage.records import Native
 
 
@@ -23,24 +23,22 @@ def takes_anchor(request: RequestText) -> bool:
     return request.format == "anthropic" and 0 < request.breakpoints < MAX_BREAKPOINTS
 
 
-def anchor_place(edits: Mapping[int, MessageEdit]) -> int | None:
-    """The last message with a placeholder; None if there is none."""
-    return max((place for place, edit in edits.items() if edit.texts), default=None)
+def _anchor_place(shown: Shown) -> int | None:
+    """The last message with a placeholder of a tool output; None if there is none."""
+    return max((place for place, each in shown.items() if each.edit.texts), default=None)
 
 
-def anchor(
-    request: RequestText, edits: Mapping[int, MessageEdit], former: Mapping[int, MessageEdit]
-) -> dict[int, MessageEdit]:
-    """The edit that carries the breakpoint; empty if there is none. `former` are the edits of the request before: the
+def anchor(request: RequestText, shown: Shown, former: Shown) -> dict[int, MessageEdit]:
+    """The edit that carries the breakpoint; empty if there is none. `former` is what the request before showed: the
     provider finds what it has cached only if the breakpoint stays where it was while something behind it changes. It
     moves with the next request, which finds its whole beginning by the client's own breakpoint."""
-    place = anchor_place({key: edit for key, edit in former.items() if key in edits and edits[key].texts})
+    place = _anchor_place({key: each for key, each in former.items() if key in shown and shown[key].edit.texts})
     if place is None:
-        place = anchor_place(edits)
+        place = _anchor_place(shown)
     if place is None or not takes_anchor(request):
         return {}
     mark = _following(request, place)
-    return {} if mark is None else {place: replace(edits[place], breakpoint=mark)}
+    return {} if mark is None else {place: replace(shown[place].edit, breakpoint=mark)}
 
 
 def _following(request: RequestText, place: int) -> Native | None:

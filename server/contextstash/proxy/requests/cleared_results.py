@@ -17,10 +17,9 @@ from contextstash.context.tool_outputs.placeholders import output_line
 from contextstash.context.view.prune_cost import MIN_TOKENS, Prunable
 from contextstash.formats.breakpoints import content_of
 from contextstash.formats.request.text import RequestText, TextMessage
-from contextstash.proxy.conversations import Conversation
 from contextstash.proxy.request_lines import digest_of
 from contextstash.proxy.requests.bound_reasoning import binding_of
-from contextstash.proxy.requests.occurrences import has_results, result_names
+from contextstash.proxy.requests.drafts import Draft
 from contextstash_storage.records import ProviderClearing
 
 BETA = "context-management-2025-06-27"
@@ -35,11 +34,11 @@ MAX_LISTED = 60
 """Handles in one note, some 25 tokens each. Further outputs are found by search."""
 
 
-def in_force(conversation: Conversation, request: RequestText) -> list[ProviderClearing]:
+def in_force(draft: Draft) -> list[ProviderClearing]:
     """The clearings whose notes belong to messages of this request: none after the client has compacted."""
     found: list[ProviderClearing] = []
-    for each in conversation.state.clearings:
-        if each.place >= len(request.messages) or _mark(request.messages[each.place]) != each.mark:
+    for each in draft.conversation.state.clearings:
+        if each.place >= len(draft.messages) or _mark(draft.messages[each.place]) != each.mark:
             break
         found.append(each)
     return found
@@ -50,7 +49,7 @@ def asked_edits(request: RequestText, clearings: Sequence[ProviderClearing]) -> 
     if not clearings:
         return {}
     cleared = clearings[-1].results
-    keep = len(_results(request)) - cleared
+    keep = sum(len(request.messages[place].results) for place in request.places("results")) - cleared
     edit = {
         "type": STRATEGY,
         "trigger": {"type": "tool_uses", "value": cleared},
@@ -60,32 +59,32 @@ def asked_edits(request: RequestText, clearings: Sequence[ProviderClearing]) -> 
     return {MEMBER: {**management, "edits": [*(management.get("edits") or []), edit]}}
 
 
-def clear_more(conversation: Conversation, request: RequestText, old: Sequence[Prunable], free: Sequence[str]) -> bool:
+def clear_more(draft: Draft, old: Sequence[Prunable], free: Sequence[str]) -> bool:
     """Let the API clear results from now on, from the oldest one up to the first that must stay, if that frees enough;
     whether it does. `old` are the results that are old enough to leave, `free` the names of those that may."""
-    place = _newest_of_user(request)
-    if place is None or not _may_clear(conversation, request):
+    conversation, place = draft.conversation, _newest_of_user(draft.request)
+    if place is None or not _may_clear(draft):
         return False
-    known = in_force(conversation, request)
+    known = in_force(draft)
     before = known[-1].results if known else 0
-    results, sizes = _results(request, conversation), {each.key: each for each in old}
+    results, sizes = [name for _, name, _ in draft.results()], {each.key: each for each in old}
     until = max((number for number, key in enumerate(results) if key in sizes), default=-1) + 1
-    kept = (n for n in range(before, until) if not _may_leave(conversation, results[n], sizes, free))
+    kept = (n for n in range(before, until) if not _may_leave(draft, results[n], sizes, free))
     until = next(kept, until)
     cleared = [sizes[key] for key in results[before:until] if key in sizes]
     if sum(each.saved for each in cleared) < MIN_TOKENS:
         return False
-    note = _note(conversation, [each.key for each in cleared])
-    clearing = ProviderClearing(results=until, place=place, mark=_mark(request.messages[place]), note=note)
+    note = _note(draft, [each.key for each in cleared])
+    clearing = ProviderClearing(results=until, place=place, mark=_mark(draft.messages[place]), note=note)
     clearings = (*(each for each in known if each.place != place), clearing)
     conversation.state = conversation.state.model_copy(update={"clearings": clearings})
     return True
 
 
-def _may_clear(conversation: Conversation, request: RequestText) -> bool:
+def _may_clear(draft: Draft) -> bool:
     """Whether the model binds its reasoning, and the client neither clears itself nor has calls that the API answers,
     since it is not documented whether those count."""
-    binding = binding_of(conversation, request)
+    binding, request = binding_of(draft), draft.request
     management = request.value(MEMBER)
     edits = management.get("edits") if isinstance(management, dict) else []
     if binding is None or not binding.refuses or not isinstance(edits, list) or request.places(_has_server_calls):
@@ -98,16 +97,9 @@ def _has_server_calls(message: TextMessage) -> bool:
     return "server_tool_use" in kinds or "mcp_tool_use" in kinds
 
 
-def _may_leave(conversation: Conversation, key: str, sizes: dict[str, Prunable], free: Sequence[str]) -> bool:
+def _may_leave(draft: Draft, key: str, sizes: dict[str, Prunable], free: Sequence[str]) -> bool:
     """Whether a result is large and may leave, or is small and stored."""
-    return key in free if key in sizes else key in conversation.catalog.outputs
-
-
-def _results(request: RequestText, conversation: Conversation | None = None) -> list[str]:
-    """The results of the request in order: their names in a plan, or the ids of their calls."""
-    name = result_names(conversation, request) if conversation is not None else lambda place, call_id: call_id
-    places = request.places(has_results)
-    return [name(place, result.call_id) for place in places for result in request.messages[place].results]
+    return key in free if key in sizes else key in draft.conversation.catalog.outputs
 
 
 def _newest_of_user(request: RequestText) -> int | None:
@@ -120,8 +112,8 @@ def _newest_of_user(request: RequestText) -> int | None:
     return None
 
 
-def _note(conversation: Conversation, keys: Sequence[str]) -> str:
-    outputs = conversation.catalog.outputs
+def _note(draft: Draft, keys: Sequence[str]) -> str:
+    outputs = draft.conversation.catalog.outputs
     listed = [output_line(outputs[key].output) for key in keys if key in outputs]
     more = len(listed) - MAX_LISTED
     rest = [f"and {more:,} more, found by search_history"] if more > 0 else []

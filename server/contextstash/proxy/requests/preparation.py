@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from operator import attrgetter, itemgetter
 
@@ -27,29 +27,32 @@ from contextstash.context.view.prune_cost import (
     plan_needed_prune,
 )
 from contextstash.context.view.rereads import Key
-from contextstash.formats.request.edits import MessageEdit, SummaryOf, edited
+from contextstash.formats.request.edits import edited
 from contextstash.formats.request.text import Fact, RequestText, TextMessage, has_long_breakpoint
 from contextstash.formats.request.whole import SERVER_STATE_KEYS
 from contextstash.hosts.request_identity import announces
-from contextstash.proxy.conversations import AskedRequest, Conversation
-from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
-from contextstash.proxy.refetches import keys_of
+from contextstash.proxy.conversations import Conversation
+from contextstash.proxy.options import PruneLimits
 from contextstash.proxy.request_lines import lists_tools, tool_names
-from contextstash.proxy.requests.bound_reasoning import ShownEdits
 from contextstash.proxy.requests.cache_anchor import anchor, takes_anchor
 from contextstash.proxy.requests.cleared_results import asked_edits, clear_more, in_force
-from contextstash.proxy.requests.occurrences import has_results, result_names
-from contextstash.proxy.requests.old_thinking import old_thoughts, turn_start
-from contextstash.proxy.requests.other_parts import OtherPart, newest_inputs, other_parts, pinned_parts
-from contextstash.proxy.requests.pinned_edits import (
-    NO_EDIT,
-    pinned_summaries,
-    saved_by_results,
-    stripped,
+from contextstash.proxy.requests.drafts import Draft, Prepared
+from contextstash.proxy.requests.other_parts import (
+    OtherPart,
+    newest_inputs,
+    old_thoughts,
+    other_parts,
+    span_of,
+    turn_start,
+)
+from contextstash.proxy.requests.shown_edits import (
+    PLACEHOLDER_TOKENS,
+    UNCHANGED,
+    ShownEdits,
+    ShownSizes,
+    shown_sizes,
     thinking_size,
 )
-from contextstash.proxy.requests.shown_sizes import PLACEHOLDER_TOKENS, ShownSizes, shown_sizes
-from contextstash.service.requests.proxied import ProxiedEdits
 from contextstash.service.requests.proxied_parts import MessagePart
 from contextstash_storage.records import Output
 
@@ -62,11 +65,6 @@ RESTORE_TOOL = "restore_outputs"
 
 MIN_RESULT_TOKENS = 200
 """A smaller result is not pruned: its room is that of a few placeholders, and it is often the one relevant fact."""
-
-DEFAULT_KEEP_TOKENS = 8_000
-"""Tokens of the newest tool results that stay: about ten outputs, as many as the preset `rolling` keeps. Replayed on
-recorded sessions, 12,000 cost 2 % more (bench/proxy). Less would save more, but the model works with what it has just
-read."""
 
 COLD_KEEP_SHARE = 0.5
 """The share of these tokens that stays if the cache is cold: after a pause the model is done with what it had read
@@ -84,61 +82,6 @@ KNOWN_BLOCKS = frozenset(
 out unedited: an edit might break a rule that is not known here."""
 
 
-@dataclass(frozen=True, slots=True)
-class PruneLimits:
-    """What a prune leaves: the newest tokens of tool outputs, and with `only_reads` all outputs but those of calls that
-    show what is there, which can be made again. `others` are the other parts that it takes."""
-
-    keep_tokens: int = DEFAULT_KEEP_TOKENS
-    only_reads: bool = False
-    others: PartKinds = TOOL_OUTPUTS_ONLY
-
-    @property
-    def quarter(self) -> PruneLimits:
-        """The limits for a request that is too long still."""
-        return replace(self, keep_tokens=self.keep_tokens // 4)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A request ready to be sent. `removed` are the tokens that the edits take out, by lever; `pruned` says how many
-    outputs were pruned for this request; `cold` whether the provider's cache had expired; `still_cached` how many
-    tokens the cache holds in spite of edits that the former request did not show, None if there are none; `former` are
-    the edits that one did show. `clears` says that the body asks the provider to clear old results."""
-
-    conversation: Conversation
-    request: RequestText
-    body: bytes
-    prices: CachePrices
-    started: float
-    removed: Mapping[str, int] = field(default_factory=dict)
-    pruned: int = 0
-    cold: bool = False
-    still_cached: int | None = None
-    texts: Mapping[int, MessageEdit] = field(default_factory=dict)
-    asked: AskedRequest | None = None
-    former: ProxiedEdits = field(default_factory=ProxiedEdits)
-    clears: bool = False
-
-    @property
-    def edited(self) -> bool:
-        return self.body is not self.request.body
-
-    @property
-    def left_behind(self) -> bool:
-        """Whether another request went on from the same messages, and the conversation with it."""
-        return self.asked is not None and self.asked.left_behind
-
-    @property
-    def saved(self) -> int:
-        """The tokens that the edits take out."""
-        return max(0, sum(self.removed.values()))
-
-    def as_original(self) -> Prepared:
-        """The same request without any edit."""
-        return replace(self, body=self.request.body, removed={}, pruned=0, texts={}, clears=False)
-
-
 def prices_of(request: RequestText, ratios: CachePriceRatios | None) -> CachePrices:
     """The prices of the cache that the request asks for, by its model's price table if that is known."""
     prices = _cache_of(request)
@@ -152,14 +95,10 @@ def _cache_of(request: RequestText) -> CachePrices:
     if request.format != "anthropic":
         return AUTOMATIC
     around = [request.value("system"), request.value("tools")]
-    long = bool(request.places(_has_long_breakpoint)) or any(
+    long = bool(request.places("has_long_breakpoint")) or any(
         isinstance(blocks, list) and has_long_breakpoint(blocks) for blocks in around
     )
     return ONE_HOUR if long else FIVE_MINUTES
-
-
-def _has_long_breakpoint(message: TextMessage) -> bool:
-    return message.has_long_breakpoint
 
 
 def offers_tool(request: RequestText, tool: str, *, configured: bool = False) -> bool:
@@ -204,72 +143,62 @@ def _is_strange(message: TextMessage) -> bool:
 def rendered(original: Prepared, shown: ShownEdits, pruned: int = 0) -> Prepared:
     """The request with the session's edits. Raises JsonPositionError if a place is not as expected."""
     conversation, request = original.conversation, original.request
-    same = conversation.edits is conversation.shown
-    still = None if same else _still_cached(conversation, request, original.prices, shown.first)
+    still = None if conversation.edits is conversation.shown else _still_cached(original, shown.first)
     conversation.drop_ends(shown.first)
     if original.cold:
         conversation.cold_end = len(request.messages)
     anchored = anchor(request, shown.now, shown.now if original.cold else shown.former)
-    edits = {**shown.now, **anchored}
     conversation.anchor = next(iter(anchored), None)
-    summaries = pinned_summaries(conversation, request)
-    clearings = in_force(conversation, request)
-    noted = {each.place: replace(edits.get(each.place, NO_EDIT), note=each.note) for each in clearings}
-    body, _ = edited(request, {**edits, **noted}, summaries, asked_edits(request, clearings))
-    removed = _removed_tokens(conversation, request, summaries)
+    edits = {**{place: each.edit for place, each in shown.now.items()}, **anchored}
+    clearings = in_force(original)
+    noted = {each.place: replace(edits.get(each.place, UNCHANGED.edit), note=each.note) for each in clearings}
+    body, _ = edited(request, {**edits, **noted}, shown.summaries, asked_edits(request, clearings))
     return replace(
         original,
         body=body,
-        removed=removed,
+        removed=_removed_tokens(original, shown),
         pruned=pruned,
         still_cached=still,
-        texts=edits,
         former=conversation.shown,
         clears=bool(clearings),
     )
 
 
-def _still_cached(conversation: Conversation, request: RequestText, prices: CachePrices, first: int) -> int:
+def _still_cached(original: Prepared, first: int) -> int:
     """The tokens in front of message `first`, the first change of what the former request showed, that the provider
     surely finds: if it looks back a few blocks only, those up to the end of an earlier request."""
-    sizes = shown_sizes(conversation, request)
+    sizes = shown_sizes(original)
     [before] = sizes.before([first])
-    if prices.look_back is None:
+    if original.prices.look_back is None:
         return before
-    return max((a for a in _surely_cached(conversation, request, sizes, prices) if a <= before), default=0)
+    return max((a for a in _surely_cached(original, sizes) if a <= before), default=0)
 
 
-def _removed_tokens(conversation: Conversation, request: RequestText, summaries: Sequence[SummaryOf]) -> dict[str, int]:
+def _removed_tokens(draft: Draft, shown: ShownEdits) -> dict[str, int]:
     """The tokens that the edits take out, by lever: of tool outputs and inputs as they are counted from their text,
     since their bytes hold other tokens than those of the whole request, and calibrated by what the provider reports."""
-    edits, rate, messages = conversation.edits, conversation.tokens_per_byte, request.messages
-    hidden = {place for summary in summaries for place in range(summary.first, summary.last + 1)}
-    parts = [each for place, each in pinned_parts(conversation, request, edits).items() if place not in hidden]
-    outputs = sum(saved for place, saved in saved_by_results(conversation, request).items() if place not in hidden)
-    thoughts = sum(thinking_size(messages[p]) for p in stripped(conversation, request, edits) if p not in hidden)
-    freed = sum(len(messages[place].raw) for place in hidden) - sum(len(each.text) for each in summaries)
-    inputs = sum(each.saved for each in parts) * conversation.calibration
+    conversation, messages = draft.conversation, draft.messages
+    rate, calibration = conversation.tokens_per_byte, conversation.calibration
+    hidden = {place for summary in shown.summaries for place in range(summary.first, summary.last + 1)}
+    parts = {place: each for place, each in shown.now.items() if place not in hidden}
+    thoughts = sum(thinking_size(messages[place]) for place, each in parts.items() if each.edit.thinking_left_out)
+    freed = sum(len(messages[place].raw) for place in hidden) - sum(len(each.text) for each in shown.summaries)
+    inputs = sum(each.inputs for each in parts.values()) * calibration
     return {
-        "tool_outputs": round(outputs * conversation.calibration),
-        "inputs_and_images": round(inputs) + sum(each.images for each in parts),
+        "tool_outputs": round(sum(each.outputs for each in parts.values()) * calibration),
+        "inputs_and_images": round(inputs) + sum(each.images for each in parts.values()),
         "old_thinking": round(thoughts * rate),
         "summaries": round(freed * rate),
     }
 
 
 def prunables(
-    conversation: Conversation,
-    request: RequestText,
-    keep_tokens: int,
-    sizes: ShownSizes,
-    others: Mapping[int, Sequence[OtherPart]],
-    *,
-    unread: bool = False,
+    draft: Draft, keep_tokens: int, sizes: ShownSizes, others: Sequence[OtherPart] = (), *, unread: bool = False
 ) -> list[Prunable]:
     """The recorded tool results, `others` and thinking that are old enough to leave, in order. With `unread` also
     results that no reply of the model follows yet: it has not seen them, also if a reply to them was cut off."""
     # Few operations for each part: this is asked for each request, and some have a thousand.
-    shown = _shown_parts(conversation, request, others)
+    request, shown = draft.request, _shown_parts(draft, others)
     kept, until = 0, len(shown)
     while until and kept <= keep_tokens:
         until -= 1
@@ -281,7 +210,7 @@ def prunables(
     starts = reply_starts(request)
     until_old = bisect_left(starts, shown[newest][0])  # replies until the newest result that is old enough
     last_reply = len(request.messages) if unread else starts[-1] if starts else 0
-    recorded = conversation.catalog.hashes
+    recorded = draft.conversation.catalog.hashes
     old = [
         part
         for part in shown[: newest + 1]
@@ -292,7 +221,7 @@ def prunables(
         Prunable(key, at, tokens, PLACEHOLDER_TOKENS, until_old - bisect_left(starts, place))
         for (place, key, tokens, _), at in zip(old, before, strict=True)
     ]
-    if found and (thoughts := old_thoughts(conversation, request)):
+    if found and (thoughts := old_thoughts(draft)):
         since = len(starts) - bisect_left(starts, turn_start(request))
         before = sizes.before([each.place for each in thoughts])
         found += [Prunable(each.key, at, each.tokens, 0, since) for each, at in zip(thoughts, before, strict=True)]
@@ -305,20 +234,16 @@ _ShownPart = tuple[int, str, int, str | None]
 recorded, so that it can be retrieved; None if it is stored as it leaves."""
 
 
-def _shown_parts(
-    conversation: Conversation, request: RequestText, others: Mapping[int, Sequence[OtherPart]]
-) -> list[_ShownPart]:
+def _shown_parts(draft: Draft, others: Sequence[OtherPart]) -> list[_ShownPart]:
     """The tool outputs and `others` that are not pruned yet, in order."""
-    rate, pins, messages = conversation.tokens_per_byte, conversation.edits.pins, request.messages
-    name = result_names(conversation, request)
+    rate, pins = draft.conversation.tokens_per_byte, draft.conversation.edits.pins
     found: list[_ShownPart] = [
-        (place, key, round(size * rate), sha256)
-        for place in request.places(has_results)
-        for call_id, size, sha256 in messages[place].outputs
-        if (key := name(place, call_id)) not in pins
+        (place, name, round(output.size * rate), output.sha256)
+        for place, name, output in draft.outputs()
+        if name not in pins
     ]
     if others:
-        found += [(place, each.key, each.tokens, None) for place, parts in others.items() for each in parts]
+        found += [(each.place, each.key, each.tokens, None) for each in others]
         found.sort(key=itemgetter(0))
     return found
 
@@ -326,101 +251,85 @@ def _shown_parts(
 def reply_starts(request: RequestText) -> list[int]:
     """The messages with which a reply of the model begins: each reply stands for one request. In the Responses API a
     reply is several items."""
-    places = request.places(_is_models)
+    places = request.places("is_models")
     return [place for number, place in enumerate(places) if not number or places[number - 1] != place - 1]
 
 
-def _is_models(message: TextMessage) -> bool:
-    return message.is_models
-
-
-def made_calls(conversation: Conversation, request: RequestText) -> list[MadeCall]:
+def made_calls(draft: Draft) -> list[MadeCall]:
     """The recorded tool calls of the request, in order."""
-    outputs, name = conversation.catalog.outputs, result_names(conversation, request)
+    outputs = draft.conversation.catalog.outputs
     return [
-        MadeCall(key, known.output.tool, known.output.argument, known.recorded_at)
-        for place in request.places(has_results)
-        for result in request.messages[place].results
-        if (known := outputs.get(key := name(place, result.call_id))) is not None
+        MadeCall(name, known.output.tool, known.output.argument, known.recorded_at)
+        for _, name, _ in draft.results()
+        if (known := outputs.get(name)) is not None
     ]
 
 
-def _read_again(conversation: Conversation, request: RequestText) -> dict[str, Key]:
+def _read_again(draft: Draft) -> dict[str, Key]:
     """The outputs that the model has read again after a prune, by name, and which output each has shown again."""
-    rereads, name = conversation.rereads, result_names(conversation, request)
+    rereads = draft.conversation.rereads
     return {
-        name(place, key[0]): source
-        for place in (request.places(has_results) if rereads.found else ())
-        for key in keys_of(request.messages[place])
-        if (source := rereads.source(key)) is not None
+        name: source
+        for _, name, output in (draft.outputs() if rereads.found else ())
+        if (source := rereads.source((output.call_id, output.sha256))) is not None
     }
 
 
-def plan(
-    conversation: Conversation, request: RequestText, prices: CachePrices, limits: PruneLimits, *, cold: bool
-) -> CachedPrune:
+def plan(draft: Prepared, limits: PruneLimits) -> CachedPrune:
     """Which further outputs to prune for this request: none unless that pays."""
-    sizes = shown_sizes(conversation, request)
+    sizes, known = shown_sizes(draft), draft.conversation.state
     state = CacheState(
-        cold,
-        conversation.state.prompt,
-        conversation.state.requests,
-        prices,
-        _surely_cached(conversation, request, sizes, prices),
-        affordable(conversation.state.paid, conversation.state.direct_cost),
+        draft.cold,
+        known.prompt,
+        known.requests,
+        draft.prices,
+        _surely_cached(draft, sizes),
+        affordable(known.paid, known.direct_cost),
     )
-    others = other_parts(conversation, request, limits.others)
-    keep_tokens = round(limits.keep_tokens * (COLD_KEEP_SHARE if cold else 1))
-    candidates = prunables(conversation, request, keep_tokens, sizes, others)
+    keep_tokens = round(limits.keep_tokens * (COLD_KEEP_SHARE if draft.cold else 1))
+    candidates = prunables(draft, keep_tokens, sizes, other_parts(draft, limits))
     first = plan_cached_prune(candidates, state)
     if not first.chosen:
         return first
-    chosen = plan_cached_prune(_unprotected(conversation, request, candidates, limits), state)
+    chosen = plan_cached_prune(_unprotected(draft, candidates, limits), state)
     if all(each.placeholder_tokens == 0 for each in chosen.chosen):
         return CachedPrune((), "only thinking, which leaves together with outputs")
     return chosen
 
 
-def _surely_cached(
-    conversation: Conversation, request: RequestText, sizes: ShownSizes, prices: CachePrices
-) -> tuple[int, ...]:
+def _surely_cached(draft: Prepared, sizes: ShownSizes) -> tuple[int, ...]:
     """The tokens in front of each place where the provider finds the end of an earlier request: behind the system
     prompt, at our own breakpoint, which is not always on the last placeholder (right after a prune it is still on the
     last one of the prune before), and where requests ended in the last blocks, in which it looks for them."""
-    place = conversation.anchor if takes_anchor(request) else None
+    conversation, messages = draft.conversation, draft.messages
+    place = conversation.anchor if takes_anchor(draft.request) else None
     found = [0] if place is None else [0, place + 1]
-    blocks, ends = 0, conversation.ends_within(request)
-    for at in range(len(request.messages), 0, -1):
-        if blocks >= (prices.look_back or 0):
+    blocks, ends = 0, conversation.ends_within(draft.request)
+    for at in range(len(messages), 0, -1):
+        if blocks >= (draft.prices.look_back or 0):
             break
         if at in ends and at >= conversation.cold_end:
             found.append(at)
-        blocks += request.messages[at - 1].blocks
+        blocks += messages[at - 1].blocks
     return tuple(sizes.before(sorted(found)))
 
 
-def plan_needed(conversation: Conversation, request: RequestText, limits: PruneLimits) -> CachedPrune:
+def plan_needed(draft: Draft, limits: PruneLimits) -> CachedPrune:
     """Which outputs to prune after the provider refused the request as too long."""
-    others = other_parts(conversation, request, limits.others)
-    sizes = shown_sizes(conversation, request)
-    candidates = prunables(conversation, request, limits.keep_tokens, sizes, others, unread=True)
-    return plan_needed_prune(_unprotected(conversation, request, candidates, limits))
+    candidates = prunables(draft, limits.keep_tokens, shown_sizes(draft), other_parts(draft, limits), unread=True)
+    return plan_needed_prune(_unprotected(draft, candidates, limits))
 
 
-def let_clear(conversation: Conversation, request: RequestText, limits: PruneLimits) -> bool:
+def let_clear(draft: Draft, limits: PruneLimits) -> bool:
     """Let the provider clear old results that the proxy must not change, at a cold cache; whether it clears more."""
-    sizes, keep_tokens = shown_sizes(conversation, request), round(limits.keep_tokens * COLD_KEEP_SHARE)
-    candidates = prunables(conversation, request, keep_tokens, sizes, {})
-    free = [each.key for each in _unprotected(conversation, request, candidates, limits)]
-    return clear_more(conversation, request, candidates, free)
+    candidates = prunables(draft, round(limits.keep_tokens * COLD_KEEP_SHARE), shown_sizes(draft))
+    return clear_more(draft, candidates, [each.key for each in _unprotected(draft, candidates, limits)])
 
 
-def _unprotected(
-    conversation: Conversation, request: RequestText, candidates: Sequence[Prunable], limits: PruneLimits
-) -> list[Prunable]:
-    calls = made_calls(conversation, request)
-    kept = protected_calls(calls, _read_again(conversation, request)) | _kept_calls(conversation)
-    if limits.others.inputs:
+def _unprotected(draft: Draft, candidates: Sequence[Prunable], limits: PruneLimits) -> list[Prunable]:
+    calls = made_calls(draft)
+    kept = protected_calls(calls, _read_again(draft)) | _kept_calls(draft.conversation)
+    if limits.inputs:
         kept |= newest_inputs(calls)
     if limits.only_reads:
         kept |= {call.call_id for call in calls if not call.reads}
@@ -429,37 +338,36 @@ def _unprotected(
 
 def _kept_calls(conversation: Conversation) -> set[str]:
     """The ids of the calls whose outputs the user or the model has pinned."""
-    if not conversation.kept:
+    if not conversation.settings.pin:
         return set()
     known = sorted(conversation.catalog.outputs.items(), key=lambda each: (each[1].output.seq, each[1].output.block))
-    pinned = outputs_of_pins(conversation.kept, [each.output for _, each in known])
+    pinned = outputs_of_pins(conversation.settings.pin, [each.output for _, each in known])
     places = {(output.seq, output.block) for output in pinned}
     return {call_id for call_id, each in known if (each.output.seq, each.output.block) in places}
 
 
-def outputs_of(conversation: Conversation, chosen: Sequence[Prunable]) -> list[Output]:
-    """The recorded outputs of a plan."""
-    outputs = conversation.catalog.outputs
-    return [outputs[each.key].output for each in chosen if each.key in outputs]
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a plan takes out of a request: recorded outputs, other parts, and thinking, from the first to the last of
+    two positions in the session. `first` is the first message that holds one of the outputs and parts."""
+
+    outputs: Sequence[Output]
+    parts: Sequence[MessagePart]
+    thinking: tuple[int, int] | None
+    first: int
 
 
-def parts_of(
-    conversation: Conversation, request: RequestText, limits: PruneLimits, chosen: Sequence[Prunable]
-) -> list[MessagePart]:
-    """The other parts of a plan."""
-    keys = {each.key for each in chosen}
-    found = other_parts(conversation, request, limits.others).values()
-    return [other.part for others in found for other in others if other.key in keys]
-
-
-def first_of(conversation: Conversation, request: RequestText, keys: set[str], limits: PruneLimits) -> int:
-    """The first message that holds one of what is named by `keys`."""
-    others, name = other_parts(conversation, request, limits.others), result_names(conversation, request)
-    for place, message in enumerate(request.messages):
-        named = {name(place, result.call_id) for result in message.results}
-        if keys & {*named, *(other.key for other in others.get(place, ()))}:
-            return place
-    return 0
+def taken(draft: Draft, limits: PruneLimits, chosen: Sequence[Prunable]) -> Taken:
+    """What a plan takes out."""
+    keys, outputs = {each.key for each in chosen}, draft.conversation.catalog.outputs
+    others = [each for each in other_parts(draft, limits) if each.key in keys]
+    places = [place for place, name, _ in draft.results() if name in keys] + [each.place for each in others]
+    return Taken(
+        [outputs[each.key].output for each in chosen if each.key in outputs],
+        [each.part for each in others if each.part is not None],
+        span_of(draft, keys),
+        min(places, default=0),
+    )
 
 
 def cold_now(conversation: Conversation, now: float) -> bool:

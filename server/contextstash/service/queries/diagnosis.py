@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from contextstash.context.window.backoff import oscillation
 from contextstash.context.window.refill_diagnosis import refill_of, refill_sentence
-from contextstash.context.window.thresholds import lowest_threshold
 from contextstash.service.estimate import estimate_messages, estimate_session
 from contextstash.service.recording.client_edits import CLIENT
-from contextstash.service.reduction.automatic import attempts_of
+from contextstash.service.reduction.automatic import oscillating
 from contextstash.service.results import Estimate
 from contextstash.service.session_access import Access
 from contextstash_storage.records import Native, Session
@@ -37,7 +35,7 @@ async def estimate_with_notes(access: Access, session: Session, model: str | Non
     found = (
         _ignored(session, estimate),
         await _refilled(access, session, estimate),
-        await _oscillating(access, session),
+        await oscillating(access, session),
     )
     notes = [note for note in found if note]
     return estimate.model_copy(update={"notes": notes or None})
@@ -64,9 +62,3 @@ async def _refilled(access: Access, session: Session, estimate: Estimate) -> str
     outputs = await access.store.read_outputs(session.session_id, first=event.seq)
     refill = refill_of(event.parts, estimate.breakdown, messages=session.counters.messages - event.seq, outputs=outputs)
     return refill_sentence(refill) if refill.tokens > 0 else None
-
-
-async def _oscillating(access: Access, session: Session) -> str | None:
-    settings, budget = access.limits(session)
-    attempts = await attempts_of(access, session.session_id)
-    return oscillation(attempts, lowest_threshold(budget, settings), budget.usable)

@@ -8,6 +8,9 @@ from contextstash.context.text.counts import counted
 from contextstash.service.results import ProxyReport
 from contextstash_storage.records import Lever, ProxiedSession, ProxiedTotals
 
+SUMMED = [name for name in ProxiedTotals.model_fields if name != "levers"]
+"""The totals that are sums over requests."""
+
 
 def report_of(state: ProxiedSession) -> ProxyReport:
     """The totals of one session."""
@@ -17,22 +20,15 @@ def report_of(state: ProxiedSession) -> ProxyReport:
 def report_of_all(states: Iterable[ProxiedSession]) -> ProxyReport:
     """The totals of several sessions together."""
     listed = list(states)
-    priced = sum(state.priced for state in listed)
-    spent, unedited = sum(state.dollars_paid for state in listed), sum(state.dollars_direct for state in listed)
-    return ProxyReport(
-        requests=sum(state.requests for state in listed),
-        edited=sum(state.edited for state in listed),
-        tokens_sent=sum(state.sent for state in listed),
-        tokens_unedited=sum(state.direct for state in listed),
-        dollars_paid=round(spent, 4) if priced else None,
-        dollars_saved=round(unedited - spent, 4) if priced else None,
-        refetched=sum(state.refetched for state in listed),
-        refetched_tokens=sum(state.refetched_tokens for state in listed),
-        healed=sum(state.healed for state in listed),
-        compactions_avoided=sum(state.compactions_avoided for state in listed),
-        faults=sum(state.faults for state in listed),
-        reasoning_dropped=sum(state.reasoning_dropped for state in listed) or None,
-        provider_cleared=sum(state.provider_cleared for state in listed) or None,
+    total = ProxiedTotals(**{name: sum(getattr(state, name) for state in listed) for name in SUMMED})
+    return ProxyReport.of(
+        total,
+        tokens_sent=total.sent,
+        tokens_unedited=total.direct,
+        dollars_paid=round(total.dollars_paid, 4) if total.priced else None,
+        dollars_saved=round(total.dollars_direct - total.dollars_paid, 4) if total.priced else None,
+        reasoning_dropped=total.reasoning_dropped or None,
+        provider_cleared=total.provider_cleared or None,
         left_alone=next((state.left_alone for state in listed if state.left_alone), None),
     )
 
@@ -41,8 +37,7 @@ def state_since(state: ProxiedSession, before: ProxiedSession | None) -> Proxied
     """The state, whose totals count only what came after an earlier state of the same session."""
     if before is None:
         return state
-    numbers = [name for name in ProxiedTotals.model_fields if name != "levers"]
-    changes: dict[str, object] = {name: getattr(state, name) - getattr(before, name) for name in numbers}
+    changes: dict[str, object] = {name: getattr(state, name) - getattr(before, name) for name in SUMMED}
     return state.model_copy(update={**changes, "levers": _levers_since(state.levers, before.levers)})
 
 

@@ -8,15 +8,12 @@ from datetime import UTC, date, datetime, time
 from contextstash.service.queries.hold_out_comparison import compared
 from contextstash.service.queries.overview import cost_of_calls
 from contextstash.service.queries.proxy_report import state_since
-from contextstash.service.queries.savings import effects_of
+from contextstash.service.queries.savings import MAX_CALLS, effects_of
+from contextstash.service.queries.sessions import all_sessions, pages_of_sessions
 from contextstash.service.recording.output_archive import OUTPUTS_AGENT, kept_outputs
 from contextstash.service.results import HoldOutComparison, Receipt, ReceiptLever
 from contextstash.service.session_access import Access
 from contextstash_storage.records import Lever, ProxiedSession, Session
-
-READ_AT_ONCE = 200
-
-MAX_CALLS = 100_000
 
 METHOD = (
     "Billed: the usage that the provider reported, at list prices. Without contextstash: the same requests with what"
@@ -161,16 +158,11 @@ def _in(day: str, since: date | None) -> bool:
 
 
 async def _all(access: Access, since: date | None) -> AsyncIterator[Session]:
-    before = None
-    while True:
-        page = await access.store.list_sessions(
-            limit=READ_AT_ONCE, before=before, without_agent=OUTPUTS_AGENT, by_message=True
-        )
+    async for page in pages_of_sessions(access, without_agent=OUTPUTS_AGENT, by_message=True):
         for session in page:
             yield session
-        if len(page) < READ_AT_ONCE or not _in(page[-1].updated_at.date().isoformat(), since):
+        if not _in(page[-1].updated_at.date().isoformat(), since):
             return
-        before = page[-1].session_id
 
 
 async def _family(access: Access, session: Session) -> AsyncIterator[Session]:
@@ -179,7 +171,7 @@ async def _family(access: Access, session: Session) -> AsyncIterator[Session]:
     while waiting:
         current = waiting.pop()
         yield current
-        children = await access.store.list_sessions(limit=READ_AT_ONCE, parent=current.session_id)
+        children = await all_sessions(access, parent=current.session_id)
         waiting += [child for child in children if child.session_id not in seen]
         seen |= {child.session_id for child in children}
 

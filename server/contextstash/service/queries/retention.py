@@ -66,7 +66,15 @@ async def retain(
     going = [session for group in groups for session in _beyond(group, listed, now, sizes)]
     going = [session for session in going if _recorded_at(session) <= now - spare]
     gone = [session for session in going if not session.settings.get("pin")]
-    lines = [await _line(access, session) for session in gone]
+    lines = [
+        RetainedOut.of(
+            session,
+            title=await title_of(access, session),
+            messages=session.counters.messages,
+            last_recorded=_recorded_at(session),
+        )
+        for session in gone
+    ]
     note = None if dry_run else await _delete(access, gone)
     return RetainResult(
         unindexed=index_days and await unindex(access, now, days=index_days, dry_run=dry_run),
@@ -106,11 +114,8 @@ async def _delete(access: Access, sessions: Sequence[Session]) -> str | None:
 
 
 async def _is_unchanged(access: Access, session: Session) -> bool:
-    try:
-        now = await access.store.get_session(session.session_id)
-    except SessionNotFoundError:
-        return False
-    return now.counters.messages == session.counters.messages and now.settings == session.settings
+    now = await access.find(session.session_id)
+    return now is not None and now.counters.messages == session.counters.messages and now.settings == session.settings
 
 
 async def unindex(access: Access, now: datetime, *, days: int, dry_run: bool = True) -> int:
@@ -200,8 +205,3 @@ def _too_large(
         if not session.settings.get("pin"):
             left -= sizes.get(session.session_id, 0)
     return found
-
-
-async def _line(access: Access, session: Session) -> RetainedOut:
-    title, messages = await title_of(access, session), session.counters.messages
-    return RetainedOut.of(session, title=title, messages=messages, last_recorded=_recorded_at(session))

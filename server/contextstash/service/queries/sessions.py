@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import PurePath
+from typing import Any
 
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user.user_requests import requests_of
@@ -29,27 +30,30 @@ PAGE = 200
 """Sessions that are read from the store at a time."""
 
 
+async def pages_of_sessions(access: Access, **chosen: Any) -> AsyncIterator[list[Session]]:
+    """The records of the sessions that `SessionStore.list_sessions` lists by these arguments, in pages."""
+    before: str | None = None
+    while page := await access.store.list_sessions(limit=PAGE, before=before, **chosen):
+        yield page
+        before = page[-1].session_id
+
+
 async def all_sessions(access: Access, *, parent: str | None = None, by_message: bool = False) -> list[Session]:
     """The records of all sessions, or of all with this parent, archives of outputs included; newest first, by the last
     change or with `by_message` by the last message."""
-    found: list[Session] = []
-    while page := await access.store.list_sessions(
-        limit=PAGE, before=found[-1].session_id if found else None, parent=parent, by_message=by_message
-    ):
-        found += page
-    return found
+    pages = pages_of_sessions(access, parent=parent, by_message=by_message)
+    return [session async for page in pages for session in page]
 
 
 async def sessions_of_project(access: Access, folder: str) -> list[str]:
     """The ids of the sessions of the project in this folder, of the newest `MAX_SESSIONS` of all projects."""
     found: list[str] = []
-    before: str | None = None
-    for _ in range(MAX_SESSIONS // PAGE):
-        page = await access.store.list_sessions(limit=PAGE, before=before, without_agent=OUTPUTS_AGENT)
+    considered = 0
+    async for page in pages_of_sessions(access, without_agent=OUTPUTS_AGENT):
         found += await _within(access, page, PurePath(folder))
-        if len(page) < PAGE:
+        considered += len(page)
+        if considered >= MAX_SESSIONS:
             break
-        before = page[-1].session_id
     return found
 
 

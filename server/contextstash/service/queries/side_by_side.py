@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
+from contextstash.context.view.session_snapshot import Place
 from contextstash.context.view.view import Entry, Overlay, build_view, edits_in_force
 from contextstash.context.window.settings import ContextSettings
 from contextstash.formats import get_format
@@ -36,7 +36,7 @@ async def read_side_by_side(access: Access, session_id: str, *, first: int = 0, 
     return SideBySidePage(
         session_id=session_id,
         messages=[
-            _message(message, entries.get(message.seq), overlay, _Reader(fmt, settings), handles)
+            _message(message, entries.get(message.seq), overlay, _read(message, fmt, settings), handles)
             for message in messages
         ],
         summaries=[
@@ -51,37 +51,31 @@ async def read_side_by_side(access: Access, session_id: str, *, first: int = 0, 
     )
 
 
-class _Reader(NamedTuple):
-    """How the texts of a message are read."""
-
-    fmt: Format
-    settings: ContextSettings
-
-
 def _message(
-    message: Message, entry: Entry | None, overlay: Overlay, reader: _Reader, handles: dict[tuple[int, int], str]
+    message: Message,
+    entry: Entry | None,
+    overlay: Overlay,
+    read: Sequence[tuple[Block, str]],
+    handles: Mapping[Place, str],
 ) -> SideBySideMessage:
     return SideBySideMessage.of(
         message,
-        blocks=[
-            _block(place, entry, handles.get((message.seq, place)), *read) for place, read in _read(message, reader)
-        ],
+        blocks=[_block(place, entry, handles.get((message.seq, place)), *each) for place, each in enumerate(read)],
         summary_id=None if entry else _covering(overlay.covers, message.seq),
         visible=entry is not None,
     )
 
 
-def _read(message: Message, reader: _Reader) -> list[tuple[int, tuple[Block, str]]]:
-    """Each block's place, the block with its tokens, and its text; empty if the format can no longer parse the
-    message."""
+def _read(message: Message, fmt: Format, settings: ContextSettings) -> list[tuple[Block, str]]:
+    """Each block with its tokens, and its text; empty if the format can no longer parse the message."""
     try:
-        reading = reader.fmt.read(message.body or {})
+        reading = fmt.read(message.body or {})
     except ContextstashError:
         return []
     # The tokens were counted when the message was recorded. A format that reads it otherwise today has other blocks.
     counted = message.blocks if len(message.blocks) == len(reading.blocks) else reading.blocks
-    texts = shown_texts(reader.settings, message.role, counted, reading.texts)
-    return list(enumerate(zip(counted, texts, strict=True)))
+    texts = shown_texts(settings, message.role, counted, reading.texts)
+    return list(zip(counted, texts, strict=True))
 
 
 def _block(place: int, entry: Entry | None, handle: str | None, block: Block, text: str) -> SideBySideBlock:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -83,7 +84,7 @@ async def export_view(access: Access, session_id: str, budget: int) -> list[Nati
     return [shown_value(settings, message) for message in found]
 
 
-async def session_records(access: Access, session: Session, left: int = 0) -> AsyncIterator[dict[str, Any]]:
+async def session_records(access: Access, session: Session, left: int = 0) -> AsyncGenerator[dict[str, Any]]:
     """The records of one session, after which so many sessions are `left` in the file."""
     counts = dict.fromkeys(PARTS, 0)
     async for record in _records(access, session):
@@ -143,14 +144,14 @@ async def import_session(access: Access, lines: Iterable[str], *, session_id: st
     an exported session; then nothing of its session is stored."""
     reading = _Lines(lines)
     result: CopyResult | None = None
-    while (session := reading.next_session()) is not None:
+    while (session := await asyncio.to_thread(reading.next_session)) is not None:
         if session_id is not None:
             session = _renamed(session, session_id, result)
         if session.agent != OUTPUTS_AGENT:
             check_conversation_id(session.session_id)
         stored = await access.store.copy_session(session, reading.items(session, access.settings(session)))
         known = 0 if stored else await _same(access, session)
-        reading.skip_to_next()
+        await asyncio.to_thread(reading.skip_to_next)
         if result is None:
             recorded = session.counters.messages if stored else 0
             result = CopyResult(session_id=session.session_id, recorded=recorded, duplicates=known)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from contextstash.configuration.models import price_of
 from contextstash.context.window.window_costs import Price, Step, WindowCost, recorded_cost, replayed
+from contextstash.service.queries.savings import MAX_CALLS
 from contextstash.service.results import AdvisedWindow, WindowAdvice
 from contextstash.service.session_access import Access
 from contextstash_storage.records import Call, Session, Usage
@@ -29,8 +30,6 @@ MIN_PROMPT_TOKENS = 1_000
 
 HANDOFF_TOKENS = 5_000
 """Tokens of the hand-off to a new window, as counted for the replay: its default size."""
-
-MAX_CALLS = 100_000
 
 
 async def advise(access: Access, sessions: Iterable[Session]) -> WindowAdvice:
@@ -86,11 +85,8 @@ def _advice(conversations: Sequence[tuple[list[Step], Price]], left_out: int) ->
 
 def _together(costs: Iterable[WindowCost]) -> WindowCost:
     listed = list(costs)
-    return WindowCost(
-        sum(each.cost for each in listed),
-        sum(each.tokens for each in listed),
-        sum(each.compactions for each in listed),
-    )
+    names = ("cost", "tokens", "compactions")
+    return WindowCost(**{name: sum(getattr(each, name) for each in listed) for name in names})
 
 
 def _row(point: int, cost: WindowCost, recorded: WindowCost) -> AdvisedWindow:

@@ -8,7 +8,7 @@ from typing import Any
 from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.branches import HOST, restored, rewinding
 from contextstash.context.view.compaction_plan import cuts_of
-from contextstash.context.view.edits import archive_edit, replaced, summary_id, weighed
+from contextstash.context.view.edits import archive_edit, placeholder_of, replaced, summary_id, weighed
 from contextstash.context.view.session_counters import reported_late
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Entry, difference
@@ -190,7 +190,7 @@ async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> N
                 output = snapshot.outputs[seq, block]
                 text = await access.output_text(snapshot.session, output)
                 digest = digest_output(output.tool, output.argument, text, output.is_error)
-                edit = archive_edit(snapshot, output, digest)
+                edit = archive_edit(snapshot, output, placeholder_of(snapshot, output, digest))
                 if edit.tokens < found.tokens:
                     after = replaced(entry, block, edit)
                     edits.append(weighed(edit, entry, after))

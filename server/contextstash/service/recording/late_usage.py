@@ -6,15 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from contextstash.context.view.session_counters import booked_late
-from contextstash.formats.usage import read_usage
+from contextstash.formats.usage import reported_usage
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Call, Request, SentRequest, Session
-
-BAD_USAGE = (
-    "usage must be as the provider reported it: {'input_tokens': …, 'output_tokens': …} or"
-    " {'prompt_tokens': …, 'completion_tokens': …}."
-)
 
 
 async def book_late(
@@ -22,9 +17,7 @@ async def book_late(
 ) -> Session:
     """Book a usage to a request whose reply is recorded already, by default the newest one without usage; nothing is
     done if there is none. Safe to repeat. Raises BadInputError if the usage or the request is unknown."""
-    read = read_usage(usage)
-    if read is None:
-        raise BadInputError(BAD_USAGE)
+    read = reported_usage(usage)
     sent = session.counters.request
     if request_id is not None:
         request = await find_request(access, session.session_id, request_id)

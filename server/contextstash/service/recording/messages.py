@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -18,7 +18,7 @@ from contextstash.context.window.token_counters import Counter, measure
 from contextstash.formats import FORMATS, UNDECIDED, detect_format, get_format
 from contextstash.formats.base import Format
 from contextstash.formats.detection import shown_format
-from contextstash.formats.usage import read_usage
+from contextstash.formats.usage import reported_usage
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.masks import derived, stored_body
 from contextstash.service.recording.provider_reasoning import with_reported_reasoning
@@ -26,7 +26,7 @@ from contextstash.service.session_access import Access, check_conversation_id
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.handles import handle_of
 from contextstash_storage.json_values import NotJsonError, check_json
-from contextstash_storage.records import Appended, Block, Native, NewMessage, Output, Session, Usage
+from contextstash_storage.records import Appended, Block, Native, NewMessage, Output, Session
 from contextstash_storage.store import Placement
 
 MAX_BLOCKS = 10_000
@@ -68,22 +68,6 @@ def limit_problem(native: Mapping[str, Any]) -> str | None:
             " accept. Write the data to a file, and send its path."
         )
     return None
-
-
-def characters(value: object, enough: int) -> int:
-    """The approximate number of characters in a JSON value; stops counting above `enough`."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):  # the usual case first: looking at a Mapping takes three times as long
-        children: Iterable[object] = value.values()
-    else:
-        children = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    size = 0
-    for child in children:
-        size += characters(child, enough)
-        if size > enough:
-            break
-    return size
 
 
 def blocks_of(native: Mapping[str, Any], levels: int = 2) -> int:
@@ -239,7 +223,7 @@ async def _fitting_format(access: Access, session: Session, natives: Sequence[Na
 
 
 def _shown_format(session: Session, natives: Sequence[Native]) -> str:
-    own = FORMATS[session.format]
+    own = get_format(session.format)
     if all(own.matches(native) > 0 for native in natives):
         return own.name
     try:
@@ -290,12 +274,12 @@ async def append(
 
 
 def is_large(natives: Sequence[Native]) -> bool:
-    """Whether parsing these takes so long that a worker thread should do it."""
+    """Whether parsing these, which are JSON, takes so long that a worker thread should do it."""
     if len(natives) > IN_THREAD_MESSAGES:
         return True
     size = blocks = 0
     for native in natives:
-        size += characters(native, IN_THREAD_CHARACTERS)
+        size += check_json(native)
         blocks += blocks_of(native)
         if size > IN_THREAD_CHARACTERS or blocks > IN_THREAD_MESSAGES:
             return True
@@ -406,12 +390,7 @@ def with_usage(natives: Sequence[Native], fmt: Format, usage: Mapping[str, Any] 
     extras: list[dict[str, Any]] = [{} for _ in natives]
     if usage is None:
         return extras
-    read: Usage | None = read_usage(usage)
-    if read is None:
-        raise BadInputError(
-            "usage must be as the provider reported it: {'input_tokens': …, 'output_tokens': …},"
-            " {'prompt_tokens': …, 'completion_tokens': …} or {'promptTokenCount': …, 'candidatesTokenCount': …}."
-        )
+    read = reported_usage(usage)
     for place in range(len(natives) - 1, -1, -1):
         if fmt.read(natives[place]).role == "assistant":
             extras[place]["usage"] = read

@@ -8,12 +8,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from contextstash.formats import get_format
-from contextstash.service.masks import derived
-from contextstash.service.recording.messages import append, check_limits, output_handle, sha256_of
+from contextstash.service.recording.messages import append, check_limits
 from contextstash.service.session_access import OUTPUTS_SESSION, OUTPUTS_SUFFIX, Access, check_session_id
-from contextstash_storage.errors import BadInputError, NotFoundError, SessionNotFoundError
-from contextstash_storage.records import Appended, Native, Session
+from contextstash_storage.errors import BadInputError, NotFoundError
+from contextstash_storage.records import Native, Session
 
 OUTPUTS_AGENT = "contextstash-outputs"
 """The agent of sessions that only archive outputs; they are not conversations, and are not listed."""
@@ -54,33 +52,18 @@ async def keep_output(
     call = _call(call_id, tool or "tool", argument)
     natives = [call, {"role": "tool", "tool_call_id": call_id, "content": text}]
     check_limits(natives)
-    keys = [{"key": call_id}, {"key": f"result of {call_id}"}]
+    result_key = f"result of {call_id}"
+    keys = [{"key": call_id}, {"key": result_key}]
     session = _outputs_session(access, name, session_id, counted=len(text) <= MAX_COUNTED)
     stored = await access.find(name)
     if stored is not None and stored.agent != OUTPUTS_AGENT:  # recorded by a version that did not refuse the id
         raise BadInputError(f"The session '{name}' is a conversation: outputs cannot be archived until it is deleted.")
-    try:
-        appended = await append(access, session, natives, {}, extras=keys)
-    except SessionNotFoundError:
+    if stored is None:
         await access.store.create_session(_outputs_session(access, name, session_id))
-        appended = await append(access, session, natives, {}, extras=keys)
-    return await _stored_handle(access, name, call, text, appended)
-
-
-async def _stored_handle(access: Access, name: str, call: Native, text: str, appended: Appended) -> str:
-    """The handle under which an output is stored: the store numbers equal names, and a former version that archived
-    the same output gave it a shorter one."""
-    [block] = derived(access.settings(), get_format(FORMAT).read(call)).blocks
-    wanted = (block.tool or "tool", block.argument or "", sha256_of(text))
-    handle = output_handle(*wanted[:2], text)
-    first = appended.messages[0].seq if appended.messages else 0
-    with suppress(NotFoundError):
-        _, output = await access.store.find_output(handle, name)
-        if (output.tool, output.argument, output.sha256) == wanted:
-            return handle
-    outputs = await access.store.read_outputs(name, first=first)
-    same = (output.handle for output in outputs if (output.tool, output.argument, output.sha256) == wanted)
-    return next(same, handle)
+    await append(access, session, natives, {}, extras=keys)
+    seq = await access.store.find_key(name, result_key)
+    [output] = await access.store.read_outputs(name, first=seq or 0, last=seq)
+    return output.handle  # the store numbers equal names
 
 
 def _outputs_session(access: Access, name: str, parent: str | None, *, counted: bool = True) -> Session:

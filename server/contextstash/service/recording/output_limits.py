@@ -10,8 +10,8 @@ from itertools import groupby
 from typing import Any, ParamSpec, TypeVar
 
 from contextstash.context.tool_outputs.limits import OutputLimits, limit, shared_limit
-from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
-from contextstash.context.view.edits import ReplacedBlocks, limited_edit
+from contextstash.context.tool_outputs.own_tools import is_own_retrieval
+from contextstash.context.view.edits import ReplacedBlocks, truncate_edit
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter
@@ -201,5 +201,5 @@ def _truncate_edits(snapshot: SessionSnapshot, texts: Mapping[Place, str], rules
         if output is None or before is None or block in before.replaced:
             continue
         if not is_own_retrieval(output.tool, output.argument):
-            edits.append(blocks.add(limited_edit(snapshot, output, text, rules[seq])))
+            edits.append(blocks.add(truncate_edit(snapshot, output, text, rules[seq])))
     return edits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
@@ -52,13 +52,18 @@ async def record_transcript(
     Safe to repeat after a crash at any point: messages are recognized by their keys, edits by what they cover.
     Unless it is `wanted` by the user, a deleted session is not made again: raises SessionDeletedError.
     """
-    if await _is_proxied(access, transcript, messages):
-        return await _passed_over(access, transcript.session_id, messages, cursor)
+    names = [name for name in (transcript.session_id, transcript.parent_session_id) if name is not None]
+    found = {name: await access.find(name) for name in names}
+    known = found[transcript.session_id]
+    if await _is_proxied(access, found.values(), messages):
+        return await _passed_over(access, transcript.session_id, known, messages, cursor)
+    if known is None and not wanted:
+        await _check_not_deleted(access, [name for name, session in found.items() if session is None])
     messages = _within_limits(messages)
     session = await ensure_session(
         access,
         transcript.session_id,
-        await _known(access, transcript, wanted=wanted),
+        known,
         [message.body for message in messages],
         _facts_of(transcript, messages),
     )
@@ -96,15 +101,11 @@ def _facts_of(transcript: TranscriptSession, messages: Sequence[TranscriptMessag
     )
 
 
-async def _known(access: Access, transcript: TranscriptSession, *, wanted: bool) -> Session | None:
-    """The session if it exists. One that exists was never deleted, or its user brought it back."""
-    names = [name for name in (transcript.session_id, transcript.parent_session_id) if name is not None]
-    found = [await access.find(name) for name in names]
-    if found[0] is None and not wanted:
-        lost = [name for name, session in zip(names, found, strict=True) if session is None]
-        if any([await access.was_deleted(name) for name in lost]):
-            raise SessionDeletedError("The session was deleted here.")
-    return found[0]
+async def _check_not_deleted(access: Access, lost: Sequence[str]) -> None:
+    """Raises SessionDeletedError if one of these sessions, which do not exist, was deleted. One that exists was never
+    deleted, or its user brought it back."""
+    if any([await access.was_deleted(name) for name in lost]):
+        raise SessionDeletedError("The session was deleted here.")
 
 
 async def _with_window(access: Access, session: Session, window: int | None) -> Session:
@@ -116,29 +117,30 @@ async def _with_window(access: Access, session: Session, window: int | None) -> 
     )
 
 
-async def _is_proxied(access: Access, transcript: TranscriptSession, messages: Sequence[TranscriptMessage]) -> bool:
-    """Whether the proxy records these messages: it sees the requests themselves, and a session is stored once. Messages
-    written long after its last request are recorded here: the client continues without the proxy."""
-    for session_id in (transcript.session_id, transcript.parent_session_id):
-        if session_id is None:
+async def _is_proxied(
+    access: Access, sessions: Iterable[Session | None], messages: Sequence[TranscriptMessage]
+) -> bool:
+    """Whether the proxy records these messages, for one of these sessions: it sees the requests themselves, and a
+    session is stored once. Messages written long after its last request are recorded here: the client continues without
+    the proxy."""
+    for session in sessions:
+        if session is None or session.source is not None:
             continue
         try:
-            proxied = await access.store.get_proxied(session_id)
-            session = await access.store.get_session(session_id)
-        except SessionNotFoundError:
+            proxied = await access.store.get_proxied(session.session_id)
+        except SessionNotFoundError:  # deleted meanwhile
             continue
-        if proxied is not None and session.source is None:
+        if proxied is not None:
             times = [message.created_at.timestamp() for message in messages if message.created_at is not None]
             return min(times, default=0.0) <= proxied.last_at + PROXIED_SECONDS
     return False
 
 
 async def _passed_over(
-    access: Access, session_id: str, messages: Sequence[TranscriptMessage], cursor: Cursor
+    access: Access, session_id: str, session: Session | None, messages: Sequence[TranscriptMessage], cursor: Cursor
 ) -> Appended:
     """Move the cursor past messages that the proxy records. The session of a sub-agent of a proxied one may not exist:
     then the cursor stays, and the same messages are passed over again."""
-    session = await access.find(session_id)
     if session is None:
         now = datetime.now(UTC)
         session = Session(session_id=session_id, format="anthropic", created_at=now, updated_at=now)

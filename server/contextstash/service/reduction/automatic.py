@@ -41,6 +41,13 @@ async def attempts_of(access: Access, session_id: str, *, prunes: bool = True) -
     return [ReductionAttempt(event.seq, event.tokens_before, event.tokens_after) for event in reversed(events)]
 
 
+async def oscillating(access: Access, session: Session) -> str | None:
+    """The report if compactions follow each other without freeing much."""
+    settings, budget = access.limits(session)
+    attempts = await attempts_of(access, session.session_id)
+    return oscillation(attempts, lowest_threshold(budget, settings), budget.usable)
+
+
 logger = logging.getLogger(__name__)
 
 RETRY_MESSAGES = 10
@@ -77,7 +84,7 @@ class AutoReducer:
         """
         session_id = session.session_id
         estimate = await self._estimate_and_log_level(session, written_at)
-        done = self._unreported.pop(session_id) or []
+        done = self._unreported.pop(session_id, [])
         if not reduce or not await self._may_reduce(session) or not self._claim(session_id):
             return estimate, done
         try:
@@ -193,7 +200,7 @@ class AutoReducer:
         return done
 
     async def _remember_if_fruitless(self, session_id: str, useful: bool) -> None:
-        self._fruitless.pop(session_id)
+        self._fruitless.pop(session_id, None)
         if not useful:
             with suppress(ContextstashError):
                 session = await self._access.session(session_id)
@@ -224,9 +231,7 @@ class AutoReducer:
     async def _report_oscillation(self, session_id: str, done: list[str]) -> None:
         """Report and log it if compactions follow each other without freeing much."""
         session = await self._access.session(session_id)
-        settings, budget = self._access.limits(session)
-        attempts = await attempts_of(self._access, session_id)
-        report = oscillation(attempts, lowest_threshold(budget, settings), budget.usable)
+        report = await oscillating(self._access, session)
         if not report or not done:
             return
         done.append(report)

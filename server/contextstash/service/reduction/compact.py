@@ -28,7 +28,7 @@ from contextstash.context.view.compaction_plan import (
 )
 from contextstash.context.view.edits import summary_edit
 from contextstash.context.view.pinned_outputs import unpinned_outputs
-from contextstash.context.view.prune_plan import Candidate, plan_oldest
+from contextstash.context.view.prune_plan import Candidate, oldest_outputs
 from contextstash.context.view.reach import Beyond
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.summary_tiers import standing_summaries
@@ -102,22 +102,6 @@ WITH_BODIES = replace(WITHIN_REACH, bodies=True)
 RUNNING = "Nothing done: another compaction of this session is running. Ask again in a moment if more has to leave."
 
 
-@dataclass
-class _Written:
-    """The summary written before an edit conflict, so that it is not paid for again."""
-
-    first_seq: int = 0
-    last_seq: int = -1
-    summary: WrittenSummary | None = None
-    cost: float | None = None
-
-    def plan(self, snapshot: SessionSnapshot) -> CompactPlan | None:
-        """The plan that covers the same messages; None if there is no summary yet, or if that cannot be done now."""
-        if self.summary is None:
-            return None
-        return plan_same(snapshot.entries, self.first_seq, self.last_seq, snapshot.beyond)
-
-
 async def compact_session(
     access: Access,
     session_id: str | None = None,
@@ -142,46 +126,123 @@ async def compact(
     snapshot = await access.snapshot(session_id, WITH_BODIES)
     writers.chosen(access, snapshot)
     if dry_run or writers.summary is not None:
-        return await _compact(access, snapshot, writers, dry_run, asked, Lease())
+        return await _Compaction(access, writers, Lease(), snapshot, dry_run, asked).run()
     async with only_one(access, snapshot.session_id) as lease:
         if lease is None:
             return _nothing(snapshot, RUNNING)
         try:
-            return await _compact(access, snapshot, writers, dry_run, asked, lease)
+            return await _Compaction(access, writers, lease, snapshot, dry_run, asked).run()
         except LeaseLostError as error:
             return _nothing(snapshot, str(error))
 
 
-async def _compact(
-    access: Access, first: SessionSnapshot, writers: Writers, dry_run: bool, asked: bool, lease: Lease
-) -> CompactResult:
-    """`first` is what was read before the lease was acquired: it is used if the session is still the same."""
-    session_id = first.session_id
-    earlier = _Written()
+@dataclass
+class _Compaction:
+    """A compaction and its attempts. `first` is what was read before the lease was acquired: it is used if the session
+    is still the same. `summary`, with its cost and its span, was written before an edit conflict: it is not paid for
+    again."""
 
-    async def attempt() -> CompactResult:
-        session = await access.session(session_id)
+    access: Access
+    writers: Writers
+    lease: Lease
+    first: SessionSnapshot
+    dry_run: bool
+    asked: bool
+    summary: WrittenSummary | None = None
+    cost: float | None = None
+    span: tuple[int, int] = (0, -1)
+
+    async def run(self) -> CompactResult:
+        """Compact the session; then merge its summaries if they are too many."""
+        result = await retrying(self._attempt)
+        if not result.compacted:
+            return result
+        merged = await merge_summaries(self.access, self.first.session_id, self.writers, self.lease)
+        return result.model_copy(update={"reason": f"{result.reason} {merged}"}) if merged else result
+
+    async def _attempt(self) -> CompactResult:
+        access, first = self.access, self.first
+        session = await access.session(first.session_id)
         snapshot = first if session == first.session else await access.snapshot_of(session, WITH_BODIES)
         is_bound = binds(snapshot.settings, snapshot.session.model)
         importance = await importance_in_view(access, snapshot)
         keep = await asyncio.to_thread(keep_limits, snapshot, importance)
-        same = earlier.plan(snapshot)
-        if same is None:
-            earlier.summary = None
-            # Placeholders alone would cost a model that binds its reasoning as much of it as a summary does.
-            plan, keep = await asyncio.to_thread(_plan, snapshot, keep, asked or is_bound)
-        else:
-            plan = same
+        same = None if self.summary is None else plan_same(snapshot.entries, *self.span, snapshot.beyond)
+        if same is not None:
+            return await self._carry_out(snapshot, same, keep) if same.covered else _nothing(snapshot, same.reason)
+        self.summary = None
+        # Placeholders alone would cost a model that binds its reasoning as much of it as a summary does.
+        plan, keep = await asyncio.to_thread(_plan, snapshot, keep, self.asked or is_bound)
         if not plan.covered:
             return _nothing(snapshot, plan.reason)
-        if earlier.summary is None and snapshot.settings.thinking == "auto" and is_bound:
+        if snapshot.settings.thinking == "auto" and is_bound:
             plan = plan_without_thinking(plan)
-        return await _carry_out(access, snapshot, plan, keep, writers, earlier, dry_run, lease)
+        return await self._carry_out(snapshot, plan, keep)
 
-    result = await retrying(attempt)
-    if result.compacted and (merged := await merge_summaries(access, session_id, writers, lease)):
-        result = result.model_copy(update={"reason": f"{result.reason} {merged}"})
-    return result
+    async def _carry_out(self, snapshot: SessionSnapshot, plan: CompactPlan, keep: KeepLimits) -> CompactResult:
+        """Replace what the plan covers with a summary, unless that would hardly be smaller."""
+        access, started = self.access, time.perf_counter()
+        span = (plan.first_seq, plan.last_seq)
+        stripping = await asyncio.to_thread(plan_stripping, snapshot, plan.last_seq + 1, needed=True)
+        turns = await covered_turns(access, snapshot, plan)
+        archived = await asyncio.to_thread(outputs_to_archive, plan.kept, keep, unpinned_outputs(snapshot))
+        shown = await shown_turns(access, snapshot, _not_covered(snapshot, plan), archived)
+        recent = await recent_history(access, snapshot, snapshot.session.counters.messages - 1)
+        history = [turn for turn in recent if turn.seq <= plan.last_seq]
+        in_use = await files_in_use(snapshot, recent, shown, _room_of_files(snapshot, plan, keep))
+        told = [*shown, *as_turns(in_use)]
+        request = summary_request(snapshot, plan, turns, self.writers.instructions, history=history, shown=told)
+        summary = self.summary or await self._written(snapshot, request, span)
+        words = await words_with(access, snapshot, plan.last_seq, plan.tokens)
+        text, audit = await audited(snapshot, turns, summary.text, plan.tokens, request, words.told)
+        pinned = await pinned_within(access, snapshot, *span)
+        strategy = summary.strategy
+        edit = await asyncio.to_thread(
+            summary_edit, snapshot, text, *span, strategy=strategy, level="recent", pinned=pinned, files=in_use
+        )
+        said = words.edits(snapshot, edit.summary_id)
+        tokens = edit.tokens + sum(each.tokens for each in said)
+        if tokens >= plan.tokens * MAX_SUMMARY_SHARE:
+            sizes = f"{tokens:,} tokens and replace only {plan.tokens:,}"
+            return _nothing(snapshot, f"Nothing done: the summary would take {sizes}.")
+        edits = [*await _edits(access, snapshot, plan, edit, archived, stripping), *said]
+        entries = await entries_after(access, snapshot, edits)
+        done = "Would summarize" if self.dry_run else "Summarized"
+        reason = f"{done} {plan.messages} messages, {edit.first_seq} to {edit.last_seq}."
+        if not self.dry_run:
+            seconds = time.perf_counter() - started
+            event = await asyncio.to_thread(event_of, snapshot, entries, "compaction", reason, seconds=seconds)
+            event = event.model_copy(update={"strategy": strategy, "cost": self.cost})
+            self.lease.check()
+            await access.store.append_edits(snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
+        result = self._result(snapshot, edit, total_tokens(entries), summary, reason)
+        more = {"messages_summarized": plan.messages, "audit": audit, "thinking": stripping.result}
+        return result.model_copy(update=more)
+
+    async def _written(
+        self, snapshot: SessionSnapshot, request: SummaryRequest, span: tuple[int, int]
+    ) -> WrittenSummary:
+        chosen = self.writers.chosen(self.access, snapshot)
+        writing = written(self.access, snapshot, chosen, request, span)
+        summary, self.cost = await self.lease.while_held(writing)
+        self.summary = replace(summary, note=summary.note or self.writers.missed(summary.strategy))
+        self.span = span
+        return self.summary
+
+    def _result(
+        self, snapshot: SessionSnapshot, edit: SummaryEdit, tokens: int, summary: WrittenSummary, reason: str
+    ) -> CompactResult:
+        notes = filter(None, (client_note(snapshot), summary.note))
+        return CompactResult.of(
+            edit,
+            **view_change(snapshot, tokens),
+            compacted=not self.dry_run,
+            model=summary.model,
+            reason=reason,
+            cost=self.cost,
+            dry_run=self.dry_run or None,
+            note=" ".join(notes) or None,
+        )
 
 
 def _plan(snapshot: SessionSnapshot, keep: KeepLimits, asked: bool) -> tuple[CompactPlan, KeepLimits]:
@@ -228,58 +289,6 @@ def summary_request(
     )
 
 
-async def _carry_out(
-    access: Access,
-    snapshot: SessionSnapshot,
-    plan: CompactPlan,
-    keep: KeepLimits,
-    writers: Writers,
-    earlier: _Written,
-    dry_run: bool,
-    lease: Lease,
-) -> CompactResult:
-    started = time.perf_counter()
-    span = (plan.first_seq, plan.last_seq)
-    stripping = await asyncio.to_thread(plan_stripping, snapshot, plan.last_seq + 1, needed=True)
-    turns = await covered_turns(access, snapshot, plan)
-    archived = await asyncio.to_thread(outputs_to_archive, plan.kept, keep, unpinned_outputs(snapshot))
-    shown = await shown_turns(access, snapshot, _not_covered(snapshot, plan), archived)
-    recent = await recent_history(access, snapshot, snapshot.session.counters.messages - 1)
-    history = [turn for turn in recent if turn.seq <= plan.last_seq]
-    in_use = await files_in_use(snapshot, recent, shown, _room_of_files(snapshot, plan, keep))
-    told = [*shown, *as_turns(in_use)]
-    request = summary_request(snapshot, plan, turns, writers.instructions, history=history, shown=told)
-    if earlier.summary is None:
-        chosen = writers.chosen(access, snapshot)
-        writing = written(access, snapshot, chosen, request, span)
-        summary, earlier.cost = await lease.while_held(writing)
-        earlier.summary = replace(summary, note=summary.note or writers.missed(summary.strategy))
-        earlier.first_seq, earlier.last_seq = plan.first_seq, plan.last_seq
-    words = await words_with(access, snapshot, plan.last_seq, plan.tokens)
-    audit = await audited(snapshot, turns, earlier.summary.text, plan.tokens, request, words.told)
-    behind = await pinned_within(access, snapshot, *span)
-    strategy = earlier.summary.strategy
-    edit = await asyncio.to_thread(
-        summary_edit, snapshot, audit.text, *span, strategy=strategy, level="recent", pinned=behind, files=in_use
-    )
-    said = words.edits(snapshot, edit.summary_id)
-    tokens = edit.tokens + sum(each.tokens for each in said)
-    if tokens >= plan.tokens * MAX_SUMMARY_SHARE:
-        sizes = f"{tokens:,} tokens and replace only {plan.tokens:,}"
-        return _nothing(snapshot, f"Nothing done: the summary would take {sizes}.")
-    edits = [*await _edits(access, snapshot, plan, edit, archived, stripping), *said]
-    entries = await entries_after(access, snapshot, edits)
-    done = "Would summarize" if dry_run else "Summarized"
-    reason = f"{done} {plan.messages} messages, {edit.first_seq} to {edit.last_seq}."
-    if not dry_run:
-        seconds = time.perf_counter() - started
-        event = await asyncio.to_thread(event_of, snapshot, entries, "compaction", reason, seconds=seconds)
-        event = event.model_copy(update={"strategy": strategy, "cost": earlier.cost})
-        lease.check()
-        await access.store.append_edits(snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
-    return _result(snapshot, edit, entries, plan.messages, reason, earlier, audit, stripping, dry_run)
-
-
 def _summary_tokens(snapshot: SessionSnapshot, plan: CompactPlan) -> int:
     return max(MIN_SUMMARY_TOKENS, min(snapshot.budget.summary_tokens, plan.tokens // 3))
 
@@ -315,8 +324,8 @@ async def _edits(
     changes = _with_beyond(await asyncio.to_thread(difference, snapshot.entries, entries), plan.beyond)
     edits: list[Edit] = [summary.model_copy(update=changes), *archives]
     if settings.prune_at_results is not None and settings.tool_digest in ("llm", "heuristic"):
-        oldest = plan_oldest(plan.kept, unpinned_outputs(snapshot), settings.prune_at_results)
-        archived = await archive_outputs(access, snapshot, oldest.chosen, even_if_larger=True)
+        oldest = oldest_outputs(plan.kept, unpinned_outputs(snapshot), settings.prune_at_results)
+        archived = await archive_outputs(access, snapshot, oldest, even_if_larger=True)
         edits += [each.edit for each in archived]
         entries = await entries_after(access, snapshot, edits)
         edits += compaction_digest_edit(snapshot, entries, [(each.output, each.text) for each in archived])
@@ -339,38 +348,6 @@ def _with_beyond(changes: Changes, beyond: Beyond | None) -> Changes:
     }
 
 
-def _result(
-    snapshot: SessionSnapshot,
-    edit: SummaryEdit,
-    entries: Sequence[Entry],
-    count: int,
-    reason: str,
-    earlier: _Written,
-    audit: Audited,
-    stripping: Stripping,
-    dry_run: bool,
-) -> CompactResult:
-    summary = earlier.summary
-    notes = [client_note(snapshot), summary.note if summary else None]
-    return CompactResult(
-        **view_change(snapshot, total_tokens(entries)),
-        compacted=not dry_run,
-        summary_id=edit.summary_id,
-        summary=edit.summary,
-        messages_summarized=count,
-        first_seq=edit.first_seq,
-        last_seq=edit.last_seq,
-        strategy=edit.strategy,
-        model=summary.model if summary else None,
-        reason=reason,
-        audit=audit.result,
-        thinking=stripping.result,
-        cost=earlier.cost,
-        dry_run=dry_run or None,
-        note=" ".join(note for note in notes if note) or None,
-    )
-
-
 def _nothing(snapshot: SessionSnapshot, reason: str) -> CompactResult:
     return CompactResult(**view_change(snapshot), compacted=False, reason=reason, note=client_note(snapshot))
 
@@ -382,35 +359,24 @@ MAX_POINTER_SHARE = 10
 """The pointers take at most one part in so many of the tokens that the summary replaces, so that it stays short."""
 
 
-@dataclass(frozen=True)
-class Audited:
-    """The summary with its pointers, and what the audit found."""
-
-    text: str
-    result: AuditResult | None = None
-
-
 async def audited(
     snapshot: SessionSnapshot, turns: Sequence[Turn], summary: str, tokens: int, request: SummaryRequest, words: str
-) -> Audited:
+) -> tuple[str, AuditResult | None]:
     """Compare the summary with the messages that it replaces, which took `tokens`, and with the pointers of the
-    previous summary if it replaces one. What the user's `words` beside the summary hold, it does not lack. Returns it
-    unchanged if the settings turn the audit off."""
+    previous summary if it replaces one. What the user's `words` in addition to it hold, it does not lack. Returns it
+    with pointers to what it lacks; unchanged, without a result, if the settings turn the audit off."""
     max_tokens = min(snapshot.settings.summary_audit_tokens, tokens // MAX_POINTER_SHARE)
     if not max_tokens or not turns:
-        return Audited(summary)
+        return summary, None
     previous = request.previous if request.replaces else None
     held = f"{words}\n\n{summary}"
     audit = await asyncio.to_thread(audit_summary, turns, held, previous=previous)
     text, pointers = await asyncio.to_thread(
         append_pointers, summary, audit.missing, max_tokens=max_tokens, count=snapshot.counter.count
     )
-    return Audited(
-        text,
-        AuditResult(
-            facts=len(audit.held) + len(audit.missing),
-            held=len(audit.held),
-            pointers=pointers,
-            missing=[fact.text for fact in audit.missing[:MAX_LISTED]],
-        ),
+    return text, AuditResult(
+        facts=len(audit.held) + len(audit.missing),
+        held=len(audit.held),
+        pointers=pointers,
+        missing=[fact.text for fact in audit.missing[:MAX_LISTED]],
     )

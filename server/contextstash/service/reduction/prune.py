@@ -12,7 +12,7 @@ from contextstash.context.text.counts import before_and_after
 from contextstash.context.text.sanitize import one_line
 from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.compaction_plan import enough_to_free, keep_limits, outputs_to_archive
-from contextstash.context.view.edits import ReplacedBlocks, archive_edit_of, placeholder_of
+from contextstash.context.view.edits import ReplacedBlocks, archive_edit, placeholder_of
 from contextstash.context.view.output_importance import UNKNOWN, Importance, importance_of
 from contextstash.context.view.pinned_outputs import pinned_outputs, unpinned_outputs
 from contextstash.context.view.prune_plan import (
@@ -21,7 +21,7 @@ from contextstash.context.view.prune_plan import (
     PruneOptions,
     PrunePlan,
     cache_effect,
-    plan_oldest,
+    oldest_outputs,
     plan_prune,
     prune_limits,
     visible_outputs,
@@ -152,7 +152,7 @@ async def prune_to_mark(access: Access, session_id: str) -> PruneResult:
         freed = sum(candidate.content_tokens for candidate in chosen)
         if freed <= snapshot.budget.prune_minimum_tokens:
             return _nothing(snapshot, "Nothing done: older outputs take too little to pay for the broken cache.", False)
-        return await _carry_out(access, snapshot, PrunePlan(chosen, freed, ""), needed=True)
+        return await _carry_out(access, snapshot, PrunePlan(chosen, ""), needed=True)
 
     return await retrying(attempt)
 
@@ -166,7 +166,8 @@ async def prune_oldest(access: Access, session_id: str) -> PruneResult:
         pinned = pinned_outputs(snapshot)
         shown = sum(len(visible_outputs(entry, pinned)) for entry in snapshot.entries)
         keep = max(0, (snapshot.settings.prune_at_results or 0) - shown)
-        plan = plan_oldest(snapshot.entries, unpinned_outputs(snapshot), keep)
+        oldest = oldest_outputs(snapshot.entries, unpinned_outputs(snapshot), keep)
+        plan = PrunePlan(oldest, f"Nothing done: the view holds no more tool outputs than {keep}.")
         return await _carry_out(access, snapshot, plan, digests=digests)
 
     return await retrying(attempt)
@@ -192,7 +193,7 @@ async def _carry_out(
     first = min(archived.output.seq for archived in made)
     stripping = await asyncio.to_thread(plan_stripping, snapshot, first, needed=needed)
     if stripping.waits:
-        return _nothing(snapshot, stripping.reason, dry_run, stripping)
+        return _nothing(snapshot, f"Nothing done: {stripping.effect.reason}", dry_run, stripping)
     edits: list[Edit] = [archived.edit for archived in made]
     entries = await entries_after(access, snapshot, edits)
     if digests is not None and not dry_run:
@@ -230,7 +231,7 @@ def _done(
         cache=CacheCost(
             rewritten_tokens=effect.rewritten,
             pays_after_requests=effect.requests,
-            breakpoints=stripping.breakpoints or None,
+            breakpoints=stripping.effect.breakpoints or None,
         ),
         thinking=stripping.result,
         dry_run=dry_run or None,
@@ -320,6 +321,6 @@ class _ArchiveWriter:
         counted = self._snapshot.counter.count_all([each.placeholder for each in described])
         for each, tokens in zip(described, counted, strict=True):
             output = each.output
-            edit = archive_edit_of(self._snapshot, output, each.placeholder, tokens)
+            edit = archive_edit(self._snapshot, output, each.placeholder, tokens)
             if edit.tokens < self._costs[output.seq, output.block] or self._even_if_larger:
                 self.made.append(Archived(self._blocks.add(edit), output, each.text, each.digest))

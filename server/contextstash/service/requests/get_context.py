@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from contextstash.context.tool_outputs.digest import digest_output
-from contextstash.context.view.edits import ReplacedBlocks, archive_edit, truncate_edit
+from contextstash.context.tool_outputs.limits import OutputLimits
+from contextstash.context.view.edits import ReplacedBlocks, archive_edit, placeholder_of, truncate_edit
 from contextstash.context.view.fit_to_budget import Fitted, fit
 from contextstash.context.view.pinned_outputs import pinned_outputs, pinned_text
 from contextstash.context.view.session_counters import RequestBudget, request_budget
@@ -38,7 +39,6 @@ from contextstash_storage.records import (
     Edit,
     Event,
     LeftOutSpan,
-    Message,
     Native,
     Output,
     Replacement,
@@ -100,12 +100,14 @@ class _Sources:
         """The full text of an output."""
         return self.snapshot.format.read(self.bodies[output.seq]).texts[output.block]
 
-    def shortened(self, message: Message, output: Output, tokens: int | None) -> Replacement:
+    def shortened(self, output: Output, tokens: int | None) -> Replacement:
         """The edit that cuts an output to so many tokens, or without a number archives it."""
         text = self.text_of(output)
         if tokens is not None:
-            return truncate_edit(self.snapshot, output, text, tokens)
-        return archive_edit(self.snapshot, output, digest_output(output.tool, output.argument, text, output.is_error))
+            limits = OutputLimits(tokens=tokens, cut=self.snapshot.settings.output_cut)
+            return truncate_edit(self.snapshot, output, text, limits)
+        digest = digest_output(output.tool, output.argument, text, output.is_error)
+        return archive_edit(self.snapshot, output, placeholder_of(self.snapshot, output, digest))
 
     def notice(self, span: LeftOutSpan) -> str:
         """The message that stands for those that are left out, with the pinned outputs among them."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from contextstash.context.text.counts import before_and_after
 from contextstash.context.tool_outputs.limits import OutputLimits
-from contextstash.context.view.edits import ReplacedBlocks, limited_edit
+from contextstash.context.view.edits import ReplacedBlocks, truncate_edit
 from contextstash.context.view.pinned_outputs import unpinned_outputs
 from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.context.view.session_counters import explains, refused
@@ -193,7 +193,7 @@ async def _cut_outputs(access: Access, session_id: str) -> str | None:
     ]
     async for batch in access.output_texts(snapshot, visible):
         for output, text in batch:
-            edit = limited_edit(snapshot, output, text, rules)
+            edit = truncate_edit(snapshot, output, text, rules)
             if blocks.shrinks(edit):
                 blocks.add(edit)
     cut = blocks.edits

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from contextstash.context.view.branches import known_path, path_to
 from contextstash.context.view.edits import ReplacedBlocks
 from contextstash.context.view.prune_plan import Candidate
-from contextstash.context.view.session_counters import shrink_ratio
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import edits_in_force, output_tokens
 from contextstash.context.window.reasoning_binding import reasoning_binding
@@ -190,10 +189,6 @@ class ProxiedSessions:
         with suppress(SessionNotFoundError):
             event = await client_compaction(self._access, session, before, after)
             await self._access.store.append_event(session_id, event)
-
-    def calibration(self, session: Session) -> float:
-        """The ratio of the tokens that the provider reports to those that we count, in this session."""
-        return shrink_ratio(session.counters, self._access.settings(session))
 
     async def cut(self, session_id: str, positions: Sequence[int], tokens: int) -> None:
         """Cut the outputs in these messages that have more tokens, durably, before a request shows them so."""

@@ -1,5 +1,5 @@
--- The former index, one row a message, is removed piece by piece in the background while the new one is filled: to drop
--- a large table at once would keep the write lock for seconds.
+-- The former index, one row a message, is filled anew in the background.
+DROP TABLE search_index;
 CREATE TABLE search_entries (
     entry INTEGER PRIMARY KEY,
     message INTEGER NOT NULL,

@@ -8,11 +8,12 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.facts import find_facts
-from contextstash.context.extraction.files.shown_lines import MAX_TEXT, Shown, lines_shown_by
+from contextstash.context.extraction.files.shown_lines import MAX_TEXT
 from contextstash.context.tool_outputs.classifiers import DEFINITION
 from contextstash.context.tool_outputs.shell_envelope import without_heredocs
 
@@ -38,14 +39,14 @@ class FileUse:
     """One use of one file. `names` are the definitions and identifiers that a change affects. `was` is the path that a
     renamed file had, or of which a created one is a copy.
 
-    As far as the call shows it: the lines `shown` by a read, the `text` that was written, as the whole file or with
-    `appended` at its end, or what was `replaced`. A change without any of these is not known."""
+    Of a change, as far as the call shows it: the `text` that was written, as the whole file or with `appended` at its
+    end, or what was `replaced`. `alone` is whether a call reads this file and no other, so that its output is of it."""
 
     path: str
     verb: Verb
     names: tuple[str, ...] = ()
     was: str = ""
-    shown: Shown | None = field(default=None, compare=False)
+    alone: bool = field(default=False, compare=False)
     text: str | None = field(default=None, compare=False)
     appended: bool = field(default=False, compare=False)
     replaced: tuple[Replaced, ...] = field(default=(), compare=False)
@@ -64,7 +65,7 @@ def file_uses(action: Action) -> list[FileUse]:
     else:
         uses = _from_arguments(action)
     if len(uses) == 1 and uses[0].verb == "read":
-        uses = [replace(uses[0], shown=lines_shown_by(action))]
+        uses = [replace(uses[0], alone=True)]
     folder = working_folder(action)
     return [replace(each, path=path_in(folder, each.path), was=path_in(folder, each.was)) for each in uses]
 
@@ -162,9 +163,10 @@ def _definitions(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(DEFINITION.findall(text[:MAX_SCANNED])))[:MAX_NAMES]
 
 
+@lru_cache(maxsize=1_024)
 def _changed_names(old: str, new: str) -> tuple[str, ...]:
     """The names that a change affects: definitions in the new text first, then identifiers that it adds, then those
-    that it removes."""
+    that it removes. A summary asks for the uses of each call six times, which took a sixth of its time."""
     new, old = new[:MAX_SCANNED], old[:MAX_SCANNED]
     defined = _definitions(new)
     if len(defined) == MAX_NAMES:

@@ -10,6 +10,7 @@ from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.files.file_actions import FileUse, is_backup
 from contextstash.context.extraction.files.known_text import KnownText
 from contextstash.context.extraction.files.session_files import full_paths, uses_of
+from contextstash.context.extraction.files.shown_lines import lines_shown_by
 
 
 @dataclass(slots=True)
@@ -52,15 +53,14 @@ class _Files:
         if use.verb == "run":
             if known is not None:
                 known.is_script = use.path in self._created
-        elif use.shown is not None or use.verb != "read":
+        elif use.verb != "read":
             if known is None and use.verb == "created" and not use.was:
                 self._created.add(use.path)
+            self._change(self.by_path.setdefault(use.path, EditedFile(use.path)), use, action.seq)
+        elif use.alone and (shown := lines_shown_by(action)) is not None:
             file = self.by_path.setdefault(use.path, EditedFile(use.path))
-            if use.shown is None:
-                self._change(file, use, action.seq)
-            else:
-                file.read_at, file.handle, file.unseen = action.seq, action.handle, False
-                file.text.show(use.shown.first, use.shown.lines, whole=use.shown.whole)
+            file.read_at, file.handle, file.unseen = action.seq, action.handle, False
+            file.text.show(shown.first, shown.lines, whole=shown.whole)
 
     def _change(self, file: EditedFile, use: FileUse, seq: int) -> None:
         if use.verb == "deleted":

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from contextstash.context.extraction.actions import Action, actions_of, as_run, bare_command
 from contextstash.context.extraction.errors import LOOKING
@@ -84,6 +85,7 @@ _LOCATED = re.compile(r"^\s*([\w.@+~-]*(?:/[\w.@+-]+)*\.\w{1,10})[:-]\d+[:-]", r
 _ARGUMENT_KEY = re.compile(r'"\w{1,60}"\s*:')
 
 Count = Callable[[str], int]
+Named = Callable[[str], dict[str, None]]
 
 
 @dataclass
@@ -98,13 +100,13 @@ class _Uses:
     def add(self, names: Iterable[str], weight: float, *, own: bool) -> None:
         """Count uses of the names; `own` are those that the agent wrote or changed."""
         for name in names:
-            key = path_key(name) if "/" in name else name
+            key = _key(name)
             if own:
                 self.own.add(key)
             self.weights[key] += weight
             self.forms[key] = name
 
-    def ranked(self, hidden: Mapping[str, object]) -> list[str]:
+    def ranked(self, hidden: Container[str]) -> list[str]:
         """The names of the agent with the highest weight per token, without those that `hidden` contains."""
         found = [name for name in self.weights if name in self.own and name not in hidden]
         found.sort(key=lambda name: -self._value(name) / (NAME_TOKENS + len(name) / CHARACTERS_PER_TOKEN))
@@ -118,6 +120,10 @@ def path_key(path: str) -> str:
     """The last two parts of a path, by which it is recognized whether it is written relative or absolute."""
     parts = [part for part in path.split("/") if part not in ("", ".", "..", "~")]
     return "/".join(parts[-2:])
+
+
+def _key(name: str) -> str:
+    return path_key(name) if "/" in name else name
 
 
 def names_of(text: str) -> dict[str, None]:
@@ -152,10 +158,10 @@ def name_lines(
     is in the turns that stay in the view (`shown`) or in the rest of the summary (`said`) is left out."""
     if not turns:
         return list({line.partition(": ")[0]: line for line in before}.values())
-    others = _others(turns, shown, int(max_tokens * LITERALS_SHARE), count)
-    uses = _uses_of(turns)
-    hidden = {path_key(name) if "/" in name else name: None for turn in shown for name in _names_in(turn)}
-    hidden |= {path_key(name) if "/" in name else name: None for name in names_of(said)}
+    actions = actions_of(turns)
+    others = _others(actions, shown, int(max_tokens * LITERALS_SHARE), count)
+    uses = _uses_of(turns, actions)
+    hidden = {_key(name) for turn in shown for name in _names_in(turn, names_of)} | set(map(_key, names_of(said)))
     chosen: list[str] = []
     spent = sum(count(line) for line in others)
     for name in uses.ranked(hidden):
@@ -173,13 +179,13 @@ def below_in_list(line: str, base: str) -> str:
     return line if not base or line.startswith((f"{LITERALS}: ", f"{COMMANDS}: ")) else line.replace(f"{base}/", "")
 
 
-def _others(turns: Sequence[Turn], shown: Sequence[Turn], max_tokens: int, count: Count) -> list[str]:
+def _others(actions: Sequence[Action], shown: Sequence[Turn], max_tokens: int, count: Count) -> list[str]:
     """The lines about literals and commands, the newest of each first."""
     visible = "\n".join(text for turn in shown for text in turn.texts)
     lines = []
-    for title, found in ((LITERALS, _literals(turns)), (COMMANDS, _commands(turns))):
+    for title, found_in in ((LITERALS, _literals_in), (COMMANDS, _command_in)):
         chosen: list[str] = []
-        for text in found:
+        for text in _repeated([(action.seq, found_in(action)) for action in actions]):
             cost = count(f" {text},")
             if cost <= max_tokens and text.strip('`"') not in visible:
                 max_tokens -= cost
@@ -188,23 +194,23 @@ def _others(turns: Sequence[Turn], shown: Sequence[Turn], max_tokens: int, count
     return lines
 
 
-def _literals(turns: Sequence[Turn]) -> list[str]:
-    """The quoted texts and the numbers that the agent wrote into files or commands in several messages."""
+def _repeated(found: Iterable[tuple[int, Mapping[str, str]]]) -> list[str]:
+    """The texts that were found in several messages by the same key, as they were found last, the newest first."""
     uses: Counter[str] = Counter()
-    newest: dict[str, int] = {}
-    for action in actions_of(turns):
-        found = _literals_in(action.written)
-        uses.update(found.keys())
-        newest |= dict.fromkeys(found, action.seq)
-    often = [text for text, number in uses.items() if number >= MIN_USES]
-    return sorted(often, key=lambda text: -newest[text])
+    newest: dict[str, tuple[int, str]] = {}
+    for seq, texts in found:
+        uses.update(texts.keys())
+        newest |= {key: (seq, text) for key, text in texts.items()}
+    often = [newest[key] for key, number in uses.items() if number >= MIN_USES]
+    return [text for _, text in sorted(often, key=lambda entry: -entry[0])]
 
 
-def _literals_in(call: str) -> dict[str, None]:
-    code = call[:MAX_SCANNED].replace('\\"', '"')
+def _literals_in(action: Action) -> dict[str, str]:
+    """The quoted texts and the numbers that the agent wrote into a file or a command."""
+    code = action.written[:MAX_SCANNED].replace('\\"', '"')
     quoted = ["".join(pair) for pair in _LITERAL.findall(code)]
-    found = dict.fromkeys(f'"{text}"' for text in quoted if _is_wording(text))
-    return found | dict.fromkeys(_NUMBER.findall(code))
+    found = [*(f'"{text}"' for text in quoted if _is_wording(text)), *_NUMBER.findall(code)]
+    return {text: text for text in found}
 
 
 def _is_wording(text: str) -> bool:
@@ -215,18 +221,12 @@ def _is_wording(text: str) -> bool:
 _CODE_SIGNS = re.compile(r"[(){}\[\];=<>]|, |\w\.\w+\(")
 
 
-def _commands(turns: Sequence[Turn]) -> list[str]:
-    """The commands that the agent ran more than once, without those that only look at something."""
-    uses: Counter[str] = Counter()
-    newest: dict[str, tuple[int, str]] = {}
-    for action in actions_of(turn for turn in turns if turn.role != "user"):
-        command = bare_command(action.command) if action.command else ""
-        run = one_line(as_run(action.command or ""), MAX_COMMAND + 1)
-        if 0 < len(run) <= MAX_COMMAND and not _EVERYDAY.match(command) and "`" not in run:
-            uses[command] += 1
-            newest[command] = action.seq, run
-    often = [newest[command] for command, number in uses.items() if number >= MIN_USES]
-    return [f"`{run}`" for _, run in sorted(often, reverse=True)]
+def _command_in(action: Action) -> dict[str, str]:
+    """The command that the agent ran, by what it does, unless that only looks at something."""
+    command = bare_command(action.command) if action.command else ""
+    run = one_line(as_run(action.command or ""), MAX_COMMAND + 1)
+    told = 0 < len(run) <= MAX_COMMAND and not _EVERYDAY.match(command) and "`" not in run
+    return {command: f"`{run}`"} if told else {}
 
 
 _EVERYDAY = re.compile(rf"{LOOKING.pattern}|^git (?:add|commit|push|pull|fetch|stash|checkout)\b")
@@ -236,19 +236,18 @@ MAX_COMMAND = 120
 """Characters of a command that is listed; a longer one is a script."""
 
 
-def _uses_of(turns: Sequence[Turn]) -> _Uses:
+def _uses_of(turns: Sequence[Turn], actions: Sequence[Action]) -> _Uses:
     uses = _Uses()
     end = len(turns) + 1
-    printed: dict[str, dict[str, None]] = {}
+    named = cache(names_of)  # of each output, they are looked for twice
     for place, turn in enumerate(turns):
         if turn.role == "system" or turn.kind == "host":  # the client puts these into every window itself
             continue
         weight = (AGENT_WEIGHT if turn.role == "assistant" else 1.0) * (end - place) ** -DECAY
-        uses.add(_names_in(turn, printed), weight, own=turn.role == "assistant")
-    actions = actions_of(turns)
+        uses.add(_names_in(turn, named), weight, own=turn.role == "assistant")
     changed = {path_key(path) for paths in changes_by_message(actions).values() for path in paths}
     for action in actions:
-        for name, home in _homes(action, printed):
+        for name, home in _homes(action, named):
             key = path_key(home)
             uses.homes[name][key] += 1
             if key in changed or not changed:
@@ -256,25 +255,21 @@ def _uses_of(turns: Sequence[Turn]) -> _Uses:
     return uses
 
 
-def _names_in(turn: Turn, printed: dict[str, dict[str, None]] | None = None) -> dict[str, None]:
-    """The names in a turn; those in an output are put into `printed` by its text."""
+def _names_in(turn: Turn, named: Named) -> dict[str, None]:
+    """The names in a turn."""
     found: dict[str, None] = {}
     for block, text in zip(turn.blocks, turn.texts, strict=True):
         if block.type == "tool_call":
             found |= names_of(_ARGUMENT_KEY.sub(" ", text))
         elif block.type == "tool_result" and turn.role != "user":
-            names = names_of(text)
-            if printed is not None:
-                printed[text] = names
-            found |= names
+            found |= named(text)
         elif block.type != "thinking":
             found |= names_of(without_host_text(text) if turn.role == "user" else text)
     return found
 
 
-def _homes(action: Action, known: Mapping[str, Mapping[str, None]]) -> Iterable[tuple[str, str]]:
-    """The names that a call shows, each with the file that it is shown in. `known` are the names in some outputs, by
-    their text."""
+def _homes(action: Action, named: Named) -> Iterable[tuple[str, str]]:
+    """The names that a call shows, each with the file that it is shown in."""
     output = action.output.text if action.output else ""
     for line in output[:MAX_SCANNED].split("\n"):
         located = _LOCATED.match(line)
@@ -283,8 +278,7 @@ def _homes(action: Action, known: Mapping[str, Mapping[str, None]]) -> Iterable[
     paths = {use.path for use in file_uses(action) if "/" in use.path}
     if len(paths) == 1:
         path = paths.pop()
-        printed = known[output] if output in known else names_of(output)
-        yield from ((name, path) for name in {**names_of(action.text), **printed} if "/" not in name)
+        yield from ((name, path) for name in {**names_of(action.text), **named(output)} if "/" not in name)
 
 
 def _written(chosen: Sequence[str], uses: _Uses) -> list[str]:

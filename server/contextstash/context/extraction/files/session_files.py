@@ -108,7 +108,7 @@ def uses_of(actions: Iterable[Action]) -> Iterator[tuple[Action, FileUse]]:
 
 def _in_vain(action: Action, use: FileUse) -> bool:
     """Whether the command tried to read a file that is not there; it may have read others."""
-    if use.verb != "read" or action.output is None:
+    if use.verb != "read" or action.output is None or "No such file" not in action.output.text:
         return False
     name = use.path.rpartition("/")[2]
     lines = action.output.text[:MAX_SCRIPT].split("\n")

@@ -197,10 +197,11 @@ def _read(
     instructions: str | None,
 ) -> _Material:
     requests, carried = requests_of(turns)
-    actions = actions_of(turns)
     more = bool(turns) and len(history) > len(turns) and history[-1].seq == turns[-1].seq
-    known_actions = actions_of(history) if more else actions
-    changed = changes_by_message(actions)
+    known = history if more else turns
+    known_actions = actions_of(known)
+    known_changed = changes_by_message(known_actions)
+    own = {turn.seq for turn in turns}
     said, said_seq = "", -1
     for turn in turns:
         for block, text in zip(turn.blocks, turn.texts, strict=True):
@@ -210,12 +211,12 @@ def _read(
     earlier = read_summaries(standing) if standing else []
     return _Material(
         turns=turns,
-        actions=actions,
-        known=history if more else turns,
+        actions=[action for action in known_actions if action.seq in own],
+        known=known,
         known_actions=known_actions,
-        known_requests=requests_of(history)[0] if more else requests,
-        changed=changed,
-        known_changed=changes_by_message(known_actions) if more else changed,
+        known_requests=requests_of(known)[0] if more else requests,
+        changed={seq: paths for seq, paths in known_changed.items() if seq in own},
+        known_changed=known_changed,
         requests=requests,
         carried=carried,
         summaries=summaries,

@@ -13,9 +13,8 @@ import anyio.to_process
 import pytest
 
 from contextstash.cli.options import StashOpener, settings_from
-from contextstash.cli.start import import_
-from contextstash.cli.start.import_ import ImportQueue
-from contextstash.cli.start.transcript_import import Found, Imported
+from contextstash.cli.start import transcript_import
+from contextstash.cli.start.transcript_import import Found, Imported, import_all
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.command_line import write_transcript
 
@@ -25,9 +24,8 @@ pytestmark = pytest.mark.processes
 @pytest.fixture(autouse=True)
 def always_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second process for any work, however small, and its batches small too."""
-    monkeypatch.setattr(import_, "SIGN_BYTES", 1)
-    monkeypatch.setattr(import_, "WORTH_BYTES", 1)
-    monkeypatch.setattr(import_, "BATCH_BYTES", 20_000)
+    monkeypatch.setattr(transcript_import, "WORTH_BYTES", 1)
+    monkeypatch.setattr(transcript_import, "BATCH_BYTES", 20_000)
     monkeypatch.setenv("PYTHONSAFEPATH", "")  # put back after the test
 
 
@@ -55,7 +53,7 @@ async def recorded(folder: Path, paths: list[Path], advanced: dict[str, int] | N
             advanced[name] = advanced.get(name, 0) + size
 
     async with opener.stash() as stash:
-        results = await ImportQueue(opener, stash, None, advance).record(found)
+        results = await import_all(opener, stash, found, None, advance)
     assert all(isinstance(result, Imported) for result in results)
     return [result for result in results if isinstance(result, Imported)]
 
