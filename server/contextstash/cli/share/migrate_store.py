@@ -60,20 +60,8 @@ def _migrate(source: Location, target: Location) -> Migrated:
             bar.label = f"Session {progress.sessions:,} of {progress.of_sessions:,}"
             bar.update(progress.messages - bar.pos)
 
-        opened = await open_database(source)
-        try:
-            stored = await open_database(target)
-            try:
-<<<<<<< HEAD
-                return await migrate(opened, stored, report)
-=======
-                async with await open_database(target) as stored:
-                    return await migrate(Source(opened, portal), stored, report)
->>>>>>> ng
-            finally:
-                await stored.close()
-        finally:
-            await opened.close()
+        async with await open_database(source) as opened, await open_database(target) as stored:
+            return await migrate(opened, stored, report)
 
     with progress_bar as bar:
         return asyncio.run(work(bar))
