@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from contextstash.context.extraction.actions import Action, actions_of, as_run, is_dialog
 from contextstash.context.extraction.attempts import failed_attempts, joined_attempts
@@ -102,18 +102,16 @@ def extract_summary(
     `words_kept`, the user's words stand next to the summary and are left out of it. The names in use take at most
     `names_share` of it. `first_seq` is the first message that the summary replaces.
     """
-    material = _read(turns, history, previous, standing, instructions)
-    material = replace(material, words_kept=words_kept, first_seq=first_seq)
+    material = _read(turns, history, previous, standing, instructions, words_kept=words_kept, first_seq=first_seq)
     task = _task(material, history, int(max_tokens * TASK_SHARE), count)
-    said = "\n".join(item.text for item in task)
     files = _files(material)
     base = base_of(files[0].text) if files else ""
     tried = _tried(material)
-    done, findings = _done_and_findings(material, "\n".join(item.text for item in tried))
+    done, findings = _done_and_findings(material, tried)
     sections = {
         Section.TASK: task,
         Section.EARLIER: _earlier(material),
-        Section.DECISIONS: _decisions(material, said),
+        Section.DECISIONS: _decisions(material, "\n".join(item.text for item in task)),
         Section.DONE: done,
         Section.FILES: files,
         Section.TRIED: tried,
@@ -195,6 +193,9 @@ def _read(
     previous: str | None,
     standing: str | None,
     instructions: str | None,
+    *,
+    words_kept: bool,
+    first_seq: int,
 ) -> _Material:
     requests, carried = requests_of(turns)
     more = bool(turns) and len(history) > len(turns) and history[-1].seq == turns[-1].seq
@@ -225,6 +226,8 @@ def _read(
         last_said=said,
         last_said_seq=said_seq,
         instruction_words=_long_words(instructions or ""),
+        words_kept=words_kept,
+        first_seq=first_seq,
     )
 
 
@@ -314,13 +317,13 @@ def _numbered(seq: int, text: str) -> str:
     return f"({seq}) {text}" if seq >= 0 else text
 
 
-def _done_and_findings(material: _Material, tried: str) -> tuple[list[Item], list[Item]]:
+def _done_and_findings(material: _Material, tried: Sequence[Item]) -> tuple[list[Item], list[Item]]:
     """What was done and what was found; what the agent reported as done is no finding."""
     found = statements_of(material.known, skip=material.last_said_seq)
     committed = [action.seq for action in material.known_actions if commits(action)]
     reports = reports_of(found, [*material.known_changed, *committed])
     findings = [each for each in found if each not in reports]
-    return _done(material, reports), _findings(material, findings, tried)
+    return _done(material, reports), _findings(material, findings, "\n".join(item.text for item in tried))
 
 
 def _done(material: _Material, reports: Sequence[Finding]) -> list[Item]:
