@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from contextstash.formats.base import Reading
 from contextstash.formats.image_sizes import image_size
-from contextstash.formats.main_argument import main_argument
+from contextstash.formats.main_argument import main_argument, parsed
 from contextstash.formats.usage import read_usage
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Block, BlockType, Role
@@ -206,17 +206,10 @@ def relayed(tool: str, arguments: object) -> tuple[str, object]:
     """The tool that a call is for, as `server/tool`, with its own arguments; unchanged if no client relays it."""
     if tool not in RELAYS:
         return tool, arguments
-    given = _object(arguments)
+    given = parsed(arguments) if isinstance(arguments, str) else arguments
+    if not isinstance(given, Mapping):
+        return tool, arguments
     server, name = given.get("server_name"), given.get("tool_name")
     if not (isinstance(server, str) and isinstance(name, str) and server and name):
         return tool, arguments
     return f"{server}/{name}", given.get("arguments") or {}
-
-
-def _object(arguments: object) -> Mapping[str, object]:
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return {}
-    return arguments if isinstance(arguments, dict) else {}

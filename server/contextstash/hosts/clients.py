@@ -69,6 +69,11 @@ def below(*names: str) -> Callable[[Machine, Scope], Path]:
     return lambda machine, scope: (machine.home if scope == "user" else machine.project).joinpath(*names)
 
 
+def _in_both(*names: str) -> Mapping[Scope, Callable[[Machine], Path]]:
+    file = below(*names)
+    return {"user": lambda at: file(at, "user"), "project": lambda at: file(at, "project")}
+
+
 def _plain(command: Sequence[str]) -> dict[str, Any]:
     return {"command": command[0], "args": list(command[1:])}
 
@@ -137,10 +142,7 @@ CLIENTS: dict[str, Client] = {
             "cursor",
             "json",
             "mcpServers",
-            {
-                "user": lambda at: at.home / ".cursor" / "mcp.json",
-                "project": lambda at: at.project / ".cursor" / "mcp.json",
-            },
+            _in_both(".cursor", "mcp.json"),
             _plain,
         ),
         Client(
@@ -157,10 +159,7 @@ CLIENTS: dict[str, Client] = {
             "gemini",
             "json",
             "mcpServers",
-            {
-                "user": lambda at: at.home / ".gemini" / "settings.json",
-                "project": lambda at: at.project / ".gemini" / "settings.json",
-            },
+            _in_both(".gemini", "settings.json"),
             _plain,
             _following("gemini"),
         ),

@@ -77,33 +77,23 @@ def _summary(request: RequestText, summary: SummaryOf) -> list[Splice]:
     following = summary.last + 1
     if request.format == "anthropic" and request.messages[following].native.get("role") == "user":
         after = request.spans[following]
-        inserted = _in_front(request.messages[following], summary.text)
+        inserted = _with_text(request.messages[following], summary.text, behind=False)
         return [Splice(Span(start, after.start), b""), *(_moved(splice, after.start) for splice in inserted)]
     message = {"role": "user", "content": summary.text}
     item = {"type": "message", **message} if request.format == "openai-responses" else message
     return [Splice(Span(start, end), dumped(item))]
 
 
-def _in_front(message: TextMessage, text: str) -> list[Splice]:
-    """A text block in front of a message's content, which keeps its bytes."""
-    content = message.span(("content",))
-    block = dumped({"type": "text", "text": text})
+def _with_text(message: TextMessage, text: str, *, behind: bool) -> list[Splice]:
+    """A text block in front of a message's content or behind it, which keeps its bytes."""
+    content, block = message.span(("content",)), dumped({"type": "text", "text": text})
     if message.raw[content.start : content.start + 1] == b"[":
-        first = Span(content.start + 1, content.start + 1)
-        return [Splice(first, block + b"," if content_of(message.native) else block)]
+        at = content.end - 1 if behind else content.start + 1
+        in_list = b"," + block if behind else block + b","
+        return [Splice(Span(at, at), in_list if content_of(message.native) else block)]
+    opening, closing = (b"[", b"}," + block + b"]") if behind else (b"[" + block + b",", b"}]")
     before, after = Span(content.start, content.start), Span(content.end, content.end)
-    return [Splice(before, b"[" + block + b',{"type":"text","text":'), Splice(after, b"}]")]
-
-
-def _behind(message: TextMessage, text: str) -> list[Splice]:
-    """A text block behind a message's content, which keeps its bytes."""
-    content = message.span(("content",))
-    block = dumped({"type": "text", "text": text})
-    if message.raw[content.start : content.start + 1] == b"[":
-        last = Span(content.end - 1, content.end - 1)
-        return [Splice(last, b"," + block if content_of(message.native) else block)]
-    before, after = Span(content.start, content.start), Span(content.end, content.end)
-    return [Splice(before, b'[{"type":"text","text":'), Splice(after, b"}," + block + b"]")]
+    return [Splice(before, opening + b'{"type":"text","text":'), Splice(after, closing)]
 
 
 def _known_splices(message: TextMessage, edit: MessageEdit) -> list[Splice]:
@@ -128,7 +118,7 @@ def message_splices(message: TextMessage, edit: MessageEdit) -> list[Splice]:
         if image.path is not None and image.path in edit.parts:
             splices.append(Splice(message.span(image.path), dumped(image.text_block(edit.parts[image.path]))))
     if edit.note:
-        splices += _behind(message, edit.note)
+        splices += _with_text(message, edit.note, behind=True)
     if edit.thinking_left_out:
         splices += _without_thinking(message)
     return splices

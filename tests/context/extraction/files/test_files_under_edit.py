@@ -247,3 +247,34 @@ def test_a_file_that_a_script_changed_has_to_be_read_again() -> None:
     assert "`/srv/a.py`, whole (a command changed it since: read it again before an edit):" in standing_texts(
         files, 1_000, quarter
     )
+
+
+def test_the_head_of_a_class_stays_with_its_first_method() -> None:
+    methods = [f"    def part{number}(self):\n        return {number}" for number in range(9)]
+    script = Script().call("Read", {"file_path": "a.py"}, numbered(["class Whole:", *"\n".join(methods).split("\n")]))
+    text = standing_texts(files_of(actions_of(edit(script, "return 0", "return 7", "a.py").turns)), 35, quarter)
+    assert text == "`a.py`, lines 1 to 3:\n```\nclass Whole:\n    def part0(self):\n        return 7\n```"
+
+
+def test_the_end_of_a_function_of_which_nothing_else_is_known_is_not_shown() -> None:
+    script = Script().call("Read", {"file_path": "a.go", "offset": 90, "limit": 2}, numbered(["\treturn nil", "}"], 90))
+    assert standing_texts(files_of(actions_of(script.turns)), 500, quarter) == ""
+
+
+def test_the_newest_changes_of_two_files_come_before_what_the_messages_speak_of() -> None:
+    script = edit(read_whole("/srv/code.py"), "return x + 97", "return 0", "/srv/code.py")
+    script.call(
+        "Read", {"file_path": "/srv/test.py"}, numbered([line.replace("def ", "def test_") for line in FUNCTIONS])
+    )
+    edit(script, "return x + 106", "return 1", "/srv/test.py").assistant("test_b_total, test_c_total, test_d_total")
+    text = standing_texts(files_of(actions_of(script.turns)), 60, quarter, focus=focus_of(script.turns))
+    assert "return 0" in text
+    assert "return 1" in text
+
+
+def test_a_script_that_was_run_comes_after_the_code() -> None:
+    made = "\n".join(line.replace("def ", "def try_") for line in FUNCTIONS)
+    script = read_whole().call("Bash", {"command": f"cat > /srv/try.py <<'EOF'\n{made}\nEOF\npython /srv/try.py"}, "")
+    text = standing_texts(files_of(actions_of(script.turns)), 60, quarter)
+    assert "`/srv/a.py`" in text
+    assert "try.py" not in text

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from contextstash.context.extraction.actions import actions_of
 from contextstash.context.extraction.files.files_under_edit import files_of
-from contextstash.context.extraction.files.session_files import base_of, file_lines
+from contextstash.context.extraction.files.session_files import base_folder, uses_of
 from contextstash.context.extraction.files.standing_texts import focus_of, standing_texts
 from contextstash.context.extraction.summary.extractive_summary import extract_summary
 from contextstash.context.extraction.turns import Turn
@@ -65,7 +65,7 @@ def handoff_sections(of: HandedOff, max_tokens: int, count: Count) -> str:
     actions = actions_of(of.turns)
     files, focus = files_of(actions), focus_of(of.turns)
     # The folder that the summary's list of files names.
-    base = next((base_of(line) for _, line in file_lines(actions)), "")
+    base = base_folder(use.path for _, use in uses_of(actions))
 
     def standing(room: int) -> str:
         text = standing_texts(files, room - count(FILES_HEADING) - 1, count, base, focus)
