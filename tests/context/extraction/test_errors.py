@@ -70,11 +70,11 @@ def test_an_error_names_its_message_and_what_was_changed_since() -> None:
     script.call("Edit", {"file_path": "/srv/sync.go", "old_string": "a", "new_string": "b"}, "updated")
     first = extract_summary(script.turns, max_tokens=900, count=quarter)
     (line,) = read_summary(first)[Section.ERRORS]
-    assert line.startswith("failed at 1, not run again since: `go test ./...` — ")
+    assert line.startswith("failed at 1: `go test ./...` — ")
     assert line.endswith(" (changed since: sync.go)")
     later = Script().call("Write", {"file_path": "/srv/merge.go", "content": "x"}, "created")
     (line,) = read_summary(extract_summary(later.turns, previous=first, max_tokens=900, count=quarter))[Section.ERRORS]
-    assert line.startswith("failed at 1, not run again since: `go test ./...` — ")
+    assert line.startswith("failed at 1: `go test ./...` — ")
     assert line.endswith(" (changed since: sync.go, merge.go)")
 
 

@@ -190,3 +190,52 @@ def test_what_the_last_message_of_a_summary_found_stays_in_the_next_one() -> Non
 def test_of_two_diagnoses_the_newer_one_holds() -> None:
     earlier, later = "The issue is that `load` is slow.", "The actual problem is the missing index of `fines`."
     assert standing_findings([earlier, later]) == {later}
+
+
+def test_a_finding_is_told_with_the_sentences_that_it_needs() -> None:
+    said = "\n".join(
+        [
+            "1. **Nit: no lint mark on `delete_branch`**",
+            "   The mark of `delete_branch` was removed by the formatter. Lint passes today. The same mark survived",
+            "   in `temporary.go`. Consider adding it.",
+            "",
+            "- **Deletion**: `not_found()` matches what git prints. Applied in `delete_all`, but not in `delete_one`.",
+            "",
+            "When `get_columns(alias='status')` is called.",
+        ]
+    )
+    assert found(said) == [
+        "Nit: no lint mark on `delete_branch`: The mark of `delete_branch` was removed by the formatter. Lint passes"
+        " today. The same mark survived in `temporary.go`.",
+        "Deletion: `not_found()` matches what git prints. Applied in `delete_all`, but not in `delete_one`.",
+    ]
+
+
+def test_what_the_agent_says_while_it_thinks_aloud_is_no_finding() -> None:
+    script = Script().user("Fix it.").assistant("The issue is in `rename`. `rename` never runs.\n\nWait, it does run.")
+    assert findings_of(script.assistant("Look.").call("Bash", {"command": "ls"}, "a")) == []
+
+
+def test_a_finding_leaves_when_a_later_diff_shows_that_it_was_mended() -> None:
+    diff = "diff --git a/push.py b/push.py\n-old\n+def push(): ..."
+    script = Script().user("Review it.").call("Bash", {"command": "git diff main"}, diff)
+    script.assistant("`should_abort` ignores `small_budget` below 8 MiB.").user("Review it again, please.")
+    script.assistant("Reading.").call("Bash", {"command": "git diff main"}, diff)
+    assert findings_of(script) == ["(3) `should_abort` ignores `small_budget` below 8 MiB."]
+    script.call("Bash", {"command": "git diff main"}, f"{diff}\n+    return should_abort(small_budget)")
+    assert findings_of(script) == []
+
+
+def test_that_something_is_missing_is_no_finding_after_a_change() -> None:
+    script = Script().user("Review it.").assistant("I couldn’t find tests of `push` in `push_test.py`.")
+    script.user("Add some.")
+    script.assistant("Adding.").call("Write", {"file_path": "/srv/other_test.py", "content": "x"}, "created")
+    assert findings_of(script) == []
+
+
+def test_findings_of_turns_long_ended_are_left_to_the_search() -> None:
+    script = Script()
+    for number in range(4):
+        script.user(f"Look at part {number}.").assistant(f"`part_{number}` is called by `all_{number}`.")
+    script.user("Go on.").assistant("Looking.").call("Bash", {"command": "ls"}, "a")
+    assert findings_of(script) == ["(5) `part_2` is called by `all_2`.", "(7) `part_3` is called by `all_3`."]

@@ -43,9 +43,3 @@ def test_merging_keeps_an_item_once_in_its_newer_place() -> None:
         "keep json",
         "Use tabs.",
     ]
-
-
-def test_the_heading_of_pointers_in_older_stored_summaries_is_read() -> None:
-    assert read_summary("## Not told above, kept in the archive\n- path (message 3): a.py") == {
-        Section.POINTERS: ["path (message 3): a.py"]
-    }

@@ -34,9 +34,14 @@ def test_a_summary_in_the_view_says_what_it_replaces_and_how_to_retrieve_the_ori
     assert shown.endswith("\n\nDone: the parser.")
 
 
-def test_a_summary_behind_another_one_says_that_the_state_in_that_is_out_of_date() -> None:
-    assert "out of date" in summary_text("Done.", 42, 50, 9, later=True)
-    assert "out of date" not in summary_text("Done.", 0, 41, 42)
+def test_a_summary_says_up_to_when_it_tells_how_things_stand() -> None:
+    assert "The state is as of message 41." in summary_text("Done.", 0, 41, 42)
+
+
+def test_a_summary_behind_another_one_says_that_its_state_is_the_newer_one() -> None:
+    older = "What a summary above says is open, failed or the last state is out of date."
+    assert older in summary_text("Done.", 42, 50, 9, later=True)
+    assert older not in summary_text("Done.", 0, 41, 42)
 
 
 def test_a_summary_cannot_forge_a_marker() -> None:

@@ -17,13 +17,8 @@ MAX_ERROR_LENGTH = 220
 _FILE_TOOLS = frozenset({"Edit", "Write", "Read", "MultiEdit", "Glob", "Grep", "apply_patch"})
 """A misuse of one of the host's tools for files does not count as an error of the work."""
 
-_NOT_AGAIN = ", not run again since"
-_ENTRY = re.compile(
-    rf"^(unresolved|failed|resolved)(?: at (\d{{1,12}}))?(?:{_NOT_AGAIN})?: `([^`]{{1,300}})` — (.*?)"
-    r"(?: \(changed since: ([^()]*)\))?$",
-    re.DOTALL,
-)
-"""A line of `Failure.line`; earlier versions wrote "unresolved" for "failed", and told what was resolved, too."""
+_ENTRY = re.compile(r"^failed(?: at (\d{1,12}))?: `([^`]{1,300})` — (.*?)(?: \(changed since: ([^()]*)\))?$", re.DOTALL)
+"""A line of `Failure.line`."""
 
 MAX_CHANGED = 4
 """Files that an error names as changed since, the newest: as many as fit one line."""
@@ -61,7 +56,7 @@ class Failure:
         return bool(runners) and not (missing and missing.group(1) in (None, runners[-1][-1]))
 
     def line(self) -> str:
-        told = f" at {self.at}{_NOT_AGAIN}" if self.at else ""
+        told = f" at {self.at}" if self.at else ""
         since = f" (changed since: {', '.join(self.since)})" if self.since else ""
         return f"failed{told}: `{self.label}` — {self.error_message}{since}"
 
@@ -128,9 +123,9 @@ class _Known:
 def _read(entry: str, seq: int) -> Failure | None:
     """The failure in an entry of an earlier summary; `seq` is negative, because it precedes message 0."""
     match = _ENTRY.match(entry)
-    if not match or match.group(1) == "resolved":
+    if not match:
         return None
-    _, at, label, message, since = match.groups()
+    at, label, message, since = match.groups()
     return Failure(seq, label, message, at=at or "", since=tuple(since.split(", ")) if since else ())
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 
+from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.facts import find_facts
-from contextstash.context.extraction.statements import is_statement, is_whole, takes_back
+from contextstash.context.extraction.statements import is_proposal, is_statement, is_whole, takes_back
 from contextstash.context.extraction.turns import Turn
+from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import one_line
-from contextstash.context.text.sentences import own_sentences
+from contextstash.context.text.sentences import Passage, own_passages
 
 MAX_LENGTH = 420
 """Characters of a sentence; a longer one is a pasted text or a list."""
@@ -132,40 +133,98 @@ _OF_USER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A statement of the assistant in message `seq`, and its value; `place` is its position among all. One that does
-    not `tell` enough to be shown may still contradict an earlier one. `closing` is whether its text ends a turn."""
+    """A passage of the assistant in message `seq` that states something. `closing` is whether its text ends a turn,
+    `did` whether it tells what was done, which stays true. One that does not `tell` enough to be shown may still
+    contradict an earlier one."""
 
-    place: int
     text: str
     value: float
-    tells: bool = True
     seq: int = 0
     closing: bool = False
+    tells: bool = True
+    did: bool = False
 
 
 def statements_of(turns: Iterable[Turn], skip: int = -1) -> list[Finding]:
     """The statements of the assistant in order, without quotations. Its last text before the user's next message has a
     higher value than remarks between tool calls, which that text or a commit ends: they tell nothing from then on.
     `skip` is a message whose text is shown elsewhere."""
-    found: list[Finding] = []
-    seen: set[str] = set()
+    found: dict[str, Finding] = {}
     said_by = list(turns)
     texts = _assistant_texts(said_by)
     ended = max([*_commits(said_by), *(turn.seq for turn, _, closing in texts if closing)], default=-1)
     for turn, text, closing in texts:
-        if turn.seq == skip:
-            continue
-        said = own_sentences(without_suppositions(text))
-        for number, (sentence, next_one) in enumerate(zip_longest(said, said[1:], fillvalue="")):
-            value = 0.0 if takes_back(next_one) else _value(sentence, closing)
-            shown = one_line(sentence, MAX_LENGTH)
-            if value > 0 and shown.casefold() not in seen:
-                seen.add(shown.casefold())
+        passages = [*own_passages(without_suppositions(text))] if turn.seq != skip else []
+        if not closing and any(takes_back(each) for passage in passages for each in passage.sentences):
+            continue  # the agent thinks aloud, and takes most of it back
+        for number, passage in enumerate(passages):
+            shown, value, did = _told(passage, closing)
+            if value > 0:
                 worth = value + 0.6 * (closing and number < 3)
-                tells = closing or (turn.seq > ended and bool(find_facts(sentence, 1).names()))
-                tells = tells and value >= MIN_VALUE
-                found.append(Finding(len(found), shown, worth, tells, turn.seq, closing))
-    return [replace(finding, value=finding.value + 1.5 * finding.place / len(found)) for finding in found]
+                tells = closing or (turn.seq > ended and bool(find_facts(shown, 1).names()))
+                finding = Finding(shown, worth, turn.seq, closing, tells and value >= MIN_VALUE, did)
+                found.setdefault(shown.casefold(), finding)
+    return [
+        replace(finding, value=finding.value + 1.5 * place / len(found)) for place, finding in enumerate(found.values())
+    ]
+
+
+_DID = re.compile(
+    r"(?:[^:—–]{1,80}[:—–] )?(?:\W*(?:I|we)(?:['’]ve| have)? )?(?:now |also |then )?"
+    r"(?:added|fixed|removed|replaced|renamed|changed|updated"
+    r"|implemented|created|moved|extracted|wired|introduced|rewrote|switched|converted|deleted|dropped|split|cleaned"
+    r"|documented|covered|bumped|merged|pushed|opened|committed|made|refactored|simplified|restored|reverted|tightened)\b"
+    r"|(?:`[^`]+`|\S+)(?: \w+){0,3} now \w+s\b",
+    re.IGNORECASE,
+)
+"""How a sentence begins that reports what its author did."""
+
+
+def _told(passage: Passage, closing: bool) -> tuple[str, float, bool]:
+    """What a passage states, from the first sentence that says by itself what it is about, up to one that only
+    considers or announces something; its value, 0 if it states nothing; and whether it tells what was done."""
+    kept: list[str] = []
+    for place, sentence in enumerate(passage.sentences):
+        if takes_back(sentence):
+            kept = []
+        elif not kept:
+            leans = _ONLY_A_CONDITION.match(sentence) or (place and _LEANS.match(_LEAD.sub("", sentence)))
+            kept += [sentence] if _value(sentence, closing) > 0 and not leans else []
+        elif _is_aside(sentence) or len(" ".join([*kept, sentence])) > MAX_LENGTH:
+            break
+        else:
+            kept.append(sentence)
+    if not kept:
+        return "", 0.0, False
+    text = " ".join(kept)
+    if kept[0] == passage.sentences[0] and _names_something(passage.title) and passage.title not in text:
+        text = f"{passage.title}: {text}"
+    return one_line(defused(text), len(text)), _worth(text, closing), any(map(_DID.match, kept))
+
+
+MAX_TITLE = 100
+"""Characters of a heading that says what the passage below it is about. A longer one is a sentence of its own."""
+
+
+def _names_something(title: str) -> bool:
+    return len(title) <= MAX_TITLE and bool(find_facts(title, 1).names() or len(title.split()) > 2)
+
+
+_CONSIDERS = re.compile(r"(?:consider|perhaps|maybe|alternatively|otherwise|want me|let me know)\b", re.IGNORECASE)
+
+
+def _is_aside(sentence: str) -> bool:
+    """Whether a sentence behind a statement is none: what comes next, is asked or proposed."""
+    said = _LEAD.sub("", sentence)
+    return bool(
+        sentence.endswith((":", "?", "？"))
+        or _CONSIDERS.match(sentence)
+        or _NARRATION.match(sentence)
+        or _OF_THE_MOMENT.search(sentence)
+        or _INSTRUCTS.match(said)
+        or is_proposal(sentence)
+        or _OF_USER.search(sentence)
+    )
 
 
 def _assistant_texts(turns: Iterable[Turn]) -> list[tuple[Turn, str, bool]]:
@@ -207,8 +266,21 @@ def _value(sentence: str, closing: bool) -> float:
         return 0.0
     if _INSTRUCTS.match(_LABEL.sub("", said)) or _POINTS_BACK.match(said):
         return 0.0
-    names = len(find_facts(sentence, 8).names())
-    return 0.1 + 0.5 * min(4, names) + 1.0 * bool(_INFORMATIVE.search(sentence)) + 0.8 * closing
+    return _worth(sentence, closing)
+
+
+def _worth(text: str, closing: bool) -> float:
+    names = len(find_facts(text, 8).names())
+    return 0.1 + 0.5 * min(4, names) + 1.0 * bool(_INFORMATIVE.search(text)) + 0.8 * closing
+
+
+_LEANS = re.compile(
+    r"(?:[^:—–]{1,40}[:—–] )?(?:the same|such|in (?:that|this|these|those)|then|here|this|these|those"
+    r"|[A-Z]\w+ed (?:\w+ly )?(?:in|to|at|by|on|with|from|as|for)\b)\b",
+    re.IGNORECASE,
+)
+_ONLY_A_CONDITION = re.compile(r"(?:when|while|as|once|after|before|since|where|until)\b[^,]*$", re.IGNORECASE)
+"""How a sentence behind others begins if it is about what they named; and one that is only a part of a sentence."""
 
 
 REPEATED_SHARE = 0.7
@@ -278,10 +350,73 @@ def _read(text: str) -> _Said:
     return _Said(words, names, bool(_NEGATION.search(text)), bool(_CHANGED.search(text)), outcome, diagnoses)
 
 
-def is_overtaken(finding: str, seq: int, changes: Iterable[tuple[int, str]], *, remark: bool) -> bool:
-    """Whether a change after message `seq` is about what a finding names in code, so that it tells what was before: if
-    it is a `remark` between two calls about any of it, else about half. One that names nothing, such as that all is
-    done, tells what was before any change. `changes` are the messages of changes with their texts."""
-    names = _read(finding).names
-    least = min(1, len(names)) if remark else (len(names) + 1) // 2
-    return any(at > seq and sum(name in text for name in names) >= least for at, text in changes)
+MAX_TURNS = 2
+"""Turns that the agent ended whose findings are told, besides those of the turn under way: older ones are of other
+work, and seldom hold still. search_history finds them."""
+
+_ABSENT = re.compile(
+    r"\b(?:could(?: not|n['’]t) find|(?:do|did)(?:n['’]t| not) (?:see|find)|missing|lacks?|uncovered|untested"
+    r"|there (?:is|are) (?:no|still no)|no (?:\w+ ){0,3}tests?|not (?:yet )?(?:\w+ )?(?:tested|covered|implemented))\b",
+    re.IGNORECASE,
+)
+"""What a finding says that any later change may have mended."""
+
+
+def reports_of(found: Iterable[Finding], changed: Iterable[int]) -> list[Finding]:
+    """The findings that tell what was done in a turn in which something was changed, in the messages `changed`."""
+    at = sorted(changed)
+    reports: list[Finding] = []
+    last, before = -1, -1
+    for finding in found:
+        if finding.closing and finding.seq != last:
+            last, before = finding.seq, last
+        if finding.closing and finding.did and finding.tells and any(before < seq < last for seq in at):
+            reports.append(finding)
+    return reports
+
+
+def changes_of(actions: Iterable[Action], changed: Mapping[int, Sequence[str]]) -> list[tuple[int, str]]:
+    """The messages of changes, with their texts and files: those of the agent, and the lines that a diff shows which no
+    diff before showed."""
+    changes: list[tuple[int, str]] = []
+    shown: set[str] = set()
+    for action in actions:
+        if action.seq in changed:
+            changes.append((action.seq, f"{action.written}\n{' '.join(changed[action.seq])}"))
+        elif action.output and _SHOWS_DIFF.search(action.command or ""):
+            lines = [line for line in action.output.text.split("\n") if line.startswith(("+", "-"))]
+            new = "\n".join(line for line in lines if line not in shown)
+            changes += [(action.seq, new)] if shown and new else []
+            shown.update(lines)
+    return changes
+
+
+_SHOWS_DIFF = re.compile(r"\b(?:git (?:-\S+ \S+ )?(?:diff|show|log\b.* -p)|gh pr diff)\b")
+
+
+def standing(found: Sequence[Finding], changes: Sequence[tuple[int, str]]) -> list[Finding]:
+    """The findings that tell something and still hold, oldest first: none that a later one repeats or contradicts,
+    or that tells what was before a change. `changes` are the messages of changes with their texts and files."""
+    turns = sorted({finding.seq for finding in found if finding.closing})[-MAX_TURNS:]
+    first = turns[0] if len(turns) == MAX_TURNS else -1
+    last = standing_findings([finding.text for finding in found[-MAX_COMPARED:]])
+    return [
+        finding
+        for finding in found
+        if finding.tells and finding.seq >= first and finding.text in last and not _is_overtaken(finding, changes)
+    ]
+
+
+MAX_COMPARED = 120
+"""Statements of which the later ones are searched for contradictions, the newest. Each is compared with each."""
+
+_FILE = re.compile(r"(?<![\w.])[\w-]+\.[a-z]{1,4}\b(?!\()")
+
+
+def _is_overtaken(finding: Finding, changes: Iterable[tuple[int, str]]) -> bool:
+    """Whether a later change is about what a finding names in code, so that it tells what was before: if it is a remark
+    between two calls about any of it, else about half. One that names nothing, such as that all is done, or that says
+    what is missing, tells what was before any change."""
+    names = _read(finding.text).names | {*_FILE.findall(finding.text)}
+    least = 0 if _ABSENT.search(finding.text) else (len(names) + 1) // 2 if finding.closing else min(1, len(names))
+    return any(at > finding.seq and sum(name in text for name in names) >= least for at, text in changes)

@@ -75,7 +75,7 @@ def is_statement(sentence: str) -> bool:
         or _CONTINUES.match(sentence)
         or takes_back(sentence)
         or _THOUGHT.search(_CODE.sub("", sentence))
-        or _PROPOSAL.match(sentence)
+        or is_proposal(sentence)
         or _RULED.search(sentence)
         or not _is_balanced(sentence)
         or not _has_words(sentence)
@@ -91,6 +91,11 @@ def is_whole(sentence: str) -> bool:
     if _FULL_STOP.search(sentence) or done or _OTHER_LETTER.search(sentence):
         return True
     return not _GLOSSARY.match(sentence) and bool(_SUBJECT.match(sentence) and _FINITE.search(_CODE.sub("", sentence)))
+
+
+def is_proposal(sentence: str) -> bool:
+    """Whether a sentence says what its author could or would do."""
+    return bool(_PROPOSAL.match(sentence))
 
 
 def takes_back(sentence: str) -> bool:

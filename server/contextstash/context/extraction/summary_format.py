@@ -12,6 +12,7 @@ class Section(StrEnum):
     TASK = "Task"
     EARLIER = "Earlier summary"
     DECISIONS = "Decisions and constraints"
+    DONE = "What was done"
     FILES = "Files touched"
     TRIED = "Tried and failed"
     ERRORS = "Errors"
@@ -24,7 +25,6 @@ class Section(StrEnum):
 
 
 _BY_HEADING = {f"## {section.value}": section for section in Section}
-_BY_HEADING["## Not told above, kept in the archive"] = Section.POINTERS  # of stored summaries of earlier versions
 
 
 def heading(section: Section) -> str:

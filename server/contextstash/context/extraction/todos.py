@@ -8,6 +8,7 @@ from typing import Any
 
 from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.statements import asks_itself
+from contextstash.context.extraction.summary_format import is_plan_line
 from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.text.sentences import own_sentences
 
@@ -33,6 +34,34 @@ _PLAN_TOOLS = re.compile(
 def is_plan_call(action: Action) -> bool:
     """Whether a call only writes or reads the plan."""
     return bool(_PLAN_TOOLS.fullmatch(action.tool))
+
+
+AS_OF = "The plan above is of message "
+
+
+def plan_lines(actions: Sequence[Action], before: Sequence[str], requests: Sequence[int]) -> list[str]:
+    """The newest to-do list. If entries are left and it may be old, a line says of which message it is and what the
+    user said since. `before` are the open items of an earlier summary, `requests` the messages with the user's
+    requests."""
+    old = [line for line in before if is_plan_line(line)]
+    plan = todo_lines(actions, old)
+    lines = old if plan is None else plan
+    if not any(line[1] != "x" for line in lines):
+        return lines
+    written = max((action.seq for action in actions if is_plan_call(action)), default=-1)
+    told = next((line for line in before if line.startswith(AS_OF)), "") if written < 0 else ""
+    if told:
+        written, *said = map(int, re.findall(r"\d+", told))
+        requests = sorted({*said, *requests})
+    asked = ", ".join(f"({seq})" for seq in requests if seq > written)
+    later = [action for action in actions if action.seq > written]
+    if written < 0 or not (asked or told or len(later) > MAX_FRESH):
+        return lines
+    return [*lines, f"{AS_OF}{written}{f'; the user said since: {asked}' if asked else ''}."]
+
+
+MAX_FRESH = 20
+"""Calls after which a plan may be out of date: agents that keep one update it more often."""
 
 
 def todo_lines(actions: Sequence[Action], before: Sequence[str] = ()) -> list[str] | None:

@@ -31,9 +31,9 @@ _SPEAKER = re.compile(
 )
 
 _TITLES = (
-    r"tasks?|earlier summar(?:y|ies)|decisions?|constraints?|files touched|tried and failed|names in use|errors?"
-    r"|findings?|open items?|last state|archived outputs?|not told above|missing above|outputs kept|instructions?"
-    r"|rules?|requirements?|messages? \d"
+    r"tasks?|earlier summar(?:y|ies)|decisions?|constraints?|what was done|files touched|tried and failed|names in use"
+    r"|errors?|findings?|open items?|last state|archived outputs?|not told above|missing above|outputs kept"
+    r"|instructions?|rules?|requirements?|messages? \d"
 )
 _OF_WHOM = r"(?:(?:the|your|our|my|these|standing|important|new|further|hard|project|permanent|[a-z]+'s) ){0,3}"
 _HEADING = re.compile(

@@ -86,18 +86,46 @@ def _parts(text: str, rules: Collection[str]) -> list[_Part]:
         if not groups or groups[-1][0] != pasted or (not pasted and not groups[-1][1][-1].strip()):
             groups.append((pasted, []))
         groups[-1][1].append(line)
+    groups = _with_given(groups)
     last = len(groups) - 1
     return [
-        _Part(tuple(group), _rank(pasted, group, rules, place in (0, last)), place)
+        _Part(tuple(group), _rank(pasted, group, rules, place == 0, place == last), place)
         for place, (pasted, group) in enumerate(groups)
     ]
 
 
-def _rank(pasted: bool, lines: Sequence[str], rules: Collection[str], at_end: bool) -> int:
+MAX_GIVEN_LINES = 12
+"""Lines of a pasted text that an instruction above it gives, such as a command. A longer one is a document."""
+
+_GIVES = re.compile(
+    r"\b(?:must|exact(?:ly)?|verbatim|as is|run|use|execute|submit|send|call|type|output|reply|answer|print"
+    r"|follow(?:ing)?|genau|muss|exactement|exactamente)\b[^\n]*[:\uff1a]\W*\Z",
+    re.IGNORECASE,
+)
+_EXACT = re.compile(r"\b(?:exact(?:ly)?|verbatim|literally|wörtlich|exactement|exactamente)\b", re.IGNORECASE)
+
+
+def _with_given(groups: Sequence[tuple[bool, list[str]]]) -> list[tuple[bool, list[str]]]:
+    """The groups, in which a short pasted text is one with the instruction above it that gives it."""
+    joined: list[tuple[bool, list[str]]] = []
+    for pasted, group in groups:
+        above = joined[-1] if joined else (True, [""])
+        if pasted and not above[0] and len(group) <= MAX_GIVEN_LINES and _GIVES.search("\n".join(above[1]).rstrip()):
+            above[1].extend(group)
+        else:
+            joined.append((pasted, group))
+    return joined
+
+
+def _rank(pasted: bool, lines: Sequence[str], rules: Collection[str], first: bool, last: bool) -> int:
+    """What is pasted leaves first; what is to be used exactly as it stands leaves last, after what the text begins
+    with."""
+    text = "\n".join(lines)
     if pasted:
         return 0
-    text = "\n".join(lines)
-    return 1 + 2 * any(rule in text for rule in rules) + at_end
+    if _EXACT.search(text):
+        return 5
+    return 4 if first else 1 + 2 * any(rule in text for rule in rules) + last
 
 
 def _pasted(lines: Sequence[str], own: Sequence[str]) -> list[bool]:

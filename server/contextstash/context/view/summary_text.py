@@ -32,13 +32,13 @@ def compaction_prompt(session_id: str | None = None, instructions: str | None = 
 def summary_text(text: str, first_seq: int, last_seq: int, messages: int, *, later: bool = False) -> str:
     """A summary as the view shows it: what it replaces, and how to retrieve the originals.
 
-    `messages` is how many it covers, `first_seq` to `last_seq`. With `later`, another summary stays before it, whose
-    text was true when it was written and is not written again.
+    `messages` is how many it covers, `first_seq` to `last_seq`. With `later`, another summary stays before it. The text
+    of a summary was true when it was written, and is not written again: it says up to when.
     """
-    older = " What an earlier summary says is open, failed or the last state is out of date." if later else ""
+    older = " What a summary above says is open, failed or the last state is out of date." if later else ""
     count = f"{messages:,} earlier message{'' if messages == 1 else 's'}"
     return (
         f"{MARKER} summary: this replaces {count} ({first_seq} to {last_seq}) of this same session, whose"
         " work is done and need not be repeated. The originals are kept: search_history finds them, get_archived_output"
-        f" reads tool outputs by handle.{older}]\n\n{unforged(text)}"
+        f" reads tool outputs by handle. The state is as of message {last_seq}.{older}]\n\n{unforged(text)}"
     )

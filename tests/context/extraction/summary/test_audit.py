@@ -56,7 +56,7 @@ def test_a_fact_names_its_message_and_the_output_that_contains_it() -> None:
     facts = {fact.kind: fact for fact in audit_summary(lending().turns, "").missing if fact.text != "/srv/app/holds.py"}
     assert (facts["error"].seq, facts["error"].handle) == (10, "out_00000010")
     assert (facts["constraint"].seq, facts["constraint"].handle) == (0, None)
-    assert (facts["path"].seq, facts["path"].handle) == (8, "out_00000008")
+    assert (facts["path"].seq, facts["path"].handle) == (8, "out_00000004")
 
 
 def test_a_summary_contains_facts_in_other_words() -> None:
@@ -167,7 +167,7 @@ MISSING = audit_summary(lending().turns, "Work was done.").missing
 def test_pointers_are_in_a_last_section_and_are_read_back() -> None:
     text, listed = append_pointers("Work was done.", MISSING, max_tokens=400, count=quarter)
     assert text.startswith(f"Work was done.\n\n{heading(Section.POINTERS)}\n- constraint (message 0): You must never")
-    assert "\n- path (message 8, out_00000008): /srv/app/fines.py" in text
+    assert "\n- path (message 8, out_00000004): /srv/app/fines.py" in text
     assert listed == len(MISSING)
     assert pointers_of(text) == MISSING
     assert read_summary(text)[Section.EARLIER] == ["Work was done."]

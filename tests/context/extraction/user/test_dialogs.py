@@ -105,3 +105,25 @@ def test_an_approval_is_in_progress_if_the_request_is_told_by_an_earlier_summary
     assert "In progress: the decision in message 1, above" in second
     assert "the request in message" not in second
     assert "ExitPlanMode" not in second
+
+
+OPTIONS = """**Option 1: Handle the errors**
+Change each call site.
+
+**Option 2: Typed fields**
+Check them once when they are read.
+
+Option 2 is cleaner. Which approach do you prefer?"""
+
+
+@pytest.mark.parametrize("said", ["let's try 2=", "2", "the second one", "option 2, please"])
+def test_a_reply_that_names_an_option_is_told_with_that_option(said: str) -> None:
+    block = block_of(Script().user("Make it safe.").assistant(OPTIONS).user(said))
+    assert "2 is: Option 2: Typed fields Check them once when they are read.]" in block
+
+
+def test_a_newer_approved_plan_withdraws_the_older_one() -> None:
+    approved = "User has approved your plan. You can now start coding."
+    script = Script().user("Split the importer.").call("ExitPlanMode", {"plan": "# By time\n1. Filter"}, approved)
+    script.call("ExitPlanMode", {"plan": "# By position\n1. Count"}, approved)
+    assert "Withdrawn or changed by the user: (2) by (4)." in block_of(script)

@@ -353,3 +353,10 @@ def test_a_skill_that_the_agent_loads_is_told_once_and_by_the_summary_alone() ->
     second = extract_summary(later.turns, previous=first, max_tokens=1_000, count=quarter, words_kept=True)
     assert "In progress: the request in message 0" in second
     assert "improving" not in second
+
+
+def test_a_text_pasted_below_a_request_withdraws_nothing() -> None:
+    text = "resume the other session instead, close here and run"
+    script = Script().user(f"Print to {text} the command.").assistant("Ok.")
+    script.user(f"This looks a bit strange: Operation stopped.\n\nTo {text} x")
+    assert "Withdrawn" not in block_of(script.turns)

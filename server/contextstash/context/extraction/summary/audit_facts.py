@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from contextstash.context.extraction.actions import Action, actions_of
 from contextstash.context.extraction.errors import failures
 from contextstash.context.extraction.facts import find_facts
-from contextstash.context.extraction.files.file_actions import Verb, file_uses, is_backup
+from contextstash.context.extraction.files.files_under_edit import EditedFile, files_of
 from contextstash.context.extraction.files.session_files import changes_by_message
 from contextstash.context.extraction.todos import stated_open_items, todo_lines
 from contextstash.context.extraction.turns import Turn
@@ -71,13 +71,13 @@ def relevant_facts(turns: Sequence[Turn]) -> RelevantFacts:
     were changed or used repeatedly, and ids that the user named or that occur more than once in the conversation."""
     actions = actions_of(turns)
     requests, _ = requests_of(turns)
-    touched = _touched(actions)
+    files = files_of(actions)
     ages = _Ages(turns[0].seq if turns else 0, turns[-1].seq if turns else 0)
     by_kind: dict[FactKind, list[RankedFact]] = {
         "constraint": list(_constraints(requests, ages)),
         "open item": list(_open_items(turns, actions, requests, ages)),
         "error": list(_errors(actions, ages)),
-        "path": list(_paths(turns, requests, touched, ages)),
+        "path": list(_paths(turns, requests, files, ages)),
         "id": list(_ids(turns, requests, ages)),
     }
     chosen: list[RankedFact] = []
@@ -85,7 +85,7 @@ def relevant_facts(turns: Sequence[Turn]) -> RelevantFacts:
         found.sort(key=lambda ranked: (-ranked.value, -ranked.fact.seq))
         chosen += found[: MAX_OF_A_KIND[kind]]
     chosen.sort(key=lambda ranked: (-ranked.value, -ranked.fact.seq))
-    return RelevantFacts(tuple(_with_handles(chosen, turns)), tuple(touched))
+    return RelevantFacts(tuple(_with_handles(chosen, turns)), tuple(file.path.removeprefix("./") for file in files))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +97,6 @@ class _Ages:
         """From 0 for the first message to 1 for the last."""
         return (seq - self.first) / max(1, self.last - self.first)
 
-
-_RULE = re.compile(
-    r"\b(?:must(?:n['’]?t)?|never|always|don['’]?t|do not|cannot|can['’]?t|should(?:n['’]?t| not)|shall|forbidden"
-    r"|not allowed|no longer|avoid|prefer|only|instead of|make sure|ensure|without|required|exactly"
-    r"|nie(?:mals)?|immer|nicht|muss|müssen|darf|nur|ohne|jamais|toujours|il faut|sans|uniquement|nunca|siempre"
-    r"|debe[ns]?|solo|sin|sempre|deve|mai|senza|никогда|всегда|нельзя|только|без)\b"
-    r"|必须|不要|不能|禁止|务必|只能|必ず|しないで|ください|禁止|반드시|하지 ?마|항상|절대",
-    re.IGNORECASE,
-)
-_STRICT_RULE = re.compile(
-    r"\b(?:must(?:n['’]?t)?|never|always|don['’]?t|do not|forbidden|not allowed|make sure|nie(?:mals)?|immer|jamais"
-    r"|toujours|nunca|siempre|sempre|никогда|всегда|нельзя)\b|必须|不要|禁止|务必|必ず|しないで|반드시|항상|절대",
-    re.IGNORECASE,
-)
-"""Stricter than `_RULE`, for pasted text, which describes more than it demands."""
 
 _NO_RULE = re.compile(
     r"^(?:I|we|you|it|this|that|they|there) (?:(?:also|still|really|just) )?(?:don['’]?t|do not|can['’]?t"
@@ -126,22 +111,17 @@ MIN_RULE_WORDS = 3
 
 
 def _constraints(requests: Sequence[Request], ages: _Ages) -> Iterator[RankedFact]:
-    """The user's rules, each once. A rule in a long pasted text has a lower value than one that the user typed."""
+    """The user's strong rules, each once. One in a long pasted text has a lower value than one that the user typed."""
     found: dict[str, RankedFact] = {}
     for request in requests:
-        pasted = len(request.text) > MAX_TYPED_LENGTH
-        rule = _STRICT_RULE if pasted or request.is_reply else _RULE
-        for sentence, _ in user_rules(request):
-            if not rule.search(sentence) or _NO_RULE.search(sentence) or _is_too_short(sentence):
+        for sentence, strong in user_rules(request):
+            short = sentence.isascii() and len(sentence.split()) < MIN_RULE_WORDS
+            if not strong or short or _NO_RULE.search(sentence):
                 continue
             text = one_line(sentence, MAX_CONSTRAINT_LENGTH)
-            value = (3.0 if pasted else 6.0) + ages.recency(request.seq)
+            value = (3.0 if len(request.text) > MAX_TYPED_LENGTH else 6.0) + ages.recency(request.seq)
             found[text.casefold()] = RankedFact(AuditedFact("constraint", text, request.seq), value)
     yield from found.values()
-
-
-def _is_too_short(sentence: str) -> bool:
-    return sentence.isascii() and len(sentence.split()) < MIN_RULE_WORDS
 
 
 def _open_items(
@@ -187,60 +167,27 @@ def _errors(actions: Sequence[Action], ages: _Ages) -> Iterator[RankedFact]:
 
 
 _IGNORED_PATH = re.compile(r"^(?:/private)?/(?:tmp|var/folders|dev|proc)/|^\$|[*{}<>$]|/\.claude/|^/?\.?$|^\d+$")
-_CHANGES: frozenset[Verb] = frozenset({"edited", "created", "renamed"})
-
-
-@dataclass(slots=True)
-class _Touch:
-    """How a file was used: the number of calls and of changes, the last message, and an output that shows it. `named`
-    is true if the user mentioned it."""
-
-    uses: int = 0
-    changes: int = 0
-    seq: int = 0
-    handle: str | None = None
-    gone: bool = False
-    named: bool = False
-
-
-def _touched(actions: Sequence[Action]) -> dict[str, _Touch]:
-    touched: dict[str, _Touch] = {}
-    for action in actions:
-        for use in file_uses(action):
-            if is_backup(use.path, use.was or use.path):
-                continue
-            touch = touched.setdefault(use.path.removeprefix("./"), _Touch())
-            touch.uses += 1
-            touch.changes += use.verb in _CHANGES
-            touch.gone = use.verb == "deleted"
-            touch.seq = action.seq
-            touch.handle = action.handle or touch.handle
-    return touched
 
 
 def _paths(
-    turns: Sequence[Turn], requests: Sequence[Request], touched: Mapping[str, _Touch], ages: _Ages
+    turns: Sequence[Turn], requests: Sequence[Request], files: Sequence[EditedFile], ages: _Ages
 ) -> Iterator[RankedFact]:
-    """Changed files, files that the user named, and read files, with a higher value if they were read repeatedly or
-    mentioned. Each under its longest name."""
+    """Changed files, files that the user named, and read files, with a higher value if the assistant mentions them."""
     talked = {_file_name(path) for text in _assistant_texts(turns) for path in find_facts(text, 200).paths}
     named = _named_by_user(requests)
-    files = _fullest({**{path: _Touch(seq=seq, named=True) for path, seq in named.items()}, **touched})
     names = {_file_name(path) for path in named}
-    for path, touch in files.items():
-        if touch.gone or _IGNORED_PATH.search(path) or not _names_a_file(path):
+    known = {_file_name(file.path) for file in files}
+    for path, seq in named.items():
+        if _file_name(path) not in known and not _IGNORED_PATH.search(path) and _names_a_file(path):
+            yield RankedFact(AuditedFact("path", one_line(path, MAX_FACT_LENGTH), seq), 2.0 + ages.recency(seq))
+    for file in files:
+        path = file.path.removeprefix("./")
+        if file.deleted or _IGNORED_PATH.search(path) or not _names_a_file(path):
             continue
-        is_named = touch.named or _file_name(path) in names
-        if touch.changes:
-            value = 3.0 + min(4, touch.changes) / 4
-        elif is_named or touch.uses > 1 or (touch.uses and _file_name(path) in talked):
-            value = 1.0 + min(4, touch.uses) / 8
-        elif touch.uses:
-            value = 0.0
-        else:
-            continue
-        fact = AuditedFact("path", one_line(path, MAX_FACT_LENGTH), touch.seq, touch.handle)
-        yield RankedFact(fact, value + is_named + ages.recency(touch.seq))
+        seq = max(file.changed_at, -1 if file.read_at is None else file.read_at)
+        value = 3.5 if file.changed_at >= 0 else 1.0 * (_file_name(path) in names | talked)
+        fact = AuditedFact("path", one_line(path, MAX_FACT_LENGTH), seq, file.handle)
+        yield RankedFact(fact, value + (_file_name(path) in names) + ages.recency(seq))
 
 
 def _named_by_user(requests: Sequence[Request]) -> dict[str, int]:
@@ -271,26 +218,6 @@ def _names_a_file(path: str) -> bool:
 
 _ENDING = re.compile(r"\.\w{1,8}$")
 """Of a file; the last part of a dotted name, such as `orders.test_refunds`, is usually longer."""
-
-
-def _fullest(touched: Mapping[str, _Touch]) -> dict[str, _Touch]:
-    """The files. One that occurs under a full and a shorter name is listed once, if the shorter name is unambiguous."""
-    longer: dict[str, list[str]] = {}
-    for path in touched:
-        longer.setdefault(_file_name(path), []).append(path)
-    files: dict[str, _Touch] = {}
-    for path, touch in touched.items():
-        same = [other for other in longer[_file_name(path)] if other != path and other.endswith(f"/{path}")]
-        name = same[0] if len(same) == 1 else path
-        files[name] = _joined(files[name], touch) if name in files else touch
-    return files
-
-
-def _joined(one: _Touch, other: _Touch) -> _Touch:
-    newer = one if one.seq >= other.seq else other
-    handle = newer.handle or one.handle or other.handle
-    uses, changes = one.uses + other.uses, one.changes + other.changes
-    return _Touch(uses, changes, newer.seq, handle, newer.gone, one.named or other.named)
 
 
 _LABELLED = re.compile(

@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from contextstash.context.extraction.actions import Action, actions_of, as_run, is_dialog
 from contextstash.context.extraction.attempts import failed_attempts, joined_attempts
@@ -19,7 +19,7 @@ from contextstash.context.extraction.errors import changes_from, failures, file_
 from contextstash.context.extraction.files.file_actions import file_uses
 from contextstash.context.extraction.files.names_in_use import below_in_list, name_lines
 from contextstash.context.extraction.files.session_files import base_of, changes_by_message, file_lines, without_names
-from contextstash.context.extraction.findings import is_overtaken, standing_findings, statements_of
+from contextstash.context.extraction.findings import Finding, changes_of, reports_of, standing, statements_of
 from contextstash.context.extraction.summary.audit import facts_of, is_of_the_moment
 from contextstash.context.extraction.summary.section_budget import Item, cut_middle, fill
 from contextstash.context.extraction.summary_format import (
@@ -27,25 +27,24 @@ from contextstash.context.extraction.summary_format import (
     Section,
     Sections,
     in_place,
-    is_plan_line,
     joined,
     merged,
     read_summaries,
 )
-from contextstash.context.extraction.todos import is_plan_call, stated_open_items, todo_lines
+from contextstash.context.extraction.todos import is_plan_call, plan_lines, stated_open_items
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user.decisions import weighted_decisions
 from contextstash.context.extraction.user.user_requests import (
-    SKILL,
     Request,
-    answered,
     dialog_decisions,
-    reply_lines,
+    is_carried_over,
     requests_of,
     without_notes,
+    without_state,
 )
+from contextstash.context.extraction.work_done import Done, commits, work_done
+from contextstash.context.extraction.work_under_way import loaded_skill, under_way
 from contextstash.context.text.imitations import defused
-from contextstash.context.text.pasted_text import first_lines
 from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.tool_outputs.digest import digest_output, still_running
 
@@ -64,9 +63,6 @@ leave less room for what is read."""
 
 MAX_FINDINGS = 24
 """Findings that may be shown, the most valuable ones: a page for a reader."""
-
-MAX_COMPARED = 120
-"""Statements of which the later ones are searched for contradictions, the newest. Each is compared with each."""
 
 MAX_SIMILAR_OUTPUTS = 2
 """Outputs of similar calls that are listed by handle, so that one kind does not fill the list."""
@@ -106,21 +102,21 @@ def extract_summary(
     `words_kept`, the user's words stand next to the summary and are left out of it. The names in use take at most
     `names_share` of it. `first_seq` is the first message that the summary replaces.
     """
-    material = _read(turns, history, previous, standing, instructions)
-    material = replace(material, words_kept=words_kept, first_seq=first_seq)
+    material = _read(turns, history, previous, standing, instructions, words_kept=words_kept, first_seq=first_seq)
     task = _task(material, history, int(max_tokens * TASK_SHARE), count)
-    said = "\n".join(item.text for item in task)
     files = _files(material)
     base = base_of(files[0].text) if files else ""
     tried = _tried(material)
+    done, findings = _done_and_findings(material, tried)
     sections = {
         Section.TASK: task,
         Section.EARLIER: _earlier(material),
-        Section.DECISIONS: _decisions(material, said),
+        Section.DECISIONS: _decisions(material, "\n".join(item.text for item in task)),
+        Section.DONE: done,
         Section.FILES: files,
         Section.TRIED: tried,
         Section.ERRORS: _errors(material),
-        Section.FINDINGS: _findings(material, "\n".join(item.text for item in tried)),
+        Section.FINDINGS: findings,
         Section.OPEN: _open_items(material),
         Section.STATE: _state(material, base, int(max_tokens * SAID_SHARE), count),
         Section.ARCHIVED: _archived(material, base),
@@ -174,11 +170,6 @@ class _Material:
         otherwise."""
         return 3.0 if self.instruction_words and self.instruction_words & _long_words(text) else 0.0
 
-    @property
-    def answered(self) -> bool:
-        """Whether the user said something after the assistant's last message."""
-        return bool(self.known_requests) and self.known_requests[-1].seq > self.last_said_seq
-
     def old(self, section: Section) -> Sequence[str]:
         """The items of the summaries before the turns."""
         return (self.current if section in CURRENT else self.before).get(section, ())
@@ -202,6 +193,9 @@ def _read(
     previous: str | None,
     standing: str | None,
     instructions: str | None,
+    *,
+    words_kept: bool,
+    first_seq: int,
 ) -> _Material:
     requests, carried = requests_of(turns)
     more = bool(turns) and len(history) > len(turns) and history[-1].seq == turns[-1].seq
@@ -232,6 +226,8 @@ def _read(
         last_said=said,
         last_said_seq=said_seq,
         instruction_words=_long_words(instructions or ""),
+        words_kept=words_kept,
+        first_seq=first_seq,
     )
 
 
@@ -268,6 +264,9 @@ def _is_cut_of(line: str, text: str) -> bool:
 def _earlier(material: _Material) -> list[Item]:
     before = [without_notes(text) for text in material.old(Section.EARLIER)]
     texts = merged(before, [defused(text) for text in material.carried])
+    seqs = [turn.seq for turn in material.turns if turn.kind == "summary" or any(map(is_carried_over, turn.texts))]
+    if material.actions and material.actions[-1].seq > max(seqs, default=-1):
+        texts = [without_state(text) for text in texts]
     return [Item(text, weight=float(place), cut=True) for place, text in enumerate(texts)]
 
 
@@ -307,122 +306,74 @@ def _tried(material: _Material) -> list[Item]:
 _NUMBERED = re.compile(r"(?:\((\d{1,12})\) )?(.*)", re.DOTALL)
 
 
-def _findings(material: _Material, tried: str) -> list[Item]:
-    """The agent's findings, each with its message: an old one may not hold any more. Those that tell a failed attempt
-    stand in `tried`, and not here again."""
-    said = {
-        defused(each.text): each
-        for each in statements_of(material.known, skip=material.last_said_seq)
-        if each.seq >= material.first_seq
-    }
-    known_from = material.known[0].seq if material.known else math.inf
-    before = [match.groups() for line in material.old(Section.FINDINGS) if (match := _NUMBERED.fullmatch(line))]
-    # Of those whose messages are known, only what is still a finding of them.
-    before = [(seq, text) for seq, text in before if text in said or not seq or int(seq) < known_from]
-    at = {**{text: int(seq or -1) for seq, text in before}, **{text: each.seq for text, each in said.items()}}
-    weights = {text: each.value for text, each in said.items() if each.tells}
-    lines = merged([text for _, text in before], list(said))[-MAX_COMPARED:]
-    standing = standing_findings(lines)
-    shown = [line for line in lines if line in standing and (line in weights or line not in said) and line not in tried]
-    changes = [(each.seq, each.written) for each in material.known_actions if each.seq in material.known_changed]
-    remarks = {text for text, each in said.items() if not each.closing}
-    shown = [line for line in shown if not is_overtaken(line, at[line], changes, remark=line in remarks)]
-    items = material.weights(shown, weights, 1.0)
+def _old_lines(material: _Material, section: Section) -> list[tuple[int, str]]:
+    """What an earlier summary tells of messages before the known ones, each with its message, -1 if that is unknown."""
+    first = material.known[0].seq if material.known else math.inf
+    lines = (match.groups() for line in material.old(section) if (match := _NUMBERED.fullmatch(line)))
+    return [(int(seq or -1), text) for seq, text in lines if int(seq or -1) < first]
+
+
+def _numbered(seq: int, text: str) -> str:
+    return f"({seq}) {text}" if seq >= 0 else text
+
+
+def _done_and_findings(material: _Material, tried: Sequence[Item]) -> tuple[list[Item], list[Item]]:
+    """What was done and what was found; what the agent reported as done is no finding."""
+    found = statements_of(material.known, skip=material.last_said_seq)
+    committed = [action.seq for action in material.known_actions if commits(action)]
+    reports = reports_of(found, [*material.known_changed, *committed])
+    findings = [each for each in found if each not in reports]
+    return _done(material, reports), _findings(material, findings, "\n".join(item.text for item in tried))
+
+
+def _done(material: _Material, reports: Sequence[Finding]) -> list[Item]:
+    """The commits and pull requests, what the agent reported as done, and its newest changes in its own words."""
+    reported = max((each.seq for each in reports), default=-1)
+    done = work_done(material.known, material.known_actions, material.known_changed, reported)
+    done += [Done(each.seq, each.text) for each in reports]
+    done = sorted((each for each in done if each.seq >= material.first_seq), key=lambda each: each.seq)
+    done = [*(Done(seq, text) for seq, text in _old_lines(material, Section.DONE)), *done]
+    return [
+        Item(line, weight=float(place), whole=f"{line}\n{each.more}" if each.more else "")
+        for place, each in enumerate(done)
+        if (line := _numbered(each.seq, one_line(each.text, len(each.text))))
+    ]
+
+
+def _findings(material: _Material, found: Sequence[Finding], tried: str) -> list[Item]:
+    """The agent's findings that still hold, each with its message. Those that tell a failed attempt stand in `tried`,
+    and not here again."""
+    before = [Finding(text, 1.0, seq, closing=True) for seq, text in _old_lines(material, Section.FINDINGS)]
+    new = [each for each in found if each.seq >= material.first_seq]
+    held = standing([*before, *new], changes_of(material.known_actions, material.known_changed))
+    items = [
+        Item(_numbered(each.seq, each.text), weight=each.value + material.instruction_weight(each.text))
+        for each in held
+        if each.text not in tried
+    ]
     least = sorted((item.weight for item in items), reverse=True)[:MAX_FINDINGS]
-    kept = [item for item in items if item.weight >= least[-1]]
-    return [replace(item, text=f"({at[item.text]}) {item.text}") if at[item.text] >= 0 else item for item in kept]
+    return [item for item in items if item.weight >= least[-1]]
 
 
 def _open_items(material: _Material) -> list[Item]:
     old = material.old(Section.OPEN)
-    before = list(filter(is_plan_line, old))
-    plan = todo_lines(material.known_actions, before)
-    said: list[str] = []
-    if not material.turns:
-        said = [line for line in old if not is_plan_line(line) and not line.startswith((UNDER_WAY, OLD_PLAN))]
-    elif material.turns[-1].ends_work:
-        said = stated_open_items(material.last_said)
-    working = _under_way(material)
-    shown = before if plan is None else plan
-    old_plan = OLD_PLAN if _is_old_plan(material, shown, plan is None) else ""
-    notes = filter(None, (old_plan, working, _skill(material)))
-    lines = [*shown, *notes, *said]
+    if material.turns:
+        plan = plan_lines(material.known_actions, old, [request.seq for request in material.known_requests])
+        decided = dialog_decisions(material.known_actions)
+        working = under_way(
+            material.known,
+            material.known_requests,
+            decided,
+            words_kept=material.words_kept,
+            before=old,
+            task=material.old(Section.TASK),
+        )
+        loaded = loaded_skill(material.known, material.known_requests, material.turns[0].seq)
+        said = stated_open_items(material.last_said) if material.turns[-1].ends_work else []
+        lines = [*plan, *filter(None, (working, loaded)), *said]
+    else:
+        lines = list(old)
     return [Item(defused(line), weight=float(-place), cut="\n" in line) for place, line in enumerate(lines)]
-
-
-OLD_PLAN = "The plan above is older than the newest request: the agent did not update it."
-
-
-def _is_old_plan(material: _Material, plan: Sequence[str], carried: bool) -> bool:
-    """Whether the plan has open entries, and the agent ended a turn after it wrote them and was given another request;
-    `carried` is whether an earlier summary tells it."""
-    if not any(is_plan_line(line) and line[1] != "x" for line in plan):
-        return False
-    written = max((action.seq for action in material.known_actions if is_plan_call(action)), default=-1)
-    newest = max((request.seq for request in material.known_requests if not request.is_reply), default=-1)
-    newer = any(written < turn.seq < newest and turn.ends_work for turn in material.known)
-    return newer or (carried and OLD_PLAN in material.old(Section.OPEN))
-
-
-UNDER_WAY, LOADED = "In progress: ", "Loaded: "
-
-MAX_REPEATED = 120
-"""Characters of a request that is repeated where it says what is under way: a line."""
-
-MAX_COMMAND_TEXT = 1_200
-"""Characters of a command's or skill's text that is being carried out, in whole lines: about 300 tokens, a quarter of a
-summary in a window of 10,000. A longer text has its steps at the beginning."""
-
-
-def _under_way(material: _Material) -> str:
-    """The newest request, if the turns end before the work on it does. If the user's words stand next to the summary,
-    only where it is; of a skill that the agent loaded the text, too."""
-    before = next((line for line in material.old(Section.OPEN) if line.startswith(UNDER_WAY)), "")
-    requests = [request for request in material.known_requests if not request.command.startswith(SKILL)]
-    last = requests[-1].seq if requests else -1
-    decided = [(seq, line) for seq, line in dialog_decisions(material.known_actions) if seq > last]
-    if not requests and not decided:
-        return before if not material.turns or not material.turns[-1].ends_work else ""
-    # The client's own commands, such as /exit, may stand behind the answer.
-    own = next((turn for turn in reversed(material.turns) if turn.role == "assistant"), material.turns[-1])
-    is_answered = own.ends_work and own.seq > (decided[-1][0] if decided else last)
-    if own.seq == material.last_said_seq and (is_answered or own is material.turns[-1]):
-        return ""
-    if decided:
-        seq, line = decided[-1]
-        told = f"the decision in message {seq}, above" if material.words_kept else one_line(line, 160)
-        return f"{UNDER_WAY}{told}"
-    newest = requests[-1]
-    if newest.command and newest.text not in newest.command:
-        return f"{UNDER_WAY}{_command_text(newest)}"
-    if material.words_kept:
-        said = f": {newest.text}" if len(newest.text) <= MAX_REPEATED and "\n" not in newest.text else ""
-        to = answered(newest) if said and newest.is_reply else ""
-        asked = f" (to “{one_line(to, MAX_REPEATED)}”)" if to else ""
-        return f"{UNDER_WAY}the request in message {newest.seq}, word for word above{said}{asked}"
-    if material.answered and newest.is_reply and (reply := reply_lines(newest)):
-        return f"{UNDER_WAY}{reply[-1]}"
-    wanted = [request.text for request in requests if not request.is_reply]
-    wanted = wanted or list(material.old(Section.TASK))
-    return f"{UNDER_WAY}{one_line(wanted[-1], 160)}" if wanted else ""
-
-
-def _skill(material: _Material) -> str:
-    """The skill that the agent loaded last, if it has not ended its turn since. Its text is told once: the agent may
-    have loaded it hundreds of messages before."""
-    newest = material.known_requests[-1] if material.known_requests else None
-    if newest is None or not newest.command.startswith(SKILL):
-        before = next((line for line in material.old(Section.OPEN) if line.startswith(LOADED)), "")
-        return before if not material.turns else ""
-    if any(turn.seq > newest.seq and turn.ends_work for turn in material.known):
-        return ""
-    told = _command_text(newest) if newest in material.requests else f"{newest.command}, message {newest.seq}"
-    return f"{LOADED}{told}"
-
-
-def _command_text(request: Request) -> str:
-    text = first_lines(request.text, MAX_COMMAND_TEXT, f"the text of the command in message {request.seq}")
-    return f"{one_line(request.command, 80)}, message {request.seq}:\n{text}"
 
 
 LAST_MESSAGE = "The assistant's last message"

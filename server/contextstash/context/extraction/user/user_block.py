@@ -248,7 +248,7 @@ def _main(words: UserWords) -> Said | None:
 
 def _newest_plan(words: UserWords) -> UserWords:
     """The words in which of all approved plans but the newest only the first line is left."""
-    plans = [entry for entry in words.entries if entry.text.startswith(APPROVED)]
+    plans = [entry for entry in words.entries if _is_plan(entry)]
     old = plans[:-1]
     note = f"[left out: the rest of it; the plan in ({plans[-1].seq}) replaces it]" if old else ""
     folded = {id(entry): replace(entry, text=f"{_first_line(entry.text)} {note}") for entry in old}
@@ -371,10 +371,14 @@ def _ends(turns: Sequence[Turn], entries: Sequence[Said], before: Said | None) -
     return {seq: at for seq, (at, ended) in last.items() if ended and seq != starts[-1] and seq not in stopped}, stopped
 
 
+def _is_plan(entry: Said) -> bool:
+    return entry.text.startswith(APPROVED)
+
+
 def _withdrawn(before: UserWords, entries: Sequence[Said]) -> dict[int, int]:
     """The entries that the new `entries` withdraw, each with the first that does: an entry withdraws the one before it,
-    if it says so, or those that it revises."""
-    if not any(says_change(entry.text) or takes_back_last(entry.text) for entry in entries):
+    if it says so, or those that it revises; an approved plan those before it."""
+    if not any(_is_plan(entry) or says_change(entry.text) or takes_back_last(entry.text) for entry in entries):
         return {}
     old = [entry for entry in before.entries if not entry.source]
     known = [*old, *(entry for entry in entries if not entry.source)]
@@ -382,8 +386,11 @@ def _withdrawn(before: UserWords, entries: Sequence[Said]) -> dict[int, int]:
     withdrawn: dict[int, int] = {}
     for place, entry in enumerate(known):
         if place >= len(old) and not entry.command:
-            last = takes_back_last(entry.text)
-            for taken in range(place)[-1:] if last else earlier.take(revising_words(entry.text)):
+            if _is_plan(entry):
+                gone: Iterable[int] = [at for at in range(place) if _is_plan(known[at])]
+            else:
+                gone = range(place)[-1:] if takes_back_last(entry.text) else earlier.take(revising_words(entry.text))
+            for taken in gone:
                 if known[taken].seq not in before.withdrawn:
                     withdrawn.setdefault(known[taken].seq, entry.seq)
         earlier.add(place)

@@ -146,6 +146,30 @@ def without_notes(summary: str) -> str:
     return _NOTES.sub("", summary)
 
 
+_HEADING = re.compile(r"(?:#{1,4} +|\d{1,2}\. +(?=[^\n]{3,60}:\W*$)|\*\*(?=[^\n]{3,60}\*\*\W*$))")
+_OF_ITS_TIME = re.compile(
+    r"\W*(?:\d{1,2}\. )?\W*(?:(?:optional |immediate |recommended )?next (?:steps?|actions?)|pending|in progress"
+    r"|current (?:work|state|status|task)|remaining|to-?dos?|open (?:items|tasks)|what['’]s next)\b",
+    re.IGNORECASE,
+)
+"""The headings of those sections of a client's summary that say how things stood when it was written."""
+
+_CUT = "[left out: what was pending and next when this was written]"
+
+
+def without_state(summary: str) -> str:
+    """A client's summary, after which the work went on, without its sections on what is pending and next."""
+    kept: list[str] = []
+    gone = False
+    for line in summary.split("\n"):
+        if _HEADING.match(line):
+            was, gone = gone, bool(_OF_ITS_TIME.match(line))
+            kept += [_CUT] if gone and not was else []
+        if not gone:
+            kept.append(line)
+    return "\n".join(kept)
+
+
 def words_handed_over(text: str) -> str:
     """The user's words and pinned rules in a hand-off with which another session begins (`contextstash continue`);
     empty if the message is none. They are the words of the user of this session too."""
@@ -313,7 +337,14 @@ MAX_ASKED_LENGTH = 400
 MIN_QUESTION_WORDS = 8
 """A question with fewer words, such as "Should I do that?", says nothing without the sentence before it."""
 
-_CHOICE = re.compile(r"\W*(?:option |variant )?([A-Za-z]|\d{1,2})\b[.,:;)]?(?=\s|\W*\Z)", re.IGNORECASE)
+_CHOICE = re.compile(
+    r"\W*(?:(?:ok(?:ay)?|yes|sure|please)\W+)?(?:(?:let['’]?s|i['’]?d|i would|we|i)\s+)?"
+    r"(?:(?:try|do|go (?:with|for)|use|take|pick|choose|prefer|like|implement)\s+)?"
+    r"(?:the\s+)?(?:(?:option|variant|number|approach)\s+|#)?"
+    r"([A-Za-z]|\d{1,2}|first|second|third|fourth)\b[.,:;)=]?(?=\s|\W*\Z)",
+    re.IGNORECASE,
+)
+_ORDINALS = {"first": "1", "second": "2", "third": "3", "fourth": "4"}
 
 
 def answered(request: Request) -> str:
@@ -356,16 +387,19 @@ def _depends(request: Request) -> bool:
 
 
 def _chosen_option(request: Request) -> str:
-    """The line of the assistant's text with the option that the request names, such as "B"."""
+    """The paragraph of the assistant's text with the option that the request names, such as "B" or "the second"."""
     choice = _CHOICE.match(request.text)
     if not choice:
         return ""
-    name = re.escape(choice.group(1))
-    line = rf"^[^\w\n]*(?:option |variant )?{name}[^\w\n]*[.):—–-]+[^\w\n].{{3,{MAX_ASKED_LENGTH}}}$"
-    found = re.search(line, request.asked, re.IGNORECASE | re.MULTILINE)
+    name = _ORDINALS.get(choice[1].lower(), choice[1])
+    head = rf"^[^\w\n]*(?:(?:option|variant|approach) )?{re.escape(name)}[^\w\n]*[.):—–-]+[^\w\n].{{3,}}"
+    found = re.search(rf"{head}{_NOT_NEXT}", request.asked, re.IGNORECASE | re.MULTILINE)
     plain = _CELL.sub(": ", found.group().strip(" |").replace("**", "")) if found else ""
-    return f"{choice.group(1)} is: {one_line(plain, MAX_ASKED_LENGTH)}" if plain else ""
+    return f"{name} is: {one_line(plain, MAX_ASKED_LENGTH)}" if plain else ""
 
+
+_NOT_NEXT = r"(?:\n(?![^\w\n]*\w+ ?\d?[.):]).+)*"
+"""The lines below an option up to the next one."""
 
 _CELL = re.compile(r"\s*\|\s*")
 """Between two cells of a table in Markdown."""
