@@ -26,7 +26,7 @@ from pathlib import Path
 from bench.fidelity.facts import facts_of
 from bench.fidelity.sessions import tokens_of_text
 from bench.recorded_requests import Recorded, facts_in, recorded, texts
-from contextstash.configuration.models import cache_price_ratios
+from contextstash.configuration.windows_and_prices import cache_price_ratios
 from contextstash.context.window.token_counters import family_of
 from contextstash.context.window.window_costs import MIN_FREED, RESTART, SUMMARY_TOKENS, Step, hidden_prefix
 from contextstash.service.stash import Stash

@@ -116,7 +116,7 @@ def test_a_layer_does_not_know_those_above_it(layer: str) -> None:
 
 
 def test_the_service_knows_the_store_by_its_protocol_alone() -> None:
-    records = ("contextstash_storage.tokens", "contextstash_storage.search.query")
+    records = ("contextstash_storage.tokens", "contextstash_storage.search.query_terms")
     allowed = (*RECORDS, "contextstash_storage.store", *records)
     everything = [found for path in modules(SERVER / "service") for found in imports(path)]
     stores = [found for found in everything if is_within(found.module, ("contextstash_storage",))]

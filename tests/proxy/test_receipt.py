@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.configuration.models import price_of
+from contextstash.configuration.windows_and_prices import price_of
 from contextstash.formats.usage import read_usage
 from contextstash.proxy import accounts
 from contextstash.proxy.requests.drafts import Prepared

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.search import ranking
-from contextstash_storage.search.query import SearchFilter
+from contextstash_storage.search.query_terms import SearchFilter
 from contextstash_storage.sqlite import full_text_search
 from contextstash_storage.store import SessionStore, Weigh
 from tests.support.effort import examples

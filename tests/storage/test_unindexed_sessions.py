@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from contextstash_storage.records import NewMessage
-from contextstash_storage.search.query import SearchFilter
+from contextstash_storage.search.query_terms import SearchFilter
 from contextstash_storage.store import SessionStore
 from tests.support.stored_sessions import SESSION, answers, bodies, calls, new_session, record, says
 

@@ -12,7 +12,7 @@ import pytest
 from contextstash.context.extraction.turns import Turn
 from contextstash.summarizers.anthropic import AnthropicSummarizer, digest_output_text
 from contextstash.summarizers.base import SummaryRequest, WriterFailedError, WriterSettings, WrittenSummary
-from contextstash.summarizers.choice import choose, content_key, write_summary
+from contextstash.summarizers.writer_fallback import choose, content_key, write_summary
 from tests.support.model_provider import SUMMARY, Answer, Provider, model_provider
 from tests.support.turns import Script, quarter
 

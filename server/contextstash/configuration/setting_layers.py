@@ -26,7 +26,7 @@ from contextstash.configuration.settings_files import (
     parsed,
     text_of,
 )
-from contextstash.configuration.trust import TrustedFiles
+from contextstash.configuration.trusted_files import TrustedFiles
 from contextstash_storage.errors import BadInputError
 
 PREFIX = "CONTEXTSTASH_"

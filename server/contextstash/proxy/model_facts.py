@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from contextstash.configuration.models import CachePriceRatios
+from contextstash.configuration.windows_and_prices import CachePriceRatios
 from contextstash_storage.records import Usage
 
 logger = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ def _size(settings: ContextSettings, model: str | None, largest: int, fixed: int
         kept = budget.summary_tokens + budget.compact_keep_tokens + fixed
         return min(budget.compact_at, budget.tokens_at or budget.compact_at), budget.low_water or kept
 
-    from contextstash.configuration.models import price_of
+    from contextstash.configuration.windows_and_prices import price_of
 
     def price(usage: Usage) -> float:
         known = price_of(model, usage)

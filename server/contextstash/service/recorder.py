@@ -10,11 +10,11 @@ from typing import Any
 
 from contextstash.formats import detect_format, get_format
 from contextstash.formats.base import Format, Reading
-from contextstash.service.recording.batches import REPEATED, BatchIdentity, record_batch
 from contextstash.service.recording.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.recording.late_usage import book_late, find_request
 from contextstash.service.recording.messages import RecentCalls, SessionFacts, ensure_session, with_usage
 from contextstash.service.recording.output_limits import check_limits, limit_outputs
+from contextstash.service.recording.repeated_messages import REPEATED, BatchIdentity, record_batch
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.service.recording.transcripts import record_transcript
 from contextstash.service.reduction.automatic import AutoReducer

@@ -7,7 +7,7 @@
             lines = [text.partition("\\n")[0] for turn in request.turns for text in turn.texts]
             return WrittenSummary("\\n".join(lines), self.strategy)
 
-The order in which summarizers are tried is in `summarizers/choice.py`.
+The order in which summarizers are tried is in `summarizers/writer_fallback.py`.
 """
 
 from __future__ import annotations

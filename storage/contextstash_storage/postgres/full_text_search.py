@@ -14,7 +14,7 @@ from contextstash_storage.postgres.search_index import kind_word, owner_mark, pl
 from contextstash_storage.records import Role, SearchHit
 from contextstash_storage.search.call_pairs import call_of_pair
 from contextstash_storage.search.documents import Document, Kind, storable
-from contextstash_storage.search.query import SearchFilter, terms
+from contextstash_storage.search.query_terms import SearchFilter, terms
 from contextstash_storage.search.ranking import (
     CALL_CHARACTERS,
     CALL_WEIGHT,

@@ -41,8 +41,8 @@ from contextstash_storage.records import (
     SessionNews,
     TokenSum,
 )
-from contextstash_storage.search.query import EVERYWHERE, SearchFilter
-from contextstash_storage.sql.batches import Batch, is_large, prepare
+from contextstash_storage.search.query_terms import EVERYWHERE, SearchFilter
+from contextstash_storage.sql.known_messages import Batch, is_large, prepare
 from contextstash_storage.sql.rows import made, read_session
 from contextstash_storage.sql.steps import MAX_INTEGER, Key, Steps
 from contextstash_storage.store import Change, Placement, Read, SessionStore, Weigh

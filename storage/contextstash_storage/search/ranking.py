@@ -12,7 +12,7 @@ from math import log
 from typing import Generic, TypeVar
 
 from contextstash_storage.search.documents import Kind
-from contextstash_storage.search.query import NAME_MARK
+from contextstash_storage.search.query_terms import NAME_MARK
 
 CALL_WEIGHT = 10.0
 """How much a word in a call's arguments counts, where one in a text counts 1. Of 10, 15 and 30 the best recall, by

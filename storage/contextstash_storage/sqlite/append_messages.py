@@ -21,7 +21,7 @@ from contextstash_storage.errors import (
 from contextstash_storage.records import Appended, Counters, Message, NewMessage, Output, Session
 from contextstash_storage.sql import append
 from contextstash_storage.sql.append import Progress
-from contextstash_storage.sql.batches import (
+from contextstash_storage.sql.known_messages import (
     Batch,
     Prepared,
     is_large,
@@ -35,7 +35,7 @@ from contextstash_storage.sql.rows import now
 from contextstash_storage.sql.steps import Steps
 from contextstash_storage.sqlite.connection import Connection, GroupCommit, run, session_row
 from contextstash_storage.sqlite.dictionaries import dictionary_of, is_due, make_dictionary
-from contextstash_storage.sqlite.outputs import insert_output
+from contextstash_storage.sqlite.output_rows import insert_output
 from contextstash_storage.sqlite.rows import LARGE_BODY, insert_large, store_counters
 from contextstash_storage.sqlite.search_index import insert_pieces, queue
 from contextstash_storage.sqlite.unindexed_sessions import index_again

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from contextstash_storage.sql.steps import Dialect
-from contextstash_storage.sqlite.outputs import OUTPUT_COLUMNS, TOKENS, TOOL
+from contextstash_storage.sqlite.output_rows import OUTPUT_COLUMNS, TOKENS, TOOL
 from contextstash_storage.sqlite.rows import IS_SEEN, TIME_TEXT
 
 # Fields of a call that have their default value are not stored.

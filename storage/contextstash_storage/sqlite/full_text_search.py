@@ -12,7 +12,7 @@ from contextstash_storage.codec.record_json import fields_of, time_of
 from contextstash_storage.records import SearchHit
 from contextstash_storage.search.call_pairs import call_of_pair
 from contextstash_storage.search.documents import Kind, kind_mark, tool_mark
-from contextstash_storage.search.query import SearchFilter, terms
+from contextstash_storage.search.query_terms import SearchFilter, terms
 from contextstash_storage.search.ranking import (
     CALL_CHARACTERS,
     CALL_WEIGHT,
@@ -28,7 +28,7 @@ from contextstash_storage.search.ranking import (
     rarity,
     text_weight,
 )
-from contextstash_storage.sqlite.outputs import ARGUMENT, CHARACTERS, TOOL
+from contextstash_storage.sqlite.output_rows import ARGUMENT, CHARACTERS, TOOL
 from contextstash_storage.sqlite.rows import DELETED_OWNER, STORED_TIME
 from contextstash_storage.sqlite.search_index import read_searchable, read_searchables, session_mark
 from contextstash_storage.store import Weigh

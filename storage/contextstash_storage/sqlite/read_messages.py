@@ -18,7 +18,7 @@ from contextstash_storage.sql.outputs import output_rows
 from contextstash_storage.sql.rows import made
 from contextstash_storage.sqlite.connection import run, session_row
 from contextstash_storage.sqlite.dictionaries import dictionary_of
-from contextstash_storage.sqlite.outputs import output_of
+from contextstash_storage.sqlite.output_rows import output_of
 from contextstash_storage.sqlite.packs import packs_of
 from contextstash_storage.sqlite.rows import BODY, STORED_TIME
 

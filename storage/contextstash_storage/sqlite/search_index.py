@@ -23,7 +23,7 @@ from contextstash_storage.search.documents import (
 from contextstash_storage.search.searchable import Searchable
 from contextstash_storage.sqlite.connection import AGAIN_SECONDS, PAUSE_SECONDS, PIECE_SECONDS, PieceWork
 from contextstash_storage.sqlite.dictionaries import dictionary_of
-from contextstash_storage.sqlite.outputs import ARGUMENT, TOOL
+from contextstash_storage.sqlite.output_rows import ARGUMENT, TOOL
 from contextstash_storage.sqlite.packs import packs_of
 from contextstash_storage.sqlite.rows import BODY, DELETED_OWNER
 

@@ -30,8 +30,8 @@ from contextstash_storage.records import (
     TokenSum,
 )
 from contextstash_storage.search.documents import is_indexed_later
-from contextstash_storage.search.query import EVERYWHERE, SearchFilter
-from contextstash_storage.sql.batches import Batch, read_rows
+from contextstash_storage.search.query_terms import EVERYWHERE, SearchFilter
+from contextstash_storage.sql.known_messages import Batch, read_rows
 from contextstash_storage.sql.steps import Key, Steps
 from contextstash_storage.sqlite import (
     derived_texts,
@@ -55,7 +55,7 @@ from contextstash_storage.sqlite.connection import (
 from contextstash_storage.sqlite.database_file import FindKey, no_key
 from contextstash_storage.sqlite.deletion import Deletion
 from contextstash_storage.sqlite.migrations import migrate, migrations, note_version
-from contextstash_storage.sqlite.outputs import output_of
+from contextstash_storage.sqlite.output_rows import output_of
 from contextstash_storage.sqlite.read_messages import MessageRows, read_news, rows_at, rows_between
 from contextstash_storage.sqlite.rows import store_counters
 from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages

@@ -18,7 +18,7 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
 from contextstash.configuration.locations import token_file
-from contextstash.mcp.http.gate import TokenLimits
+from contextstash.mcp.http.limits_and_health import TokenLimits
 from contextstash.mcp.http.request_bodies import HeldBytes, TooMuchHeldError
 from contextstash.mcp.http.server import address_line
 from contextstash.mcp.scopes import needed_scope

@@ -11,7 +11,7 @@ import pytest
 from contextstash.service.reduction.lease import Lease
 from contextstash.service.reduction.merge_summaries import merge_summaries
 from contextstash.service.reduction.prune import prune_oldest
-from contextstash.service.reduction.write_summary import Writers
+from contextstash.service.reduction.summary_request import Writers
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import Native

@@ -20,7 +20,7 @@ from contextstash_storage.postgres import connection
 from contextstash_storage.postgres.full_text_search import search
 from contextstash_storage.postgres.migrations import migrations, with_partitions
 from contextstash_storage.postgres.store import PostgresStore, open_postgres
-from contextstash_storage.search.query import SearchFilter
+from contextstash_storage.search.query_terms import SearchFilter
 from tests.support.postgres_server import new_store_address, server
 from tests.support.stored_sessions import SESSION, answers, bodies, calls, conversation, new_session, record, says
 

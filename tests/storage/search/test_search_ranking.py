@@ -13,7 +13,7 @@ import pytest
 
 from contextstash_storage.records import Block, NewMessage, Output
 from contextstash_storage.search.documents import INLINE_BLOCKS, INLINE_CHARACTERS
-from contextstash_storage.search.query import MAX_TERMS, SearchFilter
+from contextstash_storage.search.query_terms import MAX_TERMS, SearchFilter
 from contextstash_storage.sqlite import search_index
 from contextstash_storage.sqlite.search_index import RecordedCalls
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite

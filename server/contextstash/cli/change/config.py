@@ -39,7 +39,7 @@ from contextstash.configuration.setting_layers import (
     shown,
 )
 from contextstash.configuration.settings_files import AGENTS_TABLE, check_names, checked, text_of
-from contextstash.configuration.trust import TrustedFiles
+from contextstash.configuration.trusted_files import TrustedFiles
 from contextstash.context.text.counts import counted
 from contextstash.files.atomic_file import replace_file
 from contextstash.hosts.project_folder import project_folder
@@ -266,7 +266,7 @@ def effective(layers: list[Layer]) -> list[Effective]:
 
 def _thresholds(layers: list[Layer], model: str | None) -> dict[str, int]:
     """The thresholds in tokens, computed from the window."""
-    from contextstash.configuration.models import model_facts
+    from contextstash.configuration.windows_and_prices import model_facts
     from contextstash.context.window.settings import resolve_settings
     from contextstash.context.window.thresholds import budget_of
     from contextstash.service.economic_size import economic_size

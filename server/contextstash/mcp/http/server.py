@@ -17,7 +17,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from contextstash.mcp.http.gate import HEALTH, READINESS, Gate, HostChecks, TokenLimits
+from contextstash.mcp.http.limits_and_health import HEALTH, READINESS, Gate, HostChecks, TokenLimits
 from contextstash.mcp.http.oauth_issuer import IssuerError
 from contextstash.mcp.http.options import HttpOptions
 from contextstash.mcp.http.owners import OwnerStashes

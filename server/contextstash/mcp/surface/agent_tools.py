@@ -13,7 +13,7 @@ from pydantic import Field
 
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.surface import result_lines as lines
-from contextstash.mcp.surface.arguments import DryRun, Messages, SessionId
+from contextstash.mcp.surface.argument_types import DryRun, Messages, SessionId
 from contextstash.mcp.surface.compact_session import MAX_SUMMARY_CHARACTERS, compact_session_of
 from contextstash.mcp.surface.tool import StashTool, declared
 from contextstash.mcp.wire.sendable import clipped

@@ -13,7 +13,7 @@ from mcp.types import CreateMessageResult, SamplingMessage, TextContent
 from pydantic import Field
 
 from contextstash.mcp.lazy_stash import LazyStash
-from contextstash.mcp.surface.arguments import DryRun, SessionId
+from contextstash.mcp.surface.argument_types import DryRun, SessionId
 from contextstash.mcp.wire.sendable import clipped, sendable_text
 from contextstash.service.results import CompactResult
 

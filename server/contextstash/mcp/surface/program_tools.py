@@ -13,7 +13,7 @@ from pydantic import Field
 
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.surface import result_lines as lines
-from contextstash.mcp.surface.arguments import JsonObject, Messages, NamedSession, SessionId, System, Tools, Usage
+from contextstash.mcp.surface.argument_types import JsonObject, Messages, NamedSession, SessionId, System, Tools, Usage
 from contextstash.mcp.surface.tool import StashTool, declared
 from contextstash.service.results import (
     ConfigureResult,

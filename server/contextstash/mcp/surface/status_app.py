@@ -12,7 +12,7 @@ from mcp.server.mcpserver.resources import FunctionResource
 from contextstash.context.text.counts import before_and_after
 from contextstash.display import style_sheet
 from contextstash.mcp.lazy_stash import LazyStash
-from contextstash.mcp.surface.arguments import SessionId
+from contextstash.mcp.surface.argument_types import SessionId
 from contextstash.mcp.surface.tool import StashTool, declared
 from contextstash.service.queries.proxy_report import report_lines
 from contextstash.service.results import ContextStatus

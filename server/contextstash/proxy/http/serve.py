@@ -197,7 +197,7 @@ def _presence_of(database: Path | None) -> Callable[[], bool]:
 
 
 def _facts(model: str) -> ModelFacts:
-    from contextstash.configuration.models import cache_price_ratios, model_facts, price_of
+    from contextstash.configuration.windows_and_prices import cache_price_ratios, model_facts, price_of
     from contextstash.proxy.model_facts import ModelFacts
 
     found = model_facts(model)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from operator import attrgetter, itemgetter
 
-from contextstash.configuration.models import CachePriceRatios
+from contextstash.configuration.windows_and_prices import CachePriceRatios
 from contextstash.context.view.outputs_in_use import MadeCall, protected_calls
 from contextstash.context.view.pinned_outputs import outputs_of_pins
 from contextstash.context.view.prune_cost import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from contextstash.configuration.models import price_of
+from contextstash.configuration.windows_and_prices import price_of
 from contextstash.service.recording.output_archive import OUTPUTS_AGENT
 from contextstash.service.requests.call_log import cost_of
 from contextstash.service.results import CallUse, DayUse, Overview, SessionUse, ToolUse

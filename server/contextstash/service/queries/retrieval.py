@@ -22,7 +22,7 @@ from contextstash.service.results import Hit, OutputCall, OutputPage, SearchResu
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Output, SearchHit
-from contextstash_storage.search.query import STOP_WORDS, SearchFilter
+from contextstash_storage.search.query_terms import STOP_WORDS, SearchFilter
 from contextstash_storage.store import Weigh
 
 DEFAULT_PAGE_TOKENS = 4_000

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 from itertools import accumulate, pairwise
 
-from contextstash.configuration.models import price_of
+from contextstash.configuration.windows_and_prices import price_of
 from contextstash.service.recording.client_edits import CLIENT
 from contextstash.service.results import Savings
 from contextstash.service.session_access import Access

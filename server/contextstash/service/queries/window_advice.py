@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from contextstash.configuration.models import price_of
+from contextstash.configuration.windows_and_prices import price_of
 from contextstash.context.window.window_costs import Price, Step, WindowCost, recorded_cost, replayed
 from contextstash.service.queries.savings import MAX_CALLS
 from contextstash.service.results import AdvisedWindow, WindowAdvice

@@ -16,7 +16,7 @@ from contextstash.formats import UNDECIDED
 from contextstash.service.recording.messages import SessionFacts, create_session, ensure_session
 from contextstash.service.results import ConfigureResult
 from contextstash.service.session_access import Access, check_conversation_id
-from contextstash.summarizers.choice import CONSENT
+from contextstash.summarizers.writer_fallback import CONSENT
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import Session
 

@@ -10,7 +10,6 @@ from functools import partial
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.apply_edits import retrying
-from contextstash.service.recording.batches import BatchIdentity, record_batch
 from contextstash.service.recording.client_edits import (
     log_compaction,
     mirror_before,
@@ -26,6 +25,7 @@ from contextstash.service.recording.messages import (
     ensure_session,
     limit_problem,
 )
+from contextstash.service.recording.repeated_messages import BatchIdentity, record_batch
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadMessageError, SessionDeletedError, SessionNotFoundError

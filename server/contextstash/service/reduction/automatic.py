@@ -22,7 +22,7 @@ from contextstash.service.estimate import estimate_session, own_tokens
 from contextstash.service.proxied_clients import sends_own_history
 from contextstash.service.reduction.compact import compact
 from contextstash.service.reduction.prune import add_prune, prune, prune_oldest, prune_to_mark, with_sizes
-from contextstash.service.reduction.write_summary import Writers
+from contextstash.service.reduction.summary_request import Writers
 from contextstash.service.results import CompactResult, Estimate
 from contextstash.service.session_access import Access
 from contextstash.service.stripped_thinking import binds

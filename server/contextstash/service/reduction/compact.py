@@ -38,8 +38,8 @@ from contextstash.service.reduction.digests import compaction_digest_edit
 from contextstash.service.reduction.lease import Lease, LeaseLostError, only_one
 from contextstash.service.reduction.merge_summaries import merge_summaries, pinned_within
 from contextstash.service.reduction.prune import archive_outputs, client_note, importance_in_view, view_change
+from contextstash.service.reduction.summary_request import Writers, covered_turns, recent_history, shown_turns, written
 from contextstash.service.reduction.user_words import keeps_words, words_with
-from contextstash.service.reduction.write_summary import Writers, covered_turns, recent_history, shown_turns, written
 from contextstash.service.results import AuditResult, CompactResult
 from contextstash.service.session_access import Access
 from contextstash.service.stripped_thinking import Stripping, binds, plan_stripping

@@ -13,8 +13,8 @@ from contextstash.context.view.view import difference
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.masks import shown_text
 from contextstash.service.reduction.lease import Lease, LeaseLostError
+from contextstash.service.reduction.summary_request import Writers, written
 from contextstash.service.reduction.user_words import keeps_words
-from contextstash.service.reduction.write_summary import Writers, written
 from contextstash.service.session_access import Access
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.records import Output

@@ -14,7 +14,7 @@ from contextstash.context.view.compaction_plan import leading_fixed
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.window.settings import ContextSettings
 from contextstash.service.reduction.digests import digest_edit, last_anchor
-from contextstash.service.reduction.write_summary import turn_of
+from contextstash.service.reduction.summary_request import turn_of
 from contextstash.service.session_access import Access
 from contextstash.service.view_reader import READ_AT_ONCE
 from contextstash_storage.records import DigestEdit, Message, Part, RewindEdit
@@ -124,7 +124,7 @@ def words_edit(snapshot: SessionSnapshot, text: str, summary_id: str, last_seq: 
 
 
 MAX_WHOLE = 1_500
-"""Of so many messages all are read, of more only those that may hold the user's words. As write_summary.MAX_READ."""
+"""Of so many messages all are read, of more only those that may hold the user's words. As summary_request.MAX_READ."""
 
 
 async def user_turns(access: Access, snapshot: SessionSnapshot, first: int, last: int) -> tuple[Turn, ...]:

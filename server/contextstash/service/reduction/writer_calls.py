@@ -43,7 +43,7 @@ async def log_calls(
     price is unknown or no call was made."""
     if not calls:
         return None
-    from contextstash.configuration.models import price_of
+    from contextstash.configuration.windows_and_prices import price_of
 
     costs = []
     for call in calls:

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from contextstash.configuration.models import price_of
+from contextstash.configuration.windows_and_prices import price_of
 from contextstash.context.view.view import Entry, build_view, edits_in_force
 from contextstash.formats import get_format
 from contextstash.formats.base import Format

@@ -21,8 +21,8 @@ from contextstash.formats.base import Format
 from contextstash.formats.breakpoints import first_edited
 from contextstash.formats.render import render
 from contextstash.service.apply_edits import retrying
-from contextstash.service.recording.batches import OTHER_WRITER
 from contextstash.service.recording.declared_parts import declared_system, system_beside, with_system
+from contextstash.service.recording.repeated_messages import OTHER_WRITER
 from contextstash.service.results import ContextResult, LeftOut
 from contextstash.service.session_access import Access
 from contextstash.service.stripped_thinking import (

@@ -19,7 +19,7 @@ from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash.service.estimate import estimate_session
 from contextstash.service.masks import shown_text
 from contextstash.service.recording.output_archive import outputs_session_id
-from contextstash.service.reduction.write_summary import turn_of
+from contextstash.service.reduction.summary_request import turn_of
 from contextstash.service.session_access import READ_AT_ONCE, Access
 from contextstash.service.view_reader import WITH_ALL_OUTPUTS
 from contextstash_storage.errors import BadInputError, NotFoundError

@@ -19,7 +19,7 @@ from contextstash.service.estimate import estimate_session
 from contextstash.service.recording.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.reduction.compact import compact
 from contextstash.service.reduction.prune import add_prune, prune, with_sizes
-from contextstash.service.reduction.write_summary import Writers
+from contextstash.service.reduction.summary_request import Writers
 from contextstash.service.requests.get_context import get_context
 from contextstash.service.results import ContextResult, Estimate, RecoverResult
 from contextstash.service.session_access import Access

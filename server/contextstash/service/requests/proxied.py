@@ -19,11 +19,11 @@ from contextstash.formats.reasoning_reports import DroppedPiece, dropped_togethe
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.proxied_clients import is_current
 from contextstash.service.recorder import SessionLocks
-from contextstash.service.recording.batches import BatchIdentity, fingerprints_of, record_batch
 from contextstash.service.recording.client_edits import client_compaction
 from contextstash.service.recording.messages import RecentCalls, SessionFacts, append, ensure_session
 from contextstash.service.recording.output_limits import limit_outputs
 from contextstash.service.recording.provider_reasoning import log_dropped_reasoning
+from contextstash.service.recording.repeated_messages import BatchIdentity, fingerprints_of, record_batch
 from contextstash.service.reduction.prune import archive_outputs
 from contextstash.service.requests.proxied_parts import MessagePart, keep_parts, part_edits, read_kept_parts
 from contextstash.service.results import CompactResult, PruneResult, RestoreResult

@@ -8,7 +8,7 @@ from dataclasses import replace
 from contextstash.context.view.compaction_plan import keep_limits, plan_compaction
 from contextstash.context.window.settings import ContextSettings
 from contextstash.service.reduction.compact import summary_request
-from contextstash.service.reduction.write_summary import covered_turns
+from contextstash.service.reduction.summary_request import covered_turns
 from contextstash.service.session_access import Access
 from contextstash.service.view_reader import WITHIN_REACH
 from contextstash.summarizers.sampling import SamplingRequest, sampling_prompt

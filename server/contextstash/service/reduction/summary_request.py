@@ -16,7 +16,7 @@ from contextstash.service.masks import shown_text, shown_texts
 from contextstash.service.reduction.writer_calls import log_calls, writer_settings
 from contextstash.service.session_access import Access
 from contextstash.summarizers.base import Summarizer, SummaryRequest, WrittenSummary
-from contextstash.summarizers.choice import choose, content_key, write_summary
+from contextstash.summarizers.writer_fallback import choose, content_key, write_summary
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import CachedSummary, Message, RewindEdit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextstash.configuration.models import DEFAULT_WINDOW, model_facts, price_of
+from contextstash.configuration.windows_and_prices import DEFAULT_WINDOW, model_facts, price_of
 from contextstash_storage.records import Usage
 
 

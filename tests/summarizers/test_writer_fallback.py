@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contextstash.summarizers.base import SummaryRequest, WriterSettings
-from contextstash.summarizers.choice import choose, write_summary
+from contextstash.summarizers.writer_fallback import choose, write_summary
 from contextstash_storage.errors import BadInputError
 from tests.support.turns import Script, quarter
 
