@@ -60,7 +60,7 @@ ONLY_IN = {
     "keyring": ("server/contextstash/configuration/encryption_key",),
     "sqlite3": ("storage", "server/contextstash/hosts/readers/opencode.py"),
     "tiktoken": ("server/contextstash/tokenizer",),
-    "genai_prices": ("server/contextstash/configuration/models",),
+    "genai_prices": ("server/contextstash/configuration/windows_and_prices",),
 }
 """Where each dependency may be known."""
 

@@ -45,7 +45,7 @@ from contextstash_storage.records import (
 from contextstash_storage.search.query_terms import EVERYWHERE, SearchFilter
 from contextstash_storage.sql import append, logs, outputs, requests, sessions
 from contextstash_storage.sql.edits import check_expected, edit_records, find_summary, insert_edits, number_edits
-from contextstash_storage.sql.known_messages import stored_fingerprint
+from contextstash_storage.sql.prepared_messages import stored_fingerprint
 from contextstash_storage.sql.rows import check_changes, made, read_session
 from contextstash_storage.sql.steps import MAX_INTEGER, Key, Result, Steps
 from contextstash_storage.tokens import TokenStore

@@ -15,7 +15,7 @@ import pytest
 from contextstash_storage.errors import SessionNotFoundError, StoreBusyError
 from contextstash_storage.records import Call, Copied, Counters, EditRecord, Event, NewMessage, Session
 from contextstash_storage.search.query_terms import SearchFilter
-from contextstash_storage.sql import known_messages as batches
+from contextstash_storage.sql import prepared_messages as batches
 from contextstash_storage.sql.rows import now
 from contextstash_storage.sqlite import hidden_sessions
 from contextstash_storage.sqlite.connection import PAUSE_SECONDS

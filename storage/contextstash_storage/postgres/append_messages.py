@@ -16,8 +16,8 @@ from contextstash_storage.postgres.unindexed_sessions import index_again
 from contextstash_storage.records import Appended, Counters, Message, Output, Session
 from contextstash_storage.search.documents import storable
 from contextstash_storage.sql.append import Progress, append_piece
-from contextstash_storage.sql.known_messages import Batch, Prepared, pieces_of, stored_message
 from contextstash_storage.sql.outputs import last_taken, numbered
+from contextstash_storage.sql.prepared_messages import Batch, Prepared, pieces_of, stored_message
 from contextstash_storage.sql.rows import now, read_session
 from contextstash_storage.sql.steps import Aside, Key, Name, Repeated, Statement, Steps, marks
 

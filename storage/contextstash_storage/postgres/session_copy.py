@@ -10,7 +10,7 @@ from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.dialect import run
 from contextstash_storage.postgres.sessions import add_indexed, insert_session
 from contextstash_storage.records import Copied, Session
-from contextstash_storage.sql.known_messages import Prepared, read_rows
+from contextstash_storage.sql.prepared_messages import Prepared, read_rows
 from contextstash_storage.sql.rows import read_session
 from contextstash_storage.sql.session_copy import copy_rows
 

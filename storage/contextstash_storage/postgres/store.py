@@ -42,7 +42,7 @@ from contextstash_storage.records import (
     TokenSum,
 )
 from contextstash_storage.search.query_terms import EVERYWHERE, SearchFilter
-from contextstash_storage.sql.known_messages import Batch, is_large, prepare
+from contextstash_storage.sql.prepared_messages import Batch, is_large, prepare
 from contextstash_storage.sql.rows import made, read_session
 from contextstash_storage.sql.steps import MAX_INTEGER, Key, Steps
 from contextstash_storage.store import Change, Placement, Read, SessionStore, Weigh

@@ -12,7 +12,8 @@ from contextstash_storage.codec.record_json import group_of
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError
 from contextstash_storage.records import Appended, Counters, Message, NewMessage, Session
 from contextstash_storage.sql.edits import insert_edits, number_edits
-from contextstash_storage.sql.known_messages import (
+from contextstash_storage.sql.logs import insert_call, reports_again
+from contextstash_storage.sql.prepared_messages import (
     Batch,
     Prepared,
     batch_fingerprint,
@@ -20,7 +21,6 @@ from contextstash_storage.sql.known_messages import (
     stored_fingerprint,
     with_counters,
 )
-from contextstash_storage.sql.logs import insert_call, reports_again
 from contextstash_storage.sql.requests import book_usage
 from contextstash_storage.sql.sessions import note_batch, put_cursor
 from contextstash_storage.sql.steps import MAX_INTEGER, Key, Statement, Steps

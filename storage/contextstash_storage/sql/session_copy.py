@@ -8,8 +8,8 @@ from itertools import groupby
 from contextstash_storage.codec.record_json import edit_json
 from contextstash_storage.records import Call, DeclaredVersion, EditRecord, Event
 from contextstash_storage.sql.edits import NumberedEdit, put_edits
-from contextstash_storage.sql.known_messages import Prepared, Row
 from contextstash_storage.sql.logs import copy_call, insert_event
+from contextstash_storage.sql.prepared_messages import Prepared, Row
 from contextstash_storage.sql.requests import put_declared, put_requests
 from contextstash_storage.sql.steps import Key, Steps
 

@@ -21,7 +21,9 @@ from contextstash_storage.errors import (
 from contextstash_storage.records import Appended, Counters, Message, NewMessage, Output, Session
 from contextstash_storage.sql import append
 from contextstash_storage.sql.append import Progress
-from contextstash_storage.sql.known_messages import (
+from contextstash_storage.sql.logs import find_key
+from contextstash_storage.sql.outputs import last_taken, numbered
+from contextstash_storage.sql.prepared_messages import (
     Batch,
     Prepared,
     is_large,
@@ -29,8 +31,6 @@ from contextstash_storage.sql.known_messages import (
     stored_fingerprint,
     stored_message,
 )
-from contextstash_storage.sql.logs import find_key
-from contextstash_storage.sql.outputs import last_taken, numbered
 from contextstash_storage.sql.rows import now
 from contextstash_storage.sql.steps import Steps
 from contextstash_storage.sqlite.connection import Connection, GroupCommit, run, session_row

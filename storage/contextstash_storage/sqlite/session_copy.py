@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from contextstash_storage.codec.record_json import to_json
 from contextstash_storage.errors import StoreBusyError
 from contextstash_storage.records import Session
-from contextstash_storage.sql.known_messages import Prepared, Row
+from contextstash_storage.sql.prepared_messages import Prepared, Row
 from contextstash_storage.sql.session_copy import copy_rows
 from contextstash_storage.sql.steps import Statement, Steps
 from contextstash_storage.sqlite.append_messages import MessageWriter

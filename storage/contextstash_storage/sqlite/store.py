@@ -31,7 +31,7 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.search.documents import is_indexed_later
 from contextstash_storage.search.query_terms import EVERYWHERE, SearchFilter
-from contextstash_storage.sql.known_messages import Batch, read_rows
+from contextstash_storage.sql.prepared_messages import Batch, read_rows
 from contextstash_storage.sql.steps import Key, Steps
 from contextstash_storage.sqlite import (
     derived_texts,

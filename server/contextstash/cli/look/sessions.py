@@ -16,7 +16,6 @@ from contextstash.cli.readable import short_id, when
 from contextstash.context.text.counts import amount, counted
 from contextstash.files.project_names import project_name
 from contextstash.hosts.deleted_transcripts import deleted_by
-from contextstash.service.automatic_retention import news
 
 if TYPE_CHECKING:
     from contextstash.service.results import SessionLine, SessionList
@@ -62,6 +61,8 @@ class Wanted:
 @database_options
 def sessions(opener: StashOpener, as_json: bool, sort: str, everything: bool, limit: int, **parts: str | None) -> None:
     """List the sessions, the one with the newest message first; with TEXT, those with TEXT in the title."""
+    from contextstash.service.automatic_retention import news
+
     wanted = Wanted(**parts, everything=everything or as_json)
     found, names = opener.run(lambda stash: _listed(stash, wanted, sort, limit))
     if as_json:

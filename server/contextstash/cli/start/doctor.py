@@ -21,7 +21,6 @@ from contextstash.cli.options import DATABASE, JSON, settings_from
 from contextstash.cli.output import say
 from contextstash.configuration.setting_layers import Configuration, shown
 from contextstash.context.text.counts import counted
-from contextstash.service.automatic_retention import news
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
@@ -106,6 +105,7 @@ def _database(path: Location) -> Iterator[Finding]:
         yield Finding("database", "note", f"{path} does not exist yet", "The first use creates it.")
         return
     from contextstash.configuration.encryption_key import database_key
+    from contextstash.service.automatic_retention import news
     from contextstash_storage.sqlite.health import look_at
 
     health = look_at(path, database_key)
