@@ -41,15 +41,24 @@ def _changes(where: str, given: Sequence[Any], sent: Sequence[Any], item: str) -
             for index, (each, other) in enumerate(zip(given[first:last], sent[start:end], strict=True), first):
                 yield from _change(item.format(where, index), each, other)
         elif first == last:
-            yield f"Missing before {place}: {_all_shown(sent[start:end])}"
+            yield f"Missing before {place[0].lower()}{place[1:]}: {_all_shown(sent[start:end])}"
         elif start == end:
             yield f"{place} may not be there: {_all_shown(given[first:last])}"
+        elif end - start == 1 and (role := _same_role(given[first:last])):
+            yield f"{place} to {last - 1} have the same role, {role}: merge them"
         else:
             yield f"{place} is {_all_shown(given[first:last])}; expected {_all_shown(sent[start:end])}"
 
 
+def _same_role(messages: Sequence[Any]) -> str | None:
+    roles = {message.get("role") if isinstance(message, Mapping) else None for message in messages}
+    return roles.pop() if len(roles) == 1 else None
+
+
 def _change(where: str, given: Any, sent: Any) -> Iterator[str]:
-    if isinstance(given, Mapping) and isinstance(sent, Mapping) and given.get("type") == sent.get("type"):
+    if isinstance(given, Mapping) and isinstance(sent, Mapping) and given.get("role") == "tool" != sent.get("role"):
+        yield f"{where} is the result of a call that is not open there; it can be sent as text only"
+    elif isinstance(given, Mapping) and isinstance(sent, Mapping) and given.get("type") == sent.get("type"):
         yield from (f"{where} has the key '{key}', which a request may not have." for key in given if key not in sent)
         yield from (f"{where} needs '{key}': {_shown(sent[key])}" for key in sent if key not in given)
         for key in given:
@@ -57,7 +66,7 @@ def _change(where: str, given: Any, sent: Any) -> Iterator[str]:
                 yield from _change(f"{where}, {key}", given[key], sent[key])
     elif isinstance(given, list) and isinstance(sent, list):
         yield from _changes(where, given, sent, "{}[{}]")
-    elif given != sent:
+    elif json.dumps(given) != json.dumps(sent):  # as JSON, in which a NaN equals itself
         yield f"{where} is {_shown(given)}; expected {_shown(sent)}"
 
 

@@ -39,6 +39,22 @@ def test_each_violation_is_named_and_the_exit_code_says_so(contextstash: Command
     assert done.stderr == ""
 
 
+def test_messages_of_one_role_are_to_be_merged_and_a_result_of_no_call_is_called_so(
+    contextstash: CommandLine,
+) -> None:
+    twice = [{"role": "user", "content": [{"type": "text", "text": "a"}]}, {"role": "user", "content": "b"}]
+    done = contextstash.run("validate", "--format", "anthropic", written(contextstash, twice))
+    assert done.stdout.startswith("Message 0 to 1 have the same role, user: merge them\n")
+    result = {"role": "tool", "tool_call_id": "call_9", "content": "x"}
+    done = contextstash.run("validate", written(contextstash, [BROKEN[0], result]))
+    assert done.stdout.startswith("Message 1 is the result of a call that is not open there; it can be sent as text")
+
+
+def test_a_number_that_equals_nothing_is_valid(contextstash: CommandLine) -> None:
+    done = contextstash.run("validate", written(contextstash, '[{"role": "user", "content": "a", "x": NaN}]'))
+    assert (done.returncode, done.stdout) == (0, "Valid: 1 message, openai-chat.\n")
+
+
 def test_a_valid_list_is_valid(contextstash: CommandLine) -> None:
     done = contextstash.run("validate", written(contextstash, BROKEN[:1]))
     assert (done.returncode, done.stdout) == (0, "Valid: 1 message, openai-chat.\n")
