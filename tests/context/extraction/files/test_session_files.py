@@ -129,6 +129,18 @@ def test_a_file_that_a_script_changes_is_changed_when_the_script_runs() -> None:
     assert "`src/a.py`: edited" in lines_of("python -c \"open('src/a.py', 'w').write('x')\"")
 
 
+def test_a_file_that_is_committed_by_name_was_changed_by_whoever_it_was() -> None:
+    script = Script().call("Read", {"file_path": "/w/src/loans.py"}, "class Loan:")
+    script.call("Read", {"file_path": "/w/src/fines.py"}, "FINE = 3")
+    script.call(
+        "Bash", {"command": "git add src/loans.py README.md . && git commit -m 'Lend copies'"}, "2 files changed"
+    )
+    lines = [line for _, line in file_lines(actions_of(script.turns))]
+    assert "`/w/src/loans.py`: edited, read" in lines
+    assert "`/w/README.md`: edited" in lines
+    assert "Only read: `/w/src/fines.py`" in lines
+
+
 def test_a_created_file_is_still_created_in_the_next_summary() -> None:
     line = "`test_a.py`: created, edited, run, read"
     assert [text for _, text in file_lines([], [line])] == [line]

@@ -14,6 +14,7 @@ from contextstash.context.extraction.files.file_actions import (
     file_uses,
     is_backup,
     path_in,
+    staged_files,
     working_folder,
 )
 
@@ -133,10 +134,16 @@ def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[
         oldest = uses[0][0] if uses else 0
         uses[:0] = [(when + oldest, use) for when, use in _uses_of_lines(lines_before)]
     uses += [(action.seq, use) for action, use in uses_of(actions)]
-    base, full = base_folder(use.path for _, use in uses), full_paths(use.path for _, use in uses)
+    staged = [(action.seq, path) for action in actions for path in staged_files(action)]
+    paths = [use.path for _, use in uses]
+    base, full = base_folder(paths), full_paths([*paths, *(path for _, path in staged)])
     records: dict[str, _Record] = {}
     for when, use in _without_backups(uses):
         records.setdefault(_below(full(use.path), base), _Record()).touch(use, when)
+    for when, path in staged:
+        record = records.setdefault(_below(full(path), base), _Record())
+        if not set(record.verbs) - {"read"}:
+            record.touch(FileUse(path, "edited"), when)
     lines = [(1e9, f"Below `{base}/`:")] if base else []
     changed = [(path, record) for path, record in records.items() if set(record.verbs) - {"read"}]
     newest_first = sorted(changed, key=lambda entry: ("deleted" in entry[1].verbs, -entry[1].last, -entry[1].count))
