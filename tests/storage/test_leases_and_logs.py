@@ -14,7 +14,7 @@ import pytest
 
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import CachedSummary, Call, Counters, Event, EventKind, Part
-from contextstash_storage.sqlite import logs
+from contextstash_storage.sqlite import leases
 from contextstash_storage.sqlite.migrations import migrate, migrations
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
@@ -184,4 +184,4 @@ def test_events_of_the_first_version_are_found_by_their_kind(tmp_path: Path) -> 
         )
         migrate(db)
         assert db.execute("SELECT kind FROM events").fetchall() == [("prune",)]
-        assert logs.acquire(db, 1, "compaction", "h", 1.0)
+        assert leases.acquire(db, 1, "compaction", "h", 1.0)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from contextstash.proxy.model_facts import HOUR_SECONDS, ModelFacts
+from contextstash.proxy.model_pricing import HOUR_SECONDS, ModelPricing
 from contextstash_storage.records import Lever, ProxiedSession, ProxiedTotals, Usage
 
 MAX_DAYS = 62
@@ -52,7 +52,7 @@ class Bill:
         steps = [step for step in self.steps if "smaller_window" not in step.levers]
         return steps[-1].usage if steps else self.usage
 
-    def added_to(self, state: ProxiedSession, facts: ModelFacts) -> ProxiedSession:
+    def added_to(self, state: ProxiedSession, facts: ModelPricing) -> ProxiedSession:
         """The session's state with the price of the request and the effect of each lever."""
         long_writes = self.cache_seconds >= HOUR_SECONDS
         usages = [self.usage, *(step.usage for step in self.steps)]

@@ -24,7 +24,7 @@ from contextstash.proxy.bills import Bill
 from contextstash.proxy.conversations import AskedRequest, Conversation, Conversations
 from contextstash.proxy.headers import RawHeaders
 from contextstash.proxy.hold_out import held_out
-from contextstash.proxy.model_facts import KnownModels, ModelFacts
+from contextstash.proxy.model_pricing import KnownModels, ModelPricing
 from contextstash.proxy.options import ProxyOptions, PruneLimits
 from contextstash.proxy.request_lines import Line, follows_response, is_side_call, replied_line
 from contextstash.proxy.requests.bound_reasoning import may_show, thinking_choice
@@ -91,7 +91,7 @@ class Engine:
         clock: Callable[[], float],
         *,
         ingest: Ingest | None = None,
-        facts_of: Callable[[str], ModelFacts] = lambda model: ModelFacts(),
+        facts_of: Callable[[str], ModelPricing] = lambda model: ModelPricing(),
         still_stored: Callable[[], bool] = lambda: True,
         hold_out_key: Callable[[], bytes] = lambda: b"",
     ) -> None:

@@ -12,7 +12,7 @@ from contextstash.hosts.request_identity import is_compaction
 from contextstash.proxy.accounts import booked_side_call
 from contextstash.proxy.bills import Bill
 from contextstash.proxy.conversations import AskedRequest, Conversation
-from contextstash.proxy.model_facts import KnownModels
+from contextstash.proxy.model_pricing import KnownModels
 from contextstash.proxy.requests.preparation import prices_of
 from contextstash.proxy.senders import Sender
 from contextstash.service.bounded_cache import BoundedCache

@@ -14,11 +14,11 @@ from contextstash_storage.postgres import (
     append_messages,
     full_text_search,
     leases,
-    logs,
     notifications,
     session_copy,
     session_news,
     sessions,
+    token_sums,
     unindexed_sessions,
 )
 from contextstash_storage.postgres.address import Address
@@ -156,7 +156,7 @@ class PostgresStore(SessionStore):
         return await self._change(session_id, lambda key, _: unindexed_sessions.index_again(key), told=False)
 
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
-        return await self._of_session(session_id, lambda key: logs.token_sums(key, width))
+        return await self._of_session(session_id, lambda key: token_sums.token_sums(key, width))
 
     async def acquire_lease(self, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
         await self._process.take()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -31,6 +32,27 @@ def no_key() -> None:
 def read_head(db: sqlite3.Connection) -> None:
     """Read the file, after which a connection with a write-ahead log keeps others from having it alone."""
     db.execute("PRAGMA schema_version").fetchone()
+
+
+def make_file(path: Path) -> None:
+    """Make the file and its folder, if they are missing, for this user alone. Raises StoreError if it cannot."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(mode=0o600, exist_ok=True)
+        _close_to_others(path)
+    except OSError as error:
+        raise StoreError(f"The database {path} cannot be opened: {error.strerror}. Name another with --db.") from error
+
+
+def _close_to_others(path: Path) -> None:
+    """Remove the access of other users that an older program, a copy or a wide umask gave; SQLite gives the log and its
+    index the mode of the database. A file of another user stays as it is."""
+    if os.name == "nt":
+        return
+    for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        with suppress(OSError):
+            if file.stat().st_mode & 0o077:
+                file.chmod(0o600)
 
 
 def open_file(

@@ -14,7 +14,7 @@ import uuid
 
 from contextstash_storage.sql.requests import note_deleted
 from contextstash_storage.sqlite.connection import run, session_row
-from contextstash_storage.sqlite.logs import LIVE, clock
+from contextstash_storage.sqlite.leases import LIVE, clock
 from contextstash_storage.sqlite.rows import DELETED_OWNER, STAGED_OWNER
 
 STAGING = "staging"

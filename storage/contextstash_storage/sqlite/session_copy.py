@@ -18,7 +18,7 @@ from contextstash_storage.sql.steps import Statement, Steps
 from contextstash_storage.sqlite.append_messages import MessageWriter
 from contextstash_storage.sqlite.connection import PIECE_SECONDS, run, session_row
 from contextstash_storage.sqlite.hidden_sessions import STAGING, give_up, new_holder
-from contextstash_storage.sqlite.logs import acquire
+from contextstash_storage.sqlite.leases import acquire
 from contextstash_storage.sqlite.rows import STAGED_OWNER
 
 LEASE_SECONDS = 600.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -37,8 +36,9 @@ from contextstash_storage.sqlite import (
     derived_texts,
     full_text_search,
     hidden_sessions,
-    logs,
+    leases,
     session_copy,
+    token_sums,
     unindexed_sessions,
 )
 from contextstash_storage.sqlite.append_messages import append_in_pieces
@@ -52,7 +52,7 @@ from contextstash_storage.sqlite.connection import (
     run,
     session_row,
 )
-from contextstash_storage.sqlite.database_file import FindKey, no_key
+from contextstash_storage.sqlite.database_file import FindKey, make_file, no_key
 from contextstash_storage.sqlite.deletion import Deletion
 from contextstash_storage.sqlite.migrations import migrate, migrations, note_version
 from contextstash_storage.sqlite.output_rows import output_of
@@ -97,7 +97,7 @@ async def open_in_memory(*, owner: str = LOCAL_OWNER) -> SqliteStore:
 
 
 async def _open(path: Path, owner: str, busy_seconds: float, find_key: FindKey) -> SqliteStore:
-    await asyncio.to_thread(_make_file, path)
+    await asyncio.to_thread(make_file, path)
     writer = await connect(path, find_key, busy_seconds=busy_seconds)
     try:
         await writer.run(migrate)
@@ -115,26 +115,6 @@ async def _open(path: Path, owner: str, busy_seconds: float, find_key: FindKey) 
     if unindexed:
         store.continue_indexing()
     return store
-
-
-def _make_file(path: Path) -> None:
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(mode=0o600, exist_ok=True)
-        _close_to_others(path)
-    except OSError as error:
-        raise StoreError(f"The database {path} cannot be opened: {error.strerror}. Name another with --db.") from error
-
-
-def _close_to_others(path: Path) -> None:
-    """Remove the access of other users that an older program, a copy or a wide umask gave; SQLite gives the log and its
-    index the mode of the database. A file of another user stays as it is."""
-    if os.name == "nt":
-        return
-    for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
-        with suppress(OSError):
-            if file.stat().st_mode & 0o077:
-                file.chmod(0o600)
 
 
 UNHURRIED_SECONDS = 10.0
@@ -297,11 +277,11 @@ class SqliteStore(SessionStore):
         return await self._reader.read(lambda db: session_sizes(db, self.owner))
 
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
-        return await self._of_row(session_id, lambda db, row: logs.token_sums(db, row, width))
+        return await self._of_row(session_id, lambda db, row: token_sums.token_sums(db, row, width))
 
     async def acquire_lease(self, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
         return await self._write(
-            lambda db: logs.acquire(db, session_row(db, self.owner, session_id)[0], purpose, holder, seconds)
+            lambda db: leases.acquire(db, session_row(db, self.owner, session_id)[0], purpose, holder, seconds)
         )
 
     async def _of_owner(self, read: Callable[[], Steps[Result]], *, together: bool = False) -> Result:

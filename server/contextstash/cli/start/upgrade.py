@@ -10,7 +10,7 @@ from contextstash import __version__
 @click.command()
 def upgrade() -> None:
     """Say how to upgrade this installation. Nothing is downloaded or changed."""
-    from contextstash.hosts.install.installation import this_installation
+    from contextstash.hosts.install.own_upgrade import this_installation
 
     installation = this_installation()
     click.echo(f"contextstash {__version__} is {installation.described}")

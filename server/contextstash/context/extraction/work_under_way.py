@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from contextstash.context.extraction.turns import Turn
-from contextstash.context.extraction.user.decisions import takes_back_last
-from contextstash.context.extraction.user.user_requests import SKILL, Request, reply_lines
+from contextstash.context.extraction.user.requests_and_rules import SKILL, Request, reply_lines
+from contextstash.context.extraction.user.valid_decisions import takes_back_last
 from contextstash.context.text.pasted_text import first_lines
 from contextstash.context.text.sanitize import one_line
 

@@ -113,7 +113,7 @@ def _sub_agents(transcript: Path) -> Sequence[Path]:
 
 
 def _compacted(transcript: Path, sub_agents: Sequence[Path]) -> Path | None:
-    from contextstash.hosts.hooks.claude_code_compaction import compacted_transcript
+    from contextstash.hosts.hooks.compacted_transcripts import compacted_transcript
 
     return compacted_transcript(transcript, sub_agents)
 

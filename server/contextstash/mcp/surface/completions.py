@@ -14,7 +14,7 @@ from mcp.types import (
 )
 
 from contextstash.mcp.lazy_stash import LazyStash
-from contextstash.mcp.surface.failures import protocol_errors, unknown_name
+from contextstash.mcp.surface.error_texts import protocol_errors, unknown_name
 from contextstash.mcp.surface.prompts import PROMPTS
 from contextstash.mcp.wire.sendable import sendable_text
 

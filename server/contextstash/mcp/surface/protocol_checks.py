@@ -11,7 +11,7 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.types import INVALID_PARAMS
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
-from contextstash.mcp.surface.failures import unknown_name
+from contextstash.mcp.surface.error_texts import unknown_name
 
 LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
 

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.surface import schemas
-from contextstash.mcp.surface.failures import report_crash, unknown_name, wrong_arguments
+from contextstash.mcp.surface.error_texts import report_crash, unknown_name, wrong_arguments
 from contextstash.mcp.surface.readable_text import readable
 from contextstash.mcp.wire.sendable import REPLACED, dumped, sendable, sendable_text
 from contextstash.mcp.wire.surrogates import HALVES, without_placeholders

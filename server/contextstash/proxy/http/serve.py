@@ -27,7 +27,7 @@ from contextstash_storage.errors import BadInputError, ContextstashError
 if TYPE_CHECKING:
     from contextstash.proxy.http.app import ProxyApp
     from contextstash.proxy.http.upstream import Upstream
-    from contextstash.proxy.model_facts import ModelFacts
+    from contextstash.proxy.model_pricing import ModelPricing
     from contextstash.proxy.options import ProxyOptions
     from contextstash.service.stash import Stash
 
@@ -196,12 +196,12 @@ def _presence_of(database: Path | None) -> Callable[[], bool]:
     return is_present
 
 
-def _facts(model: str) -> ModelFacts:
+def _facts(model: str) -> ModelPricing:
     from contextstash.configuration.windows_and_prices import cache_price_ratios, model_facts, price_of
-    from contextstash.proxy.model_facts import ModelFacts
+    from contextstash.proxy.model_pricing import ModelPricing
 
     found = model_facts(model)
-    return ModelFacts(
+    return ModelPricing(
         found.window if found.known else None,
         cache_price_ratios(model),
         lambda usage, long_writes: price_of(model, usage, long_writes=long_writes),

@@ -1,4 +1,4 @@
-"""Pruning: moves old tool outputs from the view to the archive in one batch; restore brings them back."""
+"""Pruning: moves old tool outputs from the view to the archive in one batch."""
 
 from __future__ import annotations
 

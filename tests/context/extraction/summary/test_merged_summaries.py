@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from contextstash.context.extraction.summary.extractive_summary import extract_summary
 from contextstash.context.extraction.summary_format import Section, read_summary
-from contextstash.context.extraction.user.decisions import valid
+from contextstash.context.extraction.user.valid_decisions import valid
 from tests.support.turns import Script, laws, quarter
 
 

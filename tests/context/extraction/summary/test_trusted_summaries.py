@@ -7,7 +7,7 @@ import pytest
 from contextstash.context.extraction.statements import is_statement, takes_back
 from contextstash.context.extraction.summary.extractive_summary import extract_summary
 from contextstash.context.extraction.summary_format import Section, read_summary
-from contextstash.context.extraction.user.user_requests import Request, user_rules
+from contextstash.context.extraction.user.requests_and_rules import Request, user_rules
 from tests.support.turns import Script, quarter
 
 

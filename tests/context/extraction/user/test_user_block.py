@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from contextstash.context.extraction.summary.extractive_summary import extract_summary
 from contextstash.context.extraction.turns import Turn
-from contextstash.context.extraction.user.decisions import Revisable, revisable_words, revising_words
 from contextstash.context.extraction.user.user_block import Block, pinned_rules, read_block, user_block, words_of
+from contextstash.context.extraction.user.valid_decisions import Revisable, revisable_words, revising_words
 from tests.support.turns import Script, laws, quarter
 
 TASK = "Port the importer to polars.\n\n# Rules\n- Use tabs.\n- Never push to main.\n\n  echo DONE | submit"

@@ -18,7 +18,7 @@ from contextstash.context.extraction.errors import LOOKING
 from contextstash.context.extraction.files.file_actions import file_uses
 from contextstash.context.extraction.files.session_files import changes_by_message
 from contextstash.context.extraction.turns import Turn
-from contextstash.context.extraction.user.user_requests import without_host_text
+from contextstash.context.extraction.user.requests_and_rules import without_host_text
 from contextstash.context.text.sanitize import one_line
 
 AGENT_WEIGHT = 5.0

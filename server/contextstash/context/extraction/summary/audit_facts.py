@@ -15,7 +15,7 @@ from contextstash.context.extraction.files.files_under_edit import EditedFile, f
 from contextstash.context.extraction.files.session_files import changes_by_message
 from contextstash.context.extraction.todos import stated_open_items, todo_lines
 from contextstash.context.extraction.turns import Turn
-from contextstash.context.extraction.user.user_requests import MAX_TYPED_LENGTH, Request, requests_of, user_rules
+from contextstash.context.extraction.user.requests_and_rules import MAX_TYPED_LENGTH, Request, requests_of, user_rules
 from contextstash.context.text.sanitize import one_line
 
 FactKind = Literal["path", "id", "error", "open item", "constraint"]

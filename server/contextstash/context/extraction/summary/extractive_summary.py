@@ -33,8 +33,7 @@ from contextstash.context.extraction.summary_format import (
 )
 from contextstash.context.extraction.todos import is_plan_call, plan_lines, stated_open_items
 from contextstash.context.extraction.turns import Turn
-from contextstash.context.extraction.user.decisions import weighted_decisions
-from contextstash.context.extraction.user.user_requests import (
+from contextstash.context.extraction.user.requests_and_rules import (
     Request,
     dialog_decisions,
     is_carried_over,
@@ -42,6 +41,7 @@ from contextstash.context.extraction.user.user_requests import (
     without_notes,
     without_state,
 )
+from contextstash.context.extraction.user.valid_decisions import weighted_decisions
 from contextstash.context.extraction.work_done import Done, commits, work_done
 from contextstash.context.extraction.work_under_way import loaded_skill, under_way
 from contextstash.context.text.imitations import defused

@@ -14,14 +14,7 @@ from dataclasses import dataclass, field, replace
 from contextstash.context.extraction.actions import actions_of
 from contextstash.context.extraction.summary_format import write_item
 from contextstash.context.extraction.turns import Turn
-from contextstash.context.extraction.user.decisions import (
-    Revisable,
-    revisable_words,
-    revising_words,
-    says_change,
-    takes_back_last,
-)
-from contextstash.context.extraction.user.user_requests import (
+from contextstash.context.extraction.user.requests_and_rules import (
     APPROVED,
     SKILL,
     Request,
@@ -31,6 +24,13 @@ from contextstash.context.extraction.user.user_requests import (
     is_interruption,
     requests_of,
     user_rules,
+)
+from contextstash.context.extraction.user.valid_decisions import (
+    Revisable,
+    revisable_words,
+    revising_words,
+    says_change,
+    takes_back_last,
 )
 from contextstash.context.text.pasted_text import shortened
 from contextstash.context.text.sanitize import USER_BLOCK, USER_BLOCK_OPENING, one_line, unforged

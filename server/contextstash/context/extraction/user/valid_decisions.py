@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.summary_format import merged
-from contextstash.context.extraction.user.user_requests import (
+from contextstash.context.extraction.user.requests_and_rules import (
     APPROVED,
     Request,
     dialog_decisions,

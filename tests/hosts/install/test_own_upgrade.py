@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from contextstash.hosts.install.installation import Installation, this_installation
+from contextstash.hosts.install.own_upgrade import Installation, this_installation
 
 PACKAGE = Path("/somewhere/site-packages/contextstash")
 
