@@ -25,7 +25,7 @@ def interrupted() -> Script:
     return script.assistant("Removing it.").call("Bash", {"command": "git rm -r folder"}, "rm 'folder'")
 
 
-BOTH = ["In progress: the requests in messages 2 and 6, word for word above"]
+BOTH = ["In progress: the requests in messages 2 and 6, in the words above"]
 
 
 def test_a_request_that_was_interrupted_for_another_one_is_under_way_as_well() -> None:
@@ -46,7 +46,7 @@ def test_a_request_before_the_end_of_a_turn_or_that_is_taken_back_is_not_under_w
     script = interrupted().user("Never mind, we look at it later. Push it.")
     script.assistant("Pushing.").call("Bash", {"command": "git push"}, "ok")
     assert under_way(summary_of(script)) == [
-        "In progress: the request in message 10, word for word above: Never mind, we look at it later. Push it."
+        "In progress: the request in message 10, in the words above: Never mind, we look at it later. Push it."
     ]
     script.assistant("Pushed.").user("And the docs?").call("Bash", {"command": "ls docs"}, "a.md")
-    assert "message 15, word for word above: And the docs?" in under_way(summary_of(script))[0]
+    assert "message 15, in the words above: And the docs?" in under_way(summary_of(script))[0]

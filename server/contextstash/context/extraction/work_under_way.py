@@ -95,9 +95,9 @@ def _ended(turns: Sequence[Turn], first: int, last: int) -> bool:
 
 def _where(others: Sequence[int], newest: Request) -> str:
     if others:
-        return f"the requests in messages {', '.join(map(str, others))} and {newest.seq}, word for word above"
+        return f"the requests in messages {', '.join(map(str, others))} and {newest.seq}, in the words above"
     said = f": {newest.text}" if len(newest.text) <= MAX_REPEATED and "\n" not in newest.text else ""
-    return f"the request in message {newest.seq}, word for word above{said}"
+    return f"the request in message {newest.seq}, in the words above{said}"
 
 
 def loaded_skill(turns: Sequence[Turn], requests: Sequence[Request], first_seq: int) -> str:

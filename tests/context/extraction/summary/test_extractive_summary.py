@@ -112,7 +112,7 @@ def test_the_request_under_way_and_the_plan_are_known_if_only_the_history_has_th
     assert read_summary(text)[Section.OPEN] == [
         "[ ] Read it",
         "[ ] Port it",
-        "In progress: the request in message 0, word for word above: Port the importer.",
+        "In progress: the request in message 0, in the words above: Port the importer.",
     ]
 
 
@@ -120,7 +120,7 @@ def test_a_short_reply_under_way_says_what_it_was_said_to() -> None:
     script = Script().user("Look.").assistant("It is 8080. Should I change the port to 9090 now?").user("yes, do so")
     script.call("Bash", {"command": "ls"}, "a")
     text = extract_summary(script.turns, words_kept=True, max_tokens=900, count=quarter)
-    assert "word for word above: yes, do so" in text
+    assert "in the words above: yes, do so" in text
 
 
 def test_an_update_of_a_task_that_is_not_known_leaves_the_plan_of_the_earlier_summary() -> None:

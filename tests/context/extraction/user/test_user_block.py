@@ -243,6 +243,17 @@ def test_thousands_of_requests_that_change_something_take_no_minutes() -> None:
     assert time.perf_counter() - started < 10  # seconds; a third of one on a laptop, 150 if each is compared with each
 
 
+def test_the_request_under_way_is_shortened_after_those_that_are_answered() -> None:
+    script = Script().user("Review the port.")
+    for number in range(12):
+        script.assistant("Done.").user("".join(f"Finding {number}.{line}: the fee is doubled.\n" for line in range(20)))
+    newest = "".join(f"Fix {line}: rename fee to fine.\n" for line in range(40))
+    script.assistant("Done.").user(newest).call("bash", {"command": "ls"}, "a")
+    text = block_of(script.turns)
+    assert plain(newest).strip() in plain(text)
+    assert "Finding 0.0" in text
+
+
 def test_a_withdrawn_request_gets_only_the_room_that_is_left() -> None:
     old = "\n\n".join(f"Store part {part} of the sessions in redis, under its own key." for part in range(40))
     new = "\n\n".join(f"Keep row {row} of the orders in its own table." for row in range(40))
@@ -347,7 +358,7 @@ def test_a_skill_that_the_agent_loads_is_told_once_and_by_the_summary_alone() ->
     script.call("bash", {"command": "git diff"}, "+x")
     assert "simplify" not in block_of(script.turns)
     first = extract_summary(script.turns, max_tokens=1_000, count=quarter, words_kept=True)
-    assert "In progress: the request in message 0, word for word above: Fix all findings in a loop." in first
+    assert "In progress: the request in message 0, in the words above: Fix all findings in a loop." in first
     assert "- Loaded: skill simplify, message 3:\n  You are improving the code.\n  Review the diff." in first
     later = Script().call("bash", {"command": "git push"}, "pushed")
     second = extract_summary(later.turns, previous=first, max_tokens=1_000, count=quarter, words_kept=True)

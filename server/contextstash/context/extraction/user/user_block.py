@@ -208,33 +208,52 @@ def joined_words(before: UserWords, after: UserWords) -> UserWords:
 
 
 def _lines(words: UserWords, first: bool, first_tokens: int, tokens: int, count: Count) -> list[str]:
-    """The entries as they are written. If they do not all fit, the longest are shortened to one length."""
+    """The entries as they are written. If they do not all fit, the longest are shortened to one length, that on which
+    the agent works last."""
     words, left_out = _bounded(_newest_plan(words), first, tokens, count)
-    whole = [_written(entry) for entry in words.entries]
-    costs = [count(text) + 1 for text in whole]
-    main = _main(words) if first else None
-    files = [entry for entry in words.entries if entry.source] if main else []
-    standing = [
-        c
-        for entry, c in zip(words.entries, costs, strict=True)
-        if _stands(words, entry) and entry is not main and entry not in files
-    ]
-    gone = [c for entry, c in zip(words.entries, costs, strict=True) if not _stands(words, entry)]
-    level = max(MIN_ENTRY_TOKENS, _level(standing, tokens - sum(min(MIN_ENTRY_TOKENS, cost) for cost in gone)))
-    rest = max(MIN_ENTRY_TOKENS, _level(gone, tokens - sum(min(level, cost) for cost in standing)))
-    # Rules of files have the room that the first request leaves.
-    left = first_tokens - (costs[words.entries.index(main)] if main else 0)
-    of_files = max(MIN_ENTRY_TOKENS, left // max(1, len(files)))
+    costs = {entry: count(_written(entry)) + 1 for entry in words.entries}
+    limits = _limits(words, costs, first, first_tokens, tokens)
     lines = []
-    for entry, text, cost in zip(words.entries, whole, costs, strict=True):
-        most = first_tokens if entry is main else level if _stands(words, entry) else rest
-        most = of_files if entry in files else most
-        if cost > most:
+    for entry in words.entries:
+        text = _written(entry)
+        if costs[entry] > limits[entry]:
             note = f"message {entry.seq}"
             kept = {rule for rule, _ in user_rules(Request(entry.seq, entry.text))}
-            text = _written(replace(entry, text=shortened(entry.text, most, count, kept, note)))
+            text = _written(replace(entry, text=shortened(entry.text, limits[entry], count, kept, note)))
         lines.append(text)
     return [*lines[:first], *left_out, *lines[first:]]
+
+
+def _limits(
+    words: UserWords, costs: Mapping[Said, int], first: bool, first_tokens: int, tokens: int
+) -> dict[Said, int]:
+    """The tokens that each entry may take."""
+    main = _main(words) if first else None
+    files = [entry for entry in words.entries if entry.source] if main else []
+    others = [entry for entry in words.entries if entry is not main and entry not in files]
+    standing = [costs[entry] for entry in others if _stands(words, entry)]
+    gone = [costs[entry] for entry in others if not _stands(words, entry)]
+    room = tokens - sum(min(MIN_ENTRY_TOKENS, cost) for cost in gone)
+    level = _level(standing, room)
+    # Half of the room for the request under way, if it needs that: the others are answered.
+    under_way = words.open if words.open in others else None
+    own = max(level, room // 2)
+    if under_way and costs[under_way] > level:
+        standing.remove(costs[under_way])
+        room -= min(own, costs[under_way])
+        tokens -= min(own, costs[under_way])
+        level = _level(standing, room)
+    level = max(MIN_ENTRY_TOKENS, level)
+    left = tokens - sum(min(level, cost) for cost in standing)
+    limits = {entry: level if _stands(words, entry) else max(MIN_ENTRY_TOKENS, _level(gone, left)) for entry in others}
+    if under_way:
+        limits[under_way] = max(level, own)
+    if main:
+        limits[main] = first_tokens
+        # Rules of files have the room that the first request leaves.
+        of_files = max(MIN_ENTRY_TOKENS, (first_tokens - costs[main]) // max(1, len(files)))
+        limits |= dict.fromkeys(files, of_files)
+    return limits
 
 
 def _stands(words: UserWords, entry: Said) -> bool:
