@@ -192,7 +192,12 @@ class _Lines:
         self._begun = None
         if record is None:
             return None
-        if record.get(HEADER) != VERSION:
+        if isinstance(version := record.get(HEADER), int) and version != VERSION:
+            raise BadInputError(
+                f"Line {self._number} begins a session of version {version}, and version {VERSION} is read here:"
+                " export it again where it is stored, with this version of contextstash."
+            )
+        if version != VERSION:
             raise BadInputError(f"Line {self._number} is not the beginning of a session of version {VERSION}.")
         try:
             return Session.model_validate(record["session"])
