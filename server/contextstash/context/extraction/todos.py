@@ -78,6 +78,8 @@ def todo_lines(actions: Sequence[Action], before: Sequence[str] = ()) -> list[st
         elif tool == "taskupdate":
             known = _read(before) if newest is None else newest
             newest = _updated(known, action.arguments) if known else newest
+        elif tool in ("tasklist", "taskget") and (printed := _printed(action)):
+            newest = {**(_read(before) if newest is None else newest), **printed}
         elif _LIST_TOOLS.search(action.tool):
             entries = _entries(action.arguments)
             newest = entries if entries is not None else newest
@@ -143,6 +145,23 @@ def _created(action: Action, number: int) -> dict[str, tuple[str, str]]:
     subject = _entry(dict(action.arguments))[1] or (said.group(1).strip() if said else "")
     # The number is shown, because the agent needs it to update the task.
     return {key: ("todo", f"#{key}: {subject}")} if subject else {}
+
+
+_PRINTED = re.compile(r"^#(\d{1,6}) \[(\w{1,20})\] ([^\n]+)", re.MULTILINE)
+_PRINTED_ALONE = re.compile(r"\A\s*Task #(\d{1,6}): ([^\n]+)\nStatus: (\w{1,20})")
+_BLOCKED = re.compile(r"\s*\[blocked by [^\]\n]*\]\s*\Z")
+"""How Claude Code's TaskList prints each task, how its TaskGet prints one, and what may follow the subject."""
+
+
+def _printed(action: Action) -> dict[str, tuple[str, str]]:
+    """The tasks that a call printed, each with its state then."""
+    printed = action.output.text if action.output else ""
+    alone = _PRINTED_ALONE.match(printed)
+    found = [(alone[1], alone[3], alone[2])] if alone else _PRINTED.findall(printed)
+    return {
+        number: (_STATES.get(state.lower(), "todo"), f"#{number}: {_BLOCKED.sub('', subject).strip()}")
+        for number, state, subject in sorted(found, key=lambda task: int(task[0]))
+    }
 
 
 def _updated(tasks: dict[str, tuple[str, str]], arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
