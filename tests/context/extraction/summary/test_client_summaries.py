@@ -49,6 +49,13 @@ def test_of_a_long_list_whole_entries_stay_below_what_introduces_them() -> None:
     assert text.endswith("\n\n[…]\n\n  - entry 48 is done\n  - entry 49 is done")
 
 
+def test_the_mark_for_a_section_that_was_left_out_needs_no_heading() -> None:
+    told = without_state(f"1. Request:\n   Charge once.\n\n2. Notes:\n   {'Use tabs. ' * 30}\n\n3. Pending:\n   Commit")
+    assert cut_at_headings(told, 40, quarter, cut_middle) == (
+        "1. Request:\n   Charge once.\n\n[…]\n\n[left out: what was pending and next when this was written]"
+    )
+
+
 def test_a_single_long_paragraph_is_shortened() -> None:
     text = cut_at_headings("The parser reads each date once more. " * 50, 40, quarter, cut_middle)
     assert text.startswith("The parser")

@@ -80,7 +80,7 @@ def cut_at_headings(text: str, max_tokens: int, count: Count, shorten: Callable[
         for piece in (_split(part, MAX_DEPTH) if count(part.text) > max_tokens // 4 else [part])
     ]
     chosen = _chosen(parts, max_tokens, count)
-    while any(parts[place].text != GAP for place in chosen):
+    while not all(_is_mark(parts[place].text) for place in chosen):
         shown = _joined(parts, chosen)
         if count(shown) <= max_tokens:
             return shown
@@ -122,7 +122,12 @@ def _parts(text: str) -> list[_Part]:
 
 
 def _part(above: Sequence[Line], block: Sequence[Line]) -> _Part:
-    return _Part(tuple(line.text for line in above), "\n".join(line.text for line in block))
+    text = "\n".join(line.text for line in block)
+    return _Part(() if _is_mark(text) else tuple(line.text for line in above), text)
+
+
+def _is_mark(text: str) -> bool:
+    return text == GAP or (text.startswith("[left out: ") and "\n" not in text)
 
 
 def _introduces(line: str) -> bool:
@@ -187,6 +192,6 @@ def _joined(parts: Sequence[_Part], chosen: Sequence[int]) -> str:
             head = part.above[min(len(above), len(part.above)) if same is None else same :]
             near = part.follows and place == last + 1
             text += ("\n" if near else "\n\n") + "\n".join([*head, part.text])
-            above = part.above
+            above = above if _is_mark(part.text) else part.above
         last = place
     return f"{text}\n\n{GAP}".strip() if last + 1 < len(parts) and not text.endswith(GAP) else text.strip()
