@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,3 +88,45 @@ def test_the_parts_of_a_section_that_is_out_of_date_leave_with_it() -> None:
     assert "Write them" not in text
     assert "Update them" not in text
     assert text.endswith("## Decisions\n- Use tabs")
+
+
+@pytest.mark.parametrize(
+    "stale",
+    [
+        "- **Current Error**: `a_test.go:3 undefined: Parse`\n     - The compiler does not know it",
+        "User's most recent request is to “fill the prompt”",
+        "- Need to investigate why the compiler cannot find it",
+        "- Currently working through the errors",
+        "Currently failing:\n   - the test of the parser",
+        "The build is currently failing in CI.",
+        "**Current issue:**\n   ```\n   undefined: Parse\n   ```",
+    ],
+)
+def test_a_statement_on_the_moment_of_writing_leaves_once_the_work_went_on(stale: str) -> None:
+    before, after = "4. Errors and fixes:\n   - A wrong import: removed\n\n", "5. Tests:\n   None."
+    assert without_state(f"{before}   {stale}\n\n{after}").split() == f"{before}{after}".split()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '   - "currently the fines are charged twice, fix that"',
+        "   - The current error handling wraps each error",
+        "   - The cache keeps the latest request for each user",
+        "   - Callers need to check whether the loan is open",
+    ],
+)
+def test_what_is_true_later_and_the_words_of_the_user_stay(line: str) -> None:
+    told = f"4. Notes:\n{line}\n\n6. All user messages:\n   - Currently it fails. Mend it."
+    assert without_state(told) == told
+
+
+def test_a_line_stays_up_to_its_first_statement_on_the_moment_of_writing() -> None:
+    told = "5. Solving:\n   The panic is gone. Need to continue with the callers. They fail."
+    assert without_state(told) == "5. Solving:\n   The panic is gone."
+
+
+def test_a_heading_of_the_error_at_that_moment_leaves_with_its_section() -> None:
+    text = without_state("## Done\n- The parser\n\n### Current Error\nThe import fails.\n\n## Notes\n- Use tabs")
+    assert "The import fails." not in text
+    assert text.endswith("## Notes\n- Use tabs")
