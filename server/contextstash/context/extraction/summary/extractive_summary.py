@@ -21,6 +21,7 @@ from contextstash.context.extraction.files.names_in_use import below_in_list, na
 from contextstash.context.extraction.files.session_files import base_of, changes_by_message, file_lines, without_names
 from contextstash.context.extraction.findings import Finding, changes_of, reports_of, standing, statements_of
 from contextstash.context.extraction.summary.audit import facts_of, is_of_the_moment
+from contextstash.context.extraction.summary.client_state import without_state
 from contextstash.context.extraction.summary.section_budget import Item, cut_middle, fill
 from contextstash.context.extraction.summary_format import (
     CURRENT,
@@ -39,7 +40,6 @@ from contextstash.context.extraction.user.requests_and_rules import (
     is_carried_over,
     requests_of,
     without_notes,
-    without_state,
 )
 from contextstash.context.extraction.user.valid_decisions import weighted_decisions
 from contextstash.context.extraction.work_done import Done, commits, work_done
@@ -267,7 +267,7 @@ def _earlier(material: _Material) -> list[Item]:
     seqs = [turn.seq for turn in material.turns if turn.kind == "summary" or any(map(is_carried_over, turn.texts))]
     if material.actions and material.actions[-1].seq > max(seqs, default=-1):
         texts = [without_state(text) for text in texts]
-    return [Item(text, weight=float(place), cut=True) for place, text in enumerate(texts)]
+    return [Item(text, weight=float(place), cut=True, headed=True) for place, text in enumerate(texts)]
 
 
 def _decisions(material: _Material, shown: str) -> list[Item]:

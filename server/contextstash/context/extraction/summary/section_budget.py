@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from contextstash.context.extraction.summary.headed_text import cut_at_headings
 from contextstash.context.extraction.summary_format import Section, heading, write_item, write_summary
 from contextstash.context.text.sanitize import encodable, one_line
 
@@ -19,14 +20,15 @@ MIN_CUT = 12
 @dataclass(frozen=True, slots=True)
 class Item:
     """An entry that may be part of a summary. The items of a section with the highest `weight` are added first; they
-    are shown in the given order. So that it fits, the middle of an item with `cut` may be removed, and the last names
-    of one that is `listed`; an item without `cut` is shown as one line. `whole` is the text before it was shortened,
-    which is shown instead if there is room for all of it."""
+    are shown in the given order. So that it fits, the middle of an item with `cut` may be removed, whole paragraphs of
+    one that is also `headed`, and the last names of one that is `listed`; an item without `cut` is shown as one line.
+    `whole` is the text before it was shortened, which is shown instead if there is room for all of it."""
 
     text: str
     weight: float = 0.0
     cut: bool = False
     listed: bool = False
+    headed: bool = False
     whole: str = ""
 
 
@@ -173,6 +175,8 @@ def _cut(item: Item, max_tokens: int, count: Count) -> str:
     """The item's text in at most `max_tokens`; empty if it must not be cut so far."""
     if item.listed:
         return cut_list(item.text, max_tokens, count)
+    if item.headed:
+        return cut_at_headings(item.text, max_tokens, count, cut_middle)
     return cut_middle(item.text, max_tokens, count) if item.cut else ""
 
 

@@ -146,30 +146,6 @@ def without_notes(summary: str) -> str:
     return _NOTES.sub("", summary)
 
 
-_HEADING = re.compile(r"(?:#{1,4} +|\d{1,2}\. +(?=[^\n]{3,60}:\W*$)|\*\*(?=[^\n]{3,60}\*\*\W*$))")
-_OF_ITS_TIME = re.compile(
-    r"\W*(?:\d{1,2}\. )?\W*(?:(?:optional |immediate |recommended )?next (?:steps?|actions?)|pending|in progress"
-    r"|current (?:work|state|status|task)|remaining|to-?dos?|open (?:items|tasks)|what['’]s next)\b",
-    re.IGNORECASE,
-)
-"""The headings of those sections of a client's summary that say how things stood when it was written."""
-
-_CUT = "[left out: what was pending and next when this was written]"
-
-
-def without_state(summary: str) -> str:
-    """A client's summary, after which the work went on, without its sections on what is pending and next."""
-    kept: list[str] = []
-    gone = False
-    for line in summary.split("\n"):
-        if _HEADING.match(line):
-            was, gone = gone, bool(_OF_ITS_TIME.match(line))
-            kept += [_CUT] if gone and not was else []
-        if not gone:
-            kept.append(line)
-    return "\n".join(kept)
-
-
 def words_handed_over(text: str) -> str:
     """The user's words and pinned rules in a hand-off with which another session begins (`contextstash continue`);
     empty if the message is none. They are the words of the user of this session too."""
