@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
 
 from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.summary_format import merged
@@ -122,25 +123,41 @@ MIN_REVISED_WORDS = 2
 
 class Revisable:
     """What a later decision or request may revise, by its words: one that says that something changes, and repeats
-    enough of them, at least `least`. Each is found once: the first that revises it counts."""
+    enough of them, at least `least`. It is found by its rarest words, since to compare each with each takes seconds if
+    there are a thousand. Each is found once: the first that revises it counts."""
 
     def __init__(self, words: Iterable[frozenset[str]], least: int = MIN_REVISED_WORDS) -> None:
         self._words = [*words]
         self._least = least
-        self._open: set[int] = set()
+        self._uses = Counter(word for words in self._words for word in words)
+        self._with: defaultdict[str, set[int]] = defaultdict(set)
 
     def add(self, place: int) -> None:
         """Let what is at this place be found from now on."""
-        self._open.add(place)
+        for word in self._rarest(place):
+            self._with[word].add(place)
 
     def take(self, sentences: Iterable[frozenset[str]]) -> list[int]:
         """The places of what was added and is revised by sentences with these words; they are not found again."""
-        found = sorted({place for said in sentences for place in self._open if self._repeats(said, self._words[place])})
-        self._open.difference_update(found)
+        found = sorted({place for words in sentences for place in self._repeated(words)})
+        for place in found:
+            for word in self._rarest(place):
+                self._with[word].discard(place)
         return found
 
-    def _repeats(self, said: frozenset[str], words: frozenset[str]) -> bool:
-        return len(said & words) >= max(self._least, math.ceil(REVISED_SHARE * len(words)))
+    def _repeated(self, said: frozenset[str]) -> set[int]:
+        near = {place for word in said for place in self._with.get(word, ())}
+        return {place for place in near if len(said & self._words[place]) >= self._wanted(self._words[place])}
+
+    def _wanted(self, words: Collection[str]) -> int:
+        """How many of these words are repeated at least if they are revised."""
+        return max(self._least, math.ceil(REVISED_SHARE * len(words)))
+
+    def _rarest(self, place: int) -> list[str]:
+        """So many of the words that who repeats enough of them repeats one of these."""
+        words = self._words[place]
+        ordered = sorted(words, key=lambda word: (self._uses[word], word))
+        return ordered[: max(0, len(words) - self._wanted(words) + 1)]
 
 
 def says_change(text: str) -> bool:
