@@ -181,7 +181,7 @@ _DID = re.compile(
 
 
 def _told(passage: Passage, closing: bool) -> tuple[str, float, bool]:
-    """What a passage states, from the first sentence that says by itself what it is about, up to one that only
+    """What a passage states, from the first sentence that says alone what it is about, up to one that only
     considers or announces something; its value, 0 if it states nothing; and whether it tells what was done."""
     kept: list[str] = []
     for place, sentence in enumerate(passage.sentences):
@@ -232,7 +232,7 @@ def _assistant_texts(turns: Iterable[Turn]) -> list[tuple[Turn, str, bool]]:
     said: list[tuple[Turn, str, bool]] = []
     called = 0
     for turn in turns:
-        texts = [text for block, text in zip(turn.blocks, turn.texts, strict=True) if block.type == "text"]
+        texts = turn.said
         if turn.role == "assistant":
             said += [(turn, text, False) for text in texts if text.strip()]
         elif turn.role == "user" and texts:

@@ -22,6 +22,11 @@ class Turn:
     kind: Kind = "message"
 
     @property
+    def said(self) -> list[str]:
+        """The texts of the message that are neither calls nor results nor thinking."""
+        return [text for block, text in zip(self.blocks, self.texts, strict=True) if block.type == "text"]
+
+    @property
     def ends_work(self) -> bool:
         """Whether this is a message of the assistant without a call: it waits for the user. What an earlier one asks,
         the assistant asks itself."""

@@ -117,10 +117,9 @@ def _steps(turns: Sequence[Turn], changed: Mapping[int, Sequence[str]], actions:
     tools = _scripts(actions, {path for paths in changed.values() for path in paths})
     said: list[_Said] = []
     for turn in turns:
-        texts = [text for block, text in zip(turn.blocks, turn.texts, strict=True) if block.type == "text"]
-        if turn.role == "assistant" and (text := _newest_words(" \n".join(texts))):
+        if turn.role == "assistant" and (text := _newest_words(" \n".join(turn.said))):
             said.append(_Said(turn.seq, text))
-        elif turn.role == "user" and any(texts):
+        elif turn.role == "user" and any(turn.said):
             said.append(_Said(turn.seq, ""))  # what was said before is not about what comes now
         if said and turn.seq in changed:
             said[-1].files.update(dict.fromkeys(path for path in changed[turn.seq] if path not in tools))

@@ -168,7 +168,7 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Request], list[str]]:
     carried: list[str] = []
     said = command = ""
     for turn in turns:
-        texts = [text for block, text in zip(turn.blocks, turn.texts, strict=True) if block.type == "text"]
+        texts = turn.said
         if turn.role == "assistant":
             said = next((text for text in reversed(texts) if text.strip()), said)
             command = _skill_of(turn)

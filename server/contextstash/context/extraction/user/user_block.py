@@ -211,11 +211,12 @@ def _lines(words: UserWords, first: bool, first_tokens: int, tokens: int, count:
     """The entries as they are written. If they do not all fit, the longest are shortened to one length, that on which
     the agent works last."""
     words, left_out = _bounded(_newest_plan(words), first, tokens, count)
-    costs = {entry: count(_written(entry)) + 1 for entry in words.entries}
+    written = {entry: _written(entry) for entry in words.entries}
+    costs = {entry: count(text) + 1 for entry, text in written.items()}
     limits = _limits(words, costs, first, first_tokens, tokens)
     lines = []
     for entry in words.entries:
-        text = _written(entry)
+        text = written[entry]
         if costs[entry] > limits[entry]:
             note = f"message {entry.seq}"
             kept = {rule for rule, _ in user_rules(Request(entry.seq, entry.text))}
@@ -244,8 +245,8 @@ def _limits(
         tokens -= min(own, costs[under_way])
         level = _level(standing, room)
     level = max(MIN_ENTRY_TOKENS, level)
-    left = tokens - sum(min(level, cost) for cost in standing)
-    limits = {entry: level if _stands(words, entry) else max(MIN_ENTRY_TOKENS, _level(gone, left)) for entry in others}
+    rest = max(MIN_ENTRY_TOKENS, _level(gone, tokens - sum(min(level, cost) for cost in standing)))
+    limits = {entry: level if _stands(words, entry) else rest for entry in others}
     if under_way:
         limits[under_way] = max(level, own)
     if main:
