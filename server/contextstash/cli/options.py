@@ -198,7 +198,7 @@ def database_options(command: Command) -> Command:
 
 
 class NoProgramError(click.ClickException):
-    """There is no such program."""
+    """The program to start is not installed."""
 
     exit_code = 127
     """That of shells for a command that does not exist."""

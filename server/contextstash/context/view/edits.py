@@ -37,7 +37,7 @@ def placeholder_of(snapshot: SessionSnapshot, output: Output, digest: str) -> st
 
 
 def archive_edit(snapshot: SessionSnapshot, output: Output, shown: str, counted: int | None = None) -> ArchiveEdit:
-    """The edit that shows an output as a placeholder, which takes `counted` tokens by itself. The caller adds the
+    """The edit that shows an output as a placeholder, which takes `counted` tokens. The caller adds the
     change of the counters (`weighed`)."""
     return ArchiveEdit(**_replacing(snapshot, output, shown, counted))
 

@@ -57,7 +57,7 @@ def with_texts(tool: str, response: Any, texts: list[str]) -> Any:
 
 def persisted_output(response: Any) -> str | None:
     """The path of the file in which Claude Code keeps the whole of a large output; the response holds only its
-    beginning then. None if there is no such file."""
+    beginning then. None if the file is missing."""
     path = response.get(PERSISTED_PATH) if isinstance(response, dict) else None
     return path if isinstance(path, str) else None
 

@@ -256,7 +256,7 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": b""})
 
     async def _unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
-        """Wait for `work`; it is cancelled if the client goes away: a reply that nobody reads costs money. Raises
+        """Wait for `work`; it is cancelled if the client goes away: an unread reply costs money. Raises
         ClientGoneError then."""
         working, watching = asyncio.ensure_future(work), asyncio.ensure_future(self._gone())
         try:

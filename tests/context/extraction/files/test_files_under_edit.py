@@ -218,7 +218,7 @@ def test_a_file_that_was_read_whole_stands_as_its_edits_made_it(
 
 
 def test_lines_next_to_a_read_that_shows_them_moved_are_not_known_any_more() -> None:
-    """A script put lines in: the numbers of what follows are wrong, and lines that nobody has read stand between."""
+    """A script put lines in: the numbers of what follows are wrong, and unread lines stand between."""
     script = read_whole()
     now = [*FUNCTIONS[3:6], "# three lines", "# of a", "# script", *FUNCTIONS[6:9]]
     script.call("Read", {"file_path": "/srv/a.py", "offset": 4, "limit": 9}, numbered(now, 4))

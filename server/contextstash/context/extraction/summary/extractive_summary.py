@@ -318,7 +318,7 @@ def _numbered(seq: int, text: str) -> str:
 
 
 def _done_and_findings(material: _Material, tried: Sequence[Item]) -> tuple[list[Item], list[Item]]:
-    """What was done and what was found; what the agent reported as done is no finding."""
+    """What was done and what was found; what the agent reported as done is told once."""
     found = statements_of(material.known, skip=material.last_said_seq)
     committed = [action.seq for action in material.known_actions if commits(action)]
     reports = reports_of(found, [*material.known_changed, *committed])
