@@ -24,7 +24,7 @@ from contextstash.cli.start.transcript_import import (
     Imported,
     Result,
     Skipped,
-    import_all,
+    import_one,
 )
 from contextstash.context.text.counts import counted
 from contextstash.display.visible_text import visible
@@ -47,10 +47,9 @@ MAX_ROWS = 30
 def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], session: str | None) -> int:
     """Record the sessions in PATH: transcripts, folders of them, a client's own storage. Safe to repeat.
 
-    Reads Claude Code, Codex, Gemini CLI, OpenCode, pi, Cline, Roo Code, VS Code, SWE-agent, OpenHands, files of
-    OpenAI, Anthropic or Gemini messages, and exported sessions; the format is detected from the content. Other files
-    in a folder are skipped, and so are exported sessions and those that were deleted here in the last 30 days.
-    Nothing is pruned or compacted.
+    Reads Claude Code, Codex, Gemini CLI, OpenCode, pi, files of OpenAI, Anthropic or Gemini messages, and exported
+    sessions; the format is detected from the content. Other files in a folder are skipped, and so are exported sessions
+    and those that were deleted here in the last 30 days. Nothing is pruned or compacted.
 
     Exit code 1 if a file could not be read; the others are recorded.
     """
@@ -58,7 +57,7 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
 
     async def work(stash: Stash) -> list[Result]:
         with _progress(sum(item.size for item in found)) as advance:
-            results = await import_all(opener, stash, found, session, advance)
+            results = [await import_one(stash, item, session, advance) for item in found]
         return await _with_known(stash, results)
 
     try:

@@ -1,33 +1,19 @@
-"""The transcripts of `contextstash import`: what each is, and what became of it. Two processes record many."""
+"""The transcripts of `contextstash import`: what each is, and what became of it."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from logging.handlers import QueueHandler
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from contextstash.process.own_modules import import_nothing_from_here
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
-    from contextstash.cli.options import StashOpener
     from contextstash.service.stash import Stash
 
 Advance = Callable[[str, int], None]
 """Called with the name of a transcript and how many more bytes of it were read."""
-
-WORTH_BYTES = 12_000_000
-"""Unread bytes from which a second process is started: that takes about a second, in which one process records 6 MB."""
-
-BATCH_BYTES = 6_000_000
-"""Bytes of transcripts that the second process takes at a time: it opens the database each time, which takes 50 ms. A
-larger batch at the end would leave this process without work."""
 
 EXPORT_PREFIX = b'{"contextstash_session":'
 
@@ -71,98 +57,6 @@ class Skipped:
 
 
 Result = Imported | Skipped
-
-
-async def import_all(
-    opener: StashOpener, stash: Stash, found: Sequence[Found], session: str | None, advance: Advance
-) -> list[Result]:
-    """The results, in the order of the transcripts. If much is new, a second process records some of them; those of one
-    session are recorded by one process, in their order."""
-
-    async def here(item: Found) -> Result:
-        return await import_one(stash, item, session, advance)
-
-    if len(found) < 2 or await _unread_bytes(stash, found) < WORTH_BYTES:
-        return [await here(item) for item in found]
-    families = deque(await asyncio.to_thread(_by_family, found))
-    results: dict[Found, Result] = {}
-
-    async def there() -> None:
-        while families:
-            batch = families.pop()
-            while families and sum(item.size for item in batch) < BATCH_BYTES:
-                batch += families.pop()
-            done = await _in_second_process(opener, batch, session)
-            for place, item in enumerate(batch):
-                results[item] = done[place] if done else await here(item)
-                advance(item.path.name, item.size if done else 0)
-
-    second = asyncio.create_task(there())
-    try:
-        while families:
-            results |= {item: await here(item) for item in families.popleft()}
-        await second
-    finally:
-        second.cancel()
-        await asyncio.wait([second])
-    return [results[item] for item in found]
-
-
-async def _unread_bytes(stash: Stash, found: Sequence[Found]) -> int:
-    """About how much is new: known transcripts are not read again."""
-    cursors = [await stash.read_cursor(str(item.path.resolve())) for item in found]
-    read = [cursor.offset if cursor is not None else 0 for cursor in cursors]
-    return sum(max(0, item.size - known) for item, known in zip(found, read, strict=True))
-
-
-def _by_family(found: Sequence[Found]) -> list[list[Found]]:
-    """The transcripts of each session and its sub-agents. First come those whose sessions their beginnings do not
-    name."""
-    from contextstash.hosts.readers.kinds import session_at_head
-
-    families: dict[str | None, list[Found]] = {None: []}
-    for item in found:
-        try:
-            name = session_at_head(item.path)
-        except (BadInputError, OSError):
-            name = None
-        families.setdefault(None if name is None else name.partition(".")[0], []).append(item)
-    return [family for family in families.values() if family]
-
-
-async def _in_second_process(opener: StashOpener, batch: list[Found], session: str | None) -> list[Result] | None:
-    """The results of a batch. None if the process breaks: what it has recorded is known when the batch is recorded
-    again."""
-    import anyio
-    import anyio.to_process
-
-    import_nothing_from_here()
-    try:
-        results, logged = await anyio.to_process.run_sync(_recorded, opener, batch, session, cancellable=True)
-    except anyio.BrokenWorkerProcess:
-        return None
-    for record in logged:
-        logging.getLogger(record.name).handle(record)
-    return results
-
-
-def _recorded(
-    opener: StashOpener, batch: list[Found], session: str | None
-) -> tuple[list[Result], list[logging.LogRecord]]:
-    """Runs in the second process, which has no standard error: the warnings are returned too."""
-    logged: SimpleQueue[logging.LogRecord] = SimpleQueue()
-    handler = QueueHandler(logged)
-    handler.setLevel(logging.WARNING)
-    logging.getLogger().addHandler(handler)
-
-    async def work() -> list[Result]:
-        async with opener.stash() as stash:
-            return [await import_one(stash, item, session, lambda name, size: None) for item in batch]
-
-    try:
-        return asyncio.run(work()), [logged.get() for _ in range(logged.qsize())]
-    finally:
-        logging.getLogger().removeHandler(handler)
 
 
 async def import_one(stash: Stash, item: Found, session: str | None, advance: Advance) -> Result:

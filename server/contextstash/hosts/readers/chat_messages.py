@@ -14,10 +14,6 @@ def user_message(content: Content) -> Native:
     return {"role": "user", "content": content if isinstance(content, str) else list(content)}
 
 
-def system_message(text: str) -> Native:
-    return {"role": "system", "content": text}
-
-
 def reply(text: str, calls: Sequence[Native] = (), reasoning: str = "") -> Native:
     """A reply of the model. At least one of `text`, `calls` and `reasoning` must not be empty."""
     message: Native = {"role": "assistant", "content": text or None}

@@ -41,13 +41,10 @@ class DocumentReader(ABC):
         """Whether this is of this kind. `document` is the file's JSON value, its records if it is a file of lines,
         None if it is not a file, or not JSON. Raises OSError if it cannot be read."""
 
-    def files(self, path: Path) -> list[Path]:
-        """The files and folders of which one changes whenever the transcript does."""
-        return [path]
-
     def stamp(self, path: Path) -> Stamp:
-        """Raises OSError if the transcript does not exist."""
-        return stamp_of(self.files(path))
+        """When the transcript changed last, and how large it is. Raises OSError if it does not exist."""
+        found = path.stat()
+        return [found.st_mtime_ns, found.st_size]
 
     def load(self, path: Path) -> list[Line]:
         """All records, in order. Raises OSError if they cannot be read."""
@@ -67,15 +64,6 @@ class DocumentReader(ABC):
         session, messages = self.conversation(list(lines), source)
         fresh = unseen(list(messages), state)
         return [Batch(session, fresh)] if fresh else []
-
-
-def stamp_of(paths: Iterable[Path]) -> Stamp:
-    """When these files and folders changed last, and how large they are. Raises OSError if one is missing."""
-    stamp: Stamp = []
-    for path in paths:
-        found = path.stat()
-        stamp += [found.st_mtime_ns, found.st_size]
-    return stamp
 
 
 def parse_document(data: bytes) -> object:

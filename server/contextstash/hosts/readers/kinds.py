@@ -7,18 +7,13 @@ from pathlib import Path
 
 from contextstash.files.regular_files import MAX_WHOLE_BYTES, open_regular
 from contextstash.hosts.readers.claude_code import ClaudeCodeReader
-from contextstash.hosts.readers.cline import ClineReader
 from contextstash.hosts.readers.codex import SUFFIX, CodexReader, CompressedCodexReader
 from contextstash.hosts.readers.documents import DocumentReader, parse_document
 from contextstash.hosts.readers.gemini import GeminiReader
 from contextstash.hosts.readers.opencode import OpenCodeReader
-from contextstash.hosts.readers.openhands import OpenHandsReader
-from contextstash.hosts.readers.openhands_sdk import OpenHandsSdkReader
 from contextstash.hosts.readers.pi import PiReader
 from contextstash.hosts.readers.plain import PlainReader
-from contextstash.hosts.readers.swe_agent import SweAgentReader
 from contextstash.hosts.readers.transcript import Line, TranscriptReader, first_records
-from contextstash.hosts.readers.vscode import VSCodeReader
 from contextstash_storage.errors import BadInputError
 
 Reader = TranscriptReader | DocumentReader
@@ -26,13 +21,8 @@ Reader = TranscriptReader | DocumentReader
 LINE_READERS: tuple[TranscriptReader, ...] = (CodexReader(), PiReader(), ClaudeCodeReader())
 DOCUMENT_READERS: tuple[DocumentReader, ...] = (
     CompressedCodexReader(),
-    ClineReader(),
     OpenCodeReader(),
     GeminiReader(),
-    VSCodeReader(),
-    SweAgentReader(),
-    OpenHandsSdkReader(),
-    OpenHandsReader(),
     PlainReader(),
 )
 
@@ -43,8 +33,8 @@ MAX_HEAD_RECORDS = 60
 """Records at the start of a file of lines by which its kind is recognized."""
 
 KNOWN = (
-    "sessions of Claude Code, Codex CLI, Gemini CLI, OpenCode, pi, Cline, Roo Code, VS Code, SWE-agent and OpenHands,"
-    " and files of OpenAI, Anthropic or Gemini messages (a JSON list, an object with messages, or JSON lines)"
+    "sessions of Claude Code, Codex CLI, Gemini CLI, OpenCode and pi, and files of OpenAI, Anthropic or Gemini messages"
+    " (a JSON list, an object with messages, or JSON lines)"
 )
 
 
@@ -54,17 +44,6 @@ def recognize(path: Path) -> Reader:
     if reader is None:
         raise BadInputError(f"Unrecognized transcript format. Supported: {KNOWN}.")
     return reader
-
-
-def session_at_head(path: Path) -> str | None:
-    """The session of the first messages of a file of lines; None if that is not known without reading all of it."""
-    reader = _reader_of(path)
-    if reader is None or isinstance(reader, DocumentReader):
-        return None
-    with open_regular(path) as file:
-        lines = _first_lines(file.read(MAX_HEAD_BYTES))
-    batches = reader.read(lines, {}, str(path))
-    return batches[0].session.session_id if batches else None
 
 
 def _reader_of(path: Path) -> Reader | None:

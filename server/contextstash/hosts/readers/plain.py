@@ -50,12 +50,7 @@ class PlainReader(DocumentReader):
 
 def plain_session_id(source: str) -> str:
     """A session id made of the file's name and a hash of its path, which distinguishes files with the same name."""
-    return named_session_id(Path(source).stem, source)
-
-
-def named_session_id(name: str, source: str) -> str:
-    """A session id made of a name and a hash of the source, which distinguishes sessions with the same name."""
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-")[:80] or "session"
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(source).stem).strip("-")[:80] or "session"
     return f"{stem}-{hashlib.sha256(source.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
 
 
