@@ -232,13 +232,17 @@ def read_request(format_name: str, body: bytes, before: RequestText | None = Non
     """
     key = LIST_KEYS[format_name]
     before = before if before is not None and before.format == format_name else None
-    listed: list[_ReadList] = []
+    listed: list[_Messages] = []
 
     def measure(name: str, at: int) -> Span:
-        if name != key or body[at : at + 1] != b"[":
-            return _same_as_before(body, at, name, before) or value_at(body, at)
-        listed.append(_ReadList.known(body, at, before))
-        return listed[-1].read(body, at, format_name, before)
+        if name == key and body[at : at + 1] == b"[":
+            listed.append(_Messages(body, at, before))
+            return listed[-1].read(format_name)
+        span = _same_as_before(body, at, name, before)
+        if span is None:
+            span = value_at(body, at)
+            body[span.start : span.end].decode("utf-8", "surrogatepass")  # raises if it is not text
+        return span
 
     start = skip_space(body, 0)
     fields: dict[str, Span] = {}
@@ -252,8 +256,6 @@ def read_request(format_name: str, body: bytes, before: RequestText | None = Non
     if not listed or not listed[0].messages:
         raise JsonPositionError(f"no list of messages in '{key}'")
     [found] = listed
-    # Refused if it is not text, as it is where new messages are read: all members behind the list may be known.
-    body[found.spans[-1].end :].decode("utf-8", "surrogatepass")
     asked = before.asked if before is not None else {}
     return RequestText(
         format_name,
@@ -275,50 +277,70 @@ def _check_end(body: bytes, end: int) -> None:
         raise JsonPositionError("something follows the request's object")
 
 
-@dataclass
-class _ReadList:
-    """The messages of a body, as far as they are read, and where they stand. The first `shared` ones are those of the
-    request before."""
+class _Messages:
+    """The messages of the list that begins at `start`, and where they stand. The first `shared` ones are those that the
+    request before begins with too."""
 
-    messages: list[TextMessage]
-    spans: list[Span]
-    shared: int
+    def __init__(self, body: bytes, start: int, before: RequestText | None) -> None:
+        self._body, self._start = body, start
+        self._first = first_item(body, start, b"[")
+        self._known = before.messages if before is not None else ()
+        self.shared, shift = 0, 0
+        spans: Iterable[Span] = ()
+        if before is not None and self._first >= 0:
+            shift = self._first - before.spans[0].start
+            self.shared = _shared_messages(body, shift, before)
+            spans = before.spans[: self.shared]
+        self.messages = list(self._known[: self.shared])
+        self.spans = [Span(span.start + shift, span.end + shift) for span in spans] if shift else list(spans)
 
-    @classmethod
-    def known(cls, body: bytes, at: int, before: RequestText | None) -> _ReadList:
-        """The messages that the body has in common with the request before, byte for byte, from the list's start on."""
-        first = first_item(body, at, b"[")
-        if before is None or first < 0:
-            return cls([], [], 0)
-        shift = first - before.spans[0].start
-        shared = _shared_messages(body, shift, before)
-        spans: Iterable[Span] = before.spans[:shared]
-        if shift:
-            spans = (Span(span.start + shift, span.end + shift) for span in spans)
-        return cls(list(before.messages[:shared]), list(spans), shared)
-
-    def read(self, body: bytes, start: int, format_name: str, before: RequestText | None) -> Span:
-        """Read the rest of the list that begins at `start`; the span of it all."""
-        known = before.messages if before is not None else ()
-        parser: _Parser | None = None
-        end = self.spans[-1].end if self.spans else skip_space(body, start + 1)
-        at = next_item(body, end, b"]") if self.spans else first_item(body, start, b"[")
+    def read(self, format_name: str) -> Span:
+        """Read the messages that are not shared; the span of the list."""
+        body, end = self._body, self.spans[-1].end if self.spans else self._start + 1
+        at = next_item(body, end, b"]") if self.spans else self._first
+        objects = _Objects(body, at)
         while at >= 0:
-            place = len(self.messages)
-            if place >= MAX_MESSAGES:
+            if len(self.messages) >= MAX_MESSAGES:
                 raise JsonPositionError(f"more than {MAX_MESSAGES:,} messages")
-            message = _read_known(body, at, known[place] if place < len(known) else None)
+            message = self._known_at(at)
             if message is None:
-                parser = parser or _Parser(body, at)
-                native, span = parser.value(at)
-                if not isinstance(native, dict):
-                    raise JsonPositionError(f"the message at byte {at} is not an object")
-                message = TextMessage(body[slice(*span)], native, format_name), span
-            self.messages.append(message[0])
-            self.spans.append(message[1])
-            end = message[1].end
+                raw, native = objects.read(at)
+                message = TextMessage(raw, native, format_name)
+            end = at + len(message.raw)
+            self.messages.append(message)
+            self.spans.append(Span(at, end))
             at = next_item(body, end, b"]")
-        return Span(start, skip_space(body, end) + 1)
+        return Span(self._start, skip_space(body, end) + 1)
+
+    def _known_at(self, at: int) -> TextMessage | None:
+        """The message of the request before in the same place, if its bytes stand here. They are the whole message: an
+        object ends with its last brace, so that no longer one begins with them."""
+        place = len(self.messages)
+        known = self._known[place] if place < len(self._known) else None
+        return known if known is not None and self._body.startswith(known.raw, at) else None
+
+
+class _Objects:
+    """Reads objects that stand at or behind byte `start`.
+
+    The C decoder finds their ends in a text that has one character for each byte (Latin-1), so that all positions are
+    those of bytes: JSON's own signs are ASCII, and in UTF-8 no other character has a byte of theirs. The value is right
+    if the object is ASCII; otherwise the object is decoded again, as UTF-8."""
+
+    def __init__(self, body: bytes, start: int) -> None:
+        self._body, self._start = body, start
+        self._text = body[start:].decode("latin-1") if start >= 0 else ""
+
+    def read(self, at: int) -> tuple[bytes, Native]:
+        """The bytes of the object at this byte, and its value."""
+        value, end = _DECODER.raw_decode(self._text, at - self._start)
+        if not isinstance(value, dict):
+            raise JsonPositionError(f"the message at byte {at} is not an object")
+        raw = self._body[at : self._start + end]
+        return raw, value if raw.isascii() else _DECODER.decode(raw.decode("utf-8", "surrogatepass"))
+
+
+_DECODER = json.JSONDecoder()
 
 
 def _shared_messages(body: bytes, shift: int, before: RequestText) -> int:
@@ -334,33 +356,6 @@ def _shared_messages(body: bytes, shift: int, before: RequestText) -> int:
         else:
             most = tried - 1
     return equal
-
-
-def _read_known(body: bytes, at: int, known: TextMessage | None) -> tuple[TextMessage, Span] | None:
-    if known is None:
-        return None
-    # The message is an object, so that equal bytes are the whole message: no longer one begins with them.
-    return (known, Span(at, at + len(known.raw))) if body.startswith(known.raw, at) else None
-
-
-class _Parser:
-    """Parses the values behind a position one after another, and finds where they end: one pass by the C decoder, in
-    place of one to find the end and one to parse."""
-
-    def __init__(self, body: bytes, at: int) -> None:
-        self._text = body[at:].decode("utf-8", "surrogatepass")
-        self._byte, self._character = at, 0
-
-    def value(self, at: int) -> tuple[Any, Span]:
-        """The value at a byte. Between two values there may be only commas and white space, of one byte each."""
-        self._character += at - self._byte
-        value, end = _DECODER.raw_decode(self._text, self._character)
-        size = len(self._text[self._character : end].encode("utf-8", "surrogatepass"))
-        self._byte, self._character = at + size, end
-        return value, Span(at, at + size)
-
-
-_DECODER = json.JSONDecoder()
 
 
 def _same_as_before(body: bytes, at: int, name: str, before: RequestText | None) -> Span | None:
