@@ -144,6 +144,49 @@ def test_a_password_of_a_command_or_a_list_is_masked(text: str) -> None:
         assert not any(each in masked(whole) for each in (PASSWORD, KEY))
 
 
+SHORT = "tok9Xw2q"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'curl -d "{{\\"password\\":\\"{PASSWORD}\\"}}" https://example.org',
+        f'python -c "x(api_key=\\"{KEY}\\")"',
+        f"token={SHORT}",
+        f'"client_secret": "{SHORT}"',
+        f"API_TOKEN={SHORT}",
+        f"ENV API_TOKEN {SHORT}",
+        f"set -x API_KEY {SHORT}",
+        f"setx API_KEY {SHORT}",
+        f"define('DB_PASSWORD', '{PASSWORD}');",
+        f"getenv('API_KEY','{SHORT}')",
+        f'("password", "{PASSWORD}")',
+        f'setPassword("{PASSWORD}")',
+        f"<key>password</key>\n  <string>{PASSWORD}</string>",
+        f"git clone https://{KEY}@github.com/a/b",
+        f"sqlcmd -S host -U sa -P {PASSWORD} -Q x",
+        f"7z a -p{PASSWORD} x.7z folder",
+        f"htpasswd -b .htpasswd me {PASSWORD}",
+        f"htpasswd -nb me {PASSWORD}",
+        f"htpasswd -b -B -c .htpasswd me {PASSWORD}",
+        f"My API key is {KEY}",
+        f"the api key: {SHORT}",
+        f"the password is {PASSWORD}",
+        f"SHARED_SECRET={SHORT}",
+        f"CACHE_PASSWORD={PASSWORD}",
+    ],
+)
+def test_what_a_call_s_argument_says_is_masked_however_often_it_is_quoted(text: str) -> None:
+    as_argument = json.dumps({"command": text})
+    for whole in (text, as_argument, json.dumps({"arguments": as_argument})):
+        found = masked(whole)
+        assert not any(each in found for each in (PASSWORD, SHORT, KEY)), found
+        assert len(found) == len(whole)
+        assert masked(found) == found
+        if whole is not text:
+            assert json.loads(found).keys() == json.loads(whole).keys()
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -174,6 +217,14 @@ def test_a_secret_is_masked_if_its_name_stands_in_another_field_or_line(text: st
 
 
 CODE = (
+    f"cache_key='views:{KEY}'",
+    f"token_sha256={'9f86d081884c7d65' * 4}",
+    "token = getUser2Name",
+    'getToken("user1234567890abcd")',
+    "version token: node18, step_token=step_2, TOKEN=2026-11-23T10:00",
+    "the secret is kept2gether",
+    "ENV TOKEN_FILE /run/secrets/x1y2z3w4",
+    "https://someone.somewhere.example@host",
     "cookie: the session = whatever was there before",
     "<token>identifier</token> and Map<Token>somethingElse2</",
     "name: password\nvalue: placeholder",

@@ -74,6 +74,9 @@ _WIDTHLESS = f"\x00\x08{UNSEEN}\ufe00-\ufe0f"
 _INVISIBLE = rf"(?:\x1b\[|\x9b|\\{{1,4}}(?:u001[bB]|x1[bB]|033|e)\[){_CSI}|\x1b\([A-Z0-9]|{_LINK}|[{_WIDTHLESS}]"
 """Colours and links of a terminal, also as JSON and shells write their escapes, and characters without a width."""
 
+_ESCAPED_QUOTES = r"\\+(?=[\"'])"
+"""The escapes before quotes, of a shell, of JSON, or of both: what the argument of a call says is read without them."""
+
 _ESCAPE_ENDS = ("\x00", "\x08", "\x1b", "1b[", "1B[", "33[", "\\e[")
 _MAY_BE_INVISIBLE = rf"[\x1b\x{{9b}}{_WIDTHLESS}]|(?:1[bB]|33|\\e)\["
 
@@ -110,7 +113,14 @@ _RARE_GATES = tuple(rule.gate for rule in RARE_RULES)
 
 def may_hold_secrets(text: str) -> bool:
     """Whether `secrets_in` is worth asking; mostly not."""
-    return _gate(*_ALL_GATES).isinstance_python(_encodable(text))
+    gate = _gate(*_ALL_GATES)
+    return gate.isinstance_python(_encodable(text)) or (
+        _has_escaped_quotes(text) and gate.isinstance_python(_encodable(re.sub(_ESCAPED_QUOTES, "", text)))
+    )
+
+
+def _has_escaped_quotes(text: str) -> bool:
+    return '\\"' in text or "\\'" in text
 
 
 def _encodable(text: str) -> str:
@@ -121,9 +131,12 @@ def secrets_in(text: str) -> list[Found]:
     """The secrets in a text, in order, none within another."""
     if not may_hold_secrets(text):
         return []
+    found = _secrets_in(text)
     if (not text.isascii() or any(each in text for each in _ESCAPE_ENDS)) and re.search(_INVISIBLE, text):
-        return _apart(_secrets_in(_blanked(text)) + _beneath_colours(text))
-    return _apart(_secrets_in(text))
+        found = [*_secrets_in(_blanked(text)), *_beneath(_INVISIBLE, text)]
+    if _has_escaped_quotes(text):
+        found += _beneath(_ESCAPED_QUOTES, text)
+    return _apart(found)
 
 
 def _secrets_in(text: str) -> list[Found]:
@@ -142,11 +155,11 @@ def _blanked(text: str) -> str:
     return re.sub(_INVISIBLE, lambda match: " " * len(match[0]), text)
 
 
-def _bare(text: str) -> tuple[str, list[int], list[int]]:
-    """The text without what is invisible, the places in it from which on something was taken out, and how many
+def _bare(pattern: str, text: str) -> tuple[str, list[int], list[int]]:
+    """The text without what a pattern matches, the places in it from which on something was taken out, and how many
     characters until there."""
     pieces, places, taken, place = [], [0], [0], 0
-    for match in re.finditer(_INVISIBLE, text):
+    for match in re.finditer(pattern, text):
         pieces.append(text[place : match.start()])
         place = match.end()
         places.append(match.start() - taken[-1])
@@ -154,9 +167,9 @@ def _bare(text: str) -> tuple[str, list[int], list[int]]:
     return "".join([*pieces, text[place:]]), places, taken
 
 
-def _beneath_colours(text: str) -> list[Found]:
-    """The secrets of a coloured text, with the escapes within them."""
-    bare, places, taken = _bare(text)
+def _beneath(pattern: str, text: str) -> list[Found]:
+    """The secrets of a text with colours or escaped quotes, with what the pattern matches within them."""
+    bare, places, taken = _bare(pattern, text)
 
     def back(place: int) -> int:
         return place + taken[bisect_right(places, place) - 1]

@@ -18,7 +18,13 @@ _ALNUM = "[A-Za-z0-9]"
 _HEX = "[0-9a-f]"
 
 MIN_OPAQUE = 16
-"""Characters of the shortest value that is taken for a key because of its name; shorter ones are words or numbers."""
+"""Characters from which on letters and digits by chance are taken for a key because of a name before them."""
+
+MIN_SHORT = 8
+"""The same for a shorter value, which has to be more of a mixture: `tok9Xw2q`, but not `node18` or `step_2`."""
+
+MIN_SHORT_BITS = 2.3
+"""MIN_BITS for it: 8 different characters have 3, 8 of which half stand twice 2.5."""
 
 GATE_CHARACTERS = 10
 """Of what follows a key's beginning, when a text is searched for texts that may hold one: with fewer, more texts are
@@ -43,10 +49,16 @@ _DUMMY_WORDS = ("example", "your_", "your-", "changeme", "change_me", "placehold
 _PLAIN_PASSWORD = r"(?i)(?:pass(?:word|wd)?|pwd|secret|user|token|none|null|true|false|undefined)\d{0,3}"
 _WORD = r"(?:[A-Za-z][a-z]*|[A-Z]+|v?\d+(?:\.\d+)*)"
 _NAME_PART = r"(?:^|[-_])[A-Za-z][a-z]{2,}(?:[-_]|$)"
+_DATED = r"(?i)[\dTZ:.+-]+|0x[0-9a-f]+|v?\d+(?:[.-]\w+)+|[0-9a-f]{7,12}|[a-z]+[-_]?[a-z]*\d+[a-z]?"
+_CAMEL = r"[a-z]{4}|^[a-z]{2,}(?:[A-Z][a-z]{2,}|\d{1,2})*$"
 _CODE = r"[A-Za-z_][\w]*(?:(?:\.|->|::)[A-Za-z_]\w*)*"
+_SETTERS = ("set", "with", "add", "put")
+"""Beginnings of the names of functions that are given a secret; other functions ask for one by its name."""
+
 _NOT_SECRET_WORDS = (
     "page", "continu", "cursor", "count", "limit", "max", "num", "total", "type", "usage", "budget", "public",
-    "tokeniz", "tokens", "csrf", "hash", "path", "file", "name", "url", "length", "expir", "hint", "placeholder",
+    "tokeniz", "tokens", "csrf", "hash", "sha1", "sha2", "sha5", "fingerprint", "checksum", "cache_key", "cachekey",
+    "path", "file", "name", "url", "length", "expir", "hint", "placeholder",
 )  # fmt: skip
 """In names of things that are not secret, such as an account; as words, since an expression takes 0.2 ms to compile."""
 
@@ -122,6 +134,14 @@ def _is_opaque(value: str) -> bool:
     return len(value) >= MIN_OPAQUE and has_both and bits(value) >= MIN_BITS and _is_mixed(value)
 
 
+def _is_short_key(value: str) -> bool:
+    """Whether 8 to 15 characters are no word, name, number or date: letters of both cases and digits take turns."""
+    if not MIN_SHORT <= len(value) < MIN_OPAQUE or bits(value) < MIN_SHORT_BITS or re.fullmatch(_DATED, value):
+        return False
+    turns = len(re.findall(r"(?=[0-9][A-Za-z]|[a-z][0-9A-Z]|[A-Z][0-9])", value))
+    return any(c.isdigit() for c in value) and turns + sum(c.isdigit() for c in value) // 2 >= 3 and _is_mixed(value)
+
+
 def _is_password(value: str) -> bool:
     if re.fullmatch(_PLAIN_PASSWORD, value) or len(value) < 6 or value[0] in "/. " or value[-1] == " ":
         return False
@@ -137,7 +157,10 @@ def _assigned(found: re.Match[str]) -> bool:
     while start > 0 and found.start() - start < 40 and (text[start - 1].isalnum() or text[start - 1] in "_-."):
         start -= 1
     name = text[start : found.end("n")]
+    is_call = "(" in (found.groupdict().get("b") or "")
     if _is_plain_name(name) or _is_dummy(value) or text[end : end + 1] in ("(", "[", "{"):
+        return False
+    if is_call and not name.lower().startswith(_SETTERS):
         return False
     if found.groupdict().get("y"):
         return (
@@ -148,7 +171,14 @@ def _assigned(found: re.Match[str]) -> bool:
     value = value.rstrip(".!?:")
     if re.search(r"(?i)passw|passphrase|pwd|_pass$", name) and "\n" not in value:
         return _is_password(value)
-    return "://" not in value and " " not in value and not _is_path(value) and _is_opaque(value)
+    is_whole = "://" not in value and " " not in value and not _is_path(value)
+    is_code = found.groupdict().get("w") and not name.isupper() and re.search(_CAMEL, value)
+    return is_whole and (_is_opaque(value) or (_is_short_key(value) and not is_code))
+
+
+def _is_named(found: re.Match[str]) -> bool:
+    """Whether the variable that a command sets has a secret's name, and its value stands for itself."""
+    return any(name in found["n"].lower() for name in _NAMES) and _assigned(found)
 
 
 def _is_path(value: str) -> bool:
@@ -222,26 +252,29 @@ def _prefixed(kind: str, literals: str, rest: str, holds: Callable[[re.Match[str
 _NAMES = (
     "passw", "passphrase", "_pass", "pwd", "secret", "token", "api_key", "apikey", "api-key", "access_key", "accesskey",
     "private_key", "privatekey", "presharedkey", "auth_key", "encryption_key", "signing_key", "account_key",
-    "accountkey", "credential", "_key", "_pat", "_auth",
+    "accountkey", "credential", "_key", "_pat", "_auth", "api key", "access key", "secret key",
 )  # fmt: skip
-_NAME = r"[A-Za-z_-][A-Za-z0-9_-]{2,44}"
+_NAME = r"(?:(?:api|access|secret) key|[A-Za-z_-][A-Za-z0-9_-]{2,44})"
 """From a name on, and what may follow it. It is looked for where a name stands: to list the names takes 0.4 ms."""
 
-_LINE = r"(?:\\?\r?\n|\\n)(?:[ \t]{0,8}[0-9]{1,6}(?:[\t:|-]|→))?[ \t]{0,40}"
+_LINE = r"(?:\\?\r?\n|\\{1,3}n)(?:[ \t]{0,8}[0-9]{1,6}(?:[\t:|-]|→))?[ \t]{0,40}"
 """A line break, also in JSON, and a line's number, as tools that read files write it. The arrow is not in the class: a
 class with a character beyond Latin-1 takes 0.1 ms to compile."""
 
+_GAP = r"(?:[ \t\r\n]|\\{1,3}[nrt]){0,40}"
+_QUOTE_NEXT = r"(?=[\x5c\"'`])"
 _BETWEEN = (
     r"[\x5c\"'`\]]{0,3}(?:[ \t]{0,8}(?:=>|:=|=|:)[ \t]{0,8}(?:(?:[|>][+-]?)?" + _LINE + r")?"
-    rf"|,?[ \t]{{0,8}}(?:{_LINE})?[\x5c\"']{{0,2}}(?i:value)[\x5c\"']{{0,2}}[ \t]{{0,4}}[:=][ \t]{{0,4}})"
+    rf"|,?[ \t]{{0,8}}(?:{_LINE})?[\x5c\"']{{0,2}}(?i:value)[\x5c\"']{{0,2}}[ \t]{{0,4}}[:=][ \t]{{0,4}}"
+    rf"|[\x5c\"'`]{{1,2}},[ \t]{{0,4}}{_QUOTE_NEXT}|\([ \t]{{0,4}}{_QUOTE_NEXT}|[ \t]is:?[ \t])"
 )
-"""What stands between a name and its value: a sign, with which the value may begin in the next line (YAML), or the
-name of the value's field (Kubernetes, .NET)."""
+"""What stands between a name and its value: a sign, with which the value may begin in the next line (YAML), the name
+of the value's field (Kubernetes, .NET), a comma between arguments, the call of a function, or a verb."""
 
 _ASSIGNED = (
-    rf"(?P<n>{_NAME})(?:{_BETWEEN}"
+    rf"(?P<n>{_NAME})(?:(?P<b>{_BETWEEN})"
     r"""(?:(?P<q>\\?["'`])(?P<v>[^"'`\\\n‹›•]{6,300})(?P=q)|(?P<w>[^\s"'`\\,;&<>(){}\[\]|‹›•]{6,300}))"""
-    r"""|[\x5c"']{0,2}>(?P<x>[^\s"'`<>‹›•]{6,300})(?=<\x5c?/)"""
+    r"""|[\x5c"']{0,2}(?:</key>""" + _GAP + r"""<string)?>(?P<x>[^\s"'`<>‹›•]{6,300})(?=<\x5c?/)"""
     r"""|[ \t]+[\x5c"']{0,2}(?P<y>[A-Za-z0-9+/_-]{20,300}={0,2})(?![=.]))"""
 )
 """The last kind of value stands behind a name and a space, as in a Dockerfile's `ENV` or `aws configure set`; it is
@@ -249,9 +282,9 @@ longer than a word."""
 
 
 _ASSIGNED_GATE = (
-    rf"(?i-u:{'|'.join(_NAMES)})[A-Za-z0-9_-]*(?:[ \t]+[\"']?[A-Za-z0-9+/_-]{{20}}|{_BETWEEN}"
+    rf"(?i-u:{'|'.join(_NAMES)})[A-Za-z0-9_-]*(?:[ \t]+[\"']?[A-Za-z0-9+/_-]{{20}}|{_BETWEEN.replace(_QUOTE_NEXT, '')}"
     r"""(?:[\x5c]?["'`][^"'`\x5c\n]{6}|[^\s"'`\x5c,;&<>(){}\[\]|]{6})"""
-    r"""|[\x5c"']{0,2}>[^\s"'`<>]{6})"""
+    r"""|[\x5c"']{0,2}(?:</key>""" + _GAP + r"""<string)?>[^\s"'`<>]{6})"""
 )
 _PAIR = r"""[^\s=;"'\\‹›•]{1,80}=[^\s;"'\\‹›•]"""
 _COOKIE = (
@@ -329,9 +362,14 @@ _UP_TO = rf"[ \t](?:[^\n|;]{{0,{MAX_COMMAND}}}?[ \t])?"
 _OPTION = (
     rf"(?:(?:mysql|mariadb|mycli)[a-z_-]{{0,12}}{_UP_TO}-p(?!rint|ort|rotocol|lugin|ath)|sshpass[ \t]{{1,4}}-p[ \t]?"
     rf"|(?: login|mongo[a-z]{{0,8}}){_UP_TO}-p[ \t]{{1,4}}(?!https?\b|ssh\b)|redis-cli{_UP_TO}-a[ \t]{{1,4}}"
-    rf"|ldap[a-z]{{3,8}}{_UP_TO}-w[ \t]{{1,4}}|zip{_UP_TO}-P[ \t]?)"
+    rf"|ldap[a-z]{{3,8}}{_UP_TO}-w[ \t]{{1,4}}|(?:zip|sqlcmd){_UP_TO}-P[ \t]?|7z[az]?{_UP_TO}-p(?=\S)"
+    r"|htpasswd[ \t]+(?:-[A-Za-z]{0,3}n[A-Za-z]{0,3}[ \t]+|(?:-\w+[ \t]+){1,4}[^\s-]\S*[ \t]+)[^\s-]\S*[ \t]+)"
 )
 """Commands whose options have one letter: a password follows, of the first ones without a space."""
+
+_WITH_OPTIONS = (
+    "mysql", "mariadb", "mycli", "sshpass", " login", "mongo", "redis-cli", "ldap", "zip", "7z", "sqlcmd", "htpasswd",
+)  # fmt: skip
 
 COMMON_RULES: tuple[Rule, ...] = (
     _prefixed("AWS key", "AKIA ASIA ABIA ACCA", "[A-Z2-7]{16}"),
@@ -398,6 +436,13 @@ COMMON_RULES: tuple[Rule, ...] = (
         holds=_signed_in,
     ),
     Rule(
+        "token in an address",
+        ("://",),
+        r"""://(?P<v>[A-Za-z0-9_.~-]{16,255})@(?=[\w\[-])""",
+        gate=r"""://[A-Za-z0-9_.~-]{16}[A-Za-z0-9_.~-]*@""",
+        holds=_is_opaque_value,
+    ),
+    Rule(
         "bearer token",
         ("bearer",),
         r"bearer[ \t\"':=]+(?P<v>[A-Za-z0-9._~+/=-]{16,})",
@@ -422,10 +467,18 @@ COMMON_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "password",
-        ("mysql", "mariadb", "mycli", "sshpass", " login", "mongo", "redis-cli", "ldap", "zip "),
+        _WITH_OPTIONS,
         _OPTION + _VALUE,
-        gate=r"(?:mysql|mariadb|mycli|sshpass| login|mongo|redis-cli|ldap|zip)[^\n\x5c]* -[pawP] ?['\"]?[^ \n-]{3}",
+        gate=rf"(?:{'|'.join(_WITH_OPTIONS)})[^\n\x5c]*-[a-zA-Z]*[pawPnbB] ?['\"]?[^ \n-]|htpasswd -",
         holds=_signed_in,
+    ),
+    Rule(
+        "secret value",
+        ("ENV ", "ARG ", "setx ", "setenv ", "set -", "config set "),
+        rf"(?:ENV|ARG|setx|setenv|set -[gUx]{{1,3}}|config set)[ \t]+(?P<n>{_NAME})[ \t]+[\"']?"
+        r"(?P<v>[^\s\"'\\‹›•=]{6,300})",
+        gate=r"(?:ENV|ARG|setx|setenv|set -[gUx]+|config set)[ \t]+[A-Za-z0-9_-]+[ \t]+[\"']?[^\s\"'=]{6}",
+        holds=_is_named,
     ),
     Rule(
         "password",
