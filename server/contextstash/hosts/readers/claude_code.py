@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from contextstash.files.regular_files import open_regular
 from contextstash.formats.usage import read_usage
@@ -24,7 +25,7 @@ from contextstash.hosts.readers.transcript import (
     split_lines,
     text_of,
 )
-from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession, window_key
 
 MAX_MESSAGES = 200
 """How many of the last messages are remembered with their parents. This limit and the next two bound the reader's
@@ -71,6 +72,11 @@ class Lineage:
         if uuid not in self._parents:
             _put(self._parents, uuid, [self._message(parent), words], MAX_MESSAGES)
             self._state["last"] = uuid
+
+    def named(self, message: str, uuid: str | None) -> None:
+        """Note the uuid of a message that is recorded under another key."""
+        if uuid is not None and uuid != message:
+            _put(self._passed, uuid, message, MAX_PASSED)
 
     def prompted(self, parent: str | None) -> str | None:
         """Note a prompt before it is recorded. Returns the message that it rewinds the conversation to (empty: to
@@ -126,6 +132,15 @@ def _put(entries: dict[str, Any], key: str, value: Any, limit: int) -> None:
         del entries[next(iter(entries))]
 
 
+SYNTHETIC = "<synthetic>"
+"""The model of replies that Claude Code wrote itself, or built from what a mod returned."""
+
+OUR_WINDOW = "[contextstash"
+"""How the first message of a window begins that contextstash wrote for Claude Code."""
+
+_COMMAND = ("<local-command-caveat>", "<command-name>/compact")
+"""How the records of the user's own /compact begin, which come after those of the new window."""
+
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _TYPES = frozenset({"user", "assistant", "system", "attachment", "summary", "file-history-snapshot"})
@@ -176,7 +191,12 @@ class _Reading:
         self._lineage = Lineage(state.setdefault("lineage", {}))
         self._roots: dict[str, str] = state.setdefault("roots", {})
         self._queue = PromptQueue(state.setdefault("queue", {}))
-        self._awaited = {call for line in lines for call in _ids(_body(line.record), "tool_use", "id")}
+        self._awaited = {
+            call
+            for line in lines
+            if line.record.get("type") == "assistant"  # api-request-blob repeats calls of earlier replies
+            for call in _ids(_body(line.record), "tool_use", "id")
+        }
         self._early: dict[str, list[tuple[str, TranscriptMessage]]] = {}
 
     def take(self, record: dict[str, Any]) -> None:
@@ -193,6 +213,13 @@ class _Reading:
             self._cleared += _cleared_ids(record)
         elif record.get("subtype") == "compact_boundary" and not record.get("isSidechain"):
             self._state["kept"] = self._kept(record)
+        if record.get("subtype") == "compact_boundary":
+            self._state["window"] = {
+                "until": record.get("timestamp"),
+                "after": self._state.get("latest"),
+                "aside": record.get("isSidechain") is True,
+                "begun": False,
+            }
         uuid = text_of(record.get("uuid"))
         if uuid and not taken and not record.get("isSidechain"):
             self._lineage.passed(uuid, _parent(record))
@@ -210,31 +237,54 @@ class _Reading:
 
     def _take_message(self, record: dict[str, Any]) -> bool:
         body = _body(record)
-        if body.get("model") == "<synthetic>" or not body.get("content"):
+        window = self._window_part(record, body)
+        is_clients = body.get("model") == SYNTHETIC and window != "only"
+        if is_clients or window == "repeated" or not body.get("content"):
             return False
         reply = body if record["type"] == "assistant" else {}
         if reply and not record.get("isSidechain"):
             replied = moment(record.get("timestamp"))
             self._messages += [(self._session_id(record), given) for given in self._queue.given_before(replied)]
         kept = self._state.pop("kept", {}) if record.get("isCompactSummary") is True else {}
+        covers = window == "first" or record.get("isCompactSummary") is True
         usage = reply.get("usage")
         message = TranscriptMessage(
             body=body,
-            key=text_of(record.get("uuid")),
+            key=_window_key(body) if window == "first" else None,
             group=text_of(reply.get("id")),
-            usage=read_usage(usage) if isinstance(usage, dict) else None,
-            model=text_of(reply.get("model")),
+            usage=read_usage(usage) if isinstance(usage, dict) and window is None else None,
+            model=text_of(reply.get("model")) if body.get("model") != SYNTHETIC else None,
             created_at=moment(record.get("timestamp")),
-            covers_before=record.get("isCompactSummary") is True,
+            covers_before=covers,
             covers_before_key=kept.get("covers_before_key"),
             covers_after_key=kept.get("covers_after_key"),
-            rewind_to_key=self._rewind(record, body),
+            rewind_to_key=self._rewind(record, body, covers=covers),
             cleared_call_ids=tuple(self._cleared),
-            by_host=_is_by_host(record),
+            by_host=window == "first" or _is_by_host(record),
         )
         self._cleared.clear()
-        self._place(message, record)
+        self._place(message if message.key else replace(message, key=text_of(record.get("uuid"))), record)
         return True
+
+    def _window_part(self, record: dict[str, Any], body: dict[str, Any]) -> Literal["first", "repeated", "only"] | None:
+        """What a message is in the window that a mod returned for a compaction: all of it follows the boundary with new
+        ids and with times up to the boundary's, and no message is marked as a summary (seen in 2.1.330). The `first`
+        message stands for what left; the others are `repeated`, or, in the file of a fork, which begins with the
+        boundary, the `only` copy there is. None if it is no part of such a window."""
+        window = self._state.get("window")
+        time = moment(record.get("timestamp"))
+        if window is None or (record.get("isSidechain") is True) != window["aside"]:
+            return None
+        until, after = moment(window["until"]), moment(window["after"])
+        if record.get("isCompactSummary") is True or until is None or time is None or time > until:
+            del self._state["window"]
+            return None
+        if after is not None and time > after and _text(body).lstrip().startswith(_COMMAND):
+            return None
+        if not window["begun"]:
+            window["begun"] = True
+            return "first"
+        return "only" if after is None else "repeated"
 
     def _kept(self, record: dict[str, Any]) -> dict[str, str]:
         """The messages that a compaction kept in addition to its summary: usually those after the summarized messages,
@@ -255,7 +305,7 @@ class _Reading:
         changed meanwhile. The text that the model gets for other attachments is not in the transcript, so they are
         skipped. Returns whether a message was recorded."""
         attachment = part(record, "attachment")
-        blocks = _attached(attachment)
+        blocks = [] if self._is_repeated(record) else _attached(attachment)
         if blocks:
             typed = attachment.get("type") == "queued_command"
             text = "\n".join(_texts([block.get("text") for block in blocks]))
@@ -271,6 +321,12 @@ class _Reading:
             )
             self._place(message, record)
         return bool(blocks)
+
+    def _is_repeated(self, record: dict[str, Any]) -> bool:
+        """Whether an attachment belongs to a window that repeats what is recorded."""
+        window = self._state.get("window")
+        time, until = moment(record.get("timestamp")), moment((window or {}).get("until"))
+        return bool(window and window["after"] and time and until and time <= until)
 
     def _session_id(self, record: dict[str, Any]) -> str:
         session = self._state.get("session") or _UNSAFE.sub("-", Path(self._source).stem)
@@ -303,12 +359,16 @@ class _Reading:
             self._messages += self._early.pop(call, [])
         if message.key and not record.get("isSidechain"):
             self._lineage.recorded(message.key, _parent(record), words=not answered)
+            self._lineage.named(message.key, text_of(record.get("uuid")))
+        time, latest = moment(record.get("timestamp")), moment(self._state.get("latest"))
+        if time is not None and (latest is None or time > latest):
+            self._state["latest"] = record["timestamp"]
 
-    def _rewind(self, record: dict[str, Any], body: dict[str, Any]) -> str | None:
+    def _rewind(self, record: dict[str, Any], body: dict[str, Any], *, covers: bool) -> str | None:
         """The message that this prompt rewinds to, if it abandons a reply or a prompt; else None."""
         if record["type"] != "user" or record.get("isSidechain"):
             return None
-        if record.get("isCompactSummary") is True:
+        if covers:
             self._lineage.compacted()
             return None
         return None if _ids(body, "tool_result", "tool_use_id") else self._lineage.prompted(_parent(record))
@@ -336,6 +396,18 @@ class _Reading:
 
 def _body(record: dict[str, Any]) -> dict[str, Any]:
     return part(record, "message")
+
+
+def _text(body: dict[str, Any]) -> str:
+    """The text of a message, the empty string if there is none."""
+    content = body.get("content")
+    return content if isinstance(content, str) else "\n".join(_texts([b.get("text") for b in objects(content)]))
+
+
+def _window_key(body: dict[str, Any]) -> str | None:
+    """The key of the first message of a window that contextstash wrote, None for another's."""
+    text = _text(body).strip()
+    return window_key(text) if text.startswith(OUR_WINDOW) else None
 
 
 def _is_by_host(record: dict[str, Any]) -> bool:

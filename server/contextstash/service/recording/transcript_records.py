@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 
 from contextstash_storage.records import Native, Usage
+
+
+def window_key(text: str) -> str:
+    """The key of the message that begins a window which contextstash wrote for a client: both the compaction, when it
+    is recorded, and the client's transcript, when it is read, find the same message by it."""
+    return f"window-{hashlib.sha256(text.strip().encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
 @dataclass(frozen=True, slots=True)
