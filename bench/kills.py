@@ -1,5 +1,5 @@
-"""Kills processes by SIGKILL while they record, prune, compact, import, delete, retain, unindex and pack, migrate,
-encrypt and decrypt, and checks the database each time.
+"""Kills processes by SIGKILL while they record, prune, compact, import, delete, retain, encrypt
+and decrypt, and checks the database each time.
 
 Run as `python bench/kills.py [KILLS [SEED]]`: by default 300 kills, about 10 minutes. After each kill the database
 is opened again: acknowledged writes must be complete, unacknowledged ones complete or absent, every view valid, the
@@ -18,13 +18,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.support.killed_workers import Ledger, kill_conversion, kill_migration, kill_once
+from tests.support.killed_workers import Ledger, kill_conversion, kill_once
 
 KILLS = 300
 KILLS_PER_DATABASE = 25
-MIGRATION_EVERY = 8
-CONVERSION_AT = 4
-"""Of each eight kills one interrupts a migration, and this one a conversion, if sqlcipher3 is installed."""
+CONVERSION_EVERY = 8
+"""Of so many kills one interrupts a conversion, if sqlcipher3 is installed."""
 
 
 def main(kills: int, seed: int) -> None:
@@ -37,10 +36,7 @@ def main(kills: int, seed: int) -> None:
         ledger = Ledger()
         with tempfile.TemporaryDirectory() as folder:
             for number in range(begun, min(begun + KILLS_PER_DATABASE, kills)):
-                if number % MIGRATION_EVERY == 0:
-                    kill_migration(Path(folder), seed + number, forking)
-                    moments["migrate"] += 1
-                elif number % MIGRATION_EVERY == CONVERSION_AT and Path(folder, "stash.db").exists() and converts:
+                if number % CONVERSION_EVERY == 4 and Path(folder, "stash.db").exists() and converts:
                     kill_conversion(Path(folder), ledger, seed + number, forking)
                 else:
                     kill_once(Path(folder), ledger, seed + number, forking)

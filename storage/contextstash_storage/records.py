@@ -397,15 +397,13 @@ class Cursor(Record):
 class Appended(Record):
     """The result of an append. `messages` are those newly stored; `session` is its state afterwards. `first_seq` is the
     position of the batch's first message, None if the batch was empty or its messages have keys. `repeats`: nothing
-    identified the batch and it looks like a repetition; it was stored anyway. `indexed_again`: the session was not in
-    the search index, and comes back into it."""
+    identified the batch and it looks like a repetition; it was stored anyway."""
 
     messages: tuple[Message, ...]
     duplicates: int
     session: Session
     first_seq: int | None = None
     repeats: bool = False
-    indexed_again: bool = False
 
 
 class SearchHit(Record):

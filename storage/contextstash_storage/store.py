@@ -99,13 +99,13 @@ def _session_reader(
 
 
 def _session_writer(
-    steps: Callable[Concatenate[Key, P], Steps[Result]], *, told: bool = True
+    steps: Callable[Concatenate[Key, P], Steps[Result]],
 ) -> Callable[Concatenate[Any, str, P], Coroutine[Any, Any, Result]]:
     """The same for steps that change the session."""
 
     @wraps(steps)
     async def method(store: SessionStore, session_id: str, /, *arguments: P.args, **named: P.kwargs) -> Result:
-        return await store._change(session_id, lambda key, _: steps(key, *arguments, **named), told=told)
+        return await store._change(session_id, lambda key, _: steps(key, *arguments, **named))
 
     return method
 
@@ -148,7 +148,7 @@ class SessionStore(ABC):
             yield from self._insert_session(session.model_copy(update={"owner": self.owner}))
             return (yield from read_session(self.owner, session.session_id))[1]
 
-        return await self._write_steps(steps, told=session.session_id)
+        return await self._write_steps(steps)
 
     @abstractmethod
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
@@ -283,11 +283,11 @@ class SessionStore(ABC):
     async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:
         """Release the lease; releasing one that is not held is not an error."""
         with suppress(SessionNotFoundError):
-            await self._change(session_id, lambda key, _: logs.release_lease(key, purpose, holder), told=False)
+            await self._change(session_id, lambda key, _: logs.release_lease(key, purpose, holder))
 
     get_cached_summary = _session_reader(logs.get_cached_summary)
 
-    put_cached_summary = _session_writer(logs.put_cached_summary, told=False)
+    put_cached_summary = _session_writer(logs.put_cached_summary)
 
     async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
         """The tool outputs of messages `first..last` of a session, both included, in order."""
@@ -296,9 +296,8 @@ class SessionStore(ABC):
         return await made(self._output_of, rows)
 
     async def find_output(self, handle: str, session_id: str | None = None) -> tuple[str, Output]:
-        """The session and output of a handle, the newest session's if several hold the same text. A handle of a former
-        version finds what is stored under today's handle of the same text. Raises HandleNotFoundError, and
-        BadInputError if several texts have this handle."""
+        """The session and output of a handle, the newest session's if several hold the same text. Raises
+        HandleNotFoundError, and BadInputError if several texts have this handle."""
         return await self._of_owner(
             lambda: outputs.find_output(self.owner, handle, session_id, self._output_of), together=True
         )
@@ -317,26 +316,9 @@ class SessionStore(ABC):
         hits."""
 
     async def unindexed_messages(self) -> int:
-        """How many messages a search cannot find yet, because the index is being filled in the background: after an
-        upgrade, or after very long messages."""
+        """How many messages a search cannot find yet, because the index is being filled in the background, after
+        very long messages."""
         return 0
-
-    @abstractmethod
-    async def unindex_sessions(self, session_ids: Sequence[str]) -> int:
-        """Take the texts of these sessions out of the search index, which makes the database smaller, and in a file
-        pack their bodies; returns how many were in the index. They can be read as before, and are indexed again when a
-        message is appended."""
-
-    unindexed_sessions = _owner_reader(sessions.unindexed_sessions)
-
-    @abstractmethod
-    async def index_session(self, session_id: str) -> bool:
-        """Index a session again if it was taken out of the index; returns whether it was."""
-
-    async def session_sizes(self) -> dict[str, int] | None:
-        """The bytes that each of the owner's sessions takes in the database, without those that deletions left free in
-        its file; None if the database is on a server."""
-        return None
 
     async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None:
         def change(key: Key, session: Session) -> Steps[None]:
@@ -406,7 +388,7 @@ class SessionStore(ABC):
 
     get_proxied = _session_reader(requests.get_proxied)
 
-    put_proxied = _session_writer(requests.put_proxied, told=False)
+    put_proxied = _session_writer(requests.put_proxied)
 
     recent_proxied = _owner_reader(requests.recent_proxied)
 
@@ -430,14 +412,13 @@ class SessionStore(ABC):
         """The same for a session. Raises SessionNotFoundError."""
 
     @abstractmethod
-    async def _change(self, session_id: str, change: Change[Result], *, told: bool = True) -> Result:
-        """What steps that change a session return; no other transaction changes it meanwhile. `told` is whether those
-        who follow the changes of sessions are told of this one. Raises SessionNotFoundError."""
+    async def _change(self, session_id: str, change: Change[Result]) -> Result:
+        """What steps that change a session return; no other transaction changes it meanwhile. Raises
+        SessionNotFoundError."""
 
     @abstractmethod
-    async def _write_steps(self, steps: Callable[[], Steps[Result]], *, told: str | None = None) -> Result:
-        """What steps that write return, as one transaction; `told` is the session that is changed, if those who follow
-        the changes of sessions are told of it."""
+    async def _write_steps(self, steps: Callable[[], Steps[Result]]) -> Result:
+        """What steps that write return, as one transaction."""
 
     @abstractmethod
     def _insert_session(self, session: Session) -> Steps[bool]:

@@ -21,7 +21,6 @@ from contextstash.service.queries import retention
 from contextstash.service.queries.sessions import delete_session
 from contextstash.service.session_access import Access
 from contextstash.service.stash import Stash
-from contextstash_storage.sqlite import open_sqlite
 from tests.support.command_line import CommandLine
 from tests.support.stashes import stash_at
 
@@ -112,43 +111,13 @@ async def test_a_clock_that_is_wrong_deletes_nothing_unannounced(tmp_path: Path)
     assert len(back) == 11
 
 
-async def test_a_session_in_use_stays_whatever_the_size(tmp_path: Path) -> None:
+async def test_a_session_in_use_stays_whatever_the_limit(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     await fill(path)
-    tiny = resolve_settings({"keep_gigabytes": 1e-9})
+    short = resolve_settings({"keep_days": 1})
     async with stash_at(path) as stash:
-        assert (await stash.retain(NOW, settings=tiny, spare=DAY)).sessions == []
-        assert len((await stash.retain(NOW + 2 * DAY, settings=tiny, spare=DAY)).sessions) == 2
-
-
-@pytest.mark.slow
-async def test_what_a_deletion_left_free_in_the_file_does_not_count(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    async with stash_at(path) as stash:
-        for number in range(4):
-            text = " ".join(f"word{place * 7 + number}" for place in range(400_000))
-            await stash.record_messages([{"role": "user", "content": text}], session_id=f"s-{number}")
-        size = sum((await stash._access.store.session_sizes() or {}).values())
-        assert size
-        assert size > 16e6, "larger than a file that is rewritten after a deletion"
-        limit = size * 0.6
-        for _ in range(2):
-            await stash.retain(NOW + DAY, gigabytes=limit / 1e9, dry_run=False)
-        assert len(await names(stash)) == 2, "the second time nothing was left to delete"
-
-
-async def test_a_project_has_limits_of_its_own(tmp_path: Path) -> None:
-    limits = resolve_settings({"keep_days": 50, "keep_in": {"/srv/work": {"keep_days": 10}, "/srv/work/law": {}}})
-    stash = Stash(await open_sqlite(tmp_path / "s.db"), project_of=lambda source: source)
-    try:
-        for name, folder in (("a", "/srv/work/x"), ("b", "/srv/work/law/y"), ("c", "/srv/else")):
-            await stash.record_messages([{"role": "user", "content": "x"}], session_id=name)
-            await stash._access.store.update_session(name, source=folder)
-        for days, gone in ((5, []), (20, ["a"]), (60, ["a", "c"])):
-            found = await stash.retain(NOW + days * DAY, settings=limits)
-            assert sorted(line.session_id for line in found.sessions) == gone
-    finally:
-        await stash.close()
+        assert (await stash.retain(NOW + 2 * DAY, settings=short, spare=3 * DAY)).sessions == []
+        assert len((await stash.retain(NOW + 2 * DAY, settings=short, spare=DAY)).sessions) == 2
 
 
 def test_only_the_users_own_limits_count(tmp_path: Path) -> None:
@@ -158,7 +127,7 @@ def test_only_the_users_own_limits_count(tmp_path: Path) -> None:
     (project / "contextstash.toml").write_text("keep_days = 1\n")
     found = configuration(project=project, environment={}, user_folder=own)
     assert automatic_retention(tmp_path / "s.db", found.of_user()) is None
-    (own / "contextstash.toml").write_text('keep_days = 90\n[keep_in."~/work"]\nkeep_gigabytes = 2\n')
+    (own / "contextstash.toml").write_text("keep_days = 90\n")
     found = configuration(project=project, environment={}, user_folder=own)
     assert automatic_retention(tmp_path / "s.db", found.of_user()) is not None
 
@@ -177,7 +146,7 @@ async def test_a_process_begins_it_in_the_background(tmp_path: Path, monkeypatch
     path = tmp_path / "s.db"
     await fill(path)
     monkeypatch.setattr(automatic, "BEGIN_SECONDS", 0.0)
-    (tmp_path / "contextstash.toml").write_text("keep_gigabytes = 0.000000001\n")
+    (tmp_path / "contextstash.toml").write_text("keep_days = 1\n")
     found = configuration(project=tmp_path, environment={}, user_folder=tmp_path)
     begin = automatic_retention(path, found.of_user())
     assert begin is not None
@@ -203,30 +172,13 @@ def test_sessions_says_what_comes_each_time(tmp_path: Path) -> None:
         assert "2 sessions of 3 will be deleted" in line.run("sessions", "--db", path).stderr
 
 
-async def test_a_size_is_that_of_the_owners_sessions_and_not_of_others_in_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    await fill(path)
-    words = " ".join(f"{number * 7919 % 1_000_003:x}" for number in range(60_000))
-    others = Stash(await open_sqlite(path, owner="mallory"))
-    await others.record_messages([{"role": "user", "content": words}], session_id="flood")
-    limit = path.stat().st_size / 2 / 1e9
-    try:
-        assert len((await others.retain(NOW + DAY, gigabytes=limit)).sessions) == 1
-    finally:
-        await others.close()
-    async with stash_at(path) as stash:
-        assert (await stash.retain(NOW + DAY, gigabytes=limit)).sessions == []
-
-
-async def test_outputs_of_no_session_go_by_their_age_and_no_conversation_goes_for_their_room(tmp_path: Path) -> None:
+async def test_outputs_of_no_session_go_by_their_age(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     await fill(path)
     async with stash_at(path) as stash:
         for number in range(5):
             await stash.keep_output(f"output {number} " + secrets.token_hex(20_000), tool="Bash")
-        sized = await stash.retain(NOW + DAY, gigabytes=1e-4, dry_run=True)
         aged = await stash.retain(NOW + 40 * DAY, days=30, dry_run=True)
-    assert sized.sessions == []
     assert sorted(line.session_id for line in aged.sessions) == ["outputs", "s-1", "s-2"]
 
 

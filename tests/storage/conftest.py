@@ -13,19 +13,15 @@ import pytest
 
 from contextstash_storage.sqlite import open_sqlite
 from contextstash_storage.store import SessionStore
-from tests.support.effort import THOROUGH
 from tests.support.postgres_server import new_store_address
 from tests.support.stored_sessions import new_session
 
 Opener = Callable[[], Awaitable[SessionStore]]
 
-PARTITIONS = 4
-
 
 def _back_ends() -> list[object]:
     postgres = [pytest.param("postgres", marks=pytest.mark.postgres)]
-    partitioned = [pytest.param("partitioned", marks=pytest.mark.postgres)]
-    return ["sqlite", *postgres, *(partitioned if THOROUGH else [])]
+    return ["sqlite", *postgres]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -49,7 +45,7 @@ def back_end(request: pytest.FixtureRequest) -> str:
 async def opener(back_end: str, path: Path) -> AsyncIterator[Opener]:
     """Opens the test's database, as each of several processes would."""
     opened: list[SessionStore] = []
-    address = None if back_end == "sqlite" else new_store_address(PARTITIONS * (back_end == "partitioned"))
+    address = None if back_end == "sqlite" else new_store_address()
 
     async def open_it() -> SessionStore:
         if address is None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -23,7 +21,6 @@ from contextstash_storage.records import (
     SummaryEdit,
     TruncateEdit,
 )
-from contextstash_storage.sqlite.migrations import migrate, migrations
 from tests.support.stored_edits import archiving, summarizing
 
 WIDE_DEFAULTS: dict[str, Any] = {
@@ -65,18 +62,6 @@ def test_an_edit_comes_back_as_it_was_stored(wide: dict[str, Any], edit: Edit) -
     stored = to_json(edit)
     assert edit_of(stored) == edit
     assert json.loads(stored)["kind"] == wide["kind"]
-
-
-@pytest.mark.parametrize(("wide", "edit"), WIDE, ids=KINDS)
-def test_a_stored_wide_record_becomes_an_edit_of_its_kind(wide: dict[str, Any], edit: Edit) -> None:
-    known = migrations()
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
-        migrate(db, known[:2])
-        db.execute("INSERT INTO sessions (owner, session_id, created_at, updated_at) VALUES ('local', 's', '', '')")
-        db.execute("INSERT INTO edits (session, edit_id, record) VALUES (1, 1, ?)", (json.dumps(wide),))
-        migrate(db)
-        [(stored,)] = db.execute("SELECT record FROM edits")
-    assert edit_of(stored) == edit
 
 
 def test_an_edit_without_what_its_kind_needs_is_refused() -> None:

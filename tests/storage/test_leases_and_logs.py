@@ -14,8 +14,6 @@ import pytest
 
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import CachedSummary, Call, Counters, Event, EventKind, Part
-from contextstash_storage.sqlite import leases
-from contextstash_storage.sqlite.migrations import migrate, migrations
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.storage.conftest import Opener
@@ -168,20 +166,3 @@ async def test_a_call_is_stored_with_the_edits_its_request_was_made_with(store: 
     await store.append_call(SESSION, call)
     [found] = await store.read_calls(SESSION)
     assert found.model_copy(update={"call_id": 0, "created_at": None}) == call
-
-
-def test_events_of_the_first_version_are_found_by_their_kind(tmp_path: Path) -> None:
-
-    with closing(sqlite3.connect(tmp_path / "old.db", isolation_level=None)) as db:
-        migrate(db, migrations()[:1])
-        db.execute(
-            "INSERT INTO sessions (session_id, owner, settings, created_at, updated_at, counters)"
-            " VALUES ('one', 'local', '{}', '2026-01-01T00:00:00+00:00', '2026-01-01T00:00:00+00:00', '{}')"
-        )
-        db.execute(
-            "INSERT INTO events (session, record)"
-            ' VALUES (1, \'{"kind":"prune","tokens_before":9,"tokens_after":3,"reason":"old"}\')'
-        )
-        migrate(db)
-        assert db.execute("SELECT kind FROM events").fetchall() == [("prune",)]
-        assert leases.acquire(db, 1, "compaction", "h", 1.0)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash_storage.errors import BadInputError, HandleNotFoundError
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import NewMessage, Output
 from contextstash_storage.sqlite.store import SqliteStore
 from contextstash_storage.store import SessionStore
@@ -17,7 +17,6 @@ from tests.support.stored_sessions import SESSION, answers, new_session, record
 
 HASH = "ab" * 32
 HANDLE = "out_abcdefgh234567zz"
-FORMER = HANDLE[:12]
 
 
 def output_with(handle: str, text: str) -> NewMessage:
@@ -30,14 +29,14 @@ def output_with(handle: str, text: str) -> NewMessage:
 
 async def test_a_handle_of_different_texts_asks_for_the_session(store: SessionStore) -> None:
     await new_session(store, "two")
-    await record(store, output_with(FORMER, "the text of one"))
-    await record(store, output_with(FORMER, "the text of two"), session_id="two")
+    await record(store, output_with(HANDLE, "the text of one"))
+    await record(store, output_with(HANDLE, "the text of two"), session_id="two")
     with pytest.raises(BadInputError, match=r"ambiguous.*of session '.*Pass session_id") as told:
-        await store.find_output(FORMER)
+        await store.find_output(HANDLE)
     assert "session 'one'" in str(told.value)
     assert "session 'two'" in str(told.value)
-    assert (await store.find_output(FORMER, SESSION))[0] == SESSION
-    assert (await store.find_output(FORMER, "two"))[0] == "two"
+    assert (await store.find_output(HANDLE, SESSION))[0] == SESSION
+    assert (await store.find_output(HANDLE, "two"))[0] == "two"
 
 
 async def test_a_handle_of_one_text_is_that_of_the_newest_session(store: SessionStore) -> None:
@@ -45,27 +44,6 @@ async def test_a_handle_of_one_text_is_that_of_the_newest_session(store: Session
     for session_id in ("two", SESSION, "two"):
         await record(store, output_with(HANDLE, "the same text"), session_id=session_id)
     assert (await store.find_output(HANDLE))[0] == "two"
-
-
-async def test_a_handle_of_a_former_version_finds_what_is_stored_by_now(store: SessionStore) -> None:
-    await record(store, *(output_with(HANDLE, "the same text") for _ in range(3)))
-    for ending in ("", "-2", "-3"):
-        assert (await store.find_output(FORMER + ending))[1].handle == HANDLE + ending
-        assert (await store.find_output(FORMER + ending, SESSION))[1].handle == HANDLE + ending
-    for unknown in (FORMER + "-4", HANDLE[:11], HANDLE[:16], "out_zzzzzzzz"):
-        with pytest.raises(HandleNotFoundError):
-            await store.find_output(unknown)
-
-
-async def test_a_handle_of_a_former_version_that_can_be_two_texts_names_both(store: SessionStore) -> None:
-    other = FORMER + "7654zzzz"
-    await record(store, output_with(HANDLE, "one text"), output_with(other, "another text"))
-    with pytest.raises(BadInputError, match="ambiguous") as told:
-        await store.find_output(FORMER)
-    assert HANDLE in str(told.value)
-    assert other in str(told.value)
-    await record(store, output_with(FORMER, "a text that a former version stored"))
-    assert (await store.find_output(FORMER))[1].handle == FORMER
 
 
 @pytest.mark.parametrize(

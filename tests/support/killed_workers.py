@@ -1,5 +1,5 @@
-"""A process that records, prunes, compacts, imports, deletes, retains, and unindexes and packs at random until it is
-killed, or migrates an older database, or encrypts and decrypts one, and what must hold then.
+"""A process that records, prunes, compacts, imports, deletes and retains at random until it is killed, or encrypts and
+decrypts a database, and what must hold then.
 
 The worker writes to its journal what it is about to do, and that it was done once that is acknowledged. `Ledger` reads
 the journal after the kill: what is acknowledged must be there, what was begun is there whole or not at all.
@@ -8,7 +8,6 @@ the journal after the kill: what is acknowledged must be there, what was begun i
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import multiprocessing
 import os
@@ -27,23 +26,18 @@ from contextstash.service.stash import Stash
 from contextstash_storage.errors import NotFoundError
 from contextstash_storage.records import Native
 from contextstash_storage.sqlite.conversion import convert
-from tests.support.golden_sessions import read_sessions
 from tests.support.stashes import as_bytes, history, stash_at, valid_view
 
 FORMAT = "openai-chat"
 KEY = bytes(range(32))
 WORK = "work"
-OPERATIONS = ("record", "prune", "compact", "import", "delete", "retain", "unindex")
+OPERATIONS = ("record", "prune", "compact", "import", "delete", "retain")
 MAX_SECONDS = 0.6
 """A worker is killed after a random time of up to this."""
 
 STARTED_SECONDS = 60.0
 SETTLED_SECONDS = 60.0
 """How long a process may take to start, and what was left half done to be removed: very generous."""
-
-GOLDEN = Path(__file__).parents[1] / "storage" / "golden"
-
-GOLDEN_PARTS = ("history", "edits", "outputs", "found")
 
 PIN = '"rule: stays"'
 """What keeps WORK from being deleted by its age; its copies do not have it."""
@@ -112,10 +106,6 @@ async def _do(stash: Stash, journal: Journal, operation: str, name: str, numbers
     elif operation == "delete" and copies:
         journal.write("begun", operation, copy=copies[-1])
         await stash.delete_session(copies[-1])
-        journal.write("done", operation)
-    elif operation == "unindex" and await _is_there(stash):
-        journal.write("begun", operation)
-        await stash._access.store.unindex_sessions([WORK, *copies[:1]])
         journal.write("done", operation)
     elif operation == "retain" and len(copies) > 1:
         journal.write("begun", operation)
@@ -203,37 +193,6 @@ class Ledger:
                 self._settle(begun)
         elif begun["operation"] == "retain":
             self._copies = {name: messages for name, messages in self._copies.items() if name in names}
-
-
-def migrate(path: str, journal_path: str, number: int) -> None:
-    """Open an older database, which migrates it and indexes it again, until killed."""
-    Journal(Path(journal_path)).write("done", "open")
-    asyncio.run(_migrate(Path(path)))
-
-
-async def _migrate(path: Path) -> None:
-    async with stash_at(path):
-        await asyncio.sleep(STARTED_SECONDS)
-
-
-def kill_migration(folder: Path, number: int, context: BaseContext | None = None) -> None:
-    """Kill a process that migrates a golden database; what was in it must be there, and findable."""
-    golden = sorted(GOLDEN.glob("*.db.gz"))[number % 2]
-    path, journal = folder / f"golden-{number}.db", folder / f"golden-{number}.jsonl"
-    path.write_bytes(gzip.decompress(golden.read_bytes()))
-    _kill(migrate, path, journal, number, context, most=0.1)
-    asyncio.run(_check_golden(path, golden.with_name(golden.name.replace(".db.gz", ".json"))))
-    check_files(path)
-
-
-async def _check_golden(path: Path, expected: Path) -> None:
-    async with stash_at(path) as stash:
-        await stash._access.store._index_work._until_done()  # type: ignore[attr-defined]
-        assert await stash._access.store.unindexed_messages() == 0
-        read = json.loads(json.dumps(await read_sessions(stash)))
-        then = json.loads(expected.read_text(encoding="utf-8"))
-        for name, session in then.items():
-            assert {part: read[name][part] for part in GOLDEN_PARTS} == {part: session[part] for part in GOLDEN_PARTS}
 
 
 def convert_often(path: str, journal_path: str, number: int) -> None:

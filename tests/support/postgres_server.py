@@ -149,10 +149,10 @@ def server() -> Server:
 
 
 @functools.cache
-def _template(partitions: int) -> str:
+def _template() -> str:
     """A database with all tables, of which others are copies: a copy takes a tenth of the time."""
     name = new_database()
-    asyncio.run(_make_tables(server().address(name, partitions=partitions)))
+    asyncio.run(_make_tables(server().address(name)))
     return name
 
 
@@ -162,10 +162,10 @@ async def _make_tables(address: str) -> None:
     await (await open_postgres(parse_address(address))).close()
 
 
-def new_store_address(partitions: int = 0) -> Address:
-    """The address of a new database with our tables, divided into partitions or not."""
+def new_store_address() -> Address:
+    """The address of a new database with our tables."""
     with ThreadPoolExecutor(1) as thread:  # a test has an event loop of its own
-        template = thread.submit(_template, partitions).result()
+        template = thread.submit(_template).result()
     return parse_address(server().address(new_database(template), pool_size=4))
 
 

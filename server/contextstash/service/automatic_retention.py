@@ -39,6 +39,9 @@ LAPSE = timedelta(days=14)
 """An announcement holds no longer than this after the limits were last looked at: who takes them away and sets them
 again later is told again, and so is who comes back from a holiday."""
 
+LIMIT = "keep_days"
+"""The setting that says how long sessions are kept."""
+
 logger = logging.getLogger(__name__)
 _running: set[asyncio.Task[None]] = set()
 
@@ -58,10 +61,9 @@ def automatic_retention(database: Path | None, of_user: Mapping[str, Any]) -> Ca
     """The function to call with the stash when a long-running process has opened it; None without a limit among
     the user's own settings, or no file: a database on a server is used by many, and a scheduled `contextstash retain
     --yes` is for that."""
-    from contextstash.context.window.retention_limits import RETENTION
     from contextstash.context.window.settings import resolve_settings
 
-    own = {name: value for name, value in of_user.items() if name in RETENTION}
+    own = {name: value for name, value in of_user.items() if name == LIMIT}
     if database is None:
         return None
     if not own:
@@ -97,20 +99,16 @@ async def _later(stash: Stash, database: Path, settings: ContextSettings) -> Non
 
 async def carry_out(stash: Stash, database: Path, settings: ContextSettings, now: datetime) -> None:
     """Announce what the limits would delete, or delete it if it was announced; at most once a day."""
-    from contextstash.context.window.retention_limits import RETENTION
-
     file = _file(database)
     state = _state(file)
     since = None if state.looked is None else abs(now - state.looked)
     if since is not None and since < EACH:
         return
     _write(file, state.model_copy(update={"looked": now}))  # first: two processes shall not do it at the same time
-    if settings.index_days is not None:  # not announced: a search in the session brings it back
-        await stash.unindex(now, days=settings.index_days, dry_run=False)
     found = await stash.retain(now, settings=settings, spare=EACH)
     if not found.sessions:
         return
-    limits = settings.model_dump(mode="json", include=set(RETENTION))
+    limits = settings.model_dump(mode="json", include={LIMIT})
     if (since is not None and since > LAPSE) or state.limits != limits or _is_unusual(found, state.announced):
         begin = now + NOTICE
         said = (

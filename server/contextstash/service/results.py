@@ -560,13 +560,12 @@ class RetainedOut(Result):
 
 class RetainResult(Result):
     """The sessions that were deleted, or would be in a dry run, and how many are kept; `pinned` of these are beyond the
-    limits too. `unindexed` sessions were taken out of the search index, or would be."""
+    limit too."""
 
     sessions: list[RetainedOut]
     kept: int
     pinned: int
     dry_run: bool
-    unindexed: int | None = None
     note: str | None = None
 
 

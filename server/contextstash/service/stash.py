@@ -249,7 +249,6 @@ class Stash:
     list_sessions = _use_case(sessions.list_sessions)
     delete_session = _use_case(sessions.delete_session)
     retain = _use_case(retention.retain)
-    unindex = _use_case(retention.unindex)
     line_of = _use_case(sessions.line_of)
     last_prompt = _use_case(sessions.last_prompt)
     read_session = _use_case(Access.session)

@@ -18,7 +18,6 @@ PLAIN = b"\x00"
 ZLIB = b"\x01"
 _CONSTANT = b"\x02"
 OF_SESSION = b"\x03"
-IN_PACK = b"\x05"
 
 LEVEL = 6
 MEMORY = 8

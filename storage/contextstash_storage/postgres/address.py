@@ -10,21 +10,19 @@ from contextstash_storage.errors import BadInputError
 POOL_SIZE = 10
 """Connections of one process at most, as in asyncpg. Each costs the server about 10 MB."""
 
-MAX_PARTITIONS = 1_024
+MAX_POOL_SIZE = 1_024
 
 
 @dataclass(frozen=True)
 class Address:
-    """A database's address. `url` is for the driver alone, `given` is what the user wrote. `partitions` is into how
-    many partitions the tables are divided when they are made; 0 for none. `prepares` is False if a connection pooler
-    that is in between cannot keep prepared statements."""
+    """A database's address. `url` is for the driver alone, `given` is what the user wrote. `prepares` is False if a
+    connection pooler that is in between cannot keep prepared statements."""
 
     url: str = field(repr=False)
     shown: str
     given: str = field(repr=False)
     password: str = field(repr=False)
     pool_size: int = POOL_SIZE
-    partitions: int = 0
     prepares: bool = True
 
     def __str__(self) -> str:
@@ -32,7 +30,7 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """Read an address: postgresql://user:password@host:port/database?pool_size=20&partitions=16. What it names beside
+    """Read an address: postgresql://user:password@host:port/database?pool_size=20. What it names beside
     that is the driver's. Raises BadInputError."""
     if "://" not in text:
         raise BadInputError("An address of PostgreSQL is postgresql://user@host/database.")
@@ -42,21 +40,18 @@ def parse_address(text: str) -> Address:
     except ValueError as error:
         raise BadInputError(f"--db is not a valid address of PostgreSQL: {error}.") from error
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    ours = {
-        "pool_size": _number(query.pop("pool_size", None), "pool_size", POOL_SIZE, 1),
-        "partitions": _number(query.pop("partitions", None), "partitions", 0, 0),
-    }
+    pool_size = _pool_size(query.pop("pool_size", None))
     prepares = query.pop("prepare", "yes") not in ("no", "false", "0")
     password = query.get("password") or unquote(parts.password or "")
     user = f"{parts.username}@" if parts.username else ""
     shown = f"{parts.scheme}://{user}{parts.hostname or ''}{port}{parts.path}"
     url = urlunsplit(parts._replace(query=urlencode(query)))
-    return Address(url=url, given=text, shown=shown, password=password, prepares=prepares, **ours)
+    return Address(url=url, given=text, shown=shown, password=password, prepares=prepares, pool_size=pool_size)
 
 
-def _number(value: str | None, name: str, usual: int, least: int) -> int:
+def _pool_size(value: str | None) -> int:
     if value is None:
-        return usual
-    if not value.isascii() or not value.isdigit() or not least <= int(value) <= MAX_PARTITIONS:
-        raise BadInputError(f"{name} in --db is a number from {least} to {MAX_PARTITIONS}, not '{value}'.")
+        return POOL_SIZE
+    if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= MAX_POOL_SIZE:
+        raise BadInputError(f"pool_size in --db is a number from 1 to {MAX_POOL_SIZE}, not '{value}'.")
     return int(value)

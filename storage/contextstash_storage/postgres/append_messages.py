@@ -12,7 +12,6 @@ from contextstash_storage.codec.record_json import to_json
 from contextstash_storage.postgres import search_index
 from contextstash_storage.postgres.dialect import OF_SESSION
 from contextstash_storage.postgres.sessions import Indexed, store_counters
-from contextstash_storage.postgres.unindexed_sessions import index_again
 from contextstash_storage.records import Appended, Counters, Message, Output, Session
 from contextstash_storage.search.documents import storable
 from contextstash_storage.sql.append import Progress, append_piece
@@ -33,18 +32,15 @@ def append(batch: Batch) -> Steps[Appended]:
 _RESERVE = f"""
 SELECT ARRAY(SELECT handle FROM outputs WHERE {OF_SESSION} AND handle = ANY($3::text[])),
     ARRAY(SELECT key FROM messages WHERE {OF_SESSION} AND key = ANY($4::bytea[])),
-    ARRAY(SELECT nextval('message_numbers') FROM generate_series(1, $5)),
-    (SELECT unindexed FROM sessions WHERE {OF_SESSION})
+    ARRAY(SELECT nextval('message_numbers') FROM generate_series(1, $5))
 """
 
 
 @dataclass
 class MessageWriter:
-    """Collects the rows of messages, and stores them together: a statement takes a way to the server and back. If their
-    session was taken out of the search index, it is brought back into it first."""
+    """Collects the rows of messages, and stores them together: a statement takes a way to the server and back."""
 
     key: Key
-    indexed_again: bool = False
     _keys: set[str] = field(default_factory=set)
     _rows: dict[str, list[tuple[object, ...]]] = field(default_factory=dict)
     _handles: dict[str, int] = field(default_factory=dict)
@@ -61,9 +57,7 @@ class MessageWriter:
         names = {output.handle for each in messages for output in each.message.outputs} - self._handles.keys()
         keys = [each.message.key.encode() for each in messages if each.message.key is not None]
         [row] = yield Statement(_RESERVE, (*self.key, list(names), keys, len(messages)))
-        handles, stored, numbers, unindexed = row
-        if unindexed:
-            yield from index_again(self.key)
+        handles, stored, numbers = row
         self._handles.update(dict.fromkeys(names.difference(handles), 0))
         self._keys = {key.decode() for key in stored}
         self._numbers = numbers[::-1]

@@ -52,7 +52,6 @@ DIALECT: Dialect = {
     "covers": "kind IN ('summary', 'restore')",
     "piece": "",
     "number_of_piece": "",
-    "unindexed": "unindexed",
     "summary_id": "summary_id",
     "call_day": "day",
     "call_model": "calls.model",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, Unpack
@@ -14,18 +14,16 @@ from contextstash_storage.postgres import (
     append_messages,
     full_text_search,
     leases,
-    notifications,
     session_copy,
     session_news,
     sessions,
     token_sums,
-    unindexed_sessions,
 )
 from contextstash_storage.postgres.address import Address
 from contextstash_storage.postgres.connection import RETRY_SECONDS, Database, connect
 from contextstash_storage.postgres.dialect import output_of, run, stored_name
 from contextstash_storage.postgres.messages import message_rows, stored_message
-from contextstash_storage.postgres.migrations import migrate
+from contextstash_storage.postgres.schema import make_tables
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,
@@ -61,7 +59,7 @@ async def open_postgres(
     """
     database = await connect(address, busy_seconds)
     try:
-        await database.write(lambda db: migrate(db, address.partitions))
+        await database.write(make_tables)
     except BaseException:
         await database.close()
         raise
@@ -75,7 +73,6 @@ class PostgresStore(SessionStore):
         self.owner = owner
         self._database = database
         self._process = leases.ProcessLock(database.address)
-        self._announcer = notifications.Announcer(database)
         self.tokens = TokenStore(self._of_owner, self._write_steps)
 
     def for_owner(self, owner: str) -> PostgresStore:
@@ -85,21 +82,12 @@ class PostgresStore(SessionStore):
 
     async def close(self) -> None:
         """Close the connections, after what runs on them; closing again does nothing."""
-        await self._announcer.close()
         await self._process.close()
         await self._database.close()
 
-    def changed_sessions(self) -> AsyncIterator[str | None]:
-        """The ids of sessions as they change, by any process on any machine; None first, and whenever some may have
-        been missed."""
-        return notifications.changed_sessions(self._database, self.owner)
-
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
         owned = session.model_copy(update={"owner": self.owner})
-        stored = await self._database.write_once(lambda db: session_copy.copy_session(db, owned, items))
-        if stored is not None:
-            self._announcer.tell(self.owner, session.session_id)
-        return stored
+        return await self._database.write_once(lambda db: session_copy.copy_session(db, owned, items))
 
     async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:
         def steps() -> Steps[None]:
@@ -108,7 +96,7 @@ class PostgresStore(SessionStore):
                 with suppress(SessionNotFoundError):
                     yield from sessions.delete_session(self._key(other))
 
-        await self._write_steps(steps, told=session_id)
+        await self._write_steps(steps)
         return True
 
     async def append_messages(
@@ -122,7 +110,7 @@ class PostgresStore(SessionStore):
         large = is_large(messages)
         prepared = await asyncio.to_thread(prepare, messages) if large else prepare(messages)
         batch = Batch(self.owner, session_id, prepared, count, **placed)
-        return await self._write_steps(lambda: append_messages.append(batch), told=session_id)
+        return await self._write_steps(lambda: append_messages.append(batch))
 
     async def read_messages(
         self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
@@ -145,25 +133,13 @@ class PostgresStore(SessionStore):
     ) -> list[SearchHit]:
         return await self._database.read(lambda db: full_text_search.search(db, self.owner, query, where, limit, weigh))
 
-    async def unindex_sessions(self, session_ids: Sequence[str]) -> int:
-        taken = 0
-        for name in session_ids:
-            with suppress(SessionNotFoundError):
-                taken += await self._change(name, lambda key, _: unindexed_sessions.take_out(key), told=False)
-        return taken
-
-    async def index_session(self, session_id: str) -> bool:
-        return await self._change(session_id, lambda key, _: unindexed_sessions.index_again(key), told=False)
-
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
         return await self._of_session(session_id, lambda key: token_sums.token_sums(key, width))
 
     async def acquire_lease(self, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
         await self._process.take()
         process = self._process.number
-        return await self._change(
-            session_id, lambda key, _: leases.acquire(key, purpose, holder, seconds, process), told=False
-        )
+        return await self._change(session_id, lambda key, _: leases.acquire(key, purpose, holder, seconds, process))
 
     def _key(self, session_id: str) -> Key:
         return self.owner, session_id
@@ -182,18 +158,15 @@ class PostgresStore(SessionStore):
             await self._database.read_one(lambda db: run(db, sessions.check_session(key)))
         return found
 
-    async def _change(self, session_id: str, change: Change[Result], *, told: bool = True) -> Result:
+    async def _change(self, session_id: str, change: Change[Result]) -> Result:
         def steps() -> Steps[Result]:
             key, session = yield from read_session(self.owner, session_id, locked=True)
             return (yield from change(key, session))
 
-        return await self._write_steps(steps, told=session_id if told else None)
+        return await self._write_steps(steps)
 
-    async def _write_steps(self, steps: Callable[[], Steps[Result]], *, told: str | None = None) -> Result:
-        result = await self._database.write(lambda db: run(db, steps()))
-        if told is not None:
-            self._announcer.tell(self.owner, told)
-        return result
+    async def _write_steps(self, steps: Callable[[], Steps[Result]]) -> Result:
+        return await self._database.write(lambda db: run(db, steps()))
 
     def _insert_session(self, session: Session) -> Steps[bool]:
         return sessions.insert_session(session)

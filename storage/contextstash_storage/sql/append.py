@@ -133,8 +133,6 @@ class MessageWriter(Protocol):
     """Stores messages of one session in a store's own form, within one transaction."""
 
     key: Key
-    indexed_again: bool
-    """Whether the session was not in the search index, and comes back into it."""
 
     def reserve(self, messages: Sequence[Prepared]) -> Steps[None]:
         """Look up at once what storing these messages needs, if the store gains by that."""
@@ -162,7 +160,6 @@ class Progress:
     stored: tuple[Message, ...] = ()
     first_seq: int | None = None
     repeats: bool = False
-    indexed_again: bool = False
     left: Counters | None = None
     into: tuple[Key, datetime] | None = None
     """The key of the session that the first piece went into, and when that was made: a row number can come again."""
@@ -196,7 +193,6 @@ def append_piece(
         session = yield from writer.store_counters(session, counters)
     progress = replace(
         progress,
-        indexed_again=progress.indexed_again or writer.indexed_again,
         done=done,
         stored=progress.stored + stored,
         first_seq=known.first_seq if progress.first_seq is None else progress.first_seq,
@@ -213,7 +209,6 @@ def _appended(batch: Batch, progress: Progress, session: Session) -> Appended:
         session=session,
         first_seq=None if batch.has_keys or not batch.messages else progress.first_seq,
         repeats=progress.repeats,
-        indexed_again=progress.indexed_again,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.handles import MAX_NAMED, NAME_LENGTH, ambiguous, former_handle
+from contextstash_storage.handles import MAX_NAMED, ambiguous
 from contextstash_storage.records import Output
 from contextstash_storage.sql.rows import no_handle
 from contextstash_storage.sql.steps import Key, Statement, Steps
@@ -22,16 +22,11 @@ SELECT * FROM (
 """
 """The outputs that a handle can mean, with different texts: of each text the one in the newest session."""
 
-_NAMED = "handle = ?"
-_FORMERLY_NAMED = f"handle >= ? AND handle < ? AND substr(handle, {NAME_LENGTH + 1}) = ?"
-
 
 def find_output(owner: str, handle: str, session_id: str | None, output_of: OutputOf) -> Steps[tuple[str, Output]]:
     """As SessionStore.find_output."""
     named, values = ("", ()) if session_id is None else (" AND session_id = ?", (session_id,))
-    rows = yield Statement(_MEANINGS % (_NAMED + named), (owner, handle, *values))
-    if not rows and (former := former_handle(handle)):
-        rows = yield Statement(_MEANINGS % (_FORMERLY_NAMED + named), (owner, *former, *values))
+    rows = yield Statement(_MEANINGS % ("handle = ?" + named), (owner, handle, *values))
     if not rows:
         raise no_handle(handle, session_id)
     found = [(row[0], output_of(row[2:])) for row in rows]

@@ -98,12 +98,6 @@ def note_batch(key: Key, batch_id: str, first_seq: int, count: int, fingerprint:
     )
 
 
-def unindexed_sessions(owner: str) -> Steps[list[str]]:
-    """The ids of the owner's sessions that are not in the search index."""
-    rows = yield Statement("SELECT session_id FROM sessions WHERE owner = ? AND {unindexed} ORDER BY 1", (owner,))
-    return [session_id for (session_id,) in rows]
-
-
 def put_extras(owner: str, key: Key, extras: SessionExtras) -> Steps[None]:
     """Store what a session has beside its history."""
     yield Repeated(

@@ -79,7 +79,6 @@ Dialect: TypeAlias = Mapping[str, str]
 - `outputs`: the outputs with their owners;
 - `tool`, `tokens`, `output`, `sha256`: columns of an output, all that its record is made of, and its text's hash;
 - `piece`, `number_of_piece`: a further column of a batch, and its value;
-- `unindexed`: the condition of sessions that are not in the search index;
 - `summary_id`: of an edit; `call_…`: what is summed up of a call.
 """
 

@@ -38,7 +38,6 @@ from contextstash_storage.sqlite.dictionaries import dictionary_of, is_due, make
 from contextstash_storage.sqlite.output_rows import insert_output
 from contextstash_storage.sqlite.rows import LARGE_BODY, insert_large, store_counters
 from contextstash_storage.sqlite.search_index import insert_pieces, queue
-from contextstash_storage.sqlite.unindexed_sessions import index_again
 
 PIECE_SIZE = 120_000
 """How much a transaction stores of a batch (see `Prepared.size`) before it ends at the next place where a batch may be
@@ -56,8 +55,6 @@ def append_piece(db: sqlite3.Connection, batch: Batch, progress: Progress) -> Pr
 
 class MessageWriter:
     """Stores messages of a session that has so many, each at once."""
-
-    indexed_again = False
 
     def __init__(self, db: sqlite3.Connection, row: int, session_id: str, messages: int = 0) -> None:
         self.key = (row,)
@@ -124,8 +121,6 @@ class MessageWriter:
         yield from ()
 
     def store_counters(self, session: Session, counters: Counters) -> Steps[Session]:
-        if self._next > session.counters.messages:
-            self.indexed_again = index_again(self._db, self._row)
         return (yield from store_counters(self.key, session, counters))
 
 

@@ -19,7 +19,6 @@ from contextstash_storage.sqlite.connection import (
 )
 from contextstash_storage.sqlite.database_file import driver_errors, primary_code
 from contextstash_storage.sqlite.hidden_sessions import give_up_abandoned
-from contextstash_storage.sqlite.packs import pack_some
 from contextstash_storage.sqlite.rows import DELETED_OWNER, forget_body
 from contextstash_storage.sqlite.search_index import (
     StoredText,
@@ -31,8 +30,6 @@ from contextstash_storage.sqlite.search_index import (
     remove_pieces,
     rewrite_terms,
 )
-from contextstash_storage.sqlite.sizes import used_bytes
-from contextstash_storage.sqlite.unindexed_sessions import next_messages
 
 LOG_SECONDS = 5.0
 """How long a deletion waits for readers of other processes until the log can be truncated. Ours read for some ms."""
@@ -56,7 +53,6 @@ _PARTS = (
     ("requests", "request"),
     ("declared_parts", "version"),
     ("dictionaries", "mark"),
-    ("packs", "pack"),
 )
 
 
@@ -175,12 +171,7 @@ def _removed_piece(db: sqlite3.Connection, long: _LongText | None) -> tuple[bool
         while _remove_rows(db, row):
             if time.monotonic() > until:
                 return True, None
-    for message in next_messages(db):
-        if time.monotonic() > until:
-            return True, None
-        if not _forget_text(db, message, long):
-            return True, message
-    return pack_some(db), None
+    return False, None
 
 
 def _first_message(db: sqlite3.Connection, row: int) -> int | None:
@@ -258,9 +249,16 @@ def _merged_piece(db: sqlite3.Connection) -> bool:
 
 def _rewrite_small_file(db: sqlite3.Connection) -> None:
     """Rewrite a small file, which removes every copy that SQLite may have left in the unused part of a page, in indexes
-    and in files of former versions too."""
+    too."""
     if used_bytes(db) <= SMALL_FILE_BYTES:
         db.execute("VACUUM")
+
+
+def used_bytes(db: sqlite3.Connection) -> int:
+    """The bytes of the file without its free pages, which later messages fill."""
+    names = ("page_count", "freelist_count", "page_size")
+    pages, free, size = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)  # SQLCipher's is a text
+    return (pages - free) * size
 
 
 def _marks(db: sqlite3.Connection) -> list[tuple[str, bool]]:

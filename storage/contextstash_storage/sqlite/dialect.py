@@ -37,7 +37,6 @@ DIALECT: Dialect = {
     "covers": """(instr(record, '"summary"') OR instr(record, '"undoes"'))""",
     "piece": ", place",
     "number_of_piece": ", ?3",  # its first position, which no other piece of the batch has
-    "unindexed": "unindexed IS NOT NULL",
     "summary_id": "json_extract(edits.record, '$.summary_id')",
     "call_day": "substr(record ->> '$.created_at', 1, 10)",
     **{f"call_{name}": f"record ->> '$.{name}'" for name in _CALL_FIELDS},

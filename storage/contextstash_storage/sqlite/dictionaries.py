@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from contextstash_storage.codec.bodies import (
     CONSTANT,
-    IN_PACK,
     OF_SESSION,
     Dictionary,
     checksum,
@@ -74,8 +73,8 @@ def is_due(before: int, after: int) -> bool:
 
 def make_dictionary(db: sqlite3.Connection, session: int, messages: int) -> Dictionary | None:
     """Make a dictionary for the messages to come, if a session of so many messages is long enough."""
-    newest = (session, messages - NEWEST, IN_PACK)
-    some = "FROM messages WHERE session = ? AND seq >= ? AND substr(body, 1, 1) <> ?"
+    newest = (session, messages - NEWEST)
+    some = "FROM messages WHERE session = ? AND seq >= ?"
     sizes = f"SELECT sum(length({BODY})), max(substr({BODY}, 1, 1) = ?) {some}"
     size, had_one = db.execute(sizes, (OF_SESSION, *newest)).fetchone()
     if (size or 0) < MIN_PACKED or had_one:  # with another than theirs, messages would be read as other words

@@ -8,26 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contextstash_storage.codec.bodies import OF_SESSION
+from contextstash_storage.sql.version import check_version
 from contextstash_storage.sqlite.connection import store_error
 from contextstash_storage.sqlite.database_file import FindKey, driver_errors, is_encrypted, no_key, open_file
 from contextstash_storage.sqlite.dictionaries import dictionary_of
-from contextstash_storage.sqlite.migrations import migrations
 from contextstash_storage.sqlite.rows import BODY, IS_SEEN
-
-FIRST_WITH_DICTIONARIES = 10
-"""The version of the database since which sessions have dictionaries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The state of a database file. `check` is `ok` or SQLite's first complaint; `newest` is the version that this
-    program brings a database to. Of `damaged` sessions some messages cannot be decompressed. `sources` are the files
-    that sessions were read from, each with the session and the time of its last change here; `largest` are the sessions
-    with the most tokens, and these."""
+    """The state of a database file. `check` is `ok` or SQLite's first complaint. Of `damaged` sessions some messages
+    cannot be decompressed. `sources` are the files that sessions were read from, each with the session and the time of
+    its last change here; `largest` are the sessions with the most tokens, and these."""
 
     sessions: int
     version: int
-    newest: int
     check: str
     damaged: int = 0
     sources: tuple[tuple[str, str, str], ...] = ()
@@ -36,14 +31,15 @@ class Health:
 
 
 def look_at(path: Path, find_key: FindKey = no_key) -> Health:
-    """Check a database file. Raises StoreError if it can't be read."""
+    """Check a database file. Raises StoreError if it can't be read, also if it is of another version."""
     try:
         with closing(open_file(path, find_key, read_only=True)) as db:
             [check] = db.execute("PRAGMA quick_check(1)").fetchone()
             encrypted = is_encrypted(db)
             [version] = db.execute("PRAGMA user_version").fetchone()
+            check_version(int(version))
             [sessions] = db.execute(f"SELECT count(*) FROM sessions WHERE {IS_SEEN}").fetchone()
-            damaged = _without_dictionary(db) if check == "ok" and version >= FIRST_WITH_DICTIONARIES else 0
+            damaged = _without_dictionary(db) if check == "ok" else 0
             sources = db.execute(
                 f"SELECT source, session_id, updated_at FROM sessions WHERE {IS_SEEN} AND source IS NOT NULL"
                 " ORDER BY updated_at DESC"
@@ -54,9 +50,8 @@ def look_at(path: Path, find_key: FindKey = no_key) -> Health:
             ).fetchall()
     except driver_errors() as error:
         raise store_error(error) from error
-    newest = migrations()[-1][0]
     places = tuple(sources), tuple(largest)
-    return Health(int(sessions), int(version), newest, str(check), damaged, *places, encrypted)
+    return Health(int(sessions), int(version), str(check), damaged, *places, encrypted)
 
 
 def _without_dictionary(db: sqlite3.Connection) -> int:

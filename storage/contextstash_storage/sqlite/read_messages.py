@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from contextstash_storage.codec.bodies import Dictionary
-from contextstash_storage.codec.packs import Pack
 from contextstash_storage.codec.record_json import edit_of, message_of
 from contextstash_storage.records import KnownPart, Message, SessionNews
 from contextstash_storage.sql import requests
@@ -19,7 +18,6 @@ from contextstash_storage.sql.rows import made
 from contextstash_storage.sqlite.connection import run, session_row
 from contextstash_storage.sqlite.dictionaries import dictionary_of
 from contextstash_storage.sqlite.output_rows import output_of
-from contextstash_storage.sqlite.packs import packs_of
 from contextstash_storage.sqlite.rows import BODY, STORED_TIME
 
 _COLUMNS = f"message, seq, key, derived, {STORED_TIME}"
@@ -27,15 +25,14 @@ _COLUMNS = f"message, seq, key, derived, {STORED_TIME}"
 
 @dataclass(frozen=True, slots=True)
 class MessageRows:
-    """Rows of messages in order, their large strings by message, the packs that bodies are in, and the dictionary of
-    their session; without bodies none of these."""
+    """Rows of messages in order, their large strings by message, and the dictionary of their session; without
+    bodies none of these."""
 
     session_id: str
     rows: Sequence[tuple[Any, ...]]
     blobs: dict[int, list[tuple[str, bytes]]] = field(default_factory=dict)
     bodies: bool = True
     dictionary: Dictionary | None = None
-    packs: Mapping[bytes, Pack] = field(default_factory=dict)
 
     async def messages(self) -> list[Message]:
         """The messages of these rows."""
@@ -44,8 +41,7 @@ class MessageRows:
     def _message(self, row: tuple[Any, ...]) -> Message:
         number, seq, key, derived, created, body = row
         stored = (body, self.blobs.get(number, [])) if self.bodies else None
-        source = self.packs.get(body, self.dictionary)
-        return message_of(self.session_id, (seq, key, derived, created), stored, source)
+        return message_of(self.session_id, (seq, key, derived, created), stored, self.dictionary)
 
 
 def rows_between(
@@ -71,8 +67,7 @@ def _rows(
     ).fetchall()
     if not bodies:
         return MessageRows(session_id, rows, bodies=False)
-    packs = packs_of(db, (row[-1] for row in rows))
-    return MessageRows(session_id, rows, _blobs(db, condition, values), True, dictionary_of(db, values[0]), packs)
+    return MessageRows(session_id, rows, _blobs(db, condition, values), True, dictionary_of(db, values[0]))
 
 
 def _blobs(db: sqlite3.Connection, condition: str, values: Sequence[object]) -> dict[int, list[tuple[str, bytes]]]:

@@ -24,7 +24,6 @@ from contextstash_storage.search.searchable import Searchable
 from contextstash_storage.sqlite.connection import AGAIN_SECONDS, PAUSE_SECONDS, PIECE_SECONDS, PieceWork
 from contextstash_storage.sqlite.dictionaries import dictionary_of
 from contextstash_storage.sqlite.output_rows import ARGUMENT, TOOL
-from contextstash_storage.sqlite.packs import packs_of
 from contextstash_storage.sqlite.rows import BODY, DELETED_OWNER
 
 PIECE_SET_CHARACTERS = 130_000
@@ -77,7 +76,6 @@ def read_searchables(db: sqlite3.Connection, messages: Sequence[int]) -> dict[in
     for message, block, tool, argument in db.execute(_CALLS, named):
         calls[message][block] = (tool, argument or "")
     rows = db.execute(_SEARCHABLE, named).fetchall()
-    packs = packs_of(db, (row[-1] for row in rows))
     dictionaries = {session: dictionary_of(db, session) for session in {row[1] for row in rows}}
     return {
         message: StoredText(
@@ -86,7 +84,7 @@ def read_searchables(db: sqlite3.Connection, messages: Sequence[int]) -> dict[in
             stored=stored,
             body=body,
             blobs=tuple(blobs[message]),
-            source=packs.get(body, dictionaries[session]),
+            source=dictionaries[session],
             message=message,
             session=session,
             seq=seq,

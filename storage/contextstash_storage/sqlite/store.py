@@ -32,14 +32,13 @@ from contextstash_storage.search.documents import is_indexed_later
 from contextstash_storage.search.query_terms import EVERYWHERE, SearchFilter
 from contextstash_storage.sql.prepared_messages import Batch, read_rows
 from contextstash_storage.sql.steps import Key, Steps
+from contextstash_storage.sql.version import VERSION
 from contextstash_storage.sqlite import (
-    derived_texts,
     full_text_search,
     hidden_sessions,
     leases,
     session_copy,
     token_sums,
-    unindexed_sessions,
 )
 from contextstash_storage.sqlite.append_messages import append_in_pieces
 from contextstash_storage.sqlite.connection import (
@@ -54,12 +53,11 @@ from contextstash_storage.sqlite.connection import (
 )
 from contextstash_storage.sqlite.database_file import FindKey, make_file, no_key
 from contextstash_storage.sqlite.deletion import Deletion
-from contextstash_storage.sqlite.migrations import migrate, migrations, note_version
 from contextstash_storage.sqlite.output_rows import output_of
 from contextstash_storage.sqlite.read_messages import MessageRows, read_news, rows_at, rows_between
 from contextstash_storage.sqlite.rows import store_counters
+from contextstash_storage.sqlite.schema import make_tables, note_version
 from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages
-from contextstash_storage.sqlite.sizes import session_sizes
 from contextstash_storage.store import Change, Placement, Read, SessionStore, Weigh
 from contextstash_storage.tokens import TokenStore
 
@@ -89,7 +87,7 @@ async def open_in_memory(*, owner: str = LOCAL_OWNER) -> SqliteStore:
     of its own."""
     connection = await connect(Path(":memory:"))
     try:
-        await connection.run(migrate)
+        await connection.run(make_tables)
     except BaseException:
         await close(connection)
         raise
@@ -100,29 +98,20 @@ async def _open(path: Path, owner: str, busy_seconds: float, find_key: FindKey) 
     await asyncio.to_thread(make_file, path)
     writer = await connect(path, find_key, busy_seconds=busy_seconds)
     try:
-        await writer.run(migrate)
+        await writer.run(make_tables)
         unindexed = await writer.read(has_work)
         hidden = await writer.read(hidden_sessions.any_hidden)
-        is_shrinking = await writer.read(unindexed_sessions.is_in_work)
         reader = await connect(path, find_key, read_only=True, busy_seconds=busy_seconds)
-        await reader.run(lambda db: note_version(db, migrations()[-1][0]))
+        await reader.run(lambda db: note_version(db, VERSION))
     except BaseException:
         await close(writer)
         raise
     store = SqliteStore(writer, reader, owner)
-    if hidden or is_shrinking:
-        store.finish_deletions(0.0 if hidden else UNHURRIED_SECONDS)
+    if hidden:
+        store.finish_deletions()
     if unindexed:
         store.continue_indexing()
     return store
-
-
-UNHURRIED_SECONDS = 10.0
-"""After how long what is left of making old sessions smaller is done: a hook has ended by then, which would wait 0.1 s
-for the pack that is being made."""
-
-LOOKED_AT_ONCE = 200
-"""Messages whose texts are in memory at a time while they are searched for secrets: some 200 kB, at most 200 MB."""
 
 
 class SqliteStore(SessionStore):
@@ -152,13 +141,12 @@ class SqliteStore(SessionStore):
         await self._index_work.close()
         await close(self._reader, self._writer)
 
-    def finish_deletions(self, seconds: float = 0.0) -> None:
-        """Continue, in the background and in so many seconds, what another process left incomplete: deletions, imports,
-        and making old sessions smaller."""
-        self._deletion.finish_later(seconds)
+    def finish_deletions(self) -> None:
+        """Continue, in the background, what another process left incomplete: deletions and imports."""
+        self._deletion.finish_later()
 
     def continue_indexing(self) -> None:
-        """Index, in the background, what an upgrade or a killed process left for later."""
+        """Index, in the background, what a killed process left for later."""
         self._index_work.start()
 
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
@@ -195,26 +183,6 @@ class SqliteStore(SessionStore):
         await self._write(work)
         return await self._deletion.finish()
 
-    async def change_texts(self, change: derived_texts.Change, *, dry_run: bool = False) -> int:
-        """Change what is stored of all owners' messages beside their bodies, and remove what was there before from the
-        files; returns how many messages had to be changed."""
-        changed, last = 0, 0
-        while True:
-            found, end = await self._reader.read(
-                lambda db, last=last: derived_texts.changed_messages(db, change, last, LOOKED_AT_ONCE)  # type: ignore[misc]
-            )
-            changed += len(found)
-            for message in () if dry_run else found:
-                await self._write(lambda db, message=message: derived_texts.change_message(db, message, change))  # type: ignore[misc]
-                await asyncio.sleep(PAUSE_SECONDS)
-            if end is None:
-                break
-            last = end
-        if changed and not dry_run:
-            await self._write(unindexed_sessions.leave_mark)
-            await self._deletion.finish()
-        return changed
-
     async def append_messages(
         self,
         session_id: str,
@@ -227,8 +195,6 @@ class SqliteStore(SessionStore):
         appended = await append_in_pieces(self._group, batch, messages)
         if any(is_indexed_later(message) for message in messages):
             await self._index_work.wait()
-        elif appended.indexed_again:
-            self._index_work.start()
         return appended
 
     async def read_messages(
@@ -259,23 +225,6 @@ class SqliteStore(SessionStore):
     async def unindexed_messages(self) -> int:
         return await self._reader.read(queued_messages)
 
-    async def unindex_sessions(self, session_ids: Sequence[str]) -> int:
-        marked = await self._write(lambda db: unindexed_sessions.take_out(db, self.owner, session_ids))
-        await self._deletion.finish()
-        return marked
-
-    async def index_session(self, session_id: str) -> bool:
-        def work(db: sqlite3.Connection) -> bool:
-            return unindexed_sessions.index_again(db, session_row(db, self.owner, session_id)[0])
-
-        was_out = await self._write(work)
-        if was_out:
-            await self._index_work.wait()
-        return was_out
-
-    async def session_sizes(self) -> dict[str, int]:
-        return await self._reader.read(lambda db: session_sizes(db, self.owner))
-
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
         return await self._of_row(session_id, lambda db, row: token_sums.token_sums(db, row, width))
 
@@ -290,14 +239,14 @@ class SqliteStore(SessionStore):
     async def _of_session(self, session_id: str, read: Read[Result], *, together: bool = False) -> Result:
         return await self._of_row(session_id, lambda db, row: run(db, read((row,))))
 
-    async def _change(self, session_id: str, change: Change[Result], *, told: bool = True) -> Result:
+    async def _change(self, session_id: str, change: Change[Result]) -> Result:
         def work(db: sqlite3.Connection) -> Result:
             row, session = session_row(db, self.owner, session_id)
             return run(db, change((row,), session))
 
         return await self._write(work)
 
-    async def _write_steps(self, steps: Callable[[], Steps[Result]], *, told: str | None = None) -> Result:
+    async def _write_steps(self, steps: Callable[[], Steps[Result]]) -> Result:
         return await self._write(lambda db: run(db, steps()))
 
     def _store_counters(self, key: Key, session: Session, counters: Counters) -> Steps[Session]:

@@ -80,20 +80,6 @@ async def test_the_same_output_is_kept_once_and_has_one_handle(tmp_path: Path) -
         assert (await stash.read_session(f"{SESSION}.outputs")).counters.messages == 4
 
 
-async def test_an_output_archived_by_a_former_version_keeps_its_handle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with stash_at(tmp_path / "stash.db") as stash:
-        with monkeypatch.context() as former:
-            former.setattr(handles, "HASH_BYTES", 5)
-            before = await stash.limit_output(text_of("figs"), argument="ls", session_id=SESSION, limits=LIMITS)
-        again = await stash.limit_output(text_of("figs"), argument="ls", session_id=SESSION, limits=LIMITS)
-        assert again.handle == before.handle
-        assert await kept(stash, again.handle) == text_of("figs")
-        new = await stash.limit_output(text_of("plums"), argument="ls", session_id=SESSION, limits=LIMITS)
-        assert len(str(new.handle)) == 20 > len(str(before.handle)) == 12
-
-
 async def test_outputs_with_one_name_are_never_taken_for_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

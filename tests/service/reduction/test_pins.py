@@ -36,17 +36,6 @@ async def recorded(stash: Stash, *steps: list[dict[str, Any]]) -> list[str]:
     return [output.handle for output in sorted(outputs, key=lambda output: output.seq)]
 
 
-async def test_handles_of_a_former_version_can_be_pinned_and_restored(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "s.db", window=100_000) as stash:
-        handle, *_ = await recorded(stash, step(0, "/srv/rules.md", RULES), *map(part, range(1, 6)))
-        await stash.prune_tool_outputs(SESSION, keep_last=0, protect_tokens=0, minimum_tokens=0)
-        restored = await stash.restore_outputs([handle[:12]], session_id=SESSION)
-        assert [output.handle for output in restored.restored] == [handle]
-        await stash.configure_session(SESSION, pin=[handle[:12]])
-        pruned = await stash.prune_tool_outputs(SESSION, keep_last=0, protect_tokens=0, minimum_tokens=0)
-        assert handle not in [each.handle for each in pruned.archived]
-
-
 async def shown(stash: Stash, budget: int | None = None) -> str:
     context = await stash.get_context(SESSION, budget=budget)
     assert context.fits

@@ -18,7 +18,6 @@ from contextstash_storage.databases import open_store
 from contextstash_storage.errors import BadInputError, StoreBusyError, StoreVersionError
 from contextstash_storage.postgres import connection
 from contextstash_storage.postgres.full_text_search import search
-from contextstash_storage.postgres.migrations import migrations, with_partitions
 from contextstash_storage.postgres.store import PostgresStore, open_postgres
 from contextstash_storage.search.query_terms import SearchFilter
 from tests.support.postgres_server import new_store_address, server
@@ -26,35 +25,9 @@ from tests.support.stored_sessions import SESSION, answers, bodies, calls, conve
 
 pytestmark = pytest.mark.postgres
 
-KEYS = """
-SELECT conrelid::regclass::text, array_agg(attname::text ORDER BY place)
-FROM pg_constraint, unnest(conkey) WITH ORDINALITY AS key (number, place)
-JOIN pg_attribute ON attnum = key.number
-WHERE contype = 'p' AND attrelid = conrelid AND connamespace = 'public'::regnamespace GROUP BY 1
-"""
-
 
 async def opened() -> PostgresStore:
     return await open_postgres(new_store_address())
-
-
-async def test_every_primary_key_begins_with_the_owner_and_the_session() -> None:
-    store = await opened()
-    keys = dict(await store._database.read(lambda db: db.fetch(KEYS)))
-    assert keys.pop("tokens") == ["sha256"]  # they are looked up before their owner is known
-    assert len(keys) == 16
-    assert {tuple(columns[:2]) for columns in keys.values()} == {("owner", "session_id")}
-    await store.close()
-
-
-def test_every_table_can_be_divided() -> None:
-    (_, sql), *later = migrations()
-    for _, undivided in later:
-        assert with_partitions(undivided, 4).strip() == undivided.strip()
-    assert sql.count("CREATE TABLE") == sql.count(") PARTITIONED;") == 16
-    divided = with_partitions(sql, 4)
-    assert divided.count("PARTITION BY HASH (owner, session_id)") - 1 == 16
-    assert divided.count("PARTITION OF") == 4 * 16
 
 
 async def test_several_processes_may_open_a_new_database_at_once() -> None:
@@ -176,25 +149,6 @@ async def test_recordings_of_many_sessions_and_processes_are_all_stored_once() -
         assert [message.seq for message in messages] == list(range(10))
     for store in stores:
         await store.close()
-
-
-async def test_a_process_hears_what_another_has_changed() -> None:
-    address = new_store_address()
-    one, two = await open_postgres(address), await open_postgres(address)
-    heard = two.changed_sessions()
-    assert await anext(heard) is None
-    await new_session(one)
-    await new_session(one.for_owner("another"), "not ours")
-    assert await anext(heard) == SESSION
-    await record(one, says("hello"))
-    assert await anext(heard) == SESSION
-    server().sql("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
-    assert await anext(heard) is None
-    await record(one, says("again"))
-    assert await anext(heard) == SESSION
-    for store in (one, two):
-        await store.close()
-    await heard.aclose()  # type: ignore[attr-defined]
 
 
 async def test_a_part_of_a_path_finds_the_output_of_its_call() -> None:

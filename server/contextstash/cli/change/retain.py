@@ -1,4 +1,4 @@
-"""`contextstash retain`: delete sessions that are older, or take more room, than the user wants to keep."""
+"""`contextstash retain`: delete sessions that are older than the user wants to keep."""
 
 from __future__ import annotations
 
@@ -18,25 +18,18 @@ if TYPE_CHECKING:
 
 @click.command(epilog="Example: contextstash retain --days 90            (says what would go)")
 @click.option("--days", type=click.IntRange(1), help="Keep what was recorded in these days. [default: keep_days]")
-@click.option(
-    "--gigabytes",
-    type=click.FloatRange(0, min_open=True),
-    help="Keep the newest sessions up to this size of the database. [default: keep_gigabytes]",
-)
 @click.option("--project", metavar="FOLDER", help="Only sessions of clients that ran in this folder.")
 @click.option("--yes", is_flag=True, help="Delete; without it, only say what would be deleted.")
 @database_options
-def retain(
-    opener: StashOpener, as_json: bool, days: int | None, gigabytes: float | None, project: str | None, yes: bool
-) -> None:
+def retain(opener: StashOpener, as_json: bool, days: int | None, project: str | None, yes: bool) -> None:
     """Delete old sessions. Nothing is deleted without --yes, and never a session with a pin.
 
-    The limits are those of the options, else of the settings keep_days, keep_gigabytes and keep_in, which are off by
-    default. If they are set, the server and the proxy do the same once a day, three days after they announced it.
+    The limit is --days, else the setting keep_days, which is off by default. If it is set, the server and the proxy do
+    the same once a day, three days after they announced it.
     """
 
     async def work(stash: Stash) -> RetainResult:
-        return await stash.retain(datetime.now(UTC), days=days, gigabytes=gigabytes, project=project, dry_run=not yes)
+        return await stash.retain(datetime.now(UTC), days=days, project=project, dry_run=not yes)
 
     result = opener.run(work)
     if as_json:
@@ -46,10 +39,7 @@ def retain(
         echo(f"{line.last_recorded[:10]}  {line.session_id}  {counted(line.messages, 'message')}  {line.title or '-'}")
     done = "Deleted" if yes else "Would delete"
     echo(f"{done} {counted(len(result.sessions), 'session')}; {counted(result.pinned, 'session')} kept for a pin.")
-    if result.unindexed:
-        out = "Took" if yes else "Would take"
-        echo(f"{out} {counted(result.unindexed, 'session')} out of the search index (index_days).")
-    if (result.sessions or result.unindexed) and not yes:
+    if result.sessions and not yes:
         echo("Nothing was changed. To do it: the same command with --yes")
     if result.note:
         echo(result.note, err=True)

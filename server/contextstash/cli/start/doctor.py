@@ -49,23 +49,20 @@ class Finding:
 
 @click.command()
 @click.option("--secrets", is_flag=True, help="Only look for keys and passwords in what is stored.")
-@click.option("--mask", is_flag=True, help="With --secrets: mask what the search index still shows of them.")
 @DATABASE
 @JSON
-def doctor(db: Location | None, secrets: bool, mask: bool, as_json: bool) -> int:
+def doctor(db: Location | None, secrets: bool, as_json: bool) -> int:
     """Check the database, the tokenizer, the clients' configurations and a round trip over stdio.
 
     Exit code 1 if something is wrong.
     """
     from contextstash.configuration.locations import default_database
 
-    if mask and not secrets:
-        raise BadInputError("--mask belongs to --secrets: contextstash doctor --secrets --mask.")
     found: list[Finding] = []
     if secrets:
         from contextstash.cli.start.stored_secrets import report
 
-        return report(db or default_database(), mask=mask, as_json=as_json)
+        return report(db or default_database(), as_json=as_json)
     with _round_trip() as trip:  # the server starts while the rest is checked
         for check in (lambda: _database(db or default_database()), _vocabulary, _settings, _clients, trip):
             for finding in _safely(check):
@@ -119,7 +116,7 @@ def _database(path: Location) -> Iterator[Finding]:
     if health.damaged:
         which = f"messages of {counted(health.damaged, 'session')} cannot be decompressed"
         yield Finding("messages", "wrong", which, "Restore a backup. All other sessions can be read.")
-    yield _version(health.version, health.newest)
+    yield Finding("version", "ok", f"the database has this program's format, number {health.version}")
     yield from _encryption(health.encrypted)
     yield from _deleted(health.sources)
     yield from _size(path.stat().st_size, health.largest)
@@ -151,7 +148,7 @@ def _size(size: int, largest: Sequence[tuple[str, int]]) -> Iterator[Finding]:
             "size",
             "note",
             says,
-            "contextstash retain --days 90 says what is older; index_days makes old sessions smaller.",
+            "contextstash retain --days 90 says what is older.",
         )
 
 
@@ -169,7 +166,7 @@ def _deleted(sources: Sequence[tuple[str, str, str]]) -> Iterator[Finding]:
 
 
 def _server(address: Address) -> Iterator[Finding]:
-    """The findings for a database on a server, which is opened as for a command, and migrated if it is older."""
+    """The findings for a database on a server, which is opened as for a command."""
     from contextstash.configuration.database import open_database
 
     async def sessions() -> int:
@@ -177,14 +174,6 @@ def _server(address: Address) -> Iterator[Finding]:
             return (await store.mark()).sessions
 
     yield Finding("database", "ok", f"{address}, {counted(asyncio.run(sessions()), 'session')}")
-
-
-def _version(version: int, newest: int) -> Finding:
-    if version > newest:
-        return Finding("version", "wrong", f"newer than this program: {version} > {newest}", "Upgrade contextstash.")
-    if version < newest:
-        return Finding("version", "note", f"will be migrated from {version} to {newest} at the next use")
-    return Finding("version", "ok", f"the database has this program's format, number {version}")
 
 
 def _vocabulary() -> Iterator[Finding]:

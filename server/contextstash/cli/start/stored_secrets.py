@@ -1,4 +1,4 @@
-"""`contextstash doctor --secrets`: which kinds of secrets are stored, and what the search index shows of them."""
+"""`contextstash doctor --secrets`: which kinds of secrets are stored, and where."""
 
 from __future__ import annotations
 
@@ -47,26 +47,20 @@ class Holder:
     messages: dict[int, list[str]]
 
 
-def report(path: Location, *, mask: bool, as_json: bool) -> int:
-    """Print what is stored; with `mask`, mask the texts of the search index. Exit code 1 if it still shows secrets."""
+def report(path: Location, *, as_json: bool) -> int:
+    """Print what is stored."""
     if not isinstance(path, Path):
-        raise BadInputError(
-            "--secrets reads a database file. Sessions in PostgreSQL: contextstash migrate-store copies them into a new"
-            " database, whose index is masked."
-        )
+        raise BadInputError("--secrets reads a database file.")
     if not path.exists():
         raise BadInputError(f"There is no database {path}.")
-    kinds, holders, readable = asyncio.run(_looked_at(path, mask))
-    shown = 0 if mask else readable
+    kinds, holders = asyncio.run(_looked_at(path))
     if as_json:
-        found = {"kinds": kinds, "sessions": len(holders), "found_in": [asdict(each) for each in holders]}
-        echo_json({**found, "readable_messages": shown, "masked_messages": readable if mask else 0, "masked": mask})
+        echo_json({"kinds": kinds, "sessions": len(holders), "found_in": [asdict(each) for each in holders]})
     else:
         _print(kinds, holders)
-        say(_of_index(readable, mask, bool(kinds)))
         if kinds:
             say(KEPT.format(path))
-    return 1 if shown else 0
+    return 0
 
 
 def _print(kinds: Counter[str], holders: list[Holder]) -> None:
@@ -91,20 +85,8 @@ def _places(holder: Holder) -> str:
     return ", ".join(map(str, first)) + ", …" * (len(holder.messages) > MAX_PLACES)
 
 
-def _of_index(readable: int, mask: bool, is_stored: bool) -> str:
-    """The line on the secrets that the search index shows, or showed until now."""
-    which = counted(readable, "message")
-    if readable:
-        advice = f"The search index shows some of them, in {which}: contextstash doctor --secrets --mask"
-        return f"Masked what the search index showed of {which}." if mask else advice
-    return (
-        "The search index shows none" + (" of them" * is_stored) + (": nothing needed to be masked." if mask else ".")
-    )
-
-
-async def _looked_at(path: Path, mask: bool) -> tuple[Counter[str], list[Holder], int]:
-    """The kinds of secrets in the messages of all owners, the sessions that hold them, and how many messages the search
-    index shows with some."""
+async def _looked_at(path: Path) -> tuple[Counter[str], list[Holder]]:
+    """The kinds of secrets in the messages of all owners, and the sessions that hold them."""
     from contextstash.configuration.encryption_key import database_key
     from contextstash.service.queries.sessions import title_of
     from contextstash.service.session_access import Access
@@ -122,7 +104,7 @@ async def _looked_at(path: Path, mask: bool) -> tuple[Counter[str], list[Holder]
                     shown = None if title is None else masked(title)
                     holders.append(Holder(session.session_id, shown, found.total(), messages))
         holders.sort(key=lambda each: -each.secrets)
-        return kinds, holders, await store.change_texts(masked, dry_run=not mask)
+        return kinds, holders
 
 
 async def _by_session(store: SqliteStore) -> list[tuple[Session, dict[int, list[str]]]]:

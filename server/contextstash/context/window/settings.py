@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError,
 
 from contextstash.context.text.near_names import did_you_mean
 from contextstash.context.window.presets import NAMES_ELSEWHERE, PRESETS
-from contextstash.context.window.retention_limits import RETENTION, KeepLimits
 from contextstash_storage.errors import BadInputError
 
 DESCRIBED = "described"
@@ -30,7 +29,7 @@ MAX_PIN_CHARACTERS = 500
 DESTINATION = "summarizer_base_url"
 """The setting that says where sessions are sent. A session cannot set it, since a model may change session settings."""
 
-USERS_ALONE = frozenset({DESTINATION, "secrets", "encryption_key", *RETENTION})
+USERS_ALONE = frozenset({DESTINATION, "secrets", "encryption_key", "keep_days"})
 """The settings that no session has of its own."""
 
 Estimator = Literal["tokenizer", "tiktoken", "chars", "chars_plus_one", "chars_rounded_up", "bytes"]
@@ -264,20 +263,9 @@ class ContextSettings(BaseModel):
     keep_days: int | None = Field(default=None, gt=0)
     """Days after which a session is deleted, by `contextstash retain` and, three days after it was announced, by the
     server and the proxy; if not set, it is kept. A session cannot set it."""
-    keep_gigabytes: float | None = Field(default=None, gt=0)
-    """Size of the database in gigabytes above which the oldest sessions are deleted in the same way; if not set, all
-    are kept. A session cannot set it."""
-    keep_in: Mapping[str, KeepLimits] = {}
-    """The same for the sessions of a project, in the place of the two settings above: `[keep_in."/srv/work"]` with
-    `keep_days` and `keep_gigabytes`. A session cannot set it."""
     encryption_key: str | None = None
     """Where the key of an encrypted database is: `keyring`, `file:PATH` or `command:COMMAND`. Read from the environment
     or the user's own file alone. `contextstash encrypt` encrypts a database that exists."""
-
-    index_days: int | None = Field(default=None, gt=0)
-    """Days after which a session is taken out of the search index and its messages are compressed together, which is
-    not announced: it is read as before and takes about half of the room; a search in it alone indexes it again. A
-    session cannot set it."""
 
     @property
     def window_tokens(self) -> int | None:
@@ -285,14 +273,8 @@ class ContextSettings(BaseModel):
         return self.window if isinstance(self.window, int) else None
 
     def __hash__(self) -> int:
-        """Of the sizes, which differ most: a mapping such as `keep_in` has no hash."""
+        """Of the sizes, which differ most."""
         return hash((self.preset, self.window, self.compact_at, self.prune_at))
-
-    @field_validator("output_cut", mode="before")
-    @classmethod
-    def _current_name(cls, cut: object) -> object:
-        """`telling` is in stored sessions."""
-        return "smart" if cut == "telling" else cut
 
     @field_validator("pin")
     @classmethod

@@ -8,7 +8,6 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from contextstash.context.text.counts import counted
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.paging import page
 from contextstash.context.text.sanitize import one_line
@@ -169,13 +168,10 @@ async def search_history(
         after=_time(since, "since"),
         before=_time(until, "until", included=True),
     )
-    out = [each for each in await access.store.unindexed_sessions() if sessions is None or each in sessions]
-    if sessions is not None and len(sessions) == len(out) == 1:
-        await access.store.index_session(out.pop())
     weigh = None if own is None else await _unseen_first(access, own)
     hits = await access.store.search(query, where, limit=most, weigh=weigh)
     shown = await asyncio.to_thread(_shown, hits, query, line_breaks)
-    return SearchResult(hits=shown, note=await _note(access, shown, out))
+    return SearchResult(hits=shown, note=await _note(access, shown))
 
 
 async def _sessions(access: Access, session_id: str | None, scope: str | None, project: str | None) -> list[str] | None:
@@ -197,15 +193,11 @@ async def _unseen_first(access: Access, session_id: str) -> Weigh:
     return lambda found_in, seq: SHOWN_WEIGHT if found_in == session_id and shows(seq) else 1.0
 
 
-async def _note(access: Access, hits: Sequence[Hit], out: Sequence[str]) -> str | None:
+async def _note(access: Access, hits: Sequence[Hit]) -> str | None:
     """Remarks for the caller about the result."""
     notes = [] if hits else [NOTHING_FOUND]
     if left := await access.store.unindexed_messages():
         notes.append(f"{left:,} messages are still being indexed and cannot be found yet: search again later.")
-    if out:
-        notes.append(
-            f"{counted(len(out), 'old session')} not searched (index_days): search in one of them to index it again."
-        )
     return " ".join(notes) or None
 
 

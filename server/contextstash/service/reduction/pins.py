@@ -16,7 +16,6 @@ from contextstash.service.results import ConfigureResult
 from contextstash.service.session_access import Access
 from contextstash.service.stripped_thinking import binds
 from contextstash_storage.errors import HandleNotFoundError, SessionNotFoundError
-from contextstash_storage.handles import resolved
 from contextstash_storage.records import ArchiveEdit
 
 
@@ -59,13 +58,12 @@ async def _known_pins(access: Access, session_id: str | None, pins: Sequence[str
         return pins
     session = await access.session(session_id)
     known = {output.handle for output in await access.store.read_outputs(session.session_id)}
-    found = tuple(resolved(pin, known) if pin.startswith(HANDLE_PREFIX) else pin for pin in pins)
-    for pin in found:
+    for pin in pins:
         if pin.startswith(HANDLE_PREFIX) and pin not in known:
             raise HandleNotFoundError(
                 f"Session {session.session_id} has no output '{pin}'. search_history finds handles."
             )
-    return found
+    return pins
 
 
 async def _show_rules(access: Access, session_id: str) -> None:

@@ -13,7 +13,6 @@ from contextstash.service.session_access import OUTPUTS_SUFFIX, Access
 from contextstash.service.stripped_thinking import Undone, strips_after_restore, strips_of
 from contextstash.service.view_reader import WITH_ALL_OUTPUTS
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
-from contextstash_storage.handles import resolved
 from contextstash_storage.records import ArchiveEdit, Edit, Replacement, RestoreEdit, SummaryEdit
 
 MAX_NAMED = 20
@@ -33,8 +32,7 @@ async def restore(access: Access, handles: Sequence[str], session_id: str | None
     async def attempt() -> RestoreResult:
         snapshot = await access.snapshot(session_id, WITH_ALL_OUTPUTS)
         known = _known(snapshot)
-        named = dict.fromkeys(resolved(handle, known) for handle in handles)
-        return await _restore_once(access, snapshot, list(named), known)
+        return await _restore_once(access, snapshot, list(dict.fromkeys(handles)), known)
 
     return await retrying(attempt)
 

@@ -1,6 +1,4 @@
--- Every primary key begins with the owner and the session, so that rows can be spread by them: PARTITIONED becomes
--- PARTITION BY HASH (owner, session_id) if the tables are to be partitioned. There are no foreign keys: every writer
--- locks the row of its session first, and a deletion removes that row first.
+-- There are no foreign keys: every writer locks the row of its session first, and a deletion removes that row first.
 -- Text is compared by its bytes (COLLATE "C"), as in SQLite: times in ISO format are in order then, and prefixes are
 -- found by an index.
 CREATE SEQUENCE message_numbers;
@@ -25,7 +23,7 @@ CREATE TABLE sessions (
     indexed_entries bigint NOT NULL DEFAULT 0,
     indexed_words bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (owner, session_id)
-) PARTITIONED;
+);
 CREATE INDEX sessions_by_change ON sessions (owner, updated_at, session_id);
 CREATE INDEX sessions_by_message ON sessions (owner, coalesce(last_message_at, updated_at), session_id);
 CREATE INDEX sessions_by_parent ON sessions (owner, parent_session_id) WHERE parent_session_id IS NOT NULL;
@@ -50,7 +48,7 @@ CREATE TABLE messages (
     token_types text[] NOT NULL,
     type_tokens bigint[] NOT NULL,
     PRIMARY KEY (owner, session_id, seq)
-) PARTITIONED;
+);
 CREATE UNIQUE INDEX messages_by_key ON messages (owner, session_id, key) WHERE key IS NOT NULL;
 
 -- A session has its own copy of a large string: it can be moved or deleted with nothing else read.
@@ -60,7 +58,7 @@ CREATE TABLE blobs (
     sha256 bytea NOT NULL,
     content bytea NOT NULL,
     PRIMARY KEY (owner, session_id, sha256)
-) PARTITIONED;
+);
 CREATE TABLE message_blobs (
     owner text COLLATE "C" NOT NULL,
     session_id text COLLATE "C" NOT NULL,
@@ -69,7 +67,7 @@ CREATE TABLE message_blobs (
     path text NOT NULL,
     sha256 bytea NOT NULL,
     PRIMARY KEY (owner, session_id, seq, number)
-) PARTITIONED;
+);
 
 CREATE TABLE outputs (
     owner text COLLATE "C" NOT NULL,
@@ -83,7 +81,7 @@ CREATE TABLE outputs (
     characters bigint NOT NULL,
     record text NOT NULL,
     PRIMARY KEY (owner, session_id, seq, block)
-) PARTITIONED;
+);
 CREATE UNIQUE INDEX outputs_of_session ON outputs (owner, session_id, handle);
 CREATE INDEX outputs_by_handle ON outputs (owner, handle);
 
@@ -95,7 +93,7 @@ CREATE TABLE edits (
     summary_id text COLLATE "C",
     record text NOT NULL,
     PRIMARY KEY (owner, session_id, edit_id)
-) PARTITIONED;
+);
 CREATE INDEX edits_by_summary ON edits (owner, summary_id) WHERE summary_id IS NOT NULL;
 
 CREATE TABLE events (
@@ -105,7 +103,7 @@ CREATE TABLE events (
     kind text NOT NULL,
     record text NOT NULL,
     PRIMARY KEY (owner, session_id, event_id)
-) PARTITIONED;
+);
 CREATE INDEX events_by_kind ON events (owner, session_id, kind, event_id);
 
 CREATE TABLE calls (
@@ -123,7 +121,7 @@ CREATE TABLE calls (
     cost double precision,
     record text NOT NULL,
     PRIMARY KEY (owner, session_id, call_id)
-) PARTITIONED;
+);
 CREATE UNIQUE INDEX calls_by_reply ON calls (owner, session_id, reply) WHERE reply IS NOT NULL;
 
 CREATE TABLE cursors (
@@ -132,7 +130,7 @@ CREATE TABLE cursors (
     source text COLLATE "C" NOT NULL,
     record text NOT NULL,
     PRIMARY KEY (owner, session_id, source)
-) PARTITIONED;
+);
 CREATE INDEX cursors_by_source ON cursors (owner, source);
 
 -- `process` is an advisory lock that the holder's process keeps for as long as it is connected.
@@ -144,7 +142,7 @@ CREATE TABLE leases (
     process bigint NOT NULL,
     expires_at timestamptz NOT NULL,
     PRIMARY KEY (owner, session_id, purpose)
-) PARTITIONED;
+);
 
 CREATE TABLE cached_summaries (
     owner text COLLATE "C" NOT NULL,
@@ -152,7 +150,7 @@ CREATE TABLE cached_summaries (
     key text COLLATE "C" NOT NULL,
     record text NOT NULL,
     PRIMARY KEY (owner, session_id, key)
-) PARTITIONED;
+);
 
 CREATE TABLE batches (
     owner text COLLATE "C" NOT NULL,
@@ -162,7 +160,7 @@ CREATE TABLE batches (
     count bigint NOT NULL,
     fingerprint bytea NOT NULL,
     PRIMARY KEY (owner, session_id, batch_id)
-) PARTITIONED;
+);
 
 CREATE TABLE requests (
     owner text COLLATE "C" NOT NULL,
@@ -170,7 +168,7 @@ CREATE TABLE requests (
     request bigint NOT NULL,
     record text NOT NULL,
     PRIMARY KEY (owner, session_id, request)
-) PARTITIONED;
+);
 
 CREATE TABLE declared_parts (
     owner text COLLATE "C" NOT NULL,
@@ -180,7 +178,7 @@ CREATE TABLE declared_parts (
     content bytea NOT NULL,
     record text NOT NULL,
     PRIMARY KEY (owner, session_id, version)
-) PARTITIONED;
+);
 CREATE UNIQUE INDEX declared_parts_by_fingerprint ON declared_parts (owner, session_id, fingerprint);
 
 CREATE TABLE proxied_sessions (
@@ -189,7 +187,7 @@ CREATE TABLE proxied_sessions (
     last_at double precision NOT NULL,
     record text NOT NULL,
     PRIMARY KEY (owner, session_id)
-) PARTITIONED;
+);
 CREATE INDEX proxied_sessions_by_time ON proxied_sessions (owner, last_at);
 
 -- English stems, and no stop words: as SQLite's `porter unicode61`.
@@ -212,7 +210,7 @@ CREATE TABLE search_entries (
     words bigint NOT NULL,
     vector tsvector NOT NULL,
     PRIMARY KEY (owner, session_id, seq, block, piece)
-) PARTITIONED;
+);
 CREATE INDEX search_entries_by_word ON search_entries USING gin (vector);
 CREATE INDEX search_entries_by_pair ON search_entries (owner, session_id, pair) WHERE pair IS NOT NULL;
 
@@ -223,3 +221,22 @@ DO $$ BEGIN
 EXCEPTION WHEN undefined_file OR feature_not_supported OR insufficient_privilege OR undefined_object THEN
     RAISE NOTICE 'pg_trgm is not available: parts of paths are found without an index';
 END $$;
+
+-- The tokens that clients of a server over HTTP present: a hash of each, never the token itself.
+CREATE TABLE tokens (
+    sha256 bytea PRIMARY KEY,
+    name text COLLATE "C" NOT NULL UNIQUE,
+    owner text COLLATE "C" NOT NULL,
+    scopes text NOT NULL,
+    created_at text NOT NULL,
+    expires_at text,
+    last_used_at text
+);
+
+-- How the proxy recognizes a client that goes on with a session that was deleted: see deleted_sessions.py.
+CREATE TABLE deleted_sessions (
+    owner text COLLATE "C" NOT NULL,
+    deleted_at text NOT NULL,
+    record text NOT NULL
+);
+CREATE INDEX deleted_sessions_by_time ON deleted_sessions (owner, deleted_at);
