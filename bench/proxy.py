@@ -244,7 +244,7 @@ def replay(path: Path, calls: Sequence[Recorded], **settings: Any) -> Outcome:
     return Outcome(
         path.stem, len(calls), paid / direct_paid, tokens / direct_tokens, direct_paid, direct_tokens,
         state.prunes, state.refetched, within, state.direct / direct_tokens - 1,
-        (state.paid / state.direct_cost) / (paid / direct_paid) - 1,
+        state.dollars_paid / state.dollars_direct / (paid / direct_paid) - 1 if state.dollars_direct else 0.0,
         (paid + losses.cost) / direct_paid, losses.lossy, losses.replies,
     )  # fmt: skip
 

@@ -559,29 +559,17 @@ class Lever(Record):
     dollars: float = 0.0
 
 
-class ProviderClearing(Record):
-    """That the provider itself clears the oldest `results` tool results of each request, since a request that had
-    `note`, with their handles, at the end of its message `place`, of which `mark` is a hash."""
-
-    results: int
-    place: int
-    mark: str
-    note: str
-
-
 class ProxiedTotals(Record):
     """What the requests of a session took, and would have taken; all of it only grows.
 
-    `sent` is what was sent and `direct` what would have been sent, in tokens; `paid` and `direct_cost` are the same
-    in units of one uncached input token, cache reads and writes weighed by their prices, for the same requests without
-    their edits. `priced` counts the requests whose price is known: `dollars_paid` is what they cost, replies included,
-    `dollars_direct` what would have been billed without contextstash, and `levers` says what made the difference.
+    `sent` is what was sent and `direct` what would have been sent, in tokens. `priced` counts the requests whose price
+    is known: `dollars_paid` is what they cost, replies included, `dollars_direct` what would have been billed without
+    contextstash, and `levers` says what made the difference.
     `refetched` counts outputs that were fetched again, and `refetched_tokens` what they took. `healed` are refused
     requests that succeeded when they were shrunk, `refused` edited requests that were refused and sent unedited,
     `faults` requests that went out unedited because of an error. `compactions_avoided` is an estimate: how often the
     unedited conversation would have reached its window. `reasoning_dropped` counts pieces of reasoning that the
-    provider reported to have left out of requests, `provider_cleared` the tokens of tool results that it reported to
-    have cleared by its own context editing, of all requests together.
+    provider reported to have left out of requests.
     """
 
     requests: int = 0
@@ -589,8 +577,6 @@ class ProxiedTotals(Record):
     prunes: int = 0
     sent: int = 0
     direct: int = 0
-    paid: float = 0.0
-    direct_cost: float = 0.0
     priced: int = 0
     dollars_paid: float = 0.0
     dollars_direct: float = 0.0
@@ -602,7 +588,6 @@ class ProxiedTotals(Record):
     faults: int = 0
     compactions_avoided: int = 0
     reasoning_dropped: int = 0
-    provider_cleared: int = 0
 
 
 class ProxiedSession(ProxiedTotals):
@@ -615,12 +600,8 @@ class ProxiedSession(ProxiedTotals):
     keeps conversations itself. `last_at` is when the last reply ended, in seconds since 1970, and `cache_seconds` how
     long the provider keeps the cache of that request, which took `prompt` tokens; unedited it would have taken
     `direct_prompt`. `tokens_per_byte` is by the provider's count. `left_alone` is why nothing is edited any more.
-    `held_out` says that nothing is edited, so that its cost can be compared; None if there was no hold-out when the
-    session began. `carried` are the tokens that compactions took out of the window which the client would not have made
-    without `contextstash run --window`. `clearings` are what the provider is asked to clear. `days` are the totals at
-    the start of each day (UTC) with requests, the newest days last.
-
-    `dollars` was written by earlier versions and is not read any more.
+    `carried` are the tokens that compactions took out of the window which the client would not have made without
+    `contextstash run --window`. `days` are the totals at the start of each day (UTC) with requests, the newest last.
     """
 
     project: str | None = None
@@ -637,11 +618,8 @@ class ProxiedSession(ProxiedTotals):
     direct_prompt: int = 0
     tokens_per_byte: float | None = None
     left_alone: str | None = None
-    held_out: bool | None = None
     carried: int = 0
-    clearings: tuple[ProviderClearing, ...] = ()
     days: dict[str, ProxiedTotals] = Field(default_factory=dict)
-    dollars: float | None = None
 
 
 class ToolSum(Record):

@@ -131,7 +131,7 @@ def test_a_request_read_with_the_help_of_an_earlier_one_is_read_the_same(
 
 
 def has_mark(message: TextMessage) -> bool:
-    return message.breakpoints > 0
+    return b'"cache_control"' in message.raw
 
 
 def as_read(body: bytes, before: RequestText | None) -> object:

@@ -16,9 +16,9 @@ import pytest
 from contextstash.formats.request.text import read_request
 from contextstash.hosts.request_identity import ClientSession
 from contextstash.proxy.conversations import AskedRequest, Conversations
+from contextstash.proxy.edits import Prepared
 from contextstash.proxy.engine import Engine
 from contextstash.proxy.options import ProxyOptions
-from contextstash.proxy.requests.drafts import Prepared
 from contextstash.proxy.senders import Sender, sender_of
 from contextstash.service.stash import Stash
 from contextstash_storage.records import RewindEdit

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextstash.proxy.conversations import Conversations
+from contextstash.proxy.edits import Prepared
 from contextstash.proxy.engine import Engine
 from contextstash.proxy.options import ProxyOptions
-from contextstash.proxy.requests.drafts import Prepared
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Usage
 from contextstash_storage.sqlite import open_sqlite

@@ -10,9 +10,6 @@ import pytest
 
 from contextstash.configuration.windows_and_prices import price_of
 from contextstash.formats.usage import read_usage
-from contextstash.proxy import accounts
-from contextstash.proxy.requests.drafts import Prepared
-from contextstash.proxy.requests.shown_edits import shown_sizes
 from contextstash.service.queries.proxy_report import report_of, state_since
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Event, ProxiedSession, Usage
@@ -76,7 +73,7 @@ def test_the_report_is_within_a_percent_of_what_the_provider_billed_and_would_ha
     bill.clock.now += 400
     bill.play(messages, first=73)
     state = bill.state
-    assert state.prunes >= 2
+    assert state.prunes
     assert state.sent == sum(sum(usage.values()) - usage["output_tokens"] for usage in bill.provider.usage)
     assert state.dollars_paid == pytest.approx(bill.paid, rel=1e-6)
     assert state.direct == pytest.approx(bill.tokens, rel=0.01)
@@ -97,23 +94,8 @@ def test_a_cache_that_the_provider_lost_is_not_booked_as_a_cost_of_prunes(bill: 
         bill.direct.stored.clear()
         bill.play(messages[:count], first=count)
     state = bill.state
-    assert state.paid < state.direct_cost
+    assert state.dollars_paid < state.dollars_direct
     assert state.dollars_direct == pytest.approx(bill.dollars, rel=0.02)
-
-
-def test_a_prune_that_costs_more_than_it_has_saved_is_booked_as_its_own(
-    provider: CachingProvider, clock: Clock, tmp_path: Path
-) -> None:
-    with running_proxy(provider.url, tmp_path / "stash.db", clock, keep_tokens=9_000) as proxy:
-        bill = Bill(proxy, provider, clock)
-        bill.play(session(52))
-        state, events = bill.state, bill.events()
-    assert state.prunes
-    assert state.dollars_direct == pytest.approx(bill.dollars, rel=0.01)
-    assert state.levers["cache_rewrites"].dollars < 0
-    costs = [event.cost for event in events if event.kind == "prune"]
-    assert None not in costs
-    assert sum(cost or 0.0 for cost in costs) == pytest.approx(-state.levers["cache_rewrites"].dollars, rel=0.25)
 
 
 def test_a_request_that_only_fetched_an_output_is_charged_in_full_and_what_it_fetched_stays_charged(bill: Bill) -> None:
@@ -374,21 +356,3 @@ def test_what_was_read_again_stays_charged_after_a_restart(
         messages += turn(73, "another step")
         assert levers(second, messages, len(messages))["fetched_again"] == pytest.approx(charged, rel=0.02)
     assert charged < -1_000
-
-
-def test_the_size_of_a_request_is_known_right_after_a_prune_too(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unedited_read, errors = accounts._unedited_read, []
-
-    def checked(prepared: Prepared, usage: Usage, direct: int) -> int:
-        sizes = shown_sizes(prepared, prepared.former)
-        if prepared.conversation.state.requests > 3:
-            [whole] = sizes.before([len(prepared.request.messages)])
-            errors.append((bool(prepared.pruned), whole / usage.prompt_tokens - 1))
-        return unedited_read(prepared, usage, direct)
-
-    monkeypatch.setattr(accounts, "_unedited_read", checked)
-    prune_cold(proxy, clock, session(12))
-    assert any(pruned for pruned, _ in errors)
-    assert max(abs(error) for _, error in errors) < 0.05

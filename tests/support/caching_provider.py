@@ -16,7 +16,6 @@ from http.server import BaseHTTPRequestHandler
 from types import MappingProxyType
 from typing import Any
 
-from tests.support.context_editing import edited_by_provider
 from tests.support.loopback_server import served
 
 LOOK_BACK = 20
@@ -54,11 +53,10 @@ class Refusal:
 @dataclass
 class CachingProvider:
     """The running provider. `usage` holds the usage of each reply; `responses_events` makes the stream for a request of
-    the Responses API, `compacted` what its address for compaction returns. `applied` are the context edits that
-    each reply reports. `weights` are the tokens of texts, if they are not to be counted by their length. The stream
-    of request number `pause_at` stops in its middle until `resumed` is set. `raw_answer` is the status, content
-    type and body of every answer; `encoder` returns for what a request accepts the encoding of the answer, if it is
-    no stream.
+    the Responses API, `compacted` what its address for compaction returns. `weights` are the tokens of texts, if they
+    are not to be counted by their length. The stream of request number `pause_at` stops in its middle until `resumed`
+    is set. `raw_answer` is the status, content type and body of every answer; `encoder` returns for what a request
+    accepts the encoding of the answer, if it is no stream.
     """
 
     url: str = ""
@@ -66,7 +64,6 @@ class CachingProvider:
     window: int | None = None
     asked: list[Asked] = field(default_factory=list)
     usage: list[dict[str, int]] = field(default_factory=list)
-    applied: list[list[dict[str, Any]]] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     stored: dict[str, tuple[float, float]] = field(default_factory=dict)
     weights: Mapping[str, int] = field(default_factory=dict)
@@ -238,25 +235,16 @@ class _Handler(BaseHTTPRequestHandler):
                 refusal.times -= 1
                 self._refuse(refusal.status, refusal.message)
                 return
-        try:
-            shown, applied = edited_by_provider(body, self.headers.get("anthropic-beta") or "")
-        except ValueError as refused:
-            self._refuse(400, str(refused))
-            return
-        usage = self.provider.count(shown, int(self.headers.get("x-hidden-tokens") or 0))
+        usage = self.provider.count(body, int(self.headers.get("x-hidden-tokens") or 0))
         prompt = sum(usage.values()) - usage["output_tokens"]
         if self.provider.window is not None and prompt > self.provider.window:
             self._refuse(400, f"prompt is too long: {prompt} tokens > {self.provider.window} maximum")
             return
         self.provider.usage.append(usage)
-        self.provider.applied.append(applied)
-        told = {"context_management": {"applied_edits": applied}} if applied else {}
         if body.get("stream"):
-            events = stream_events(self.provider.reply, usage)
-            events[-2] |= told
-            self._events(events)
+            self._events(stream_events(self.provider.reply, usage))
         else:
-            self._send(200, {"type": "message", "role": "assistant", "content": [], "usage": usage, **told})
+            self._send(200, {"type": "message", "role": "assistant", "content": [], "usage": usage})
 
     def do_GET(self) -> None:
         self._take()

@@ -23,14 +23,13 @@ from contextstash.service.stash import Stash
 from contextstash.web.loopback import PROXY_SETTINGS
 from contextstash_storage.records import ProxiedSession
 from contextstash_storage.sqlite import open_sqlite
-from tests.support.context_editing import BETA
 
 START = 1_800_000_000.0
 """When the clock of a test starts, in seconds since 1970."""
 
 
 KEEP_TOKENS = 12_000
-"""More than by default, so that the short conversations of the tests are too young for a prune of a warm cache."""
+"""More than by default: half of it stays at a cold cache, the last two outputs of `session`."""
 
 
 @dataclass
@@ -85,7 +84,6 @@ def running_proxy(
     database: Path,
     clock: Clock,
     *,
-    http2: bool = False,
     settings: Mapping[str, Any] | None = None,
     secret: str | None = None,
     **options: Any,
@@ -100,7 +98,6 @@ def running_proxy(
         ProxyOptions(**{"step_seconds": 30.0, "keep_tokens": KEEP_TOKENS, **options}),
         open_stash,
         database=database,
-        http2=http2,
         secret=secret,
         clock=clock,
     )
@@ -185,11 +182,10 @@ OLD = [f"toolu_{number}" for number in range(7)]
 
 
 def play(proxy: RunningProxy, clock: Clock, messages: list[dict[str, Any]], first: int = 1, **fields: Any) -> None:
-    """Send the requests of a conversation, ten seconds apart, with the header that a member of theirs needs."""
-    headers = {"anthropic-beta": BETA} if "context_management" in fields else {}
+    """Send the requests of a conversation, ten seconds apart."""
     for count in range(first, len(messages) + 1, 2):
         clock.now += 10
-        proxy.send(request_of(messages[:count], **fields), headers)
+        proxy.send(request_of(messages[:count], **fields))
 
 
 def placeholders(body: dict[str, Any]) -> list[str]:

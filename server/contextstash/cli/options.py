@@ -69,15 +69,6 @@ def tokens(value: str) -> int:
     return int(found[1]) * (1_000 if found[2] else 1)
 
 
-def share(value: str) -> float:
-    """A share of at most a half, such as 10% or 0.1."""
-    found = re.fullmatch(r"(\d{0,3}(?:\.\d{1,6})?)( ?%?)", value.strip())
-    found_share = None if found is None or not found[1] else float(found[1]) / (100 if found[2].strip() else 1)
-    if found_share is None or found_share > 0.5:
-        raise click.BadParameter(f"'{value}' is not a share of at most 50%. Example: 10%")
-    return found_share
-
-
 def _named_database(context: click.Context, _: click.Parameter, database: Location | None) -> Location | None:
     """The --db of the command, or the one before it. Raises BadInputError if it is misspelt: it would make an empty
     database and show that nothing is recorded."""

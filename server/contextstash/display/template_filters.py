@@ -44,8 +44,7 @@ def words(name: str) -> str:
 
 LEVERS = {
     "tool_outputs": "old tool outputs left out",
-    "inputs_and_images": "old inputs and images left out",
-    "old_thinking": "thinking of earlier turns left out",
+    "old_thinking": "thinking left out with them",
     "summaries": "messages shown as summaries",
     "smaller_views": "outputs and messages left out of views",
     "smaller_window": "earlier compaction (--window)",

@@ -78,15 +78,6 @@ def reported_usage(data: Mapping[str, Any]) -> Usage:
     return usage
 
 
-def cleared_tokens(response: Mapping[str, Any]) -> int:
-    """The tokens of tool results that a response, or the event with which its stream ends, reports as cleared by
-    Anthropic's context editing."""
-    management = response.get("context_management")
-    applied = management.get("applied_edits") if isinstance(management, Mapping) else None
-    edits = [edit for edit in applied if isinstance(edit, Mapping)] if isinstance(applied, list) else []
-    return sum(_count(edit, "cleared_input_tokens") for edit in edits if "tool_uses" in str(edit.get("type")))
-
-
 def _counts(data: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, int]:
     return {name: _count(data, places) for name, places in fields.items()}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from contextstash.context.view.session_counters import MIN_GROWTH
+from contextstash.formats.request.text import TextMessage
 from contextstash.proxy.added_parts import added_by_us
 from contextstash.proxy.bills import Bill, bill_of, on_its_day
 from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE
+from contextstash.proxy.edits import Prepared, share_hidden_within, size_of
 from contextstash.proxy.request_lines import is_side_call
-from contextstash.proxy.requests.drafts import Prepared
-from contextstash.proxy.requests.shown_edits import shown_sizes, size_of
 from contextstash_storage.records import ProxiedSession, Usage
 
 COMPACTS_AT = 0.92
@@ -37,10 +37,6 @@ OWN_COMPACTION = 0.7
 size. Clients count the newest output in another way than the provider, so they may be early; if the share is too low, a
 compaction that the user typed is charged too."""
 
-READ_SHARE = 0.9
-"""A provider that reads less than this share of what must still be in its cache after an edit has lost it otherwise. A
-guess: what is in front of a place is estimated."""
-
 UNSURE_TOKENS = 1_024
 """So few tokens more or less are not looked at: no provider caches a shorter prompt."""
 
@@ -48,7 +44,10 @@ LEAST_SHARE = 0.25
 """A provider that reports less than this share of what the sent texts are estimated at does not count the prompt. Texts
 differ by a factor of two in tokens of a byte; if the share is too high, savings of unusual texts are not claimed."""
 
-FILE_KEYS = (b'"data"', b'"file_data"', b'"encrypted_content"')
+IMAGE_KEYS = (b'"image"', b'"image_url"', b'"input_image"')
+"""What stands in a message with an image, in any of the formats."""
+
+FILE_KEYS = (b'"data"', b'"file_data"', b'"encrypted_content"', *IMAGE_KEYS)
 """Keys of contents that are no text."""
 
 
@@ -56,7 +55,7 @@ def booked(prepared: Prepared, bill: Bill, unedited: Usage, ended: float, window
     """The conversation's state after a reply, but for the prices of its `bill`; `unedited` is its estimated usage
     without an edit. `window` is the model's, if it is known."""
     state, usage = on_its_day(prepared.conversation.state, ended), bill.usage
-    prices, prompt = prepared.prices, usage.prompt_tokens
+    prompt = usage.prompt_tokens
     again = prepared.conversation.rereads.new_reads()
     window = window or GUESSED_WINDOW
     passed, whole = COMPACTS_AT * window, prompt + prepared.saved
@@ -68,13 +67,11 @@ def booked(prepared: Prepared, bill: Bill, unedited: Usage, ended: float, window
             "prunes": state.prunes + bool(prepared.pruned),
             "sent": state.sent + prompt,
             "direct": state.direct + bill.without.prompt_tokens,
-            "paid": state.paid + _cost(prepared, usage),
-            "direct_cost": state.direct_cost + _cost(prepared, bill.unpruned),
             "refetched": state.refetched + len(again),
             "refetched_tokens": state.refetched_tokens + sum(again),
             "compactions_avoided": state.compactions_avoided + (shrunk > passed > prompt),
             "last_at": ended,
-            "cache_seconds": prices.seconds,
+            "cache_seconds": prepared.cache_seconds,
             "prompt": prompt,
             "direct_prompt": unedited.prompt_tokens,
             "tokens_per_byte": _tokens_per_byte(prepared, prompt),
@@ -89,9 +86,7 @@ def is_credible(prepared: Prepared, usage: Usage) -> bool:
     if usage.prompt_tokens >= LEAST_SHARE * rate * sent_bytes(prepared):
         return True
     size = sum(
-        len(message.raw)
-        for message in prepared.request.messages
-        if not message.is_models and not message.images and not any(key in message.raw for key in FILE_KEYS)
+        len(message.raw) for message in prepared.request.messages if not message.is_models and not _has_file(message)
     )
     least = rate * (size - _bytes_saved(prepared))
     return least < UNSURE_TOKENS or usage.prompt_tokens >= LEAST_SHARE * least
@@ -112,11 +107,15 @@ def _unedited_read(prepared: Prepared, usage: Usage, direct: int) -> int:
     reason than our edits, such as other tools, a rewind, or an entry that it dropped, it would have missed as well."""
     read, former = usage.cached_tokens, prepared.conversation.state.direct_prompt
     most = min(former, direct) if former else direct
-    still = prepared.still_cached if former else None  # before its first request nothing of a session is cached
-    if still is not None and not prepared.cold and read >= max(1, min(READ_SHARE * still, still - UNSURE_TOKENS)):
-        return max(read, most)
-    hidden = shown_sizes(prepared, prepared.former).hidden_within(read)
+    if prepared.changed and former and not prepared.cold and read:
+        return max(read, most)  # without our edit, all of the former request
+    hidden = share_hidden_within(prepared, prepared.former, read, usage.prompt_tokens)
     return max(read, min(most, read + round(prepared.saved * hidden)))
+
+
+def _has_file(message: TextMessage) -> bool:
+    """Whether it holds an image, a file or encrypted reasoning, of which the bytes are no tokens."""
+    return any(key in message.raw for key in FILE_KEYS)
 
 
 def billed(prepared: Prepared, usage: Usage, chosen: int | None, window: int | None) -> tuple[Bill, Usage, int]:
@@ -142,7 +141,7 @@ def billed(prepared: Prepared, usage: Usage, chosen: int | None, window: int | N
         conversation.rereads.compact(request, by_us=bool(carried))
     elif not carried:
         conversation.rereads.left = {}  # by now the client would have compacted these outputs itself
-    bill = bill_of(usage, unedited, prepared.removed, added, prepared.prices.seconds, carried)
+    bill = bill_of(usage, unedited, prepared.removed, added, prepared.cache_seconds, carried)
     return bill, unedited, carried or 0
 
 
@@ -155,7 +154,8 @@ def _tokens_per_byte(prepared: Prepared, prompt: int) -> float:
     tokens, size = prompt - conversation.state.prompt, sent_bytes(prepared) - conversation.sent_bytes
     if not conversation.sent_bytes or tokens < MIN_GROWTH or size < MIN_GROWTH:
         return rate
-    if any(message.images for message in prepared.request.messages[conversation.same_messages(prepared.request) :]):
+    new = prepared.request.messages[conversation.same_messages(prepared.request) :]
+    if any(key in message.raw for message in new for key in IMAGE_KEYS):
         return rate
     seen = min(max(tokens / size, rate / MAX_STEP), rate * MAX_STEP)
     return rate + (seen - rate) * tokens / (tokens + PRIOR_TOKENS)
@@ -180,19 +180,13 @@ def booked_without_usage(prepared: Prepared, ended: float) -> ProxiedSession:
         grown = sent_bytes(prepared) - conversation.sent_bytes
         prompt = max(0, state.prompt + round(grown * conversation.tokens_per_byte))
         changes |= {"prompt": prompt, "direct_prompt": prompt + prepared.saved}
-    return state.model_copy(update={**changes, "cache_seconds": prepared.prices.seconds})
+    return state.model_copy(update={**changes, "cache_seconds": prepared.cache_seconds})
 
 
 def booked_side_call(state: ProxiedSession, bill: Bill, ended: float) -> ProxiedSession:
     """The state after a request that belongs to no conversation: its tokens count, and no prune depends on it."""
     state, tokens = on_its_day(state, ended), bill.usage.prompt_tokens
     return state.model_copy(update={"sent": state.sent + tokens, "direct": state.direct + tokens})
-
-
-def _cost(prepared: Prepared, usage: Usage) -> float:
-    """The cost of a prompt in units of one uncached input token."""
-    prices, read, written = prepared.prices, usage.cached_tokens, usage.cache_write_tokens
-    return read * prices.read + written * prices.write + max(0, usage.prompt_tokens - read - written)
 
 
 def _bytes_saved(prepared: Prepared) -> int:

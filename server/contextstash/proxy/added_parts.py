@@ -12,8 +12,8 @@ from contextstash.context.view.rereads import Key
 from contextstash.formats.breakpoints import content_of
 from contextstash.formats.request.text import RequestText, TextMessage
 from contextstash.proxy.bills import Added
+from contextstash.proxy.edits import Prepared
 from contextstash.proxy.request_lines import lists_tools
-from contextstash.proxy.requests.drafts import Prepared
 
 HAND_OFF = OF_SESSION.encode()
 """What each part of a hand-off says in its first line."""

@@ -46,12 +46,6 @@ class Bill:
         """What the provider would have reported without contextstash."""
         return self.steps[-1].usage if self.steps else self.usage
 
-    @property
-    def unpruned(self) -> Usage:
-        """The same, in the window that contextstash has chosen for the client."""
-        steps = [step for step in self.steps if "smaller_window" not in step.levers]
-        return steps[-1].usage if steps else self.usage
-
     def added_to(self, state: ProxiedSession, facts: ModelPricing) -> ProxiedSession:
         """The session's state with the price of the request and the effect of each lever."""
         long_writes = self.cache_seconds >= HOUR_SECONDS

@@ -133,18 +133,13 @@ def is_continued(state: ProxiedSession, asked: AskedRequest) -> bool:
 NO_SETTINGS = ContextSettings()
 """Those of a session that is not recorded yet, or not any more."""
 
-MAX_ENDS = 40
-"""Ends of requests that are kept: Anthropic looks for them in the last 20 blocks."""
-
 
 @dataclass(eq=False)
 class Conversation:
     """One line of requests: what the proxy knows of its session.
 
     `sent_bytes` is how much of the last request was sent of the prompt; `calibration` is the ratio of the provider's
-    count of tokens to ours; `anchor` is the message of the last request that had our own breakpoint; `ends` are the
-    lengths of the requests that the provider's cache holds as they are shown now, in messages, except for those before
-    `cold_end`, when the cache had expired; `dropped` names the reasoning that the provider has reported as dropped.
+    count of tokens to ours; `dropped` names the reasoning that the provider has reported as dropped.
     `recorded` are the messages that the session holds of the last recorded request, `stored` says where. `followed` is
     the transcript by which the session is recorded, if it is; `usage` is that of the last reply; `edits` are those in
     force, `shown` those of the last request; `settings` are the session's, as far as it is recorded. `rereads` are
@@ -176,9 +171,6 @@ class Conversation:
     shown: ProxiedEdits = field(default_factory=ProxiedEdits)
     settings: ContextSettings = NO_SETTINGS
     calibration: float = 1.0
-    anchor: int | None = None
-    ends: tuple[int, ...] = ()
-    cold_end: int = 0
     dropped: set[str] = field(default_factory=set)
     usage: Usage | None = None
     rereads: Rereads = field(default_factory=Rereads)
@@ -202,24 +194,6 @@ class Conversation:
         model = request.value("model")
         if isinstance(model, str) and model != self.state.model:
             self.state = self.state.model_copy(update={"model": model})
-
-    def keep_end(self, request: RequestText) -> None:
-        """Note where a request ended that got its reply: up to there the provider's cache holds it."""
-        self.ends = (*self.ends_within(request), len(request.messages))[-MAX_ENDS:]
-
-    def drop_ends(self, first: int) -> None:
-        """Forget the ends behind message `first`, the first one that is shown differently from now on."""
-        if self.ends and first < self.ends[-1]:
-            self.ends = tuple(end for end in self.ends if end <= first)
-
-    def ends_within(self, request: RequestText) -> tuple[int, ...]:
-        """The ends of earlier requests with which this one begins."""
-        same = self.same_as_last(request)
-        return tuple(end for end in self.ends if end <= same)
-
-    def same_as_last(self, request: RequestText) -> int:
-        """How many messages a request begins with that the last one had too."""
-        return 0 if self.request is None else common_start(self.request.messages, request.messages)
 
     @property
     def tokens_per_byte(self) -> float:

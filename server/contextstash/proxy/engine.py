@@ -12,41 +12,42 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from contextstash.context.view.prune_cost import CachedPrune
 from contextstash.context.view.session_counters import shrink_ratio
 from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats.reasoning_reports import DroppedPiece
+from contextstash.formats.request.edits import edited
 from contextstash.formats.request.text import RequestText, message_of, read_request
 from contextstash.hosts.request_identity import agent_of, client_session
 from contextstash.process.background_tasks import BackgroundTasks
 from contextstash.proxy import accounts
 from contextstash.proxy.bills import Bill
 from contextstash.proxy.conversations import AskedRequest, Conversation, Conversations
+from contextstash.proxy.edits import (
+    Draft,
+    Inherited,
+    Prepared,
+    inherited,
+    may_show,
+    removed_tokens,
+    shown_edits,
+    thinking_choice,
+)
 from contextstash.proxy.headers import RawHeaders
-from contextstash.proxy.hold_out import held_out
 from contextstash.proxy.model_pricing import KnownModels, ModelPricing
 from contextstash.proxy.options import ProxyOptions, PruneLimits
-from contextstash.proxy.request_lines import Line, follows_response, is_side_call, replied_line
-from contextstash.proxy.requests.bound_reasoning import may_show, thinking_choice
-from contextstash.proxy.requests.drafts import Draft, Inherited, Prepared, inherited
-from contextstash.proxy.requests.first_cut import cut_unsent
-from contextstash.proxy.requests.preparation import (
-    RESTORE_TOOL,
-    RETRIEVAL_TOOL,
+from contextstash.proxy.plan import (
+    Prunable,
+    cache_seconds,
     cold_now,
     is_understood,
-    let_clear,
-    offers_tool,
-    plan,
+    offers_retrieval,
+    plan_cold,
     plan_needed,
-    prices_of,
-    rendered,
-    taken,
 )
-from contextstash.proxy.requests.shown_edits import shown_edits
+from contextstash.proxy.request_lines import Line, follows_response, is_side_call, replied_line
 from contextstash.proxy.senders import sender_of
 from contextstash.proxy.side_calls import SideCalls, before_summary
-from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin, StripSpan
+from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin
 from contextstash_storage.errors import ContextstashError, EditConflictError
 from contextstash_storage.records import Session, Usage
 
@@ -93,7 +94,6 @@ class Engine:
         ingest: Ingest | None = None,
         facts_of: Callable[[str], ModelPricing] = lambda model: ModelPricing(),
         still_stored: Callable[[], bool] = lambda: True,
-        hold_out_key: Callable[[], bytes] = lambda: b"",
     ) -> None:
         """`clock` returns seconds since 1970. `ingest` records a transcript, for sessions that are followed by one.
         `still_stored` says whether others can still read what is recorded."""
@@ -102,7 +102,6 @@ class Engine:
         self._clock = clock
         self._ingest = ingest
         self._still_stored = still_stored
-        self._hold_out_key = hold_out_key
         self._models = KnownModels(facts_of)
         self._conversations = Conversations(self._sessions)
         self._side_calls = SideCalls(self._models, clock)
@@ -128,8 +127,7 @@ class Engine:
             self._fault(None, error)
             return None
         request, cold = asked.request, cold_now(conversation, now)
-        prices = prices_of(request, self._models.now(request.value("model")).ratios)
-        original = Prepared(conversation, request, body, prices, now, cold=cold, asked=asked)
+        original = Prepared(conversation, request, body, cache_seconds(request), now, cold=cold, asked=asked)
         try:
             return await self._prepared(original, agent_of(headers))
         except Exception as error:
@@ -152,33 +150,24 @@ class Engine:
         conversation.agent = agent
         if self._sessions is None or not self._options.prune:
             return original
-        if held_out(conversation, self._sessions.hold_out(conversation.agent), self._hold_out_key):
-            return original
         await self._catch_up(conversation, request)
         offered = self._can_be_repeated(request)
         if not self._still_stored():
             self._leave_alone(conversation, "its database was deleted or replaced while the proxy ran")
         if conversation.state.left_alone or not is_understood(request) or not self._retrievable(original, offered):
             return original
-        if offered and self._options.record and (limit := conversation.settings.first_cut_tokens):
-            await self._cut_unsent(original, limit)
-        pruned = await self._pruned(original) if offered and not is_side_call(request) else 0
-        if offered and original.cold and not pruned:
-            await self._let_clear(original)
+        may_prune = offered and original.cold and not is_side_call(request)
+        pruned = await self._pruned(original) if may_prune else 0
         return self._rendered(original, pruned)
 
     def _can_be_repeated(self, request: RequestText) -> bool:
         """Whether the model can see again what is left out: by our tool, or by calling the same tool again."""
-        return not self._options.record or self._offers(request, RETRIEVAL_TOOL)
+        return not self._options.record or offers_retrieval(request, configured=self._options.configured)
 
-    def _offers(self, request: RequestText, tool: str) -> bool:
-        return offers_tool(request, tool, configured=self._options.configured)
-
-    def _limits_of(self, draft: Draft) -> PruneLimits:
-        """What a prune of this session leaves, by its settings. What is not stored is not left out."""
-        settings, stored = draft.conversation.settings, self._options.record
-        images = stored and settings.prune_images and self._offers(draft.request, RESTORE_TOOL)
-        return PruneLimits(self._options.keep_tokens, not stored, stored and settings.prune_inputs, images)
+    @property
+    def _limits(self) -> PruneLimits:
+        """What a prune leaves. What is not stored is left out only if the model can have it again by the same call."""
+        return PruneLimits(self._options.keep_tokens, only_reads=not self._options.record)
 
     def _retrievable(self, original: Prepared, offered: bool) -> bool:
         """Whether the model can fetch what placeholders stand for, now or as soon as the client's servers run. For the
@@ -192,45 +181,36 @@ class Engine:
             conversation.unoffered_since = original.started
         return original.started - conversation.unoffered_since <= START_SECONDS
 
-    async def _cut_unsent(self, original: Prepared, limit: int) -> None:
-        """Cut the large outputs that are sent for the first time; if that fails, or takes long, they go out whole."""
-        assert self._sessions is not None
-        try:
-            work = cut_unsent(self._sessions, original, limit, self._record)
-            await self._within(LOAD_FACTOR * self._options.step_seconds, work)
-        except Exception as error:
-            logger.warning("%s: not cut: %s", original.conversation.session_id, type(error).__name__)
-
     async def _pruned(self, original: Prepared) -> int:
         """How many outputs were pruned for this request. If that fails, or takes too long, the edits of the former
         request hold: the original would cost the cache."""
         try:
-            limits = self._limits_of(original)
-            chosen = plan(original, limits)
-            if not chosen.chosen:
+            chosen = plan_cold(original, self._limits)
+            if not chosen:
                 return 0
-            archiving = self._archive(original, chosen, limits)
+            archiving = self._archive(original, chosen, "cold cache")
             return await self._within(LOAD_FACTOR * self._options.step_seconds, archiving)
         except Exception as error:
             logger.warning("%s: not pruned: %s", original.conversation.session_id, type(error).__name__)
             return 0
 
-    async def _let_clear(self, original: Prepared) -> None:
-        """Let the provider clear old results if the session's settings say so; kept before the request shows it."""
-        conversation = original.conversation
-        wanted = conversation.settings.provider_clearing and self._options.record and not is_side_call(original.request)
-        if wanted and let_clear(original, self._limits_of(original)):
-            await self._keep_state(conversation)
-
     def _rendered(self, original: Prepared, pruned: int) -> Prepared:
-        conversation = original.conversation
-        edits = shown_edits(original)
-        if not may_show(original, edits):
+        """The request with the session's edits. Raises JsonPositionError if a place is not as expected."""
+        conversation, request = original.conversation, original.request
+        shown = shown_edits(original)
+        if not may_show(original, shown):
             conversation.edits, pruned = conversation.shown, 0
-            edits = shown_edits(original)
-        prepared = rendered(original, edits, pruned)
-        conversation.shown = conversation.edits
-        return prepared
+            shown = shown_edits(original)
+        body, _ = edited(request, {place: each.edit for place, each in shown.now.items()}, shown.summaries)
+        former, conversation.shown = conversation.shown, conversation.edits
+        return replace(
+            original,
+            body=body,
+            removed=removed_tokens(original, shown),
+            pruned=pruned,
+            changed=shown.first < len(request.messages),
+            former=former,
+        )
 
     async def _catch_up(self, conversation: Conversation, request: RequestText) -> None:
         """Take over what other processes did to the session. If the database is slow, what is known of it holds: other
@@ -281,26 +261,25 @@ class Engine:
             return None
         return session
 
-    async def _archive(self, draft: Draft, chosen: CachedPrune, limits: PruneLimits, *, needed: bool = False) -> int:
-        """Archive the outputs and other parts of a plan durably; how many that were. It is `needed` after the provider
-        refused the request."""
+    async def _archive(self, draft: Draft, chosen: Sequence[Prunable], reason: str, *, needed: bool = False) -> int:
+        """Archive these outputs durably; how many that were. It is `needed` after the provider refused the request."""
         assert self._sessions is not None
-        conversation, plan = draft.conversation, taken(draft, limits, chosen.chosen)
-        thinking = thinking_choice(draft, plan.first, needed=needed)
+        conversation = draft.conversation
+        thinking = thinking_choice(draft, min(each.place for each in chosen), needed=needed)
         if not thinking.possible:
             return 0
-        strip: StripSpan | None = plan.thinking
+        strip_from: int | None = None
         if thinking.strip_from is not None:
             # what is stripped must be recorded up to the last reply
             await self._record(conversation, draft.request, None)
             if thinking.strip_from >= len(conversation.positions):
                 return 0
-            strip = conversation.positions[thinking.strip_from], None
-        facts, seconds = self._models.now(conversation.state.model), prices_of(draft.request, None).seconds
-        cost = facts.rewrite_cost(chosen.rewritten, seconds)
-        archived = await self._sessions.archive(conversation.session_id, plan.outputs, strip, plan.parts, cost)
+            strip_from = conversation.positions[thinking.strip_from]
+        known = conversation.catalog.outputs
+        outputs = [known[each.name].output for each in chosen if each.name in known]
+        archived = await self._sessions.archive(conversation.session_id, outputs, strip_from)
         conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
-        logger.info("%s: archived %d outputs (%s)", conversation.session_id, archived, chosen.reason)
+        logger.info("%s: archived %d outputs (%s)", conversation.session_id, archived, reason)
         return archived
 
     async def after_refusal(self, prepared: Prepared, status: int, error: bytes | None) -> Prepared | None:
@@ -328,11 +307,10 @@ class Engine:
         if not is_understood(request) or not self._can_be_repeated(request):
             return None
         await self._record(conversation, request, None)
-        every = self._limits_of(prepared)
-        for limits in (every, every.quarter):
+        for limits in (self._limits, self._limits.quarter):
             chosen = plan_needed(prepared, limits)
-            if chosen.chosen:
-                archived = await self._archive(prepared, chosen, limits, needed=True)
+            if chosen:
+                archived = await self._archive(prepared, chosen, "the request was too long", needed=True)
                 healed = self._rendered(prepared, archived) if archived else None
                 return healed if healed is not None and len(healed.body) < len(prepared.body) else None
         return None
@@ -367,17 +345,15 @@ class Engine:
         healed: bool = False,
         response: Mapping[str, Any] | None = None,
         dropped: Sequence[DroppedPiece] = (),
-        cleared: int = 0,
     ) -> None:
         """Book and record a request after its reply has ended, in the background. `response` is the reply, if the API
-        sends it as a whole (Responses API); `dropped` is the reasoning that the provider left out of the request,
-        `cleared` the tokens of tool results that it cleared."""
+        sends it as a whole (Responses API); `dropped` is the reasoning that the provider left out of the request."""
         conversation = prepared.conversation
         self.ended(prepared)
         try:
             ended = self._clock()
             bill = None
-            if usage is not None and not cleared and not accounts.is_credible(prepared, usage):
+            if usage is not None and not accounts.is_credible(prepared, usage):
                 usage = None
             if usage is None:
                 state = accounts.booked_without_usage(prepared, ended)
@@ -388,7 +364,6 @@ class Engine:
                 state = state.model_copy(update={"carried": carried})
             new = conversation.newly_dropped(dropped)
             counts = {"healed": state.healed + healed, "reasoning_dropped": state.reasoning_dropped + len(new)}
-            counts["provider_cleared"] = state.provider_cleared + cleared
             conversation.state = state.model_copy(update=counts)
             former = None if prepared.left_behind else self._advance(prepared, usage, response)
             if prepared.left_behind:
@@ -402,8 +377,6 @@ class Engine:
     def _advance(self, prepared: Prepared, usage: Usage | None, response: Mapping[str, Any] | None) -> Usage | None:
         """Go on from a request that got its reply. Returns the usage of the former reply if the request extends it."""
         conversation, request = prepared.conversation, prepared.request
-        if usage is not None:
-            conversation.keep_end(request)
         conversation.advance(request, response)
         former, conversation.usage = conversation.usage, usage
         known, conversation.request = conversation.request, request

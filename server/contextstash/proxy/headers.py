@@ -66,14 +66,3 @@ def passed_on(headers: Iterable[tuple[bytes, bytes]], *, leave_out: Iterable[byt
 def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:
     """The first value of a header; None if it is missing."""
     return next((value.decode("latin-1") for key, value in headers if key.lower() == name), None)
-
-
-def with_beta(headers: RawHeaders, name: str) -> RawHeaders:
-    """The headers with this name in `anthropic-beta`, which lists the previews that a request uses."""
-    listed = header(headers, b"anthropic-beta")
-    if listed is None:
-        return [*headers, (b"anthropic-beta", name.encode())]
-    if name in [each.strip() for each in listed.split(",")]:
-        return headers
-    others = [(key, value) for key, value in headers if key.lower() != b"anthropic-beta"]
-    return [*others, (b"anthropic-beta", f"{listed},{name}".encode("latin-1"))]

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from contextstash.configuration.windows_and_prices import CachePriceRatios
 from contextstash_storage.records import Usage
 
 logger = logging.getLogger(__name__)
@@ -18,20 +17,11 @@ HOUR_SECONDS = 3600
 
 @dataclass(frozen=True, slots=True)
 class ModelPricing:
-    """A model's window in tokens and its cache's prices, None if they are not known; `price_of` returns what a usage
-    costs in US dollars, with what it wrote to the cache kept for an hour or not."""
+    """A model's window in tokens, None if it is not known; `price_of` returns what a usage costs in US dollars, with
+    what it wrote to the cache kept for an hour or not."""
 
     window: int | None = None
-    ratios: CachePriceRatios | None = None
     price_of: Callable[[Usage, bool], float | None] = lambda usage, long_writes: None
-
-    def rewrite_cost(self, tokens: int, cache_seconds: int) -> float | None:
-        """What it costs to write tokens to the cache that could have been read from it; None if the price is not
-        known."""
-        usage, long_writes = Usage(prompt_tokens=tokens, cache_write_tokens=tokens), cache_seconds >= HOUR_SECONDS
-        written = self.price_of(usage, long_writes)
-        read = self.price_of(Usage(prompt_tokens=tokens, cached_tokens=tokens), long_writes)
-        return None if written is None or read is None else max(0.0, written - read)
 
 
 class KnownModels:

@@ -33,13 +33,10 @@ class ProxyOptions:
 @dataclass(frozen=True, slots=True)
 class PruneLimits:
     """What a prune leaves: the newest tokens of tool outputs, and with `only_reads` all outputs but those of calls that
-    show what is there, which can be made again. With `inputs` it takes those of old calls that write too, with `images`
-    old images."""
+    show what is there, which can be made again."""
 
     keep_tokens: int = DEFAULT_KEEP_TOKENS
     only_reads: bool = False
-    inputs: bool = False
-    images: bool = False
 
     @property
     def quarter(self) -> PruneLimits:

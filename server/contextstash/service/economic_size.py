@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from contextstash.context.view.prune_cost import FIVE_MINUTES
 from contextstash.context.window.economic_window import economic_window
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.thresholds import budget_of
@@ -39,4 +38,4 @@ def _size(settings: ContextSettings, model: str | None, largest: int, fixed: int
 def _usual(usage: Usage) -> float:
     """The price by the usual ratios, of a model whose own is not known."""
     read, written = usage.cached_tokens, usage.cache_write_tokens
-    return FIVE_MINUTES.read * read + FIVE_MINUTES.write * written + usage.prompt_tokens - read - written
+    return 0.1 * read + 1.25 * written + usage.prompt_tokens - read - written

@@ -109,25 +109,6 @@ class ReceiptLever(Result):
     dollars: float | None = Field(default=None, description="US dollars saved")
 
 
-class CostGroup(Result):
-    """The cost of the sessions of one group."""
-
-    sessions: int
-    requests: int
-    dollars: float
-    per_request: float | None = Field(default=None, description="US dollars of a request, median of the sessions")
-    per_turn: float | None = Field(default=None, description="US dollars of a turn of the user, median of the sessions")
-
-
-class HoldOutComparison(Result):
-    """The sessions that were left unedited for comparison, and the others."""
-
-    edited: CostGroup
-    held_out: CostGroup
-    chance: float | None = Field(default=None, description="Chance that equal groups differ as much")
-    verdict: str
-
-
 class Receipt(Result):
     """The provider's bill, and the estimated bill without contextstash."""
 
@@ -144,7 +125,6 @@ class Receipt(Result):
     shortened_outputs: int | None = Field(default=None, description="Outputs that hooks and gateways shortened")
     shortened_tokens: int | None = Field(default=None, description="These outputs' tokens before that")
     levers: list[ReceiptLever]
-    hold_out: HoldOutComparison | None = None
     method: str
 
 
@@ -165,9 +145,6 @@ class ProxyReport(Result):
     compactions_avoided: int = Field(description="Compactions by the client, estimated")
     faults: int = Field(description="Requests sent unedited because of an error")
     reasoning_dropped: int | None = Field(default=None, description="Reasoning that the provider said it left out")
-    provider_cleared: int | None = Field(
-        default=None, description="Tokens of tool results that the provider said it cleared, of all requests"
-    )
     left_alone: str | None = Field(default=None, description="Why the session is not edited any more")
 
 

@@ -145,11 +145,9 @@ def strip_from(
     entries: Sequence[Entry],
     first_seq: int,
     handles: Sequence[str],
-    last_seq: int | None = None,
 ) -> list[StripEdit]:
-    """The edit that strips the thinking of the view `entries` from this message on, by default to the last one; none if
-    no message is there."""
-    last = snapshot.session.counters.messages - 1 if last_seq is None else last_seq
+    """The edit that strips the thinking of the view `entries` from this message on; none if no message is there."""
+    last = snapshot.session.counters.messages - 1
     if first_seq > last:
         return []
     edit = StripEdit(first_seq=first_seq, last_seq=last, handles=tuple(handles))

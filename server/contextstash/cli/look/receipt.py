@@ -15,7 +15,7 @@ from contextstash.context.text.counts import amount, counted
 from contextstash.display.template_filters import LEVERS
 
 if TYPE_CHECKING:
-    from contextstash.service.results import CostGroup, HoldOutComparison, Receipt, ReceiptLever
+    from contextstash.service.results import Receipt, ReceiptLever
     from contextstash.service.stash import Stash
 
 DEFAULT_DAYS = 7
@@ -90,8 +90,6 @@ def _print(result: Receipt) -> None:
     say(result.method)
     if result.unpriced_requests:
         click.echo(f"The price of {counted(result.unpriced_requests, 'request')} is not known: not in the dollars.")
-    if result.hold_out:
-        _print_hold_out(result.hold_out)
     if result.dollars_billed is not None and result.dollars_saved is not None:
         click.echo(bill_line(result.dollars_billed, result.dollars_saved))
 
@@ -100,16 +98,3 @@ def _row(lever: ReceiptLever) -> tuple[object, ...]:
     sign = "+" if lever.tokens > 0 else "-" if lever.tokens < 0 else ""
     dollars = "-" if lever.dollars is None else f"{lever.dollars:+,.2f}"
     return LEVERS.get(lever.name, lever.name), f"{sign}{amount(abs(lever.tokens))}", dollars
-
-
-def _print_hold_out(found: HoldOutComparison) -> None:
-    click.echo("Hold-out, medians of sessions:")
-    rows = [_group("edited", found.edited), _group("held out", found.held_out)]
-    print_table(["group", "sessions", "requests", "US dollars", "a request", "a turn"], rows)
-    chance = "" if found.chance is None else f" (p = {found.chance:.3f})"
-    click.echo(f"Verdict: {found.verdict}{chance}.")
-
-
-def _group(name: str, group: CostGroup) -> tuple[object, ...]:
-    each = [f"{value:.4f}" if value is not None else "-" for value in (group.per_request, group.per_turn)]
-    return name, group.sessions, group.requests, f"{group.dollars:,.2f}", *each

@@ -30,7 +30,6 @@ DEFAULT_UPSTREAM = "https://api.anthropic.com"
 )
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
-@click.option("--http2", is_flag=True, help="HTTP/2 to the model API. Needs the extra http2.")
 @click.option("--configured", is_flag=True, hidden=True, help="The client is known to have our server.")
 @click.option("--project", hidden=True, help="The folder in which the client was started.")
 @click.option("--window", type=int, hidden=True, help="The size at which the client was told to compact.")
@@ -48,7 +47,7 @@ def proxy(
     window: int | None,
     **served: Any,
 ) -> None:
-    """Stand between a client and the model API, and send old tool outputs as placeholders if that is cheaper.
+    """Stand between a client and the model API, and send old tool outputs as placeholders when its cache has expired.
 
     Set the client's base URL to the printed address, or let `contextstash run` do it.
     """

@@ -20,7 +20,6 @@ from contextstash.cli.options import (
     StashOpener,
     program_on_path,
     settings_from,
-    share,
     tokens,
 )
 from contextstash_storage.errors import BadInputError, ContextstashError
@@ -136,7 +135,6 @@ class OwnOptionsAnywhere(click.Command):
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
 @click.option("--window", type=tokens, metavar="TOKENS", help="Where the client compacts, such as 100k.")
-@click.option("--hold-out", type=share, metavar="SHARE", help="Leave so many sessions unedited, such as 10%.")
 @click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
 @click.option("--yes", is_flag=True, help="Start at once: neither ask about nor install contextstash in the client.")
 @DATABASE
@@ -150,7 +148,6 @@ def run(
     no_prune: bool,
     keep_tokens: int | None,
     window: int | None,
-    hold_out: float | None,
     quiet: bool,
     yes: bool,
     db: Location | None,
@@ -161,8 +158,8 @@ def run(
 ) -> int:
     """Start CLIENT (claude, codex or another program) with its requests through a proxy of its own.
 
-    Old tool outputs then leave the requests if that is cheaper. Example: contextstash run claude --window 100k. These
-    options may stand before or after CLIENT; all others, and everything behind --, go to CLIENT."""
+    Old tool outputs leave the requests when the provider's cache has expired. Example: contextstash run claude --window
+    100k. These options may stand before or after CLIENT; all others, and everything behind --, go to CLIENT."""
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
     from contextstash.hosts.launch import launched_client
@@ -177,8 +174,7 @@ def run(
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
     switches = {"--configured": configured, "--no-record": no_record, "--no-prune": no_prune}
     sizes = {"--keep-tokens": keep_tokens, "--window": None if chosen is None else chosen.tokens}
-    sets = given if hold_out is None else (*given, f"hold_out={hold_out}")
-    options = [*_database(db), *_flags(switches, {**sizes, "--preset": preset, "--project": Path.cwd()}, sets)]
+    options = [*_database(db), *_flags(switches, {**sizes, "--preset": preset, "--project": Path.cwd()}, given)]
     reported = None if quiet or no_record else StashOpener(db, settings_from(preset, given))
     before = _states_before(reported) if reported else {}
     started = time.time()

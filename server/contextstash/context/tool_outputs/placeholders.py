@@ -42,20 +42,6 @@ def placeholder(output: Output, digest: str, changed_at: int | None = None) -> s
     )
 
 
-def input_placeholder(tool: str, argument: str, tokens: int, handle: str) -> str:
-    """The placeholder of a text in the input of a call that was made. It says that the call had the whole text: a model
-    must not take this for what it wrote, or write it itself."""
-    return (
-        f"{MARKER}: {tokens:,} tokens that {_call(tool, argument)} was called with are not shown here any more; the"
-        f" call itself was made with all of them. As it was: get_archived_output, handle {handle}.]"
-    )
-
-
-def image_placeholder(handle: str) -> str:
-    """The placeholder of an image."""
-    return f"{MARKER}: an image is not shown here any more. restore_outputs shows it again, handle {handle}.]"
-
-
 def filled_placeholder(template: str, output: Output, digest: str) -> str:
     """A placeholder in the user's own words. `template` may contain the fields of `settings.PLACEHOLDER_FIELDS`."""
     return template.format(

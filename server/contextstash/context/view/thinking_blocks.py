@@ -8,14 +8,12 @@ was sent stays as it was sent, and edits come together: at a compaction, which l
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from contextstash.context.pairing.cuts import answers_calls
 from contextstash.context.view.view import Entry
-from contextstash.context.window.reasoning_binding import reasoning_binding
 from contextstash_storage.records import Message
 
 Choice = Literal["none", "strip", "drop", "later_cut", "wait"]
@@ -40,19 +38,6 @@ class ThinkingEffect:
     breakpoints: int = 0
     choice: Choice = "none"
     reason: str = ""
-
-
-_BILLING = re.compile(
-    r"claude-(?:opus-(?:4-[5-9]|[5-9]|[1-9]\d)|(?:sonnet|haiku)-(?:4-[6-9]|[5-9]|[1-9]\d)|(?:fable|mythos)-\d{1,2})(?!\d)"
-)
-
-
-def bills_old_thinking(model: str | None) -> bool:
-    """Whether the API keeps the thinking of earlier turns in a request, and bills it: Claude Opus from 4.5 on, the
-    other models from 4.6 on (Anthropic's guide to extended thinking). Older ones leave it out themselves. False for
-    models that bind it: there it must stay."""
-    name = (model or "").lower().replace(".", "-")
-    return bool(_BILLING.search(name)) and reasoning_binding(model) is None
 
 
 def thinking_effect(

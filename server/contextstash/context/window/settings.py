@@ -232,25 +232,6 @@ class ContextSettings(BaseModel):
     """Tool outputs that stay in the view: handles (out_…), or paths of files, of which the newest output that shows the
     file stays; or rules (rule: never push), which stand with every summary. What a summary replaces follows it word for
     word."""
-    # Off: two fifths of what would be cut are needed later, and each costs a retrieval. docs/proxy.md has the figures.
-    first_cut_tokens: int | None = Field(default=None, ge=1_000)
-    """In proxied sessions of models that bind their reasoning: a tool output of more tokens is cut to them before the
-    first request that holds it is sent, and stays so; the whole is kept under its handle. If not set, outputs go out
-    whole."""
-    # Off: documented by Anthropic and tested before a provider on loopback, not with the real API.
-    provider_clearing: bool = False
-    """In proxied sessions of Claude models that bind their reasoning: when the cache is cold, let the API clear old
-    tool results (`clear_tool_uses`), and list their handles in the newest message."""
-    prune_inputs: bool = False
-    """In sessions that go through the proxy, large texts in the inputs of old calls that write leave the requests like
-    old tool outputs, except those of the newest call for each file."""
-    prune_images: bool = False
-    """In sessions that go through the proxy, old images leave the requests like old tool outputs, if the client offers
-    `restore_outputs`, which brings them back."""
-    # A half is the most that a comparison can need; the default costs nothing.
-    hold_out: float = Field(default=0.0, ge=0, le=0.5)
-    """Share of the sessions through the proxy whose requests are not edited, so that `contextstash receipt` can compare
-    their cost with that of the others; 0.1 is every tenth."""
     thinking: Thinking = "auto"
     """What happens to thinking that an edit invalidates: it is stripped, dropped by the provider or kept, or the edit
     waits; `auto` chooses."""

@@ -1,31 +1,23 @@
-"""Edits of a request's text: tool results, inputs and images replaced, thinking left out, messages replaced, and not a
-byte more."""
+"""Edits of a request's text: tool results replaced, thinking left out, messages replaced, and not a byte more."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from contextstash.formats.breakpoints import BREAKPOINT_KEY, content_of
 from contextstash.formats.json_positions import Path, Span, Splice, dumped, elements, spliced, without
-from contextstash.formats.large_parts import CallInput, large_texts
 from contextstash.formats.request.text import RequestText, TextMessage, ToolResult, is_thinking
-from contextstash_storage.records import Native
 
 
 @dataclass(frozen=True)
 class MessageEdit:
-    """The changes of one message: `texts` for the results at these paths, and whether its thinking is left
-    out. `breakpoint` ends the prompt cache at the last of these results. `parts` are the texts for the large ones of
-    the tool inputs, and for the images, at these paths. `note` is a text at its end."""
+    """The changes of one message: `texts` for the results at these paths, and whether its thinking is left out."""
 
     texts: Mapping[Path, str]
     thinking_left_out: bool = False
-    breakpoint: Native | None = None
-    parts: Mapping[Path, str] = field(default_factory=dict)
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +33,15 @@ def edited(
     request: RequestText,
     edits: Mapping[int, MessageEdit],
     summaries: Sequence[SummaryOf] = (),
-    members: Mapping[str, Any] | None = None,
 ) -> tuple[bytes, int]:
-    """The body with these edits, with other values of these members, and the position of the first byte that differs.
-    Raises JsonPositionError if a place is not what the edit expects."""
+    """The body with these edits, and the position of the first byte that differs. Raises JsonPositionError if a place
+    is not what the edit expects."""
     hidden = {place for summary in summaries for place in range(summary.first, summary.last + 1)}
     splices = [splice for summary in summaries for splice in _summary(request, summary)]
     for place, edit in edits.items():
         if place not in hidden:
             start = request.spans[place].start
             splices += [_moved(splice, start) for splice in _known_splices(request.messages[place], edit)]
-    splices += [_member(request, key, value) for key, value in (members or {}).items()]
     if not splices:
         return request.body, len(request.body)
     return spliced(request.body, splices), min(splice.span.start for splice in splices)
@@ -61,15 +51,6 @@ def _moved(splice: Splice, by: int) -> Splice:
     return Splice(Span(splice.span.start + by, splice.span.end + by), splice.replacement)
 
 
-def _member(request: RequestText, key: str, value: Any) -> Splice:
-    """The value as a member of the body: in place of the present one, or behind all others."""
-    span = request.fields.get(key)
-    if span is not None:
-        return Splice(span, dumped(value))
-    end = max(each.end for each in request.fields.values())
-    return Splice(Span(end, end), b"," + dumped(key) + b":" + dumped(value))
-
-
 def _summary(request: RequestText, summary: SummaryOf) -> list[Splice]:
     """The summary as a message of the user, or as the beginning of the user's message that follows: Anthropic's
     messages alternate."""
@@ -77,23 +58,21 @@ def _summary(request: RequestText, summary: SummaryOf) -> list[Splice]:
     following = summary.last + 1
     if request.format == "anthropic" and request.messages[following].native.get("role") == "user":
         after = request.spans[following]
-        inserted = _with_text(request.messages[following], summary.text, behind=False)
+        inserted = _with_text(request.messages[following], summary.text)
         return [Splice(Span(start, after.start), b""), *(_moved(splice, after.start) for splice in inserted)]
     message = {"role": "user", "content": summary.text}
     item = {"type": "message", **message} if request.format == "openai-responses" else message
     return [Splice(Span(start, end), dumped(item))]
 
 
-def _with_text(message: TextMessage, text: str, *, behind: bool) -> list[Splice]:
-    """A text block in front of a message's content or behind it, which keeps its bytes."""
+def _with_text(message: TextMessage, text: str) -> list[Splice]:
+    """A text block in front of a message's content, which keeps its bytes."""
     content, block = message.span(("content",)), dumped({"type": "text", "text": text})
     if message.raw[content.start : content.start + 1] == b"[":
-        at = content.end - 1 if behind else content.start + 1
-        in_list = b"," + block if behind else block + b","
-        return [Splice(Span(at, at), in_list if content_of(message.native) else block)]
-    opening, closing = (b"[", b"}," + block + b"]") if behind else (b"[" + block + b",", b"}]")
+        at = content.start + 1
+        return [Splice(Span(at, at), block + b"," if content_of(message.native) else block)]
     before, after = Span(content.start, content.start), Span(content.end, content.end)
-    return [Splice(before, opening + b'{"type":"text","text":'), Splice(after, closing)]
+    return [Splice(before, b"[" + block + b',{"type":"text","text":'), Splice(after, b"}]")]
 
 
 def _known_splices(message: TextMessage, edit: MessageEdit) -> list[Splice]:
@@ -107,38 +86,21 @@ def _known_splices(message: TextMessage, edit: MessageEdit) -> list[Splice]:
 def message_splices(message: TextMessage, edit: MessageEdit) -> list[Splice]:
     """The splices of one message, by positions in its own bytes."""
     splices: list[Splice] = []
-    replaced = [result for result in message.results if tuple(result.path) in edit.texts]
-    for result in replaced:
-        mark = edit.breakpoint if result is replaced[-1] else None
-        splices += _replaced(message, result, edit.texts[tuple(result.path)], mark)
-    for given in message.inputs if edit.parts else ():
-        if given.path in edit.parts:
-            splices += _shortened(message, given, edit.parts[given.path])
-    for image in message.images if edit.parts else ():
-        if image.path is not None and image.path in edit.parts:
-            splices.append(Splice(message.span(image.path), dumped(image.text_block(edit.parts[image.path]))))
-    if edit.note:
-        splices += _with_text(message, edit.note, behind=True)
+    for result in message.results:
+        if tuple(result.path) in edit.texts:
+            splices += _replaced(message, result, edit.texts[tuple(result.path)])
     if edit.thinking_left_out:
         splices += _without_thinking(message)
     return splices
 
 
-def _shortened(message: TextMessage, given: CallInput, text: str) -> list[Splice]:
-    """The input with this text in place of each large one. An input that the message holds as JSON text is one string,
-    and is replaced as a whole."""
-    if given.is_encoded:
-        return [Splice(message.span(given.path), dumped(given.with_text(text)))]
-    return [Splice(message.span((*given.path, *path)), dumped(text)) for path, _ in large_texts(given.value)]
-
-
-def _replaced(message: TextMessage, result: ToolResult, text: str, mark: Native | None) -> list[Splice]:
+def _replaced(message: TextMessage, result: ToolResult, text: str) -> list[Splice]:
     """The result's content as this text, in the shape that it had. A breakpoint inside the content goes to the result
-    itself, where the prompt cache ends at the same place; one that is on the result stays. `mark` is a new one."""
+    itself, where the prompt cache ends at the same place; one that is on the result stays."""
     span = message.span(result.path)
     splices = [Splice(span, dumped(_shaped(message.format, result.content, text)))]
     block_path = result.path[:-1]
-    moved = _inner_breakpoint(result.content) or mark
+    moved = _inner_breakpoint(result.content)
     if message.format == "anthropic" and moved is not None:
         block = message.span(block_path)
         if BREAKPOINT_KEY not in json.loads(message.raw[block.start : block.end]):

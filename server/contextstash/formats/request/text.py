@@ -24,7 +24,6 @@ from contextstash.formats.json_positions import (
     skip_space,
     value_at,
 )
-from contextstash.formats.large_parts import CallInput, Image, call_inputs, images
 from contextstash_storage.records import Native
 
 LIST_KEYS = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input"}
@@ -37,8 +36,6 @@ GPT-6, Codex runs all its tools by one that takes a program (seen in 0.169)."""
 MAX_MESSAGES = 10_000
 """A request with more messages is not read: each takes 30 µs, in which no other request goes on. The longest recorded
 session had 2,000."""
-
-BREAKPOINT_IN_JSON = f'"{BREAKPOINT_KEY}"'.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +96,6 @@ class TextMessage:
         )
 
     @cached_property
-    def inputs(self) -> tuple[CallInput, ...]:
-        """The inputs of its tool calls that hold large texts."""
-        return tuple(each for each in call_inputs(self.native, self.format) if each.text)
-
-    @cached_property
-    def images(self) -> tuple[Image, ...]:
-        """All its images, in order."""
-        return tuple(images(self.native, self.format))
-
-    @cached_property
     def notes(self) -> dict[str, Any]:
         """Values that a caller derives from the message and keeps as long as the message is known."""
         return {}
@@ -124,11 +111,6 @@ class TextMessage:
         return {}
 
     @cached_property
-    def blocks(self) -> int:
-        """How many blocks it has, as the provider's cache counts them."""
-        return max(1, len(content_of(self.native)))
-
-    @cached_property
     def is_models(self) -> bool:
         """Whether the model wrote it: a message of the assistant, or another item of a reply of the Responses API."""
         role = self.native.get("role")
@@ -138,11 +120,6 @@ class TextMessage:
     def has_long_breakpoint(self) -> bool:
         """Whether a breakpoint here keeps the cache for an hour."""
         return b'"1h"' in self.raw and has_long_breakpoint(content_of(self.native))
-
-    @cached_property
-    def breakpoints(self) -> int:
-        """How many cache breakpoints it has at most: quotation marks within a text are escaped in JSON."""
-        return self.raw.count(BREAKPOINT_IN_JSON)
 
     @cached_property
     def thinks(self) -> bool:
@@ -161,10 +138,7 @@ def message_of(native: Native, format_name: str) -> TextMessage:
     return TextMessage(json.dumps(native).encode("utf-8", "surrogatepass"), native, format_name)
 
 
-Fact = (
-    Literal["results", "inputs", "images", "thinks", "is_models", "breakpoints", "has_long_breakpoint"]
-    | Callable[[TextMessage], bool]
-)
+Fact = Literal["results", "thinks", "is_models", "has_long_breakpoint"] | Callable[[TextMessage], bool]
 """Something that a message is or is not: an attribute that it may have, or a function of it. It follows from the
 message alone, so that it is asked once."""
 
@@ -193,18 +167,6 @@ class RequestText:
             found += tuple(place for place in range(count, len(self.messages)) if holds(self.messages[place]))
             self.asked[fact] = len(self.messages), found
         return found
-
-    @property
-    def breakpoints(self) -> int:
-        """How many cache breakpoints the request has at most."""
-        outside = sum(
-            self.body.count(BREAKPOINT_IN_JSON, *span)
-            for key, span in self.fields.items()
-            if key != LIST_KEYS[self.format]
-        )
-        # A member of the body itself asks for an automatic breakpoint, which counts too.
-        marked = self.places("breakpoints")
-        return outside + (BREAKPOINT_KEY in self.fields) + sum(self.messages[place].breakpoints for place in marked)
 
     @property
     def latest(self) -> TextMessage:

@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from contextstash.proxy.conversations import AskedRequest
+from contextstash.proxy.edits import Prepared
 from contextstash.proxy.engine import EDIT_REFUSALS, Engine
-from contextstash.proxy.headers import RawHeaders, header, is_web_socket, passed_on, with_beta
+from contextstash.proxy.headers import RawHeaders, header, is_web_socket, passed_on
 from contextstash.proxy.http.admission import behind_secret, is_foreign_host, is_foreign_page
 from contextstash.proxy.http.body_limits import MAX_BODY_BYTES, HeldBodies
 from contextstash.proxy.http.encodings import decodable_only, packed, readable_error, unpacked
 from contextstash.proxy.http.stream_start import held_start
 from contextstash.proxy.http.upstream import Upstream
 from contextstash.proxy.http.usage_tap import UsageTap
-from contextstash.proxy.requests.cleared_results import BETA
-from contextstash.proxy.requests.drafts import Prepared
 
 if TYPE_CHECKING:
     import httpx2
@@ -207,8 +206,8 @@ class Exchange:
 
     async def _asked(self, prepared: Prepared) -> Reply:
         """The reply to a request, with what it says if the request is refused."""
-        headers = with_beta(self._headers, BETA) if prepared.clears else self._headers
-        response = await self._upstream.send(self._scope["method"], self._target, headers, self._as_sent(prepared))
+        sent = self._as_sent(prepared)
+        response = await self._upstream.send(self._scope["method"], self._target, self._headers, sent)
         encoding = response.headers.get("content-encoding")
         chunks = response.aiter_raw()
         if response.status_code in EDIT_REFUSALS and "json" in response.headers.get("content-type", ""):
@@ -273,9 +272,7 @@ class Exchange:
         if isinstance(prepared, AskedRequest):
             self._engine.finish_side_call(prepared, tap.usage)
         elif prepared is not None:
-            self._engine.finish(
-                prepared, tap.usage, healed=healed, response=tap.response, dropped=tap.dropped, cleared=tap.cleared
-            )
+            self._engine.finish(prepared, tap.usage, healed=healed, response=tap.response, dropped=tap.dropped)
 
     async def _no_response(self, error: Exception) -> None:
         """The upstream could not be reached, or closed the connection: an error that clients try again on."""

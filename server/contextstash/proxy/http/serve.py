@@ -13,16 +13,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contextstash.configuration.locations import data_folder
 from contextstash.process.own_interpreter import own_interpreter
 from contextstash.process.plain_logs import configure_logs
 from contextstash.proxy.headers import check_upstream
 from contextstash.proxy.supervisor import LAST_SECONDS
-from contextstash_storage.errors import BadInputError, ContextstashError
+from contextstash_storage.errors import ContextstashError
 
 if TYPE_CHECKING:
     from contextstash.proxy.http.app import ProxyApp
@@ -73,7 +71,6 @@ class ServedProxy:
     port: int = 0
     descriptor: int | None = None
     database: Path | None = None
-    http2: bool = False
     verbose: bool = False
     secret: str | None = None
     at_once: bool = False
@@ -88,8 +85,6 @@ class ServedProxy:
 def serve_proxy(served: ServedProxy) -> None:
     """Serve until a signal. Raises BadInputError if the address of the model API or the port cannot be used."""
     upstream = check_upstream(served.upstream)
-    if served.http2 and find_spec("h2") is None:
-        raise BadInputError("--http2 needs the package h2. Install it beside contextstash: pip install h2")
     configure_logs()
     # uvicorn and httpx2 would log addresses and tracebacks, which can quote a request.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
@@ -117,11 +112,10 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
     """The application, with the stash and the connection to the model API open."""
     from contextstash.hosts.following.ingest import ingest
     from contextstash.proxy.engine import Engine
-    from contextstash.proxy.hold_out import hold_out_key
     from contextstash.proxy.http.app import ProxyApp
     from contextstash.proxy.http.upstream import Upstream
 
-    upstream = Upstream(check_upstream(served.upstream), http2=served.http2)
+    upstream = Upstream(check_upstream(served.upstream))
     stash = await _stash(served)
 
     async def record(path: Path) -> object:
@@ -133,7 +127,6 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
         served.clock,
         ingest=record,
         facts_of=_facts,
-        hold_out_key=lambda: hold_out_key(data_folder(served.database)),
         still_stored=_presence_of(served.database if served.options.record else None),
     )
 
@@ -197,13 +190,12 @@ def _presence_of(database: Path | None) -> Callable[[], bool]:
 
 
 def _facts(model: str) -> ModelPricing:
-    from contextstash.configuration.windows_and_prices import cache_price_ratios, model_facts, price_of
+    from contextstash.configuration.windows_and_prices import model_facts, price_of
     from contextstash.proxy.model_pricing import ModelPricing
 
     found = model_facts(model)
     return ModelPricing(
         found.window if found.known else None,
-        cache_price_ratios(model),
         lambda usage, long_writes: price_of(model, usage, long_writes=long_writes),
     )
 

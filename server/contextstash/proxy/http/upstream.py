@@ -19,15 +19,14 @@ just being closed would fail."""
 class Upstream:
     """One model API. It has no time-outs, follows no redirects, and keeps no cookies: all that is the client's."""
 
-    def __init__(self, url: str, *, http2: bool = False) -> None:
-        """`url` has been checked by `wire.check_upstream`. Raises ImportError without the package of `http2`."""
+    def __init__(self, url: str) -> None:
+        """`url` has been checked by `check_upstream`."""
         import httpx2
 
         self._httpx = httpx2
         self._base = httpx2.URL(url)
         self._path = self._base.raw_path.rstrip(b"/")
         self._client = httpx2.AsyncClient(
-            http2=http2,
             timeout=None,
             follow_redirects=False,
             limits=httpx2.Limits(max_connections=None, keepalive_expiry=IDLE_SECONDS),

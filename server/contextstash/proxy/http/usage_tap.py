@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from contextstash.formats.reasoning_reports import DroppedPiece, dropped_pieces
-from contextstash.formats.usage import cleared_tokens, read_usage
+from contextstash.formats.usage import read_usage
 from contextstash.proxy.http.encodings import decoder
 from contextstash_storage.records import Usage
 
@@ -20,7 +20,7 @@ MAX_JSON_BYTES = 16 << 20
 class UsageTap:
     """Gets every chunk of a response. `usage` is what the provider has reported so far, None if none was readable;
     `response` is the reply with its id, if it came as a whole (Responses API); `dropped` is the reasoning that the
-    provider left out of the request, as far as it says so, and `cleared` the tokens of tool results that it cleared."""
+    provider left out of the request, as far as it says so."""
 
     def __init__(self, content_type: str | None, content_encoding: str | None) -> None:
         self._stream = "text/event-stream" in (content_type or "")
@@ -30,7 +30,6 @@ class UsageTap:
         self._reported: dict[str, Any] = {}
         self.response: dict[str, Any] | None = None
         self.dropped: tuple[DroppedPiece, ...] = ()
-        self.cleared = 0
 
     def take(self, chunk: bytes) -> None:
         """Read a chunk. Never raises: a response that cannot be read has no usage."""
@@ -81,6 +80,5 @@ class UsageTap:
             if not isinstance(holder, dict):
                 continue
             self.dropped = dropped_pieces(holder) or self.dropped
-            self.cleared = cleared_tokens(holder) or self.cleared
             if isinstance(found := holder.get("usage"), dict):
                 self._reported.update({key: value for key, value in found.items() if value is not None})

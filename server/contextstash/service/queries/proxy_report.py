@@ -28,7 +28,6 @@ def report_of_all(states: Iterable[ProxiedSession]) -> ProxyReport:
         dollars_paid=round(total.dollars_paid, 4) if total.priced else None,
         dollars_saved=round(total.dollars_direct - total.dollars_paid, 4) if total.priced else None,
         reasoning_dropped=total.reasoning_dropped or None,
-        provider_cleared=total.provider_cleared or None,
         left_alone=next((state.left_alone for state in listed if state.left_alone), None),
     )
 
@@ -83,8 +82,6 @@ def report_lines(report: ProxyReport) -> list[str]:
         )
     if report.reasoning_dropped:
         lines.append(f"Reasoning that the provider reported as dropped: {counted(report.reasoning_dropped, 'piece')}.")
-    if report.provider_cleared:
-        lines.append(f"Tool results that the provider cleared, in all requests: {report.provider_cleared:,} tokens.")
     if report.faults:
         lines.append(f"Sent unedited because of an error: {report.faults:,} requests (see the proxy's log).")
     if report.left_alone:

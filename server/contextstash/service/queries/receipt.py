@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, date, datetime, time
 
-from contextstash.service.queries.hold_out_comparison import compared
 from contextstash.service.queries.overview import cost_of_calls
 from contextstash.service.queries.proxy_report import state_since
 from contextstash.service.queries.savings import MAX_CALLS, effects_of
 from contextstash.service.queries.sessions import all_sessions, pages_of_sessions
 from contextstash.service.recording.output_archive import OUTPUTS_AGENT, kept_outputs
-from contextstash.service.results import HoldOutComparison, Receipt, ReceiptLever
+from contextstash.service.results import Receipt, ReceiptLever
 from contextstash.service.session_access import Access
 from contextstash_storage.records import Lever, ProxiedSession, Session
 
@@ -30,7 +29,7 @@ async def receipt(access: Access, session_id: str | None = None, since: date | N
     sessions = _all(access, since) if session_id is None else _family(access, await access.session(session_id))
     async for session in sessions:
         await _add(found, access, session, since)
-    return found.receipt(since, await _hold_out(access, found))
+    return found.receipt(since)
 
 
 class _Sum:
@@ -42,7 +41,6 @@ class _Sum:
         self.priced = False
         self.unchanged = self.shortened = self.shortened_tokens = 0
         self.levers: dict[str, Lever] = {}
-        self.states: dict[str, ProxiedSession] = {}
 
     def add_dollars(self, billed: float | None, without: float | None) -> None:
         """Add the price of some requests."""
@@ -55,7 +53,7 @@ class _Sum:
             old = self.levers.get(name, Lever())
             self.levers[name] = Lever(tokens=old.tokens + lever.tokens, dollars=old.dollars + lever.dollars)
 
-    def receipt(self, since: date | None, hold_out: HoldOutComparison | None) -> Receipt:
+    def receipt(self, since: date | None) -> Receipt:
         """The receipt of all of it."""
         priced = self.priced
         return Receipt(
@@ -72,7 +70,6 @@ class _Sum:
             shortened_outputs=self.shortened or None,
             shortened_tokens=self.shortened_tokens or None,
             levers=_listed(self.levers, priced=priced),
-            hold_out=hold_out,
             method=METHOD,
         )
 
@@ -121,7 +118,6 @@ async def _add_proxied(
         return
     spent = await _summaries(access, session, since)
     found.sessions += 1
-    found.states[session.session_id] = state
     found.requests += state.requests
     found.unpriced += max(0, state.requests - state.priced)
     found.tokens += state.sent
@@ -174,33 +170,3 @@ async def _family(access: Access, session: Session) -> AsyncIterator[Session]:
         children = await all_sessions(access, parent=current.session_id)
         waiting += [child for child in children if child.session_id not in seen]
         seen |= {child.session_id for child in children}
-
-
-async def _hold_out(access: Access, found: _Sum) -> HoldOutComparison | None:
-    """The comparison of the sessions that a hold-out left unedited with the others; None if there was none. Sub-agents
-    count with the session that started them."""
-    whole: dict[str, tuple[float, int, int, bool]] = {}
-    for name, state in found.states.items():
-        if state.held_out is None or not state.priced:
-            continue
-        session = await access.session(name)
-        turns = 0 if session.parent_session_id else await _turns(access, name)
-        main = session.parent_session_id or name
-        dollars, requests, known, _ = whole.get(main, (0.0, 0, 0, False))
-        whole[main] = dollars + state.dollars_paid, requests + state.priced, known + turns, state.held_out
-    if not whole:
-        return None
-    return compared(*(_of(whole.values(), held_out=group) for group in (False, True)))
-
-
-def _of(costs: Iterable[tuple[float, int, int, bool]], *, held_out: bool) -> list[tuple[float, int, int]]:
-    return [(dollars, requests, turns) for dollars, requests, turns, each in costs if each == held_out]
-
-
-async def _turns(access: Access, session_id: str) -> int:
-    """How often the user has said something."""
-    messages = await access.store.read_messages(session_id, bodies=False)
-    results = ("tool_result",)
-    return sum(
-        message.role == "user" and not any(block.type in results for block in message.blocks) for message in messages
-    )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
+from contextstash.context.text.counts import counted
 from contextstash.context.view.branches import known_path, path_to
 from contextstash.context.view.edits import ReplacedBlocks
 from contextstash.context.view.prune_plan import Candidate
@@ -21,17 +22,14 @@ from contextstash.service.proxied_clients import is_current
 from contextstash.service.recorder import SessionLocks
 from contextstash.service.recording.client_edits import client_compaction
 from contextstash.service.recording.messages import RecentCalls, SessionFacts, append, ensure_session
-from contextstash.service.recording.output_limits import limit_outputs
 from contextstash.service.recording.provider_reasoning import log_dropped_reasoning
 from contextstash.service.recording.repeated_messages import BatchIdentity, fingerprints_of, record_batch
 from contextstash.service.reduction.prune import archive_outputs
-from contextstash.service.requests.proxied_parts import MessagePart, keep_parts, part_edits, read_kept_parts
 from contextstash.service.results import CompactResult, PruneResult, RestoreResult
 from contextstash.service.session_access import Access
 from contextstash.service.stripped_thinking import strip_from
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError
 from contextstash_storage.records import (
-    Appended,
     ArchiveEdit,
     Counters,
     Edit,
@@ -70,14 +68,11 @@ class Pin:
 
 @dataclass(frozen=True)
 class ProxiedEdits:
-    """The edits of a session that its next request must show. `pins` are by the name of the output in the catalog,
-    those of `inputs` by that of the call; those of `images` are by the position of the message and the block. `edits`
+    """The edits of a session that its next request must show: `pins` by the name of the output in the catalog. `edits`
     is how many edits the session had."""
 
     edits: int = 0
     pins: Mapping[str, Pin] = field(default_factory=dict)
-    inputs: Mapping[str, Pin] = field(default_factory=dict)
-    images: Mapping[tuple[int, int], Pin] = field(default_factory=dict)
     strips: tuple[StripEdit, ...] = ()
     summaries: tuple[SummaryEdit, ...] = ()
 
@@ -104,34 +99,23 @@ class RecordedList:
 @dataclass
 class Catalog:
     """The recorded outputs of a session, by name: the id of the call, or for a further use of an id, the id and the
-    position. `hashes` are their SHA-256, `names` are by message and block. `calls` is where the calls are, by name, and
-    `answers` names their outputs. `results_again` and `calls_again` are the names of further uses, by message and id;
-    `reused` are these ids. `images` are the blocks of a message that are images, with their tokens. `messages` is how
-    many messages were read."""
+    position. `hashes` are their SHA-256, `names` are by message and block. `results_again` are the names of further
+    uses, by message and id; `reused` are these ids. `messages` is how many messages were read."""
 
     messages: int = 0
     outputs: dict[str, KnownOutput] = field(default_factory=dict)
     hashes: dict[str, str] = field(default_factory=dict)
     names: dict[tuple[int, int], str] = field(default_factory=dict)
-    calls: dict[str, tuple[int, int]] = field(default_factory=dict)
-    answers: dict[str, str] = field(default_factory=dict)
     results_again: dict[tuple[int, str], str] = field(default_factory=dict)
-    calls_again: dict[tuple[int, str], str] = field(default_factory=dict)
-    latest_calls: dict[str, str] = field(default_factory=dict)
     reused: set[str] = field(default_factory=set)
-    images: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def add(self, message: Message, outputs: Mapping[tuple[int, int], Output]) -> None:
-        """Add the outputs, calls and images of a message that was recorded."""
+        """Add the outputs of a message that was recorded."""
         self.messages = message.seq + 1
         for place, block in enumerate(message.blocks):
             output = outputs.get((message.seq, place))
             if output is not None and block.call_id:
                 self._add_output(output, block.call_id, message.created_at.timestamp())
-            elif block.type == "tool_call" and block.call_id:
-                self._add_call(message.seq, place, block.call_id)
-            elif block.type == "image":
-                self.images.setdefault(message.seq, {})[place] = block.tokens
 
     def _add_output(self, output: Output, call_id: str, recorded_at: float) -> None:
         name = call_id
@@ -141,15 +125,6 @@ class Catalog:
         self.names[output.seq, output.block] = name
         self.outputs[name] = KnownOutput(output, recorded_at)
         self.hashes[name] = output.sha256
-        if call_id in self.latest_calls:
-            self.answers[self.latest_calls[call_id]] = name
-
-    def _add_call(self, seq: int, block: int, call_id: str) -> None:
-        name = call_id
-        if call_id in self.calls:
-            name = self.calls_again[seq, call_id] = f"{call_id}@{seq}"
-        self.calls[name] = seq, block
-        self.latest_calls[call_id] = name
 
 
 def _pin(edit: Replacement, output: Output) -> Pin:
@@ -189,18 +164,6 @@ class ProxiedSessions:
         with suppress(SessionNotFoundError):
             event = await client_compaction(self._access, session, before, after)
             await self._access.store.append_event(session_id, event)
-
-    async def cut(self, session_id: str, positions: Sequence[int], tokens: int) -> None:
-        """Cut the outputs in these messages that have more tokens, durably, before a request shows them so."""
-        store = self._access.store
-        session = await store.get_session(session_id)
-        messages = await store.read_messages_at(session_id, positions)
-        appended = Appended(session=session, messages=tuple(messages), duplicates=len(messages))
-        await limit_outputs(self._access, appended, {"tokens": tokens})
-
-    def hold_out(self, agent: str) -> float:
-        """The share of an agent's sessions whose requests are not edited, so that their costs can be compared."""
-        return self._access.settings_of(agent).hold_out
 
     async def state(self, session_id: str) -> ProxiedSession | None:
         """What is known of a session's requests; None if it does not exist or none went through the proxy."""
@@ -303,17 +266,10 @@ class ProxiedSessions:
         edits = await self._access.store.read_edits(session_id)
         undone = {number for edit in edits if isinstance(edit, RestoreEdit) for number in edit.undoes}
         live = [edit for edit in edits if edit.edit_id not in undone]
-        shortened = [
-            (edit, catalog.names.get((edit.seq, edit.block))) for edit in live if isinstance(edit, Replacement)
-        ]
-        others = [edit for edit, name in shortened if name is None]
-        kept = await read_kept_parts(self._access, session_id) if others else {}
-        made = {(edit.seq, edit.block): _pin(edit, kept[edit.handle]) for edit in others if edit.handle in kept}
+        named = [(edit, catalog.names.get((edit.seq, edit.block))) for edit in live if isinstance(edit, Replacement)]
         return ProxiedEdits(
             len(edits),
-            {name: _pin(edit, catalog.outputs[name].output) for edit, name in shortened if name is not None},
-            {name: made[place] for name, place in catalog.calls.items() if place in made},
-            {place: pin for place, pin in made.items() if place[1] in catalog.images.get(place[0], {})},
+            {name: _pin(edit, catalog.outputs[name].output) for edit, name in named if name is not None},
             tuple(edit for edit in live if isinstance(edit, StripEdit)),
             # A summary with a position is the client's own: its requests hold it already.
             tuple(edit for edit in edits_in_force(edits).summaries if edit.seq is None),
@@ -337,36 +293,25 @@ class ProxiedSessions:
 
         await retrying(attempt)
 
-    async def archive(
-        self,
-        session_id: str,
-        outputs: Sequence[Output],
-        strip: StripSpan | None = None,
-        parts: Sequence[MessagePart] = (),
-        cost: float | None = None,
-    ) -> int:
-        """Archive exactly these outputs and other parts, durably, before a request shows their placeholders; thinking
-        within `strip` is not shown any more. It takes `cost` US dollars to write the cache again. Returns how many were
-        archived."""
+    async def archive(self, session_id: str, outputs: Sequence[Output], strip: int | None = None) -> int:
+        """Archive exactly these outputs, durably, before a request shows their placeholders; thinking from message
+        `strip` on is not shown any more. Returns how many were archived."""
         access = self._access
-        handles = await keep_parts(access, session_id, parts)
 
         async def attempt() -> int:
             snapshot = await access.snapshot(session_id)
             made = [each.edit for each in await archive_outputs(access, snapshot, _candidates(snapshot, outputs))]
-            others = part_edits(snapshot, parts, handles)
-            edits: list[Edit] = [*made, *others]
+            edits: list[Edit] = [*made]
             if not edits:
                 return 0
             entries = await entries_after(access, snapshot, edits)
             if strip is not None:
-                names = [edit.handle for edit in (*made, *others)]
-                edits += strip_from(snapshot, entries, strip[0], names, strip[1])
+                edits += strip_from(snapshot, entries, strip, [edit.handle for edit in made])
                 entries = await entries_after(access, snapshot, edits)
-            event = event_of(snapshot, entries, "prune", _reason(len(made), len(others)))
-            event = event.model_copy(update={"cost": cost})
+            reason = f"Archived by the proxy: {counted(len(made), 'tool output')}."
+            event = event_of(snapshot, entries, "prune", reason)
             await access.store.append_edits(session_id, edits, expected=len(snapshot.edits), event=event)
-            return len(made) + len(others)
+            return len(made)
 
         return await retrying(attempt)
 
@@ -402,9 +347,6 @@ AFTER_COMPACTION = (
 )
 """The same for a model whose provider would refuse or drop that reasoning."""
 
-StripSpan = tuple[int, int | None]
-"""The first and the last message whose thinking is left out; None for the session's last one."""
-
 Changed = TypeVar("Changed", PruneResult, CompactResult, RestoreResult)
 
 
@@ -420,12 +362,6 @@ async def with_effect(access: Access, result: Changed, now: float) -> Changed:
     else:
         note = AFTER_COMPACTION if reasoning_binding(proxied.model) is not None else NEXT_REQUEST
     return result.model_copy(update={"note": note})
-
-
-def _reason(outputs: int, parts: int) -> str:
-    counted = ((outputs, "tool output", ""), (parts, "other part", " (inputs of calls, images)"))
-    named = [f"{count} {name}{'s' * (count > 1)}{what}" for count, name, what in counted if count]
-    return f"Archived by the proxy: {' and '.join(named)}."
 
 
 def _candidates(snapshot: SessionSnapshot, outputs: Sequence[Output]) -> list[Candidate]:

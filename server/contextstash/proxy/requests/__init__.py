@@ -1,1 +1,0 @@
-"""One request of a client: what is sent in its place, and why nothing else of it changes."""
