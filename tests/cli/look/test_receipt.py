@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Lever, ProxiedSession, ProxiedTotals
 from contextstash_storage.sqlite import open_sqlite
@@ -78,13 +76,6 @@ def test_a_time_that_is_none_is_refused_with_examples(tmp_path: Path) -> None:
     done = proxied(tmp_path, one=state(1.0, 1.0)).run("receipt", "--since", "yesterday")
     assert done.returncode == 2
     assert "Examples: 7d, 2026-05-31" in done.stderr
-
-
-@pytest.mark.parametrize("share", ["60%", "0.6", "ten", "%"])
-def test_a_hold_out_of_more_than_a_half_is_refused(tmp_path: Path, share: str) -> None:
-    done = CommandLine(tmp_path).run("run", "--hold-out", share, "true")
-    assert done.returncode == 2
-    assert "Example: 10%" in done.stderr
 
 
 def test_a_bill_of_cents_is_not_printed_as_nothing(tmp_path: Path) -> None:
