@@ -121,13 +121,11 @@ def test_what_was_sent_to_a_binding_model_stays_and_a_reported_drop_is_shown(
     client = "claude-code" if start is claude else "codex"
     contextstash(tmp_path, "install", client, "--yes")
     with coding_provider("seq 1 3000", 12, thinks=True, drops_at=9) as provider:
-        done = start(tmp_path, provider, "--set", "first_cut_tokens=2000", model=model)
+        done = start(tmp_path, provider, model=model)
     assert provider.thoughts
     sent = [asked.outputs for asked in provider.turns()]
     assert len(sent[-1]) == 12
     assert all(after[: len(before)] == before for before, after in pairwise(sent)), "what was sent was changed"
-    # The first ones may be sent before the client's server runs, without which nothing is cut.
-    assert len(str(sent[-1][-1])) < 5_000, [len(str(output)) for output in sent[-1]]
     assert "reported as dropped: 1 piece" in done.stderr
 
 
