@@ -14,11 +14,9 @@ import json
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.prompts.base import Prompt, UserMessage
 from mcp.shared.exceptions import MCPError
 from mcp.types import (
-    INTERNAL_ERROR,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     AudioContent,
     CreateMessageRequest,
@@ -43,7 +41,6 @@ from mcp.types import (
 )
 from pydantic import BaseModel, Field
 
-from contextstash.mcp.surface import tasks
 from contextstash.mcp.surface.prompts import PROMPTS
 
 IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
@@ -94,7 +91,6 @@ def add_fixtures(server: MCPServer[Any]) -> None:
         _add_states,
         _add_resources,
         _add_prompts,
-        _add_tasks,
     ):
         add(server)
     _add_handlers(server)
@@ -441,33 +437,3 @@ def _add_handlers(server: MCPServer[Any]) -> None:
         ("resources/unsubscribe", UnsubscribeRequestParams),
     ):
         server._lowlevel_server.add_request_handler(method, params, nothing)
-
-
-def _add_tasks(server: MCPServer[Any]) -> None:
-    """The tools of the Tasks scenarios, which become tasks if they take longer than a moment."""
-
-    @server.tool()
-    def greet(name: str = "World") -> str:
-        """Say hello."""
-        return f"Hello, {name}!"
-
-    @server.tool()
-    async def slow_compute(seconds: float = 0, label: str = "") -> str:
-        """Take this long."""
-        await asyncio.sleep(seconds)
-        return f"{label} computed"
-
-    @server.tool()
-    async def failing_job() -> str:
-        """Fail as a tool does."""
-        await asyncio.sleep(1)
-        raise ToolError("the job failed")
-
-    @server.tool()
-    async def protocol_error_job() -> str:
-        """Fail as the protocol does."""
-        await asyncio.sleep(0.2)
-        raise MCPError(INTERNAL_ERROR, "the job broke off")
-
-    tasks.LONG_CALLS |= {"slow_compute", "failing_job", "protocol_error_job"}
-    tasks.PATIENCE_SECONDS = 0.05

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-RECORDING = frozenset({"clip", "create", "demo", "gateway", "hook", "import", "install", "proxy", "run", "serve"})
+RECORDING = frozenset({"create", "demo", "gateway", "hook", "import", "install", "proxy", "run", "serve"})
 """The commands that may name a database which does not exist: they, or what they install, record into it, and `token
 create` comes before the first server."""
 

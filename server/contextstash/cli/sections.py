@@ -17,15 +17,12 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "continue": "Go on with a session in another client.",
         "doctor": "Check database, settings, clients and hooks.",
         "uninstall": "Remove contextstash from a client's configuration.",
-        "upgrade": "Say how to upgrade this installation.",
     },
     "Look": {
         "sessions": "List the sessions, newest first.",
         "status": "Show how full a session's context is, and with what.",
         "search": "Search everything that was recorded.",
         "show": "Print an output, a summary, or messages.",
-        "events": "List what happened to a session's context.",
-        "calls": "List the model calls of a session, with their cost.",
         "advise": "Compare what your sessions would have cost in smaller windows.",
         "receipt": "Say what was billed, and what contextstash saved or cost.",
         "ui": "Show sessions in a browser.",
@@ -44,7 +41,6 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Share and check": {
         "export": "Write a session to a file: whole, messages, Markdown or HTML.",
         "migrate-store": "Copy all sessions into another database.",
-        "validate": "Check a message list against its provider's rules.",
     },
     "For clients and scripts": {
         "serve": "Serve the tools over MCP; clients start this.",
@@ -53,7 +49,6 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "proxy": "Stand between a client and the model API.",
         "hook": "Handle an event of a client's hooks.",
         "statusline": "Print Claude Code's status line.",
-        "clip": "Print the text of a pipe within limits, archive all of it.",
         "completion": "Print the completion script of a shell.",
     },
 }

@@ -21,7 +21,6 @@ from contextstash.mcp.surface.prompts import PROMPTS, add_prompts
 from contextstash.mcp.surface.protocol_checks import ProtocolChecks
 from contextstash.mcp.surface.resources import add_resources
 from contextstash.mcp.surface.status_app import status_app, status_tool
-from contextstash.mcp.surface.tasks import Tasks
 from contextstash.mcp.surface.tool import StashTool
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ def build_server(
         middleware=[ProtocolChecks(PROMPTS), *(_of_http(offered, access) if access else [])],
         auth=access.settings if access else None,
         token_verifier=access.verifier if access else None,
-        extensions=[] if tools == "retrieval" else [status_app(), Tasks(stash)],
+        extensions=[] if tools == "retrieval" else [status_app()],
         cache_hints=CACHE_HINTS,
     )
     if tools != "retrieval":

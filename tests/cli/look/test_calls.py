@@ -1,4 +1,4 @@
-"""`contextstash calls`: the model calls of a session."""
+"""`contextstash status --calls`: the model calls of a session."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tests.support.command_line import CommandLine, failure_of
 
 @pytest.mark.usefixtures("session")
 def test_calls_have_tokens_bytes_and_growth(contextstash: CommandLine) -> None:
-    calls = contextstash.json("calls")["calls"]
+    calls = contextstash.json("status", "--calls")["calls"]
     assert [call["prompt_tokens"] for call in calls] == [1_000 + 900 * number for number in range(6)]
     assert [call.get("growth_tokens") for call in calls] == [None, 900, 900, 900, 900, 900]
     sizes = [call["request_bytes"] for call in calls]
     assert sizes == sorted(sizes)
     assert sizes[0] == len('{"role":"user","content":"Build it."}')
     assert all(call["cost"] > 0 for call in calls)
-    assert "6 calls, 19,500 prompt tokens" in contextstash.run("calls").stdout
+    assert "6 calls, 19,500 prompt tokens" in contextstash.run("status", "--calls").stdout
 
 
 def test_the_request_of_a_call_is_rebuilt(contextstash: CommandLine, session: Path) -> None:
-    third = contextstash.json("calls")["calls"][2]["call_id"]
-    sent = json.loads(contextstash.run("calls", "--request", str(third)).stdout)
+    third = contextstash.json("status", "--calls")["calls"][2]["call_id"]
+    sent = json.loads(contextstash.run("status", "--request", str(third)).stdout)
     recorded = json.loads(session.read_text())[:5]
     assert [message["role"] for message in sent] == [message["role"] for message in recorded]
     assert [message["content"] for message in sent] == [message["content"] for message in recorded]
@@ -32,11 +32,11 @@ def test_the_request_of_a_call_is_rebuilt(contextstash: CommandLine, session: Pa
 
 @pytest.mark.usefixtures("session")
 def test_an_unknown_call_is_an_error_in_one_line(contextstash: CommandLine) -> None:
-    assert "no call 99" in failure_of(contextstash.run("calls", "--request", "99"))
+    assert "no call 99" in failure_of(contextstash.run("status", "--request", "99"))
 
 
 def test_a_session_without_calls_says_so(contextstash: CommandLine) -> None:
     path = contextstash.folder / "short.json"
     path.write_text(json.dumps([{"role": "user", "content": "Hello."}]))
     contextstash.run("import", path)
-    assert contextstash.run("calls").stdout.startswith("No model calls in session ")
+    assert contextstash.run("status", "--calls").stdout.startswith("No model calls in session ")

@@ -56,10 +56,11 @@ def commands(line: CommandLine) -> list[tuple[str, ...]]:
         ("show", handle), ("show", handle, "--call"), ("show", handle, "--pattern", "plum"), ("show", session),
         ("show", session, "--message", "0"), ("show", session, "--message", "1"), ("show", session, "--message", "2"),
     ]  # fmt: skip
-    others = [("sessions",), ("status",), ("events",), ("calls",), ("calls", "--request", "1")]
+    others = [("sessions",), ("status",), ("status", "--events"), ("status", "--calls"), ("status", "--request", "1")]
     searches = [("search", "plum"), ("search", "plum", "--tool", "none"), ("search", handle)]
     changes = [("pin", session, handle), ("compact", session, "--strategy", "extractive")]
-    return [*shows, *others, *searches, *((*each, "--json") for each in (*shows, *searches)), *changes, ("events",)]
+    as_json = ((*each, "--json") for each in (*shows, *searches))
+    return [*shows, *others, *searches, *as_json, *changes, ("status", "--events")]
 
 
 def test_no_command_sends_a_recorded_sequence_to_a_terminal(hostile: CommandLine) -> None:

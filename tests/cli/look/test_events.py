@@ -1,4 +1,4 @@
-"""`contextstash events`: what happened to a session's context."""
+"""`contextstash status --events`: what happened to a session's context."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.support.command_line import CommandLine, write_transcript
 
 @pytest.mark.usefixtures("session")
 def test_events_have_tokens_before_and_after(contextstash: CommandLine) -> None:
-    events = contextstash.json("events")
+    events = contextstash.json("status", "--events")
     assert [event["kind"] for event in events if event["kind"] != "level"] == ["prune", "compaction"]
     prune = next(event for event in events if event["kind"] == "prune")
     assert prune["tokens_after"] < prune["tokens_before"]
     assert prune["seq"] == 13
-    text = contextstash.run("events").stdout
+    text = contextstash.run("status", "--events").stdout
     assert f"{prune['tokens_before']:,} → {prune['tokens_after']:,}" in text
 
 
@@ -26,7 +26,7 @@ def test_a_session_without_events_says_so(contextstash: CommandLine) -> None:
     path = contextstash.folder / "short.json"
     path.write_text(json.dumps([{"role": "user", "content": "Hello."}]))
     contextstash.run("import", path)
-    assert contextstash.run("events").stdout.startswith("No events in session ")
+    assert contextstash.run("status", "--events").stdout.startswith("No events in session ")
 
 
 def test_events_of_an_imported_session_are_in_the_order_of_their_times(contextstash: CommandLine) -> None:
@@ -34,7 +34,7 @@ def test_events_of_an_imported_session_are_in_the_order_of_their_times(contextst
     write_transcript(path, outputs=12)
     contextstash.run("import", path, "--set", "window=20000")
     contextstash.run("prune", "5b1f", "--keep-last", "1")
-    lines = contextstash.run("events").stdout.splitlines()[1:]
+    lines = contextstash.run("status", "--events").stdout.splitlines()[1:]
     times = [line[:16] for line in lines]
     assert times == sorted(times)
     assert times[0].startswith("2026-03-03 ")
@@ -47,10 +47,10 @@ def test_prunes_of_one_request_are_one_event(contextstash: CommandLine) -> None:
     contextstash.run("import", path)
     for keep in ("8", "4", "1"):
         assert contextstash.run("prune", "5b1f", "--keep-last", keep).returncode == 0
-    prunes = [event for event in contextstash.json("events") if event["kind"] == "prune"]
+    prunes = [event for event in contextstash.json("status", "--events") if event["kind"] == "prune"]
     assert len(prunes) == 3, "--json has each"
     apart = [each["created_at"] for each in prunes]
-    lines = [line for line in contextstash.run("events").stdout.splitlines() if "prune" in line]
+    lines = [line for line in contextstash.run("status", "--events").stdout.splitlines() if "prune" in line]
     if max(gaps(apart)) <= 2:
         [line] = lines
         assert f"{prunes[0]['tokens_before']:,} → {prunes[-1]['tokens_after']:,}" in line

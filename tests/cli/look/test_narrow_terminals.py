@@ -18,7 +18,7 @@ COMMANDS = (
     ("sessions",),
     ("status",),
     ("show", "build", "--limit", "6"),
-    ("events",),
+    ("status", "--events"),
     ("advise",),
     ("search", "nosuchword"),
     ("search", "built"),

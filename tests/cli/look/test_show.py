@@ -72,12 +72,12 @@ def test_an_unknown_handle_and_an_unknown_session_say_what_to_do(orchard: Orchar
 
 
 def test_an_unknown_summary_is_an_error_that_names_the_command_which_lists_them(orchard: Orchard) -> None:
-    assert "contextstash events SESSION" in failure_of(orchard.run("show", "sum_unknown"))
+    assert "contextstash status --events SESSION" in failure_of(orchard.run("show", "sum_unknown"))
 
 
 @pytest.mark.usefixtures("session")
 def test_a_summary_names_the_command_that_shows_its_messages(contextstash: CommandLine) -> None:
-    compacted = next(event for event in contextstash.json("events") if event["kind"] == "compaction")
+    compacted = next(event for event in contextstash.json("status", "--events") if event["kind"] == "compaction")
     database = contextstash.json("sessions")["sessions"][0]["session_id"]
     summary_id = contextstash.json("show", _summary_of(contextstash))["summary_id"]
     text = contextstash.run("show", summary_id).stdout

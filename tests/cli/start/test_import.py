@@ -30,7 +30,7 @@ def test_an_import_only_records_even_if_the_session_is_far_over_its_thresholds(c
     write_transcript(path, outputs=12)
     small = ("--set", "window=20000", "--set", "output_reserve=2000")
     assert contextstash.run("import", path, *small).returncode == 0
-    events = contextstash.json("events")
+    events = contextstash.json("status", "--events")
     assert {event["kind"] for event in events} == {"level"}
     status = contextstash.json("status", *small)
     assert status["estimate"]["level"] in ("critical", "overflow")
@@ -41,7 +41,7 @@ def test_the_level_of_an_imported_session_changed_when_its_messages_were_written
     path = contextstash.folder / "session.jsonl"
     write_transcript(path, outputs=12)
     contextstash.run("import", path, "--set", "window=20000")
-    assert contextstash.json("events")[-1]["created_at"].startswith("2026-03-03T09:00:25")
+    assert contextstash.json("status", "--events")[-1]["created_at"].startswith("2026-03-03T09:00:25")
 
 
 def test_known_before_counts_the_messages_of_the_session_whichever_file_is_imported(contextstash: CommandLine) -> None:

@@ -34,7 +34,7 @@ async def test_wrong_types_are_named_with_what_is_expected(tmp_path: Path, mode:
     assert "dry_run must be true or false" in count
     assert "handles must be a list of strings; got an object at [1]" in handles
     assert "secret" not in handles
-    assert "strategy must be one of auto, host, anthropic, sampling, extractive" in strategy
+    assert "strategy must be one of auto, host, anthropic, extractive" in strategy
     assert "query is missing" in missing
     for text in (count, handles, strategy, missing):
         assert "pydantic" not in text

@@ -124,7 +124,9 @@ def _show_summary(opener: StashOpener, as_json: bool, raw: bool, summary_id: str
         try:
             return await stash.get_summary(session_id, level=summary_id)
         except NotFoundError as error:
-            raise NotFoundError(f"There is no summary {summary_id}. contextstash events SESSION lists them.") from error
+            raise NotFoundError(
+                f"There is no summary {summary_id}. contextstash status --events SESSION lists them."
+            ) from error
 
     summary = opener.run(read)
     if as_json:

@@ -6,12 +6,13 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
+from contextstash.cli.look.session_log import print_calls, print_events, print_request
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import VIEW, console, for_reader, level_style, print_json, print_plainly
 from contextstash.cli.readable import when
@@ -68,9 +69,27 @@ WRITERS = {
 @click.option(
     "--every", type=click.FloatRange(0.2), default=2.0, show_default=True, help="Seconds between two updates."
 )
+@click.option("--events", is_flag=True, help="What happened to its context: levels, prunes, compactions, recoveries.")
+@click.option("--calls", is_flag=True, help="Its model calls: tokens, bytes and cost of each.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="List the newest N.")
+@click.option("--request", type=click.IntRange(1), metavar="CALL", help="Print this call's messages as JSON.")
 @database_options
-def status(opener: StashOpener, as_json: bool, session: str | None, watch: bool, every: float) -> None:
-    """Show how full a session's context is, with what, and the next step. [default: the one with the newest message]"""
+def status(opener: StashOpener, as_json: bool, session: str | None, **options: Any) -> None:
+    """Show how full a session's context is, with what, and the next step. [default: the one with the newest message]
+
+    With --events or --calls, list those instead.
+    """
+    if options["request"] is not None:
+        print_request(opener, session, options["request"])
+    elif options["events"] or options["calls"]:
+        listed = print_events if options["events"] else print_calls
+        listed(opener, session, options["limit"], as_json=as_json)
+    else:
+        _show(opener, session, as_json=as_json, watch=options["watch"], every=options["every"])
+
+
+def _show(opener: StashOpener, session: str | None, *, as_json: bool, watch: bool, every: float) -> None:
+    """Print the status once, or until Ctrl-C."""
     if watch and sys.stdout.isatty() and not as_json:
         with suppress(KeyboardInterrupt):
             opener.run(lambda stash: _watch(stash, session, every))

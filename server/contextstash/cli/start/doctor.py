@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextstash import __version__
 from contextstash.cli.options import DATABASE, JSON, settings_from
 from contextstash.cli.output import say
 from contextstash.configuration.setting_layers import Configuration, shown
@@ -64,7 +65,7 @@ def doctor(db: Location | None, secrets: bool, as_json: bool) -> int:
 
         return report(db or default_database(), as_json=as_json)
     with _round_trip() as trip:  # the server starts while the rest is checked
-        for check in (lambda: _database(db or default_database()), _vocabulary, _settings, _clients, trip):
+        for check in (_program, lambda: _database(db or default_database()), _vocabulary, _settings, _clients, trip):
             for finding in _safely(check):
                 found.append(finding)
                 if not as_json:
@@ -75,6 +76,15 @@ def doctor(db: Location | None, secrets: bool, as_json: bool) -> int:
     if not as_json:
         click.echo(f"{bad} of {len(found)} checks found a problem." if bad else "No problems found.")
     return 1 if bad else 0
+
+
+def _program() -> Iterator[Finding]:
+    """The version, where it is from, and the commands that upgrade it. Nothing is downloaded to find that out."""
+    from contextstash.hosts.install.own_upgrade import this_installation
+
+    installation = this_installation()
+    advice = f"To upgrade: {' && '.join(installation.upgrade)}" if installation.upgrade else ""
+    yield Finding("program", "ok", f"{__version__}, {installation.described}", advice)
 
 
 def _print(finding: Finding) -> None:

@@ -1,4 +1,4 @@
-"""The tool compact_session, which may ask the client's own model for the summary.
+"""The tool compact_session, which reports its progress while a model writes the summary.
 
 This module does not import `annotations` from `__future__`: the SDK needs a tool's annotations as objects.
 """
@@ -8,20 +8,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
-from mcp.server.mcpserver import Context, Resolve, Sample
-from mcp.types import CreateMessageResult, SamplingMessage, TextContent
+from mcp.server.mcpserver import Context
 from pydantic import Field
 
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.surface.argument_types import DryRun, SessionId
-from contextstash.mcp.wire.sendable import clipped, sendable_text
+from contextstash.mcp.wire.sendable import clipped
 from contextstash.service.results import CompactResult
 
 MAX_SUMMARY_CHARACTERS = 24_000
 """Longest summary that an answer repeats, about 6,000 tokens; contextstash itself writes at most 2,500 tokens."""
 
 Strategy = Annotated[
-    Literal["auto", "host", "anthropic", "sampling", "extractive"],
+    Literal["auto", "host", "anthropic", "extractive"],
     Field(description="Who writes the summary: you (host), or contextstash by one of the other means"),
 ]
 Summary = Annotated[
@@ -33,44 +32,11 @@ Summary = Annotated[
 Instructions = Annotated[str | None, Field(description="What the summary must keep, if you do not write it")]
 
 
-def _client_request_of(stash: LazyStash) -> Callable[..., Awaitable[Sample | None]]:
-    """Returns a function that decides whether to ask the client's model for the summary."""
-
-    async def ask_client(
-        context: Context[Any, Any],
-        session_id: str | None,
-        summary: str | None,
-        instructions: str | None,
-        strategy: str,
-        dry_run: bool,
-    ) -> Sample | None:
-        """The request to the client's model; None if the client has no sampling or its reply would not be used."""
-        capabilities = context.client_capabilities
-        if summary is not None or dry_run or strategy not in ("auto", "sampling"):
-            return None
-        if capabilities is None or capabilities.sampling is None:
-            return None
-        opened = await stash.get()
-        request = await opened.sampling_request(session_id, instructions=instructions, strategy=strategy)
-        if request is None:
-            return None
-        asked = TextContent(type="text", text=sendable_text(request.prompt))
-        return Sample(
-            [SamplingMessage(role="user", content=asked)],
-            max_tokens=request.max_tokens,
-            system_prompt=sendable_text(request.system),
-        )
-
-    return ask_client
-
-
 def compact_session_of(stash: LazyStash) -> Callable[..., Awaitable[CompactResult]]:
     """The tool's function on a stash that is opened at first use."""
-    ask_client = _client_request_of(stash)
 
     async def compact_session(
         context: Context[Any, Any],
-        sampled: Annotated[CreateMessageResult | None, Resolve(ask_client)],
         session_id: SessionId = None,
         summary: Summary = None,
         instructions: Instructions = None,
@@ -86,7 +52,6 @@ def compact_session_of(stash: LazyStash) -> Callable[..., Awaitable[CompactResul
                 summary=summary,
                 instructions=instructions,
                 strategy=strategy,
-                sampled=_text(sampled),
                 dry_run=dry_run,
             )
         if summary is not None or result.summary is None:
@@ -94,13 +59,6 @@ def compact_session_of(stash: LazyStash) -> Callable[..., Awaitable[CompactResul
         return result.model_copy(update={"summary": clipped(result.summary, MAX_SUMMARY_CHARACTERS, "get_summary")})
 
     return compact_session
-
-
-def _text(sampled: CreateMessageResult | None) -> str | None:
-    if sampled is None:
-        return None
-    content = sampled.content if isinstance(sampled.content, list) else [sampled.content]
-    return "".join(block.text for block in content if isinstance(block, TextContent))
 
 
 REPORT_SECONDS = 2.0

@@ -101,7 +101,7 @@ async def read_request(access: Access, session_id: str, call_id: int) -> list[Na
     session = await access.session(session_id)
     found = await access.store.read_calls(session_id, after=call_id - 1, limit=1)
     if not found or found[0].call_id != call_id:
-        raise NotFoundError(f"Session {session_id} has no call {call_id}. contextstash calls lists them.")
+        raise NotFoundError(f"Session {session_id} has no call {call_id}. contextstash status --calls lists them.")
     [call] = found
     edits = (await access.store.read_edits(session_id))[: call.request_edits]
     first = call.request_first_seq if call.purpose != "agent" else 0
