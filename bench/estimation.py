@@ -7,12 +7,12 @@ weighted error is the sum of absolute errors divided by the true sum, so large r
 each increment the same weight. Every other session is used to fit a family's factor and overhead (`fitted`, the
 smallest mean error), the rest to evaluate; increments under 200 tokens are left out.
 
-Sessions: the error of all increments of a session together, uncalibrated: how far off an estimate is before the first
+Sessions: the error of all increments of a session together: how far off an estimate is before the first
 report, if everything is recorded. Sessions with less than MIN_SESSION_TOKENS of them are left out.
 
-Contexts: the estimate just before each reply, anchored on the last report and calibrated as in the product,
-compared with the prompt total of that reply. Steps over a compaction, rewind or clearing by the client are left out,
-and those in which the reported prompt fell.
+Contexts: the estimate just before each reply, anchored on the last report as in the product, compared with the prompt
+total of that reply. Steps over a compaction, rewind or clearing by the client are left out, and those in which the
+reported prompt fell.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def report(label: str, sample: Sample) -> None:
     if evaluation:
         report_increments(fitting, evaluation, counter_for(min(sample.models, default=None), SETTINGS, count_with))
     if by_session := session_errors(sample):
-        print(f"  sessions: {len(by_session)}, {by_session[0]:+.1f} % to {by_session[-1]:+.1f} % uncalibrated")
+        print(f"  sessions: {len(by_session)}, {by_session[0]:+.1f} % to {by_session[-1]:+.1f} %")
     if sample.contexts:
         found = sorted(abs(error) for error in sample.contexts)
         print(

@@ -18,9 +18,7 @@ import click
 from mcp import Client
 
 from contextstash.cli.app import cli
-from contextstash.configuration.encryption_key import SETTING as KEY_SETTING
 from contextstash.context.window.presets import PRESETS
-from contextstash.context.window.project_limits import BOUNDS
 from contextstash.context.window.settings import ContextSettings, resolve_settings
 from contextstash.mcp.server import build_server
 from contextstash.service.stash import Stash
@@ -56,8 +54,7 @@ def settings_page() -> str:
         others.pop("default", None)
         if name == "preset":
             others = {}
-        values = f"{_values(field, default[name], others)}\n- in a project's file: {_bounds(name)}"
-        parts.append(f"## `{name}`\n\n{described[name]}\n\n{values}")
+        parts.append(f"## `{name}`\n\n{described[name]}\n\n{_values(field, default[name], others)}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -80,17 +77,6 @@ def _values(field: Any, default: Any, others: Mapping[str, Any]) -> str:
         lines.append(f"- one of: {', '.join(f'`{choice}`' for choice in choices)}")
     lines += [f"- `{preset}`: {_shown(value)}" for preset, value in others.items()]
     return "\n".join(lines)
-
-
-def _bounds(name: str) -> str:
-    """The values that a project's file may set without being trusted."""
-    if name == KEY_SETTING:
-        return "never read from there"
-    if name not in BOUNDS:
-        return "only if it is trusted"
-    least, most = BOUNDS[name]
-    parts = [f"at least {_shown(least)}" if least is not None else "", f"at most {_shown(most)}" if most else ""]
-    return ", ".join(filter(None, parts)) or "any"
 
 
 def _shown(value: Any) -> str:

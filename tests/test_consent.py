@@ -149,7 +149,6 @@ def test_the_hooks_of_such_a_project_send_nothing(untrusted: UntrustedProject) -
         shown = untrusted.hook("PostToolUse", at, tool_name="Bash", tool_response={"stdout": LARGE}, **event)
     assert thief.requests == []
     assert shown is not None
-    assert "summarizer_base_url" in untrusted.log
     assert "config trust" in untrusted.log
 
 

@@ -292,11 +292,9 @@ Level = Literal["ok", "prune", "compact", "critical", "overflow"]
 class Declared(Record):
     """The declared parts in force: the versions of system prompt and tool definitions, and their tokens by our count.
     `replaced_tokens` are those of the recorded system messages that the declared system prompt stands for. `factor` is
-    how many tokens the provider reported for each that we counted of them: tool definitions are not sent as JSON.
-    `approximate` says that the counter's vocabulary is not the model's own."""
+    how many tokens the provider reported for each that we counted of them: tool definitions are not sent as JSON."""
 
     factor: float = 1.0
-    approximate: bool = False
     system: int | None = None
     tools: int | None = None
     system_tokens: int = 0
@@ -315,11 +313,7 @@ class Counters(Record):
 
     `parts` are the view's tokens by part, in the counter's own units. `reported` is the last prompt total that the
     provider reported, plus that call's completion; `reported_view` what the request that it reports on and its
-    reply were by count, `reported_declared` the tokens of its declared parts. `true_growth` and `counted_growth`
-    add up, over pairs of successive reports, how much the prompt grew by report and by count: their ratio
-    calibrates the counter, as long as `calibrated_error`, the sum of the errors with it, is clearly below
-    `plain_error`, the sum without it; it begins at `prior_ratio`, which the first report gave for the declared parts.
-    `mixed` says that since the last report something else came than replies and tool results. `reported_group` is that
+    reply were by count, `reported_declared` the tokens of its declared parts. `reported_group` is that
     reply's id. `replying` are the tokens of a reply's messages that came before the one with its report. `summary_seq`
     is the last message that a summary covers, -1 for none. `view_results` are the tool results in the view that are not
     archived, `system_messages` the system messages recorded. `unsent` is by how many tokens edits of ours have shrunk
@@ -343,12 +337,6 @@ class Counters(Record):
     reported_seq: int = -1
     reported_group: str | None = None
     replying: int = 0
-    true_growth: int = 0
-    counted_growth: int = 0
-    plain_error: int = 0
-    calibrated_error: int = 0
-    prior_ratio: float = 1.0
-    mixed: bool = False
     unsent: int = 0
     own: dict[Part, int] = Field(default_factory=dict)
     level: Level = "ok"

@@ -102,7 +102,7 @@ def test_the_help_lists_every_command_in_a_section_and_a_line_of_80_columns(cont
 
 def test_a_wrong_value_of_a_setting_is_refused_in_plain_words(contextstash: CommandLine) -> None:
     for arguments in (("config", "set", "window=abc"), ("sessions", "--set", "window=abc")):
-        assert "window must be a whole number or 'economic', not 'abc'" in failure_of(contextstash.run(*arguments))
+        assert "window must be a whole number, not 'abc'" in failure_of(contextstash.run(*arguments))
 
 
 def test_an_install_without_a_client_lists_the_clients_in_a_sentence(contextstash: CommandLine) -> None:

@@ -18,7 +18,7 @@ import click
 from click.core import ParameterSource
 
 from contextstash.cli.readable import named_by
-from contextstash.configuration.setting_layers import Configuration, Remark, RemarkHandler, configuration
+from contextstash.configuration.setting_layers import Configuration, RemarkHandler, configuration
 from contextstash.hosts.project_folder import project_folder
 from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
@@ -158,8 +158,8 @@ class StashOpener:
 
 
 def settings_from(preset: str | None, given: tuple[str, ...], on_remark: RemarkHandler | None = None) -> Configuration:
-    """The settings of files, environment and options together. `on_remark` gets a remark on each ignored setting of a
-    project's files; by default the remarks are printed to standard error."""
+    """The settings of files, environment and options together. `on_remark` gets a line about each of a project's
+    files that is not used; by default it is printed to standard error."""
     return configuration(
         project=project_folder(os.environ),
         environment=os.environ,
@@ -169,8 +169,8 @@ def settings_from(preset: str | None, given: tuple[str, ...], on_remark: RemarkH
     )
 
 
-def _warn(remark: Remark) -> None:
-    click.echo(f"contextstash: {remark.text}", err=True)
+def _warn(remark: str) -> None:
+    click.echo(f"contextstash: {remark}", err=True)
 
 
 def opener_options(command: Command) -> Command:

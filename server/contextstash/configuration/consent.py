@@ -12,8 +12,6 @@ from contextstash.configuration.setting_layers import Configuration
 
 DEFAULT_HOST = "api.anthropic.com"
 
-SAMPLING = "Only a client that offers its own model (sampling), which has the session, may be asked for a summary."
-
 
 @dataclass(frozen=True)
 class NetworkUse:
@@ -35,16 +33,15 @@ def network_use(
 
     settings = resolve_settings(found.settings_layer(agent), session_layer(session or {}))
     consent, key = found.consent(agent), key_variable(environment)
-    sampling = SAMPLING if settings.summarizer in ("auto", "sampling") else ""
     if consent is None:
         unused = f"{INHERITED_KEY} is set but not used: no setting of yours allows model calls."
-        return NetworkUse(False, "Nothing leaves this machine.", _joined(unused if key else "", sampling))
+        return NetworkUse(False, "Nothing leaves this machine.", unused if key else "")
     if key is None and settings.summarizer_base_url is None:
         unused = f"Model calls are allowed ({consent}), but no key and no address are set."
-        return NetworkUse(False, "Nothing leaves this machine.", _joined(unused, sampling))
+        return NetworkUse(False, "Nothing leaves this machine.", unused)
     address = settings.summarizer_base_url or environment.get("ANTHROPIC_BASE_URL") or f"https://{DEFAULT_HOST}"
     sentence = f"Sessions may be sent to {host_of(address)} (model {settings.summarizer_model}): allowed by {consent}."
-    return NetworkUse(True, sentence, sampling)
+    return NetworkUse(True, sentence)
 
 
 def host_of(address: str) -> str:
@@ -70,7 +67,3 @@ def key_line(found: Configuration, environment: Mapping[str, str], agent: str | 
     name = key_variable(environment)
     use = "" if found.may_call_model(agent) or not name else ", not used"
     return f"API key for summaries: {f'set by {name}{use}' if name else 'not set'}."
-
-
-def _joined(*sentences: str) -> str:
-    return " ".join(filter(None, sentences))

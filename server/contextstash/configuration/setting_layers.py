@@ -1,7 +1,7 @@
 """The settings from outside the program, layer by layer: files, agents' files, environment, command line.
 
-A project's files are written by the authors of the repository: only the settings that `context.window.project_limits`
-admits are used from them, unless the user has accepted exactly this file.
+A project's files are written by the authors of the repository: they are not used unless the user has accepted exactly
+this file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from contextstash.configuration.settings_files import (
     Tables,
     check_names,
     checked,
-    parsed,
     text_of,
 )
 from contextstash.configuration.trusted_files import TrustedFiles
@@ -34,26 +33,15 @@ PREFIX = "CONTEXTSTASH_"
 OTHER_VARIABLES = ("CONTEXTSTASH_DB", OWN_KEY, CLIENT_SECRET)
 """Variables with our prefix that are not settings."""
 
-MAX_NAMED = 8
-"""How many settings a remark names, because a file may hold thousands."""
-
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Remark:
-    """One line about a project's file that is ignored in whole or in part. `broken`: it is invalid, so that it could
-    not be used even if the file were trusted."""
-
-    text: str
-    broken: bool = False
+RemarkHandler = Callable[[str], None]
+"""Called with a line about a project's file that is not used."""
 
 
-RemarkHandler = Callable[[Remark], None]
-
-
-def _log(remark: Remark) -> None:
-    logger.warning("%s", remark.text)
+def _log(remark: str) -> None:
+    logger.warning("%s", remark)
 
 
 @dataclass(frozen=True)
@@ -67,8 +55,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of settings: the user's own, or a project's, of whose files only those that are `trusted` count in
-    whole."""
+    """A folder of settings: the user's own, or a project's, of whose files only those that are `trusted` count."""
 
     path: Path
     trusted: TrustedFiles | None = None
@@ -95,15 +82,18 @@ class Folder:
     def _of_project(self, path: Path, trusted: TrustedFiles) -> tuple[dict[str, Any], Tables]:
         try:
             file = read_project_file(path, self.path)
-            text = "" if file is None else file.text()
+            if file is None:
+                return {}, {}
+            if trusted.holds(file):
+                return checked(file.text(), path)
         except RefusedFileError as error:
-            self.on_remark(Remark(f"{shown(path)} is ignored: {error}.", broken=True))
+            self.on_remark(f"{shown(path)} is ignored: {error}.")
             return {}, {}
-        if file is None:
-            return {}, {}
-        if trusted.holds(file):
-            return checked(text, path, aliases=False)
-        return _admitted(path, text, self.on_remark)
+        self.on_remark(
+            f"{shown(path)} is a project's file that you have not accepted, so it is not used."
+            f" To accept exactly this file: contextstash config trust {shown(path)}"
+        )
+        return {}, {}
 
 
 @dataclass(frozen=True)
@@ -171,7 +161,7 @@ def configuration(
     are logged.
 
     Raises BadInputError if a setting does not exist (naming its place and the most similar setting), if a value is not
-    valid, or if a file is not TOML. An error in an untrusted file of a project is a remark instead.
+    valid, or if a file is not TOML. A project's file that is not trusted is not read.
     """
     own = user_folder or user_config_folder()
     options = read_pairs(given)
@@ -194,37 +184,6 @@ def configuration(
 
         resolve_settings(merged)
     return found
-
-
-def _admitted(path: Path, text: str, on_remark: RemarkHandler) -> tuple[dict[str, Any], Tables]:
-    """The settings of an untrusted file that are admitted. The others are reported in one remark."""
-    from contextstash.context.window.project_limits import admit
-
-    try:
-        values, agents = parsed(text, path, aliases=False)
-    except BadInputError as error:
-        on_remark(Remark(shown(str(error)) + " It is ignored.", broken=True))
-        return {}, {}
-    settings, refused, broken = admit(values)
-    tables: Tables = {}
-    for agent, table in agents.items():
-        tables[agent], its_refused, its_broken = admit(table)
-        refused |= {f"[{AGENTS_TABLE}.{agent}] {name}": why for name, why in its_refused.items()}
-        broken |= {f"[{AGENTS_TABLE}.{agent}] {name}": why for name, why in its_broken.items()}
-    if refused or broken:
-        on_remark(_remark(path, {**broken, **refused}, bool(broken)))
-    return settings, tables
-
-
-def _remark(path: Path, ignored: Mapping[str, str], broken: bool) -> Remark:
-    named = [f"{shown(name, 60)} ({why})" for name, why in list(ignored.items())[:MAX_NAMED]]
-    if len(ignored) > MAX_NAMED:
-        named.append(f"{len(ignored) - MAX_NAMED:,} more")
-    text = (
-        f"{shown(path)} is a project's file and not trusted; ignored of it: {', '.join(named)}."
-        f" To accept this exact file: contextstash config trust {shown(path)}"
-    )
-    return Remark(text, broken)
 
 
 def shown(text: object, limit: int = 600) -> str:

@@ -15,7 +15,8 @@ from contextstash_storage.errors import BadInputError
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader, but it rejects duplicate keys."""
+    """The safe loader, but it rejects duplicate keys, and aliases: with them, a file of 500 bytes can expand to
+    millions of entries."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[object] = set()
@@ -25,10 +26,6 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, f"duplicate key '{key}'", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
-
-
-class _PlainLoader(_Loader):
-    """Rejects aliases: with them, a file of 500 bytes can expand to millions of entries."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.events.AliasEvent):
@@ -53,14 +50,14 @@ def text_of(path: Path) -> str | None:
         raise BadInputError(f"{path} cannot be read: {error}.") from error
 
 
-def parsed(text: str, path: Path, *, aliases: bool = True) -> tuple[dict[str, Any], Tables]:
+def parsed(text: str, path: Path) -> tuple[dict[str, Any], Tables]:
     """The settings in a file, and those for single agents in it; names are not checked. Raises BadInputError."""
-    return (_agents_file(text, str(path), aliases), {}) if path.suffix in AGENT_ENDINGS else _toml(text, str(path))
+    return (_agents_file(text, str(path)), {}) if path.suffix in AGENT_ENDINGS else _toml(text, str(path))
 
 
-def checked(text: str, path: Path, *, aliases: bool = True) -> tuple[dict[str, Any], Tables]:
+def checked(text: str, path: Path) -> tuple[dict[str, Any], Tables]:
     """The same, with the names checked."""
-    settings, tables = parsed(text, path, aliases=aliases)
+    settings, tables = parsed(text, path)
     check_names(settings, str(path))
     for name, table in tables.items():
         check_names(table, f"{path} [{AGENTS_TABLE}.{name}]")
@@ -78,10 +75,10 @@ def _toml(text: str, place: str) -> tuple[dict[str, Any], Tables]:
     return settings, agents
 
 
-def _agents_file(text: str, place: str, aliases: bool) -> dict[str, Any]:
+def _agents_file(text: str, place: str) -> dict[str, Any]:
     """The settings of an agent's YAML file: under `context` if it exists, else the whole file."""
     try:
-        data = yaml.load(text, _Loader if aliases else _PlainLoader)
+        data = yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadInputError(f"{place} is not valid YAML: {' '.join(str(error).split())[:300]}.") from error
     if data is not None and not isinstance(data, dict):

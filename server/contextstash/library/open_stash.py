@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from contextstash.library.session import LibrarySession
 from contextstash_storage.databases import location_of
@@ -86,7 +86,7 @@ class LibraryStash:
         session_id: str,
         *,
         model: str | None = None,
-        window: int | Literal["economic"] | None = None,
+        window: int | None = None,
         format: str | None = None,
         agent: str | None = None,
         title: str | None = None,
@@ -94,7 +94,7 @@ class LibraryStash:
         **settings: Any,
     ) -> LibrarySession:
         """One conversation, created with its first request if it does not exist. `settings` are its own, such as
-        `preset` or `compact_at`; `window` is one of them, in tokens or `"economic"`. `format` is needed only if neither
+        `preset` or `compact_at`; `window` is one of them, in tokens. `format` is needed only if neither
         the messages nor the tools nor the model show the provider's format: anthropic, openai-chat, openai-responses or
         gemini."""
         return LibrarySession(

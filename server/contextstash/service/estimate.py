@@ -43,8 +43,7 @@ def own_tokens(access: Access, session: Session) -> int:
     settings = access.settings(session)
     counter = access.counter(settings, session.model)
     if session.source is not None:
-        view = session.counters.view_tokens * counting.growth_ratio(session.counters, settings)
-        return round(view) + session.counters.declared.tokens
+        return session.counters.view_tokens + session.counters.declared.tokens
     return counting.estimate(session.counters, settings, counter.name)[0]
 
 

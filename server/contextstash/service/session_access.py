@@ -23,7 +23,6 @@ from contextstash.context.window.token_counters import Counter, counter_for
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.bounded_cache import BoundedCache
-from contextstash.service.economic_size import economic_size
 from contextstash.service.pattern_searches import PatternSearches
 from contextstash.service.proxied_clients import sends_own_history
 from contextstash.service.session_cache import KnownLists, SessionCache
@@ -185,11 +184,9 @@ class Access:
     def budget(self, settings: ContextSettings, model: str | None, session: Session | None = None) -> WindowBudget:
         """The window and the numbers that follow from it: as set, else as the host says, else by model."""
         fixed = fixed_tokens(session.counters, settings) if session is not None else 0
-        if settings.window_tokens is not None:
-            return budget_of(settings, settings.window_tokens, fixed=fixed)
+        if settings.window is not None:
+            return budget_of(settings, settings.window, fixed=fixed)
         window, known = self._whole_window(model, session)
-        if settings.window == "economic":
-            window, known = economic_size(settings, model, window, fixed), True
         return budget_of(settings, window, known=known, fixed=fixed)
 
     def limits(self, session: Session) -> tuple[ContextSettings, WindowBudget]:

@@ -35,7 +35,7 @@ from contextstash.service.recording import provider_reasoning as reasoning
 from contextstash.service.recording.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.recording.late_usage import book_late
 from contextstash.service.reduction import compact, pins, prune, restore, summaries
-from contextstash.service.requests import call_log, get_context, handoff, overflow_recovery, sampling
+from contextstash.service.requests import call_log, get_context, handoff, overflow_recovery
 from contextstash.service.requests.proxied import Changed, ProxiedSessions, with_effect
 from contextstash.service.results import ContextResult, RecordResult
 from contextstash.service.session_access import Access, AccessOptions
@@ -203,8 +203,6 @@ class Stash:
         return result.model_copy(update={"done": done or None, "next_seq": recorded.next_seq})
 
     # What shrinks the view, and undoes that.
-
-    sampling_request = _use_case(sampling.sampling_request)
 
     prune_tool_outputs = _change(prune.prune_tool_outputs)
     compact_session = _change(compact.compact_session)

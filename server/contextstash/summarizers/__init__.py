@@ -1,1 +1,1 @@
-"""The summarizers: the host, a model, the client's own model, or contextstash itself."""
+"""The summarizers: the host, a model, or contextstash itself."""

@@ -1,4 +1,4 @@
-"""Who writes a summary: the host, a model, the client's own model, or contextstash itself."""
+"""Who writes a summary: the host, a model, or contextstash itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from contextstash.summarizers.extractive import ExtractiveSummarizer
 from contextstash.summarizers.host import HostSummarizer
 from contextstash_storage.errors import BadInputError, SummarizerError
 
-STRATEGIES = ("auto", "host", "anthropic", "sampling", "extractive")
+STRATEGIES = ("auto", "host", "anthropic", "extractive")
 
 CONSENT = 'summarizer = "anthropic", summarizer_model, or the variable CONTEXTSTASH_ANTHROPIC_API_KEY'
 """The ways in which a user consents to calls of a model, as text for messages."""
@@ -32,14 +32,13 @@ def choose(
     summary: str | None = None,
     *,
     settings: WriterSettings | None = None,
-    sampled: str | None = None,
 ) -> tuple[Summarizer, ...]:
     """The summarizers to try in order; the last one cannot fail for lack of a model.
 
     `auto` uses the host's `summary` if there is one, else a model whose key or base URL is set (`settings` is None
-    unless the user consents to its use), else the reply of the client's model (`sampled`), else the extractive
-    summarizer. Raises BadInputError if the strategy is unknown, if it is `host` and there is no summary, if it is
-    neither `auto` nor `host` and there is one, or if it needs a model that may not or cannot be called.
+    unless the user consents to its use), else the extractive summarizer. Raises BadInputError if the
+    strategy is unknown, if it is `host` and there is no summary, if it is neither `auto` nor `host` and there is one,
+    or if it needs a model that may not or cannot be called.
     """
     if strategy not in STRATEGIES:
         raise BadInputError(f"Unknown strategy '{strategy[:40]}'. Pass one of {', '.join(STRATEGIES)}.")
@@ -54,10 +53,10 @@ def choose(
             "The strategy host needs `summary`: write one as the prompt compact describes and pass it,"
             " or use the strategy auto."
         )
-    return (*_models(strategy, settings, sampled), ExtractiveSummarizer())
+    return (*_models(strategy, settings), ExtractiveSummarizer())
 
 
-def _models(strategy: str, settings: WriterSettings | None, sampled: str | None) -> list[Summarizer]:
+def _models(strategy: str, settings: WriterSettings | None) -> list[Summarizer]:
     reachable = settings is not None and bool(settings.api_key or settings.base_url)
     if strategy == "anthropic" and not reachable:
         raise BadInputError(
@@ -71,10 +70,6 @@ def _models(strategy: str, settings: WriterSettings | None, sampled: str | None)
         from contextstash.summarizers.anthropic import AnthropicSummarizer
 
         found.append(AnthropicSummarizer(settings))
-    if strategy in ("auto", "sampling") and sampled is not None:
-        from contextstash.summarizers.sampling import SampledSummarizer
-
-        found.append(SampledSummarizer(sampled))
     return found
 
 

@@ -14,10 +14,16 @@ def shown(contextstash: CommandLine, *arguments: str, **environment: str) -> dic
     return {row["name"]: (row["value"], row["layer"]) for row in answer["settings"]}
 
 
+def accepted(contextstash: CommandLine, *files: str) -> None:
+    for file in files:
+        assert contextstash.run("config", "trust", str(contextstash.folder / file), "--yes").returncode == 0
+
+
 def test_each_value_is_shown_with_the_layer_that_set_it(contextstash: CommandLine) -> None:
     (contextstash.folder / "contextstash.toml").write_text('preset = "n-or-k"\nsummary_tokens = 900\n')
     (contextstash.folder / "agents").mkdir()
     (contextstash.folder / "agents" / "quick.yaml").write_text("context:\n  messages_at: 15\n")
+    accepted(contextstash, "contextstash.toml", "agents/quick.yaml")
     found = shown(contextstash, "--agent", "quick", "--set", "prune_keep_last=7", CONTEXTSTASH_TOKENS_AT="32000")
     assert found["messages_at"] == (15, str(contextstash.folder / "agents" / "quick.yaml"))
     assert found["tokens_at"] == (32_000, "environment")
@@ -54,6 +60,7 @@ def test_presets_are_listed_with_their_own_values(contextstash: CommandLine) -> 
 
 def test_the_places_of_settings_are_listed(contextstash: CommandLine) -> None:
     (contextstash.folder / "contextstash.toml").write_text("window = 100000\n")
+    accepted(contextstash, "contextstash.toml")
     done = contextstash.run("config", "path")
     assert f"{contextstash.folder / 'contextstash.toml'}" in done.stdout
     assert "1 setting\n" in done.stdout
@@ -67,6 +74,7 @@ def test_every_setting_is_shown_with_its_default_and_the_changed_ones_alone_on_r
     contextstash: CommandLine,
 ) -> None:
     (contextstash.folder / "contextstash.toml").write_text("summary_tokens = 900\n")
+    accepted(contextstash, "contextstash.toml")
     every = contextstash.run("config", "show").stdout.splitlines()
     changed = contextstash.run("config", "show", "--changed").stdout
     assert any(line.split() == ["image_tokens", "1,500", "default"] for line in every)

@@ -32,10 +32,11 @@ def shown(untrusted: UntrustedProject, *arguments: str, **environment: str) -> d
 
 def test_a_trusted_file_applies_whole_until_it_changes(untrusted: UntrustedProject) -> None:
     before = shown(untrusted)
-    assert (before["settings"]["placeholder"], before["settings"]["window"]) == ("described", 90_000)
-    assert "placeholder" in before["ignored"][0]
+    assert (before["settings"]["placeholder"], before["settings"]["window"]) == ("described", None)
+    [line] = before["ignored"]
+    assert f"contextstash config trust {untrusted.file}" in line
     done = untrusted.run("config", "trust", "--yes")
-    assert 'placeholder = "[gone: {handle}]"  <- only if trusted: text that the model reads' in done.stdout
+    assert 'placeholder = "[gone: {handle}]"' in done.stdout
     trusted = shown(untrusted)
     assert (trusted["settings"]["placeholder"], trusted["ignored"]) == ("[gone: {handle}]", [])
     untrusted.write(FILE + "# one comment more\n")

@@ -34,7 +34,6 @@ from contextstash.configuration.project_files import ProjectFile, RefusedFileErr
 from contextstash.configuration.setting_layers import (
     Configuration,
     Layer,
-    Remark,
     read_pairs,
     shown,
 )
@@ -57,10 +56,10 @@ if TYPE_CHECKING:
 @click.option("--list", "listed", is_flag=True, help="List the trusted files, and whether they have changed.")
 @click.option("--yes", is_flag=True, help="Trust without asking.")
 def trust(path: Path | None, revoke: bool, listed: bool, yes: bool) -> None:
-    """Apply all settings of a project's file, as long as it does not change.
+    """Use the settings of a project's file, as long as it does not change.
 
-    A project's contextstash.toml and agents/*.yaml come from the author of the repository. From a file that
-    is not trusted only thresholds and amounts to keep apply. A trusted file that changes is no longer trusted.
+    A project's contextstash.toml and agents/*.yaml come from the author of the repository. A file that is not
+    trusted is not used. A trusted file that changes is no longer trusted.
 
     PATH is the file, or the project's folder. [default: the current project]
     """
@@ -105,17 +104,12 @@ def _read(file: Path, project: Path) -> ProjectFile:
 
 
 def _show(file: ProjectFile, trusted: TrustedFiles) -> None:
-    """Print what the file sets, and mark what applies only if it is trusted."""
-    from contextstash.context.window.project_limits import admit
-
+    """Print what the file sets."""
     # a name from the repository too: a link can lead to a file whose name hides what is printed after it
     click.echo(f"{shown(file.resolved)}{' (already trusted)' if trusted.holds(file) else ''} sets:")
     for head, values in _tables(file):
-        admitted = admit(values)
         for name, value in values.items():
-            reason = admitted.refused.get(name)
-            mark = f"  <- only if trusted: {reason}" if reason else ""
-            click.echo(f"  {head}{name} = {json.dumps(value, default=str)}{mark}")
+            click.echo(f"  {head}{name} = {json.dumps(value, default=str)}")
 
 
 def _tables(file: ProjectFile) -> list[tuple[str, Mapping[str, Any]]]:
@@ -126,7 +120,7 @@ def _tables(file: ProjectFile) -> list[tuple[str, Mapping[str, Any]]]:
         text = file.text()
     except RefusedFileError as error:
         raise BadInputError(f"{file.path} cannot be trusted: {error}.") from error
-    settings, agents = checked(text, file.path, aliases=False)
+    settings, agents = checked(text, file.path)
     found = [("", settings), *((f"[{json.dumps(name)}] ", table) for name, table in agents.items())]
     for _, values in found:
         resolve_settings(values)
@@ -203,7 +197,7 @@ def show(
     from contextstash.configuration.consent import key_line, network_use
     from contextstash.context.window.settings import session_layer
 
-    remarks: list[Remark] = []
+    remarks: list[str] = []
     configuration = settings_from(preset, given, remarks.append)
     found = _session(StashOpener(db, configuration), session) if session else None
     agent = agent or (found.agent if found else None)
@@ -215,7 +209,7 @@ def show(
     thresholds = _thresholds(layers, model or (found.model if found else None))
     if as_json:
         rows = [asdict(value) for value in values]
-        other = {"api_key": key, "network": network.sentence, "ignored": [remark.text for remark in remarks]}
+        other = {"api_key": key, "network": network.sentence, "ignored": remarks}
         click.echo(json.dumps({"settings": rows, "tokens": thresholds, **other}, indent=2, ensure_ascii=False))
         return
     shown = [value for value in values if not changed or value.layer != "default"]
@@ -224,17 +218,16 @@ def show(
     if changed:
         click.echo(f"{len(values) - len(shown)} settings have default values.")
     click.echo(", ".join(f"{name.replace('_', ' ')} {tokens:,}" for name, tokens in thresholds.items()) + " tokens.")
-    for line in (key, " ".join(filter(None, (network.sentence, network.detail))), *(remark.text for remark in remarks)):
+    for line in (key, " ".join(filter(None, (network.sentence, network.detail))), *remarks):
         click.echo(line)
 
 
-def _without_unused_key(layer: Layer, remarks: list[Remark]) -> Layer:
+def _without_unused_key(layer: Layer, remarks: list[str]) -> Layer:
     """A layer without `encryption_key`, and a remark that says so, if its key is never looked for."""
     used = ("environment", str(user_config_folder() / SETTINGS_FILE))
     if KEY_SETTING not in layer.values or layer.name in used:
         return layer
-    text = f"{KEY_SETTING} in {layer.name} is not used: it counts in the environment or in {used[1]} alone."
-    remarks.append(Remark(text))
+    remarks.append(f"{KEY_SETTING} in {layer.name} is not used: it counts in the environment or in {used[1]} alone.")
     return replace(layer, values={name: value for name, value in layer.values.items() if name != KEY_SETTING})
 
 
@@ -269,13 +262,10 @@ def _thresholds(layers: list[Layer], model: str | None) -> dict[str, int]:
     from contextstash.configuration.windows_and_prices import model_facts
     from contextstash.context.window.settings import resolve_settings
     from contextstash.context.window.thresholds import budget_of
-    from contextstash.service.economic_size import economic_size
 
     settings = resolve_settings(*(layer.values for layer in layers))
     facts = model_facts(model)
-    window = settings.window_tokens or facts.window
-    if settings.window == "economic":
-        window = economic_size(settings, model, window, fixed=0)
+    window = settings.window or facts.window
     budget = budget_of(settings, window, known=facts.known or settings.window is not None)
     return {
         "window": budget.window,
@@ -317,7 +307,7 @@ def path(preset: str | None, given: tuple[str, ...]) -> None:
     rows: list[tuple[object, ...]] = []
     for folder in settings_folders(project_folder(os.environ)):
         name = str(folder / SETTINGS_FILE)
-        rows.append((name, counted(counts[name], "setting") if name in counts else "missing or empty"))
+        rows.append((name, counted(counts[name], "setting") if name in counts else "missing, empty or not accepted"))
         agents = folder / AGENTS_FOLDER
         found = sorted(each.name for each in agents.glob("*.y*ml")) if agents.is_dir() else []
         rows.append((f"{agents}/<agent>.yaml", ", ".join(found) or "none"))

@@ -58,7 +58,6 @@ UNLOGGED = (
 WRITERS = {
     "host": "the host's model",
     "extractive": "the extractive summarizer, without a model",
-    "sampling": "the client's model",
     "anthropic": "a model",
 }
 

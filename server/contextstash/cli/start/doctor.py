@@ -196,11 +196,10 @@ def _vocabulary() -> Iterator[Finding]:
 
 def _settings() -> Iterator[Finding]:
     from contextstash.configuration.locations import AGENTS_FOLDER, settings_folders
-    from contextstash.configuration.setting_layers import Remark
     from contextstash.context.window.settings import resolve_settings
     from contextstash.hosts.project_folder import project_folder
 
-    remarks: list[Remark] = []
+    remarks: list[str] = []
     found = settings_from(None, (), remarks.append)
     resolve_settings(found.settings_layer())
     folders = [folder / AGENTS_FOLDER for folder in settings_folders(project_folder(os.environ))]
@@ -212,7 +211,7 @@ def _settings() -> Iterator[Finding]:
     own = f"; {counted(len(files), 'file')} with settings of one agent" if files else ""
     yield Finding("settings", "ok", f"from {', '.join(places) or 'defaults only'}{own}")
     for remark in remarks:
-        yield Finding("project's settings", "wrong" if remark.broken else "note", remark.text)
+        yield Finding("project's settings", "note", remark)
     yield from _network(found, agents)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from contextstash.context.view.view import part_of
@@ -11,59 +10,28 @@ from contextstash.context.window.token_counters import Counter
 from contextstash_storage.records import Counters, NewMessage, Part, SentRequest, Usage
 
 MIN_GROWTH = 200
-"""Smaller growth, in tokens, does not calibrate: what a host adds to prompts unseen would outweigh it.
+"""Fewer tokens say nothing of how the provider counts: what a host adds to prompts unseen would outweigh them.
 bench/estimation.py leaves out increments below this size as well."""
 
-PRIOR_GROWTH = 5_000
-"""The calibration starts at the prior ratio with the weight of this many tokens, so that one odd report changes little.
-A larger weight follows a model's true ratio more slowly."""
-
-MIN_DECLARED = 1_000
-"""Declared parts of fewer counted tokens say nothing about how the model counts other texts: what the provider adds to
-a prompt would outweigh it."""
-
-HIDDEN_TOKENS = 350
-"""Up to this many tokens of a first prompt may come from the provider: with tools, Anthropic adds a system prompt of
-346 tokens for Claude 4 (https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview#pricing)."""
-
-MAX_PRIOR = 1.6
-"""A first prompt that differs from its count by more than this factor, or its inverse, is not explained by how the
-model counts: the families' factors lie between 1 and 1.55."""
-
-MAX_STEP = 0.15
-"""A report counts as if it differed from the present calibration by at most this share: what a host adds unseen makes
-single reports differ far more than our counting does. A smaller step follows a new model more slowly."""
-
-MAX_WEIGHT = 4_000
-"""One report weighs as much as this many tokens at most, so that one large output does not decide."""
-
-MIN_EVIDENCE = 8_000
-"""The calibration is used once reports of at least so many tokens are in it. With the weight of a report, that
-are two at least; until then the family's ratio is used."""
-
-USEFUL_SHARE = 0.95
-"""The calibration is used only if the errors with it add up to less than this share of those without it. If
-both are about equal, the ratio only adds noise."""
-
 MAX_RATIO = 2.0
-"""Largest calibration, and its inverse the smallest. The families' factors are between 1 and 1.55, so that a
-ratio beyond 2 comes from something other than the counter."""
+"""Largest ratio of a provider's count to ours, and its inverse the smallest: the families' factors are between 1 and
+1.55, so that more comes from something other than the counter."""
+
+MAX_SHRINK_STEP = 0.15
+"""What leaves the view is taken to be larger or smaller than counted by at most this share. Whole windows of recorded
+sessions differ by less; text that was never recorded makes a report differ by more."""
 
 UNSURE_SHARE = 0.08
 """By how much new messages may be larger than they are counted with another family's vocabulary: the median error of
 new tool results in recorded sessions of Claude Code was 8 % (bench/estimation.py)."""
 
-UNCALIBRATED = "not calibrated: no usage reported yet, so it may be 29 % too low to 5 % too high"
+UNREPORTED = "no usage reported yet, so it may be 29 % too low to 5 % too high"
 """What the method of an estimate says before the first report. Lowest: the tool results of 33 recorded sessions, each
 as a whole, by `python bench/estimation.py` (all but two of them within 12 %); highest: Gemini's factor, if the provider
 counts as its vocabulary does (tests/support/gemini_loop.py)."""
 
 UNDECLARED = ", and without system prompt and tools, which are not declared"
 """What is added if no tools were declared: what a client sends beside the messages is not counted then."""
-
-MAX_GROWTH_RATIO = 4
-"""Reported growth of more than this many times the counted one is not used: something unrecorded was added, such as new
-tool definitions."""
 
 
 def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters:
@@ -82,7 +50,6 @@ def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters
             "system_messages": counters.system_messages + (message.role == "system"),
             "parts": {part: tokens for part, tokens in parts.items() if tokens},
             "appended": counters.appended + (message.tokens if message.agent_visible else 0),
-            "mixed": counters.mixed or not _is_plain(message),
         }
     )
     if message.usage is None:
@@ -104,7 +71,7 @@ def _anchored(counters: Counters, message: NewMessage, usage: Usage, seq: int, b
     sent = message.request or counters.request
     asked = before - counters.replying if sent is None else sent.counted
     completion = message.tokens if message.group is not None else max(usage.completion_tokens, message.tokens)
-    measured = _measured(counters, usage, asked, sent)
+    measured = _with_factor(counters, usage, asked, sent)
     beyond = 0 if sent is None else _beyond(counters, sent)
     return reanchored(measured, usage.prompt_tokens + completion, seq, group=message.group, since=beyond)
 
@@ -114,62 +81,21 @@ def _beyond(counters: Counters, sent: SentRequest) -> int:
     return counters.view_tokens - (sent.counted + counters.appended - sent.appended)
 
 
-def _is_plain(message: NewMessage) -> bool:
-    """Whether a message is a reply or holds tool results only. A person's message may begin a new turn, in which some
-    providers drop the reasoning of the last one; images and documents are not counted from their text."""
-    images = any(block.type in ("image", "document") for block in message.blocks)
-    return message.role == "assistant" or (not images and all(block.type == "tool_result" for block in message.blocks))
-
-
-def _measured(counters: Counters, usage: Usage, asked: int, sent: SentRequest | None) -> Counters:
-    """The counters with what a report says about our  `asked` is the counted prompt, without declared parts.
-
-    The first report measures the declared parts, if all are known; later ones measure the growth since the last."""
-    if counters.reported is None:
-        return _with_factor(counters, usage.prompt_tokens - asked) if sent is not None else counters
-    true, counted = usage.prompt_tokens - counters.reported, asked - counters.reported_view
-    true -= 0 if sent is None else sent.declared - counters.reported_declared
-    if counters.mixed or not (true > MIN_GROWTH and counted > MIN_GROWTH and true < MAX_GROWTH_RATIO * counted):
-        return counters
-    ratio = _ratio(counters)
-    near = min(max(true, counted * ratio * (1 - MAX_STEP)), counted * ratio * (1 + MAX_STEP))
-    weight = min(1.0, MAX_WEIGHT / counted)
-    return counters.model_copy(
-        update={
-            "true_growth": counters.true_growth + round(near * weight),
-            "counted_growth": counters.counted_growth + round(counted * weight),
-            "plain_error": counters.plain_error + _error(counted, true),
-            "calibrated_error": counters.calibrated_error + _error(counted * ratio, true),
-        }
-    )
-
-
-def _error(estimated: float, true: int) -> int:
-    """The error of an estimate in parts per thousand of the truth, at most all of it."""
-    return min(1_000, round(1_000 * abs(estimated - true) / true))
-
-
-def _with_factor(counters: Counters, true: int) -> Counters:
-    """The counters with the declared parts as large as the provider's report says."""
+def _with_factor(counters: Counters, usage: Usage, asked: int, sent: SentRequest | None) -> Counters:
+    """The counters with the declared parts as large as the first report says; `asked` is the counted prompt without
+    them. Unchanged if there was a report before, or if not all that was sent is known."""
     declared = counters.declared
     counted = declared.system_tokens + declared.tools_tokens
-    if declared.tools is None or counted < MIN_GROWTH:
+    if counters.reported is not None or sent is None or declared.tools is None or counted < MIN_GROWTH:
         return counters
-    factor = min(MAX_RATIO, max(1 / MAX_RATIO, (true + declared.replaced_tokens) / counted))
+    true = usage.prompt_tokens - asked + declared.replaced_tokens
+    factor = min(MAX_RATIO, max(1 / MAX_RATIO, true / counted))
     scaled = {
         "factor": declared.factor * factor,
         "system_tokens": round(declared.system_tokens * factor),
         "tools_tokens": round(declared.tools_tokens * factor),
     }
-    prior = _prior(true + declared.replaced_tokens, counted) if declared.approximate else 1.0
-    return counters.model_copy(update={"declared": declared.model_copy(update=scaled), "prior_ratio": prior})
-
-
-def _prior(true: int, counted: int) -> float:
-    """The model's counting ratio by the first prompt: the ratio nearest to 1 that explains it."""
-    if counted < MIN_DECLARED or not 1 / MAX_PRIOR < true / counted < MAX_PRIOR:
-        return 1.0
-    return true / counted if true < counted else max(1.0, (true - HIDDEN_TOKENS) / counted)
+    return counters.model_copy(update={"declared": declared.model_copy(update=scaled)})
 
 
 def reanchored(counters: Counters, reported: int, seq: int, *, since: int = 0, group: str | None = None) -> Counters:
@@ -184,7 +110,6 @@ def reanchored(counters: Counters, reported: int, seq: int, *, since: int = 0, g
             "reported_seq": seq,
             "reported_group": group,
             "replying": 0,
-            "mixed": False,
             "unsent": 0,
             "request": None,
         }
@@ -222,59 +147,34 @@ def booked_late(counters: Counters, usage: Usage, sent: SentRequest, reply: int)
     """The counters anchored on a report that arrived after the reply to a request was counted, with `reply` tokens."""
     reported = usage.prompt_tokens + max(usage.completion_tokens, reply)
     since = counters.view_tokens - sent.counted - reply
-    anchored = reanchored(_measured(counters, usage, sent.counted, sent), reported, sent.messages, since=since)
-    return anchored.model_copy(update={"mixed": True})
-
-
-def growth_ratio(counters: Counters, settings: ContextSettings) -> float:
-    """The ratio of reported to counted tokens in this session; 1 if the settings do not use reports, or if estimates
-    with the ratio would have been worse so far."""
-    if not (settings.anchored and settings.calibrated) or not _helps(counters):
-        return 1.0
-    return _ratio(counters)
+    return reanchored(_with_factor(counters, usage, sent.counted, sent), reported, sent.messages, since=since)
 
 
 def shrink_ratio(counters: Counters, settings: ContextSettings) -> float:
     """The ratio of true to counted tokens of what leaves the view. The last report included it: it was larger or
     smaller than counted by about as much as the whole. Whoever declares nothing may send text that was not recorded;
-    then it counts like what is added."""
-    ratio = growth_ratio(counters, settings)
+    then it is 1."""
     if not settings.anchored or not counters.reported or not counters.reported_declared or counters.reported_view <= 0:
-        return ratio
+        return 1.0
     whole = (counters.reported - counters.reported_declared) / counters.reported_view
-    return whole if 1 - MAX_STEP <= whole / ratio <= 1 + MAX_STEP else ratio
-
-
-def _helps(counters: Counters) -> bool:
-    if counters.counted_growth == 0:
-        return counters.prior_ratio != 1.0
-    is_known = counters.prior_ratio != 1.0 or counters.counted_growth >= MIN_EVIDENCE
-    return is_known and counters.calibrated_error < USEFUL_SHARE * counters.plain_error
-
-
-def _ratio(counters: Counters) -> float:
-    ratio = (counters.true_growth + PRIOR_GROWTH * counters.prior_ratio) / (counters.counted_growth + PRIOR_GROWTH)
-    return min(MAX_RATIO, max(1 / MAX_RATIO, ratio))
+    return whole if abs(whole - 1) <= MAX_SHRINK_STEP else 1.0
 
 
 def estimate(counters: Counters, settings: ContextSettings, counter: str, *, followed: bool = False) -> tuple[int, str]:
     """Tokens of the view, and how they were determined. If a client sends its own history (`followed`), what our edits
     removed from the view since the last report is still in the client's window."""
-    ratio = growth_ratio(counters, settings)
     view = counters.view_tokens + (counters.unsent if followed else 0)
     declared = counters.declared.tokens
-    calibrated = f", calibrated × {ratio:.2f}" if abs(ratio - 1) >= 0.005 else ""
     if counters.reported is None or not settings.anchored:
         undeclared = UNDECLARED if counters.declared.tools is None else ""
-        caveat = f"; {UNCALIBRATED}{undeclared}" if counters.reported is None else ""
-        tokens = round(view * ratio) + declared + settings.conversation_overhead
-        return tokens, f"counted with {counter}{calibrated}{caveat}"
+        caveat = f"; {UNREPORTED}{undeclared}" if counters.reported is None else ""
+        return view + declared + settings.conversation_overhead, f"counted with {counter}{caveat}"
     change = view - counters.reported_view
-    since = round(change * (ratio if change > 0 else shrink_ratio(counters, settings)))
+    since = round(change * (1.0 if change > 0 else shrink_ratio(counters, settings)))
     since += declared - counters.reported_declared
     method = (
         f"reported usage ({counters.reported:,} tokens at message {counters.reported_seq})"
-        f" {'+' if since >= 0 else '-'} {abs(since):,} counted since with {counter}{calibrated}"
+        f" {'+' if since >= 0 else '-'} {abs(since):,} counted since with {counter}"
     )
     return max(0, counters.reported + since), method
 
@@ -284,9 +184,7 @@ def unsure(counters: Counters, settings: ContextSettings) -> int:
     if nothing was ever reported, because whoever never reports means our count."""
     if counters.reported is None or not settings.anchored:
         return 0
-    return round(
-        UNSURE_SHARE * max(0, counters.view_tokens - counters.reported_view) * growth_ratio(counters, settings)
-    )
+    return round(UNSURE_SHARE * max(0, counters.view_tokens - counters.reported_view))
 
 
 def fixed_tokens(counters: Counters, settings: ContextSettings) -> int:
@@ -319,22 +217,20 @@ def breakdown(counters: Counters, tokens: int, *, followed: bool = False) -> dic
 
 @dataclass(frozen=True)
 class RequestBudget:
-    """A budget in the provider's tokens, the view's estimate, by how much that may be too low, and the ratio of these
-    tokens to counted ones."""
+    """A budget in the provider's tokens, the view's estimate, and by how much that may be too low."""
 
     tokens: int
     estimated: int
     unsure: int
-    ratio: float
 
     def counted(self, view: int) -> int:
         """The number of counted tokens at which the view is within the budget, also if its estimate is too low."""
         excess = self.estimated + self.unsure - self.tokens
-        return view if excess <= 0 else view - math.ceil(excess / self.ratio)
+        return view if excess <= 0 else view - excess
 
     def after(self, view: int, fitted: int) -> int:
         """The estimate if the view has `fitted` counted tokens instead of `view`."""
-        return max(0, self.estimated - math.floor((view - fitted) * self.ratio))
+        return max(0, self.estimated - (view - fitted))
 
 
 def request_budget(
@@ -343,4 +239,4 @@ def request_budget(
     """The budget of a request of at most so many `tokens`. `added` are tokens that it has in addition to the view."""
     estimated, _ = estimate(counters, settings, counter.name)
     spare = unsure(counters, settings) if counter.is_approximate else 0
-    return RequestBudget(tokens, estimated + added, spare, growth_ratio(counters, settings))
+    return RequestBudget(tokens, estimated + added, spare)

@@ -91,7 +91,6 @@ ROLLING: dict[str, Any] = {
     **SEPARATE_STEPS,
     # ceil(characters / 4), added to the last reported usage
     "estimator": "chars_rounded_up",
-    "calibrated": False,
     # tokens
     "image_tokens": 1_200,
     "message_overhead": 0,

@@ -51,12 +51,10 @@ class ContextSettings(BaseModel):
     """Automatic management: prune and compact when messages are recorded."""
 
     estimator: Estimator = "tokenizer"
-    """Token counter: a calibrated tokenizer, the model's own tiktoken vocabulary, characters / 4 (rounded down, plus
-    one, or rounded up), or UTF-8 bytes / 4 (rounded up)."""
+    """Token counter: a tokenizer with the model family's factor, the model's own tiktoken vocabulary, characters / 4
+    (rounded down, plus one, or rounded up), or UTF-8 bytes / 4 (rounded up)."""
     anchored: bool = True
     """Start the estimate from the last usage that the provider reported."""
-    calibrated: bool = True
-    """Correct the tokens counted since that report by the ratio of earlier counts to earlier reports."""
     # Near Anthropic's count for a large image: width × height / 750, about 1,600 at most.
     image_tokens: int = Field(default=1_500, ge=0)
     """Tokens of one document, and of an image whose size, or whose model's rule for images, is unknown."""
@@ -66,9 +64,8 @@ class ContextSettings(BaseModel):
     conversation_overhead: int = Field(default=0, ge=0)
     """Tokens of a message list in addition to its messages."""
 
-    window: PositiveInt | Literal["economic"] | None = None
-    """Context window in tokens; if not set, that of the model. `economic`: the largest window within it that costs at
-    most a tenth more than the cheapest one, by the model's prices."""
+    window: PositiveInt | None = None
+    """Context window in tokens; if not set, that of the model."""
     output_reserve: int | None = Field(default=None, ge=0)
     """Tokens reserved for the reply; if not set, an eighth of the window, at most 32,000."""
     fallback_tokens: int | None = Field(default=None, gt=0)
@@ -167,7 +164,7 @@ class ContextSettings(BaseModel):
     """Maximum length of the hand-off to a client's new window, in tokens; if not set, a fortieth of the window and an
     eighth of the session, whichever is less, at least 1,500 and at most the text of 7,200 tokens of GPT (11,160 of
     newer Claude models). 0 gives none."""
-    summarizer: Literal["auto", "anthropic", "sampling", "extractive"] = "auto"
+    summarizer: Literal["auto", "anthropic", "extractive"] = "auto"
     """Which summarizer writes if the host passes no summary. A model is called only if the user's own configuration
     says `anthropic` here, names a `summarizer_model`, or sets CONTEXTSTASH_ANTHROPIC_API_KEY."""
     summarizer_model: str = "claude-haiku-4-5"
@@ -247,15 +244,6 @@ class ContextSettings(BaseModel):
     encryption_key: str | None = None
     """Where the key of an encrypted database is: `keyring`, `file:PATH` or `command:COMMAND`. Read from the environment
     or the user's own file alone. `contextstash encrypt` encrypts a database that exists."""
-
-    @property
-    def window_tokens(self) -> int | None:
-        """The window that is set in tokens."""
-        return self.window if isinstance(self.window, int) else None
-
-    def __hash__(self) -> int:
-        """Of the sizes, which differ most."""
-        return hash((self.preset, self.window, self.compact_at, self.prune_at))
 
     @field_validator("pin")
     @classmethod

@@ -167,4 +167,4 @@ def _log_remarks(host: HookHost) -> Any:
     """A function that writes a remark on a project's files into the log."""
     from contextstash.hosts.hooks.log import note
 
-    return lambda remark: note(host.name, remark.text)
+    return lambda remark: note(host.name, remark)

@@ -82,7 +82,7 @@ async def cut_outputs(
 def limits_in_characters(layer: Mapping[str, Any]) -> dict[str, Any]:
     """The limits of one output in a layer of settings, with tokens converted to characters."""
     settings = resolve_settings(layer)
-    limits = OutputLimits.of(settings, settings.window_tokens)
+    limits = OutputLimits.of(settings, settings.window)
     given: dict[str, Any] = {"tokens": None}
     if limits.tokens is not None:
         characters = limits.tokens * CHARACTERS_PER_TOKEN

@@ -16,7 +16,7 @@ from contextstash_storage.records import Lever, ProxiedSession, Session
 
 METHOD = (
     "Billed: the usage that the provider reported, at list prices. Without contextstash: the same requests with what"
-    " was left out of them, counted from its text, calibrated by the reported usage and never above the model's window;"
+    " was left out of them, counted from its text, scaled by the reported usage and never above the model's window;"
     " without contextstash's tools and hand-offs, and without what was fetched or read again. In sessions that do not"
     " go through the proxy, hooks and gateways shorten new outputs: that is not in the dollars."
 )

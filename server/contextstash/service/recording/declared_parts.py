@@ -63,10 +63,9 @@ async def declare(
     if not parts or await _are_in_force(access, session, parts):
         return session
     replaced = await _replaced_tokens(access, session, parts[0].part) if parts[0].part != "tools" else 0
-    approximate = access.counter(access.settings(session), session.model).is_approximate
 
     def change(declared: Declared, versions: Sequence[int]) -> Declared:
-        changes: dict[str, int | bool] = {"approximate": approximate}
+        changes: dict[str, int] = {}
         for part, version in zip(parts, versions, strict=True):
             name = "tools" if part.part == "tools" else "system"
             changes |= {name: version, f"{name}_tokens": round(part.tokens * declared.factor)}

@@ -83,7 +83,7 @@ def limits_of(
     Raises BadInputError if one of these is invalid."""
     # The window scales the limit in tokens alone, and to find a model's window takes longer than a hook should.
     if given is not None and "tokens" in given:
-        return OutputLimits.of(settings, settings.window_tokens).merged(given)
+        return OutputLimits.of(settings, settings.window).merged(given)
     budget = access.budget(settings, session.model if session else None, session)
     return OutputLimits.of(settings, budget.window - (budget.usable - budget.free)).merged(given)
 

@@ -109,5 +109,5 @@ def _check_destination(access: Access, agent: str | None, settings: Mapping[str,
     if asked and not access.may_call_model(agent):
         raise BadInputError(
             "A session cannot have a model called without the user's consent, which only the user's own configuration"
-            f" gives: {CONSENT}. Without it, summarizer is auto, sampling or extractive."
+            f" gives: {CONSENT}. Without it, summarizer is auto or extractive."
         )

@@ -109,12 +109,10 @@ async def compact_session(
     summary: str | None = None,
     instructions: str | None = None,
     strategy: str = "auto",
-    sampled: str | None = None,
     dry_run: bool = False,
 ) -> CompactResult:
-    """Replace all but the recent messages with a summary: the host's `summary`, or one written by `strategy`.
-    `sampled` is the reply of the client's model to `sampling_request`."""
-    return await compact(access, session_id, Writers(strategy, summary, sampled, instructions), dry_run=dry_run)
+    """Replace all but the recent messages with a summary: the host's `summary`, or one written by `strategy`."""
+    return await compact(access, session_id, Writers(strategy, summary, instructions), dry_run=dry_run)
 
 
 async def compact(
@@ -225,9 +223,8 @@ class _Compaction:
         chosen = self.writers.chosen(self.access, snapshot)
         writing = written(self.access, snapshot, chosen, request, span)
         summary, self.cost = await self.lease.while_held(writing)
-        self.summary = replace(summary, note=summary.note or self.writers.missed(summary.strategy))
-        self.span = span
-        return self.summary
+        self.summary, self.span = summary, span
+        return summary
 
     def _result(
         self, snapshot: SessionSnapshot, edit: SummaryEdit, tokens: int, summary: WrittenSummary, reason: str

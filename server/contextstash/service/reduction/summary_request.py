@@ -36,19 +36,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Writers:
-    """Which summarizers may write, and their input: `summary` is a text from the host, `sampled` one from the client's
-    model."""
+    """Which summarizers may write, and their input: `summary` is a text from the host."""
 
     strategy: str
     summary: str | None = None
-    sampled: str | None = None
     instructions: str | None = None
-
-    def missed(self, strategy: str) -> str | None:
-        """A note if the summary was not written by the requested summarizer, although that one did not fail."""
-        if self.strategy == "sampling" and strategy != "sampling":
-            return "The client's model could not be called: the client does not support sampling."
-        return None
 
     def chosen(self, access: Access, snapshot: SessionSnapshot) -> tuple[Summarizer, ...]:
         """The summarizers to try, in order. Raises BadInputError if the requested strategy is unavailable."""
@@ -59,11 +51,11 @@ class Writers:
                 strategy = "auto"
         settings = writer_settings(access, snapshot.session.agent, snapshot.settings)
         try:
-            return choose(strategy, self.summary, settings=settings, sampled=self.sampled)
+            return choose(strategy, self.summary, settings=settings)
         except BadInputError:
             if self.strategy != "auto":
                 raise
-            return choose("auto", self.summary, settings=settings, sampled=self.sampled)
+            return choose("auto", self.summary, settings=settings)
 
 
 async def written(

@@ -132,8 +132,7 @@ async def _corrected(access: Access, session: Session, overflow: ContextOverflow
     how many tokens the request must have been larger if the provider is right; the view is reduced by as much."""
     settings, budget = access.limits(session)
     changes: dict[str, Any] = {}
-    chosen = settings.window == "economic"  # smaller than the model's window, which the error names
-    if overflow.limit is not None and (overflow.limit < budget.window if chosen else overflow.limit != budget.window):
+    if overflow.limit is not None and overflow.limit != budget.window:
         changes["window"] = overflow.limit
     completion = overflow.completion_tokens
     if completion is not None and completion < (overflow.limit or 0):
