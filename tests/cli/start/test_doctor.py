@@ -60,14 +60,14 @@ def test_a_status_line_whose_command_is_gone_is_found(contextstash: CommandLine)
     ("name", "content", "says"),
     [
         ("sessions.db", b"no database at all" * 200, "no SQLite database"),
-        ("contextstash.toml", b"prune_att = 1", "Did you mean 'prune_at'"),
-        ("agents/quick.yaml", b"window: [", "not valid YAML"),
+        ("contextstash/contextstash.toml", b"prune_att = 1", "Did you mean 'prune_at'"),
+        ("contextstash/agents/quick.yaml", b"window: [", "not valid YAML"),
         (".claude.json", b"{", "not plain JSON"),
     ],
 )
 def test_a_damaged_file_is_named(contextstash: CommandLine, name: str, content: bytes, says: str) -> None:
     path = contextstash.folder / name
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     code, found = findings(contextstash)
     assert code == 1

@@ -357,8 +357,9 @@ def test_if_the_archive_cannot_be_written_the_output_stays_and_the_log_says_why(
 
 
 def test_the_users_limit_counts(hooked: Hooked) -> None:
-    (hooked.command_line.folder / "agents").mkdir()
-    (hooked.command_line.folder / "agents" / "claude-code.yaml").write_text("output_tokens: 1500\n")
+    agents = hooked.command_line.folder / "contextstash" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "claude-code.yaml").write_text("output_tokens: 1500\n")
     updated = hooked.after("Bash", {"stdout": LARGE[:6_100], "stderr": ""})
     assert len(updated["stdout"]) <= 6_000
 

@@ -207,22 +207,6 @@ async def test_unreadable_reasoning_takes_the_tokens_that_the_provider_reported(
         assert (await stash.read_session(SESSION)).counters.parts[Part.THINKING] == 300
 
 
-@pytest.mark.parametrize(("model", "ratio"), [("claude-opus-5-5", 0.8), ("gpt-5.4", 1.0)])
-async def test_the_first_report_says_how_large_the_next_output_is(tmp_path: Path, model: str, ratio: float) -> None:
-    async with stash_at(tmp_path / f"{model}.db", window=200_000) as stash:
-        await stash.record_messages([user("go")], session_id=SESSION, format="anthropic", model=model)
-        first = await stash.get_context(SESSION, system="Be careful. " * 200, tools=TOOLS)
-        usage = {"input_tokens": round(first.tokens * 0.8), "output_tokens": 20}
-        reply = calls("toolu_000000000001")
-        await stash.record_messages([reply], session_id=SESSION, usage=usage, request_id=first.request_id)
-        before = await stash.get_context(SESSION)
-        await stash.record_messages([results(["toolu_000000000001"], 100)], session_id=SESSION)
-        grown = (await stash.get_context(SESSION)).tokens - before.tokens
-        [output] = await all_handles(stash)
-        counted = (await stash.get_archived_output(output)).total_tokens
-    assert grown == pytest.approx(counted * ratio, rel=0.02)
-
-
 @pytest.mark.parametrize("lines", [500, 525, 575])
 async def test_a_count_that_may_be_too_low_is_not_taken_to_the_last_token(tmp_path: Path, lines: int) -> None:
     async with stash_at(tmp_path / "u.db", window=WINDOW, output_tokens=None, output_share=None) as stash:
