@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """The tool compact_session, which reports its progress while a model writes the summary.
-=======
-"""The tool compact_session, which reports progress while a summary is written.
->>>>>>> 4144ed74 (Take out calibration, the economic window, sampling, retention by size, and settings of projects within bounds)
 
 This module does not import `annotations` from `__future__`: the SDK needs a tool's annotations as objects.
 """
