@@ -19,7 +19,7 @@ DRIVERS = ("sqlite3", "sqlcipher3", "aiosqlite", "asyncpg")
 """What the stores speak to their databases with."""
 
 MAY_IMPORT_OF_OURS = {
-    "context": ("contextstash.context", "contextstash.formats.base", *RECORDS),
+    "context": ("contextstash.context", "contextstash.formats.base", "contextstash.formats.pairs", *RECORDS),
     "formats": ("contextstash.formats", "contextstash.context", *RECORDS),
     "summarizers": ("contextstash.summarizers", "contextstash.context", "contextstash.formats", *RECORDS),
 }

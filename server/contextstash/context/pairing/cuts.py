@@ -6,11 +6,10 @@ number of blocks.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
+from contextstash.formats.pairs import Event, calls_of_results
 from contextstash_storage.records import Block, Message
 
 
@@ -74,10 +73,8 @@ def _continues(message: Message, previous: Message, group: str | None) -> bool:
 def cuts_inside_tool_calls(messages: Sequence[Message]) -> set[int]:
     """The cuts between a call and its result.
 
-    A result answers the nearest open call with its id before it, so that an id may be used again; if there is none,
-    the next call after it that nothing else answers. A call without a result is interrupted by the next message that
-    neither answers a call nor continues the reply; until then, and so at the end of the list, its result may still
-    come.
+    A call without a result is interrupted by the next message that neither answers a call nor continues the reply;
+    until then, and so at the end of the list, its result may still come.
     """
     covered = [0] * (len(messages) + 2)
     for first, last in _spans(messages):
@@ -95,36 +92,26 @@ def cuts_inside_tool_calls(messages: Sequence[Message]) -> set[int]:
 def _spans(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
     """For each pair in different messages (index of the call, index of its result), or the reverse if the result was
     recorded first. The span of an open call ends where it is interrupted, or past the end of the list."""
-    open_calls: dict[str, list[int]] = {}
-    orphans: dict[str, list[int]] = {}
-    for place, message in enumerate(messages):
-        for block in message.blocks:
+    events = list(_events(messages))
+    answered = calls_of_results(events)
+    for result, call in answered.items():
+        first, last = sorted((call[0], result[0]))
+        yield first, last
+    calls = {event.place for event in events if event.is_call}
+    yield from _interrupted(messages, sorted(place for place, _ in calls - set(answered.values())))
+
+
+def _events(messages: Sequence[Message]) -> Iterator[Event]:
+    """Calls before results within a message: a provider's own tool may be called and answered in one reply."""
+    turn = 0
+    for at, message in enumerate(messages):
+        answers = answered_ids(message)
+        turn += message.role == "user" and not answers
+        for index, block in enumerate(message.blocks):
             if is_open_call(block):
-                open_calls.setdefault(block.call_id or "", []).append(place)
-        for call_id in answered_ids(message):
-            if open_calls.get(call_id):
-                yield open_calls[call_id].pop(), place
-            else:
-                orphans.setdefault(call_id, []).append(place)
-    yield from _early_results(messages, open_calls, orphans)
-    unanswered = sorted(place for places in open_calls.values() for place in places)
-    yield from _interrupted(messages, unanswered)
-
-
-def _early_results(
-    messages: Sequence[Message], open_calls: dict[str, list[int]], orphans: dict[str, list[int]]
-) -> Iterator[tuple[int, int]]:
-    """Spans of results that come before their call in the same user turn: Claude Code writes a result as soon as the
-    tool ends, but the reply as it streams in. Removes their calls from `open_calls`."""
-    if not orphans:
-        return
-    turns = list(accumulate(message.role == "user" and not answered_ids(message) for message in messages))
-    for call_id, results in orphans.items():
-        calls = open_calls.get(call_id, [])
-        for result in results:
-            next_call = bisect_right(calls, result)
-            if next_call < len(calls) and turns[calls[next_call]] == turns[result]:
-                yield result, calls.pop(next_call)
+                yield Event((at, index), block.call_id or "", is_call=True, turn=turn)
+        for index, call_id in enumerate(answers):
+            yield Event((at, len(message.blocks) + index), call_id, is_call=False, turn=turn)
 
 
 def _interrupted(messages: Sequence[Message], unanswered: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -8,78 +8,15 @@ signatures are never changed, except that a cache breakpoint on them, which the 
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from contextstash.formats.block_reader import ASSISTANT_FIRST, MISSING_RESULT, as_json, orphan_text
 from contextstash.formats.breakpoints import BREAKPOINT_KEY, content_of
+from contextstash.formats.pairs import Event, Place, calls_of_results
 from contextstash_storage.records import Native
-
-Place = tuple[int, int]
-"""The index of a message and the index of a block in it."""
-
-
-def results_after_calls(natives: Sequence[Native]) -> Sequence[Native]:
-    """The messages, with each early result moved into a user message directly after its call.
-
-    A result is early if no call before it has its id, but a call after it in the same user turn does, and nothing else
-    answers that call.
-    """
-    moves = _early_results(natives)
-    if not moves:
-        return natives
-    moved = set(moves.values())
-    ordered: list[Native] = []
-    for at, native in enumerate(natives):
-        blocks = _blocks(native)
-        left = [block for index, block in enumerate(blocks) if (at, index) not in moved]
-        ordered.append(native if len(left) == len(blocks) else {**native, "content": left})
-        for index in range(len(blocks)):
-            if (at, index) in moves:
-                source, block = moves[at, index]
-                ordered.append({"role": "user", "content": [_blocks(natives[source])[block]]})
-    return ordered
-
-
-def _early_results(natives: Sequence[Native]) -> dict[Place, Place]:
-    """Maps the place of a call to the place of its early result."""
-    open_calls: dict[str, list[tuple[Place, int]]] = {}
-    orphans: list[tuple[str, Place, int]] = []
-    turn = 0
-    for at, native in enumerate(natives):
-        turn += _speaks(native)
-        for index, block in enumerate(_blocks(native)):
-            if block["type"] == "tool_use":
-                open_calls.setdefault(block["id"], []).append(((at, index), turn))
-            elif block["type"] == "tool_result":
-                call_id = block["tool_use_id"]
-                if open_calls.get(call_id):
-                    open_calls[call_id].pop()
-                else:
-                    orphans.append((call_id, (at, index), turn))
-    moves: dict[Place, Place] = {}
-    for call_id, place, spoken in orphans:
-        calls = open_calls.get(call_id, [])
-        next_call = bisect_right(calls, (place, spoken))
-        if next_call < len(calls) and calls[next_call][1] == spoken:
-            moves[calls.pop(next_call)[0]] = place
-    return moves
-
-
-def _blocks(native: Native) -> list[dict[str, Any]]:
-    content = native["content"]
-    return content if isinstance(content, list) else []
-
-
-def _speaks(native: Native) -> bool:
-    """Whether the message has content of the user, not only of tools."""
-    if native["role"] != "user":
-        return False
-    blocks = _blocks(native)
-    return not blocks or any(block["type"] != "tool_result" for block in blocks)
-
 
 SENT_KEYS = ("role", "content")
 """The keys of a message that the API accepts; it refuses any other (`usage`, `id`, `stop_reason`, …)."""
@@ -105,7 +42,7 @@ class _Side:
         first = not self.blocks
         self.blocks.extend(blocks)
         if first and self.blocks:
-            self.order = tuple(key for key in native if key in SENT_KEYS)
+            self.order = _order(native)
             self.from_string = isinstance(native.get("content"), str)
         else:
             self.from_string = False
@@ -118,89 +55,47 @@ class _Side:
         return {key: values[key] for key in self.order}
 
 
+def _order(native: Native) -> tuple[str, ...]:
+    return tuple([key for key in native if key in SENT_KEYS])
+
+
+class _Message(NamedTuple):
+    """A message, its blocks that can be sent, and the places of the calls among them."""
+
+    native: Native
+    blocks: list[BlockJson]
+    calls: list[int]
+
+
+Answer = tuple[Place, _Message]
+"""The place of a result, and its message."""
+
+
 @dataclass
 class _Turn:
-    """An assistant message, the results of its calls, and the user's content after them."""
+    """An assistant message, its calls by id, and the user's content after the results."""
 
     assistant: _Side = field(default_factory=lambda: _Side("assistant"))
     reply: str | None = None
-    open_calls: list[str] = field(default_factory=list)
-    call_ids: set[str] = field(default_factory=set)
-    results: list[BlockJson] = field(default_factory=list)
+    calls: dict[str, Place] = field(default_factory=dict)
     user: _Side = field(default_factory=lambda: _Side("user"))
 
-    def ends_with_reply(self) -> bool:
-        """Whether no user message follows the assistant's."""
-        return not (self.user.blocks or self.results or self.open_calls)
-
-    def natives(self) -> list[Native]:
-        missing = [_missing(call_id) for call_id in self.open_calls]
-        if self.results or missing:
+    def natives(self, answers: Mapping[Place, Answer]) -> list[Native]:
+        """The messages of the turn. `answers` are the results by the places of their calls."""
+        found = [answers[call] for call in self.calls.values() if call in answers]
+        found.sort(key=itemgetter(0))
+        results = [message.blocks[place[1]] for place, message in found]
+        results += [_missing(call_id) for call_id, call in self.calls.items() if call not in answers]
+        if results:
+            if found and not self.user.blocks:
+                self.user.order = _order(found[0][1].native)
             self.user.from_string = False
-            self.user.blocks = [*self.results, *missing, *self.user.blocks]
-        sides = (self.assistant, self.user)
-        return [side.native() for side in sides if side.blocks]
+            self.user.blocks = [*results, *self.user.blocks]
+        return [side.native() for side in (self.assistant, self.user) if side.blocks]
 
 
 def _missing(call_id: str) -> BlockJson:
     return {"type": "tool_result", "tool_use_id": call_id, "content": MISSING_RESULT, "is_error": True}
-
-
-class _Builder:
-    """Distributes the blocks of messages, added in order, among turns."""
-
-    def __init__(self) -> None:
-        self.turns = [_Turn()]
-        self._open: dict[str, list[_Turn]] = {}
-
-    def add(self, native: Native, blocks: list[BlockJson]) -> None:
-        if native["role"] == "assistant":
-            self._add_reply(native, blocks)
-        else:
-            self._add_user(native, blocks)
-
-    def _add_reply(self, native: Native, blocks: list[BlockJson]) -> None:
-        blocks = _each_call_once(blocks)
-        if not blocks:
-            return
-        calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        reply = native.get("id")
-        turn = self.turns[-1]
-        same_reply = reply is not None and reply == turn.reply
-        starts_turn = (
-            turn.user.blocks or (turn.results and not same_reply) or any(call_id in turn.call_ids for call_id in calls)
-        )
-        if starts_turn:
-            turn = _Turn()
-            self.turns.append(turn)
-        turn.reply = reply if isinstance(reply, str) else None
-        turn.assistant.add(blocks, native)
-        for call_id in calls:
-            turn.open_calls.append(call_id)
-            turn.call_ids.add(call_id)
-            self._open.setdefault(call_id, []).append(turn)
-
-    def _add_user(self, native: Native, blocks: list[BlockJson]) -> None:
-        user = self.turns[-1].user
-        own: list[BlockJson] = []
-        for block in blocks:
-            if block["type"] != "tool_result":
-                own.append(block)
-            elif not self._answer(block, native):
-                own.extend(_orphan(block))
-        if own:
-            user.add(own, native)
-
-    def _answer(self, result: BlockJson, native: Native) -> bool:
-        waiting = self._open.get(result["tool_use_id"])
-        if not waiting:
-            return False
-        turn = waiting.pop()
-        turn.open_calls.remove(result["tool_use_id"])
-        turn.results.append(result)
-        if len(turn.results) == 1 and not turn.user.blocks:
-            turn.user.order = tuple(key for key in native if key in SENT_KEYS)
-        return True
 
 
 def assemble(natives: Sequence[Native]) -> list[Native]:
@@ -209,14 +104,77 @@ def assemble(natives: Sequence[Native]) -> list[Native]:
     System messages are left out: the API takes `system` in a field of its own.
     """
     spoken = [native for native in natives if native.get("role") in ("user", "assistant")]
-    builder = _Builder()
-    for native in results_after_calls(spoken):
-        builder.add(native, _sendable_blocks(native))
-    _drop_unpaired_server_blocks(builder.turns)
-    messages = [message for turn in _whole(builder.turns) for message in turn.natives()]
-    if messages and messages[0]["role"] == "assistant" and not _is_compacted(messages[0]):
-        messages.insert(0, {"role": "user", "content": ASSISTANT_FIRST})
-    return messages
+    messages = [_message(native) for native in spoken]
+    calls = calls_of_results(_events(messages))
+    answers = {call: (place, messages[place[0]]) for place, call in calls.items()}
+    turns = _turns(messages, calls, answers)
+    _drop_unpaired_server_blocks(turns)
+    sent = [message for turn in _whole(turns) for message in turn.natives(answers)]
+    if sent and sent[0]["role"] == "assistant" and not _is_compacted(sent[0]):
+        sent.insert(0, {"role": "user", "content": ASSISTANT_FIRST})
+    return sent
+
+
+def _message(native: Native) -> _Message:
+    blocks = _sendable_blocks(native)
+    return _Message(native, blocks, [index for index, block in enumerate(blocks) if block["type"] == "tool_use"])
+
+
+def _events(messages: Sequence[_Message]) -> Iterator[Event]:
+    turn = 0
+    for at, message in enumerate(messages):
+        if message.native["role"] == "assistant":
+            for index in message.calls:
+                yield Event((at, index), message.blocks[index]["id"], is_call=True, turn=turn)
+            continue
+        results = [index for index, block in enumerate(message.blocks) if block["type"] == "tool_result"]
+        turn += len(results) < len(message.blocks)
+        for index in results:
+            yield Event((at, index), message.blocks[index]["tool_use_id"], is_call=False, turn=turn)
+
+
+def _turns(messages: Sequence[_Message], calls: Mapping[Place, Place], answers: Mapping[Place, Answer]) -> list[_Turn]:
+    """The messages' blocks in turns, except the results that answer a call."""
+    turns = [_Turn()]
+    for at, message in enumerate(messages):
+        if message.native["role"] == "user":
+            blocks = [
+                shown
+                for index, block in enumerate(message.blocks)
+                if (at, index) not in calls
+                for shown in (_orphan(block) if block["type"] == "tool_result" else [block])
+            ]
+            if blocks:
+                turns[-1].user.add(blocks, message.native)
+        elif message.blocks:
+            if _begins_turn(turns[-1], at, message, answers):
+                turns.append(_Turn())
+            _add_reply(turns[-1], at, message)
+    return turns
+
+
+def _begins_turn(turn: _Turn, at: int, message: _Message, answers: Mapping[Place, Answer]) -> bool:
+    """Whether a message of the assistant does not belong to the turn's reply any more. Claude Code writes results as
+    soon as a tool ends, between the parts of one reply."""
+    if turn.user.blocks or not turn.calls:
+        return bool(turn.user.blocks)
+    reply = message.native.get("id")
+    if (reply is None or reply != turn.reply) and _is_answered(turn, at, answers):
+        return True
+    return any(message.blocks[index]["id"] in turn.calls for index in message.calls)
+
+
+def _is_answered(turn: _Turn, at: int, answers: Mapping[Place, Answer]) -> bool:
+    """Whether a call of the turn has a result before message `at`."""
+    return any(call in answers and answers[call][0][0] < at for call in turn.calls.values())
+
+
+def _add_reply(turn: _Turn, at: int, message: _Message) -> None:
+    reply = message.native.get("id")
+    turn.reply = reply if isinstance(reply, str) else None
+    turn.assistant.add(message.blocks, message.native)
+    for index in message.calls:
+        turn.calls[message.blocks[index]["id"]] = at, index
 
 
 def _is_compacted(message: Native) -> bool:
@@ -229,7 +187,8 @@ def _sendable_blocks(native: Native) -> list[BlockJson]:
     content = native["content"]
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content.strip() else []
-    return [_sendable(block, native["role"]) for block in content if _is_sendable(block)]
+    blocks = [_sendable(block, native["role"]) for block in content if _is_sendable(block)]
+    return _each_call_once(blocks) if len(blocks) > 1 else blocks
 
 
 def _is_sendable(block: BlockJson) -> bool:
@@ -281,7 +240,8 @@ def _drop_unpaired_server_blocks(turns: list[_Turn]) -> None:
             else:
                 dropped.add(id(block))
     callers = {_caller(block) for blocks in replies for block in blocks}
-    may_wait = {id(block) for block in replies[-1]} if turns[-1].ends_with_reply() else set()
+    is_last = not (turns[-1].user.blocks or turns[-1].calls)
+    may_wait = {id(block) for block in replies[-1]} if is_last else set()
     for call_id, waiting in pending.items():
         dropped.update(id(block) for block in waiting if id(block) not in may_wait and call_id not in callers)
     for turn in turns:

@@ -7,11 +7,11 @@ left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from contextstash.formats.block_reader import MISSING_RESULT, as_json, orphan_text
+from contextstash.formats.pairs import Event, calls_of_results
 from contextstash_storage.records import Native
 
 REPLY_KEYS = frozenset(
@@ -48,36 +48,39 @@ def legacy_call_id(name: str) -> str:
     return f"function_call:{name}"
 
 
-@dataclass(slots=True)
-class _Slot:
-    """One message and the results of its calls."""
-
-    native: Native
-    open_calls: list[tuple[str, str]] = field(default_factory=list)
-    results: list[Native] = field(default_factory=list)
-
-
-Open = dict[str, list[_Slot]]
-
-
 def assemble(natives: Sequence[Native]) -> list[Native]:
     """The messages of a valid request; equal to `natives` if these are valid already."""
-    slots: list[_Slot] = []
-    open_slots: Open = {}
-    for native in natives:
-        message = _request_shaped(native)
+    shaped = [_request_shaped(native) for native in natives]
+    messages = [_each_call_once(each) for each in shaped if each["role"] in RESULT_ROLES or not is_empty(each)]
+    answered = calls_of_results(_events(messages))
+    results: dict[int, list[Native]] = {}
+    for (place, _), (caller, _) in answered.items():
+        results.setdefault(caller, []).append(messages[place][0])
+    done = set(answered.values())
+    sent: list[Native] = []
+    for at, (message, calls) in enumerate(messages):
+        if message["role"] not in RESULT_ROLES:
+            sent.append(message)
+            sent += results.get(at, ())
+            sent += [_missing(*call) for number, call in enumerate(calls) if (at, number) not in done]
+        elif (at, 0) not in answered and (shown := _orphan(message)):
+            sent.append(shown)
+    return sent
+
+
+Call = tuple[str, str]
+"""The id of a call, and the name of a legacy one."""
+
+
+def _events(messages: Sequence[tuple[Native, Sequence[Call]]]) -> Iterator[Event]:
+    """Each message is a turn of its own: a result before its call answers none."""
+    for at, (message, calls) in enumerate(messages):
         if message["role"] in RESULT_ROLES:
-            if not _answer(message, open_slots) and (shown := _orphan(message)):
-                slots.append(_Slot(shown))
-        elif not is_empty(message):
-            slots.append(_opened(message, open_slots))
-    messages: list[Native] = []
-    for slot in slots:
-        messages.append(slot.native)
-        messages += slot.results
-        if slot.open_calls:
-            messages += _missing(slot)
-    return messages
+            legacy = message["role"] == "function"
+            call_id = legacy_call_id(message["name"]) if legacy else message["tool_call_id"]
+            yield Event((at, 0), call_id, is_call=False, turn=at)
+        for number, (call_id, _) in enumerate(calls):
+            yield Event((at, number), call_id, is_call=True, turn=at)
 
 
 def _request_shaped(native: Native) -> Native:
@@ -110,27 +113,8 @@ def is_empty(message: Native) -> bool:
     return not message.get("content") and not any(message.get(key) for key in CONTENT_KEYS)
 
 
-def _answer(result: Native, open_slots: Open) -> bool:
-    call_id = legacy_call_id(result["name"]) if result["role"] == "function" else result["tool_call_id"]
-    waiting = open_slots.get(call_id)
-    if not waiting:
-        return False
-    slot = waiting.pop()
-    slot.open_calls = [call for call in slot.open_calls if call[0] != call_id] if len(slot.open_calls) > 1 else []
-    slot.results.append(result)
-    return True
-
-
-def _opened(message: Native, open_slots: Open) -> _Slot:
-    message, calls = _each_call_once(message)
-    slot = _Slot(message, calls)
-    for call_id, _ in calls:
-        open_slots.setdefault(call_id, []).append(slot)
-    return slot
-
-
-def _each_call_once(message: Native) -> tuple[Native, list[tuple[str, str]]]:
-    """The message without repeated calls of the same id, and the id and name of each call."""
+def _each_call_once(message: Native) -> tuple[Native, list[Call]]:
+    """The message without repeated calls of the same id, and its calls."""
     if message["role"] != "assistant":
         return message, []
     made = message.get("tool_calls") or ()
@@ -150,13 +134,9 @@ def _each_call_once(message: Native) -> tuple[Native, list[tuple[str, str]]]:
     return message, list(calls.items())
 
 
-def _missing(slot: _Slot) -> list[Native]:
-    return [
-        {"role": "function", "name": name, "content": MISSING_RESULT}
-        if name
-        else {"role": "tool", "tool_call_id": call_id, "content": MISSING_RESULT}
-        for call_id, name in slot.open_calls
-    ]
+def _missing(call_id: str, name: str) -> Native:
+    answered = {"role": "function", "name": name} if name else {"role": "tool", "tool_call_id": call_id}
+    return {**answered, "content": MISSING_RESULT}
 
 
 def _orphan(result: Native) -> Native | None:
