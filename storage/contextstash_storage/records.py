@@ -66,7 +66,8 @@ class Usage(Record):
     """What the provider reported for the model call that produced an assistant message, in tokens.
 
     `prompt_tokens` is the whole prompt, cached parts included; `reasoning_tokens` are those of the completion that were
-    spent on reasoning, if the provider says so.
+    spent on reasoning, if the provider says so. `cache_write_1h_tokens` are those of the written ones that the
+    provider's cache keeps for an hour, at a higher price.
     """
 
     prompt_tokens: int
@@ -74,6 +75,7 @@ class Usage(Record):
     reasoning_tokens: int = 0
     cached_tokens: int = 0
     cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
 
 
 class Output(Record):
@@ -463,6 +465,7 @@ class Call(Record):
     reasoning_tokens: int = 0
     cached_tokens: int = 0
     cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
     cost: float | None = None
     duration_ms: float | None = None
     error: str | None = None
@@ -629,6 +632,7 @@ class DaySum(Record):
     completion_tokens: int
     cached_tokens: int
     cache_write_tokens: int
+    cache_write_1h_tokens: int
     cost: float
     priced: int
 

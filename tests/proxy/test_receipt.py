@@ -34,12 +34,12 @@ class Bill:
         self.tokens = 0
         self.dollars = 0.0
 
-    def play(self, messages: list[dict[str, Any]], first: int = 1, seconds: float = 10) -> None:
+    def play(self, messages: list[dict[str, Any]], first: int = 1, seconds: float = 10, system: Any = SYSTEM) -> None:
         """Send the requests of a conversation."""
         for count in range(first, len(messages) + 1, 2):
             self.clock.now += seconds
-            body = request_of(messages[:count], model=MODEL, system=SYSTEM)
-            usage = read_usage(self.direct.count(body, 0))
+            body = request_of(messages[:count], model=MODEL, system=system)
+            usage = read_usage(self.direct.split(body, self.direct.count(body, 0)))
             assert usage is not None
             self.tokens += usage.prompt_tokens
             self.dollars += price_of(MODEL, usage) or 0.0
@@ -48,7 +48,8 @@ class Bill:
     @property
     def paid(self) -> float:
         """What the provider billed, in US dollars."""
-        usages = [read_usage(usage) for usage in self.provider.usage]
+        pairs = zip(self.provider.bodies, self.provider.usage, strict=True)
+        usages = [read_usage(self.provider.split(body, usage)) for body, usage in pairs]
         return sum(price_of(MODEL, usage) or 0.0 for usage in usages if usage is not None)
 
     def events(self) -> list[Event]:
@@ -82,6 +83,16 @@ def test_the_report_is_within_a_percent_of_what_the_provider_billed_and_would_ha
     assert saved == pytest.approx(bill.dollars - bill.paid, rel=0.05)
     assert sum(lever.dollars for lever in state.levers.values()) == pytest.approx(saved, abs=1e-4)
     assert state.levers["tool_outputs"].dollars > 0 > state.levers["tool_definitions"].dollars
+
+
+def test_a_cache_that_is_kept_for_an_hour_is_billed_as_such_and_would_have_been(bill: Bill) -> None:
+    long = [{**SYSTEM[0], "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
+    messages = session(30)
+    for count in range(1, len(messages) + 1, 2):
+        bill.play(messages[:count], first=count, seconds=3_700 if count == 41 else 10, system=long)
+    assert bill.state.prunes
+    assert bill.state.dollars_paid == pytest.approx(bill.paid, rel=1e-6)
+    assert bill.state.dollars_direct == pytest.approx(bill.dollars, rel=0.01)
 
 
 def test_a_cache_that_the_provider_lost_is_not_booked_as_a_cost_of_prunes(bill: Bill) -> None:

@@ -109,6 +109,15 @@ class CachingProvider:
             "output_tokens": 5,
         }
 
+    def split(self, body: dict[str, Any], usage: dict[str, int]) -> dict[str, Any]:
+        """The usage as Anthropic reports it: with how much of what was written is kept for an hour."""
+        long = usage["cache_creation_input_tokens"] if '"1h"' in json.dumps(body) else 0
+        short = usage["cache_creation_input_tokens"] - long
+        return {
+            **usage,
+            "cache_creation": {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": long},
+        }
+
 
 @dataclass
 class AutomaticCache:
@@ -242,9 +251,11 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.provider.usage.append(usage)
         if body.get("stream"):
-            self._events(stream_events(self.provider.reply, usage))
+            self._events(stream_events(self.provider.reply, self.provider.split(body, usage)))
         else:
-            self._send(200, {"type": "message", "role": "assistant", "content": [], "usage": usage})
+            self._send(
+                200, {"type": "message", "role": "assistant", "content": [], "usage": self.provider.split(body, usage)}
+            )
 
     def do_GET(self) -> None:
         self._take()

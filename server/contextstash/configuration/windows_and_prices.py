@@ -85,15 +85,15 @@ def cache_price_ratios(model: str | None) -> CachePriceRatios | None:
     plain = price_of(model, Usage(prompt_tokens=PRICED_TOKENS))
     read = price_of(model, Usage(prompt_tokens=PRICED_TOKENS, cached_tokens=PRICED_TOKENS))
     written = Usage(prompt_tokens=PRICED_TOKENS, cache_write_tokens=PRICED_TOKENS)
-    write, long_write = price_of(model, written), price_of(model, written, long_writes=True)
+    write = price_of(model, written)
+    long_write = price_of(model, written.model_copy(update={"cache_write_1h_tokens": PRICED_TOKENS}))
     if not plain or read is None or write is None or long_write is None:
         return None
     return CachePriceRatios(read / plain, write / plain, long_write / plain)
 
 
-def price_of(model: str | None, usage: Usage, *, long_writes: bool = False) -> float | None:
-    """The cost of a call in US dollars; None if the model's price is not known. With `long_writes` the provider's cache
-    keeps what the call wrote for an hour."""
+def price_of(model: str | None, usage: Usage) -> float | None:
+    """The cost of a call in US dollars; None if the model's price is not known."""
     if model is None:
         return None
     from genai_prices import Usage as PricedUsage
@@ -107,7 +107,7 @@ def price_of(model: str | None, usage: Usage, *, long_writes: bool = False) -> f
                     output_tokens=usage.completion_tokens,
                     cache_read_tokens=usage.cached_tokens,
                     cache_write_tokens=usage.cache_write_tokens,
-                    cache_write_1h_tokens=usage.cache_write_tokens if long_writes else 0,
+                    cache_write_1h_tokens=min(usage.cache_write_1h_tokens, usage.cache_write_tokens),
                 ),
                 model_ref=name,
             )

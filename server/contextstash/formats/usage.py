@@ -17,6 +17,7 @@ _CHAT = {
     "reasoning_tokens": "completion_tokens_details.reasoning_tokens reasoning_tokens",
     "cached_tokens": "prompt_tokens_details.cached_tokens prompt_cache_hit_tokens cached_tokens",
     "cache_write_tokens": "prompt_tokens_details.cache_write_tokens cache_write_tokens",
+    "cache_write_1h_tokens": "cache_write_1h_tokens",
 }
 """By field of a Usage, the fields of OpenAI Chat Completions, of DeepSeek and of contextstash itself: the first one
 counts that is not 0."""
@@ -35,6 +36,7 @@ _ANTHROPIC = {
     "completion_tokens": "output_tokens",
     "cached_tokens": "cache_read_input_tokens",
     "cache_write_tokens": "cache_creation_input_tokens",
+    "cache_write_1h_tokens": "cache_creation.ephemeral_1h_input_tokens",
 }
 
 _GEMINI = {
@@ -65,6 +67,15 @@ def read_usage(data: Mapping[str, Any]) -> Usage | None:
     else:
         counts = _counts(data, _RESPONSES)
     return Usage(**counts) if counts["prompt_tokens"] > 0 else None
+
+
+def with_cache(usage: Usage, read: int, written: int, *, long: bool = False) -> Usage:
+    """The usage with so many tokens read from the cache and written to it; of these, the same share is kept for an hour
+    as in the usage, or all of them or none (`long`) if that wrote nothing."""
+    before = usage.cache_write_tokens
+    share = usage.cache_write_1h_tokens / before if before else float(long)
+    kept = {"cache_write_tokens": written, "cache_write_1h_tokens": round(written * share)}
+    return usage.model_copy(update={"cached_tokens": read, **kept})
 
 
 def reported_usage(data: Mapping[str, Any]) -> Usage:

@@ -6,10 +6,12 @@ import math
 
 from contextstash.context.view.session_counters import MIN_GROWTH
 from contextstash.formats.request.text import TextMessage
+from contextstash.formats.usage import with_cache
 from contextstash.proxy.added_parts import added_by_us
 from contextstash.proxy.bills import Bill, bill_of, on_its_day
 from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE
 from contextstash.proxy.edits import Prepared, share_hidden_within, size_of
+from contextstash.proxy.plan import writes_long
 from contextstash.proxy.request_lines import is_side_call
 from contextstash_storage.records import ProxiedSession, Usage
 
@@ -99,7 +101,8 @@ def _unedited_usage(prepared: Prepared, usage: Usage, most: float) -> Usage:
     read = _unedited_read(prepared, usage, direct)
     plain = max(0, prompt - usage.cached_tokens - usage.cache_write_tokens)
     written = max(0, direct - read - plain) if usage.cache_write_tokens else 0
-    return usage.model_copy(update={"prompt_tokens": direct, "cached_tokens": read, "cache_write_tokens": written})
+    whole = with_cache(usage, read, written, long=writes_long(prepared.request))
+    return whole.model_copy(update={"prompt_tokens": direct})
 
 
 def _unedited_read(prepared: Prepared, usage: Usage, direct: int) -> int:
@@ -141,7 +144,7 @@ def billed(prepared: Prepared, usage: Usage, chosen: int | None, window: int | N
         conversation.rereads.compact(request, by_us=bool(carried))
     elif not carried:
         conversation.rereads.left = {}  # by now the client would have compacted these outputs itself
-    bill = bill_of(usage, unedited, prepared.removed, added, prepared.cache_seconds, carried)
+    bill = bill_of(usage, unedited, prepared.removed, added, carried)
     return bill, unedited, carried or 0
 
 

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from contextstash.proxy.model_pricing import HOUR_SECONDS, ModelPricing
+from contextstash.formats.usage import with_cache
+from contextstash.proxy.model_pricing import ModelPricing
 from contextstash_storage.records import Lever, ProxiedSession, ProxiedTotals, Usage
 
 MAX_DAYS = 62
@@ -34,12 +35,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What the provider reported of a request, and the steps to what it would have reported without contextstash; the
-    cache keeps what was written for `cache_seconds`."""
+    """What the provider reported of a request, and the steps to what it would have reported without contextstash."""
 
     usage: Usage
     steps: tuple[Step, ...]
-    cache_seconds: int
 
     @property
     def without(self) -> Usage:
@@ -48,9 +47,8 @@ class Bill:
 
     def added_to(self, state: ProxiedSession, facts: ModelPricing) -> ProxiedSession:
         """The session's state with the price of the request and the effect of each lever."""
-        long_writes = self.cache_seconds >= HOUR_SECONDS
         usages = [self.usage, *(step.usage for step in self.steps)]
-        priced = [0.0 if usage is NOTHING else facts.price_of(usage, long_writes) for usage in usages]
+        priced = [0.0 if usage is NOTHING else facts.price_of(usage) for usage in usages]
         known = [price for price in priced if price is not None]
         prices = known if len(known) == len(priced) else None
         changes: dict[str, object] = {"levers": _with_levers(state.levers, self.steps, prices)}
@@ -89,52 +87,45 @@ class Added:
         return self.tokens.get("fetched_again", 0)
 
 
-def bill_of(
-    usage: Usage, unedited: Usage, removed: Mapping[str, int], added: Added, cache_seconds: int, carried: int | None = 0
-) -> Bill:
+def bill_of(usage: Usage, unedited: Usage, removed: Mapping[str, int], added: Added, carried: int | None = 0) -> Bill:
     """The bill of a request. `unedited` is the request as the client wrote it, larger by what was `removed`; `carried`
     are the tokens that compactions took out which the client would not have made, None if this is the request for such
     a compaction."""
     if added.retrieves or carried is None:
         lever = "retrieval_requests" if added.retrieves else "smaller_window"
-        return Bill(usage, (Step(NOTHING, {lever: -usage.prompt_tokens}),), cache_seconds)
+        return Bill(usage, (Step(NOTHING, {lever: -usage.prompt_tokens}),))
     less = _less(unedited, added)
     steps = (_cache_kept(usage, unedited), Step(unedited, removed), less)
     more = (_with_history(less.usage, carried),) if carried else ()
-    return Bill(usage, (*steps, *more), cache_seconds)
+    return Bill(usage, (*steps, *more))
 
 
 def _cache_kept(usage: Usage, unedited: Usage) -> Step:
     """The usage without rewriting the cache: what is new to it is what would have been new in the unedited request."""
     fresh, usual = (each.prompt_tokens - each.cached_tokens for each in (usage, unedited))
     again = max(0, fresh - usual)
-    changes = {
-        "cached_tokens": usage.cached_tokens + again,
-        "cache_write_tokens": max(0, usage.cache_write_tokens - again),
-    }
-    return Step(usage.model_copy(update=changes), {"cache_rewrites": -again})
+    kept = with_cache(usage, usage.cached_tokens + again, max(0, usage.cache_write_tokens - again))
+    return Step(kept, {"cache_rewrites": -again})
 
 
 def _less(unedited: Usage, added: Added) -> Step:
     """The usage without what contextstash adds: what stood in the request before was read from the cache."""
     whole = min(unedited.prompt_tokens, sum(added.tokens.values()))
     known = min(whole, added.before, unedited.cached_tokens)
-    changes = {
-        "prompt_tokens": unedited.prompt_tokens - whole,
-        "cached_tokens": min(unedited.cached_tokens - known, unedited.prompt_tokens - whole),
-        "cache_write_tokens": max(0, unedited.cache_write_tokens - (whole - known)),
-    }
-    return Step(unedited.model_copy(update=changes), {name: -tokens for name, tokens in added.tokens.items()})
+    prompt = unedited.prompt_tokens - whole
+    read = min(unedited.cached_tokens - known, prompt)
+    less = with_cache(unedited, read, max(0, unedited.cache_write_tokens - (whole - known)))
+    return Step(
+        less.model_copy(update={"prompt_tokens": prompt}), {name: -tokens for name, tokens in added.tokens.items()}
+    )
 
 
 def _with_history(usage: Usage, carried: int) -> Step:
     """The usage with the history that the client would still send: read from the cache, if anything is."""
-    changes = {"prompt_tokens": usage.prompt_tokens + carried}
-    if usage.cached_tokens:
-        changes["cached_tokens"] = usage.cached_tokens + carried
-    elif usage.cache_write_tokens:
-        changes["cache_write_tokens"] = usage.cache_write_tokens + carried
-    return Step(usage.model_copy(update=changes), {"smaller_window": carried})
+    read, written = usage.cached_tokens, usage.cache_write_tokens
+    more = with_cache(usage, read + carried, written) if read else usage
+    more = with_cache(usage, read, written + carried) if written and not read else more
+    return Step(more.model_copy(update={"prompt_tokens": usage.prompt_tokens + carried}), {"smaller_window": carried})
 
 
 def on_its_day(state: ProxiedSession, at: float) -> ProxiedSession:

@@ -11,17 +11,13 @@ from contextstash_storage.records import Usage
 
 logger = logging.getLogger(__name__)
 
-HOUR_SECONDS = 3600
-"""A cache that is kept so long costs more to write (Anthropic's `ttl` of 1h)."""
-
 
 @dataclass(frozen=True, slots=True)
 class ModelPricing:
-    """A model's window in tokens, None if it is not known; `price_of` returns what a usage costs in US dollars, with
-    what it wrote to the cache kept for an hour or not."""
+    """A model's window in tokens, None if it is not known; `price_of` returns what a usage costs in US dollars."""
 
     window: int | None = None
-    price_of: Callable[[Usage, bool], float | None] = lambda usage, long_writes: None
+    price_of: Callable[[Usage], float | None] = lambda usage: None
 
 
 class KnownModels:

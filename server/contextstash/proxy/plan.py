@@ -68,6 +68,11 @@ def cache_seconds(request: RequestText) -> int:
     return LONG_CACHE_SECONDS if long else CACHE_SECONDS
 
 
+def writes_long(request: RequestText) -> bool:
+    """Whether the cache keeps what the request writes for an hour, at a higher price."""
+    return request.format == "anthropic" and cache_seconds(request) == LONG_CACHE_SECONDS
+
+
 def cold_now(conversation: Conversation, now: float) -> bool:
     """Whether the provider's cache of this conversation has surely expired, by the time since its last use alone: a
     single request that read nothing from it says little, since requests are routed to different machines. It is not

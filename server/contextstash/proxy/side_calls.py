@@ -13,7 +13,6 @@ from contextstash.proxy.accounts import booked_side_call
 from contextstash.proxy.bills import Bill
 from contextstash.proxy.conversations import AskedRequest, Conversation
 from contextstash.proxy.model_pricing import KnownModels
-from contextstash.proxy.plan import cache_seconds
 from contextstash.proxy.senders import Sender
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash_storage.records import Usage
@@ -33,7 +32,7 @@ class SideCalls:
     def add(self, asked: AskedRequest, usage: Usage) -> None:
         """Keep the bill of a request."""
         if asked.client_id is not None:
-            bill = Bill(usage, (), cache_seconds(asked.request))
+            bill = Bill(usage, ())
             payer = (asked.client_id, asked.sender)
             self._waiting.set(payer, [*(self._waiting.get(payer) or []), (bill, asked.request.value("model"))])
 

@@ -31,7 +31,10 @@ ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 KINDS: tuple[Kind, ...] = ("message", "host", "tool_result", "tool_result_archived", "tool_summary", "summary")
 TYPES: tuple[BlockType, ...] = ("text", "thinking", "tool_call", "tool_result", "image", "document", "opaque")
 _BLOCK = ("type", "tokens", "size", "call_id", "tool", "argument")
-_USAGE = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens", "cache_write_tokens")
+_USAGE = (
+    "prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens", "cache_write_tokens",
+    "cache_write_1h_tokens",
+)  # fmt: skip
 
 _MAX_KINDS = 16
 """By what the place of the role is multiplied in the number of a role and kind."""

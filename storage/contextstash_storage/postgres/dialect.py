@@ -28,7 +28,8 @@ OF_SESSION = "owner = $1 AND session_id = $2"
 """The condition of a session's rows in statements of this store alone, whose first values are its key."""
 
 _CALL_FIGURES = (
-    "purpose", "prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "cost",
+    "purpose", "prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens",
+    "cost",
 )  # fmt: skip
 
 DIALECT: Dialect = {

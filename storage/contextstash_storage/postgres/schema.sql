@@ -118,6 +118,7 @@ CREATE TABLE calls (
     completion_tokens bigint NOT NULL,
     cached_tokens bigint NOT NULL,
     cache_write_tokens bigint NOT NULL,
+    cache_write_1h_tokens bigint NOT NULL,
     cost double precision,
     record text NOT NULL,
     PRIMARY KEY (owner, session_id, call_id)

@@ -124,7 +124,8 @@ _TOOLS = (
 
 _DAYS = (
     "SELECT {call_day}, {call_model}, count(*), sum({call_prompt_tokens}), sum({call_completion_tokens}),"
-    " sum({call_cached_tokens}), sum({call_cache_write_tokens}), coalesce(sum({call_cost}), 0), count({call_cost})"
+    " sum({call_cached_tokens}), sum({call_cache_write_tokens}),"
+    " sum({call_cache_write_1h_tokens}), coalesce(sum({call_cost}), 0), count({call_cost})"
     " FROM calls JOIN sessions USING ({key}) WHERE %s AND {call_purpose} = 'agent'"
     " GROUP BY 1, 2 ORDER BY 1, 2 NULLS FIRST"
 )
@@ -212,7 +213,7 @@ def _days(where: str, values: Sequence[object]) -> Steps[list[DaySum]]:
 
 
 def _day(day: str, model: str | None, calls: int, *sums: Any) -> DaySum:
-    prompt, completion, cached, written, cost, priced = sums
+    prompt, completion, cached, written, long, cost, priced = sums
     return DaySum(
         day=day,
         model=model,
@@ -221,6 +222,7 @@ def _day(day: str, model: str | None, calls: int, *sums: Any) -> DaySum:
         completion_tokens=round(completion or 0),
         cached_tokens=round(cached or 0),
         cache_write_tokens=round(written or 0),
+        cache_write_1h_tokens=round(long or 0),
         cost=cost,
         priced=priced,
     )

@@ -10,7 +10,8 @@ from contextstash_storage.sqlite.rows import IS_SEEN, TIME_TEXT
 
 # Fields of a call that have their default value are not stored.
 _CALL_FIELDS = (
-    "model", "purpose", "prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "cost",
+    "model", "purpose", "prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens",
+    "cache_write_1h_tokens", "cost",
 )  # fmt: skip
 
 DIALECT: Dialect = {

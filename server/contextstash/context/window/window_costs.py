@@ -42,11 +42,25 @@ Price = Callable[[Usage], float]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One recorded request, in tokens: the whole prompt, and how much of it was read from and written to the cache."""
+    """One recorded request, in tokens: the whole prompt, and how much of it was read from and written to the cache,
+    `long` of it for an hour; and the tokens of its `reply`."""
 
     prompt: int
     cached: int = 0
     written: int = 0
+    long: int = 0
+    reply: int = 0
+
+    def usage(self, prompt: int, cached: int, written: int) -> Usage:
+        """A request of another size, of whose writes the cache keeps the same share for an hour."""
+        long = round(written * self.long / self.written) if self.written else 0
+        return Usage(
+            prompt_tokens=prompt,
+            completion_tokens=self.reply,
+            cached_tokens=cached,
+            cache_write_tokens=written,
+            cache_write_1h_tokens=long,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +98,7 @@ def replayed(steps: Sequence[Step], compaction_point: int, price: Price, handoff
             )
             tokens, compactions = tokens + size, compactions + 1
             size = restarted + REREAD_TOKENS
-            sent = Usage(prompt_tokens=size, cached_tokens=prefix, cache_write_tokens=size - prefix)
+            sent = step.usage(size, prefix, size - prefix)
         else:
             sent = _resized(step, size, grown)
         cost, tokens = cost + price(sent), tokens + sent.prompt_tokens
@@ -109,8 +123,8 @@ def _resized(step: Step, size: int, grown: int) -> Usage:
     fresh = min(size, max(grown, fresh))
     unread = step.prompt - step.cached
     written = round(fresh * step.written / unread) if unread else 0
-    return Usage(prompt_tokens=size, cached_tokens=size - fresh, cache_write_tokens=min(fresh, written))
+    return step.usage(size, size - fresh, min(fresh, written))
 
 
 def _usage(step: Step) -> Usage:
-    return Usage(prompt_tokens=step.prompt, cached_tokens=step.cached, cache_write_tokens=step.written)
+    return step.usage(step.prompt, step.cached, step.written)

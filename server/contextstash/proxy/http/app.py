@@ -19,6 +19,7 @@ from contextstash.proxy.http.encodings import decodable_only, packed, readable_e
 from contextstash.proxy.http.stream_start import held_start
 from contextstash.proxy.http.upstream import Upstream
 from contextstash.proxy.http.usage_tap import UsageTap
+from contextstash.proxy.plan import writes_long
 
 if TYPE_CHECKING:
     import httpx2
@@ -237,7 +238,8 @@ class Exchange:
     async def _relay(self, reply: Reply, prepared: Prepared | AskedRequest | None, *, healed: bool = False) -> None:
         """The response, chunk by chunk as it comes."""
         response, headers = reply.response, passed_on(reply.response.headers.raw)
-        tap = UsageTap(response.headers.get("content-type"), response.headers.get("content-encoding"))
+        kind, encoding = response.headers.get("content-type"), response.headers.get("content-encoding")
+        tap = UsageTap(kind, encoding, long_writes=prepared is not None and writes_long(prepared.request))
         if isinstance(prepared, Prepared):
             headers.append((SESSION_HEADER, prepared.conversation.session_id.encode("ascii", "replace")))
         self._started = True

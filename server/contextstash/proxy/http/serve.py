@@ -196,7 +196,7 @@ def _facts(model: str) -> ModelPricing:
     found = model_facts(model)
     return ModelPricing(
         found.window if found.known else None,
-        lambda usage, long_writes: price_of(model, usage, long_writes=long_writes),
+        partial(price_of, model),
     )
 
 

@@ -22,7 +22,10 @@ class UsageTap:
     `response` is the reply with its id, if it came as a whole (Responses API); `dropped` is the reasoning that the
     provider left out of the request, as far as it says so."""
 
-    def __init__(self, content_type: str | None, content_encoding: str | None) -> None:
+    def __init__(self, content_type: str | None, content_encoding: str | None, *, long_writes: bool = False) -> None:
+        """With `long_writes` the request asks that the cache keeps what it writes for an hour: a usage that does not
+        say how long counts so."""
+        self._long_writes = long_writes
         self._stream = "text/event-stream" in (content_type or "")
         self._readable = self._stream or "json" in (content_type or "")
         self._decoder = decoder(content_encoding)
@@ -53,9 +56,12 @@ class UsageTap:
             except (ValueError, RecursionError):
                 self._stop()
         try:
-            return read_usage(self._reported)
+            found = read_usage(self._reported)
         except Exception:
             return None
+        if found is None or not self._long_writes or "cache_creation" in self._reported:
+            return found
+        return found.model_copy(update={"cache_write_1h_tokens": found.cache_write_tokens})
 
     def _stop(self) -> None:
         self._readable, self._pending = False, b""

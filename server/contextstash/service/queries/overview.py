@@ -67,7 +67,7 @@ def cost_of_calls(calls: DaySum) -> float | None:
     on the size of a request, so that the sum of all would be too dear."""
     if calls.priced == calls.calls:
         return calls.cost
-    kinds = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens")
-    average = Usage(**{kind: getattr(calls, kind) // calls.calls for kind in kinds})
+    kinds = (*SUMMED[1:], "cache_write_tokens", "cache_write_1h_tokens")
+    average = Usage(**{kind: round(getattr(calls, kind) / calls.calls) for kind in kinds})
     price = price_of(calls.model, average)
     return None if price is None else price * calls.calls

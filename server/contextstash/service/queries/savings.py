@@ -8,6 +8,7 @@ from datetime import date, timedelta
 from itertools import accumulate, pairwise
 
 from contextstash.configuration.windows_and_prices import price_of
+from contextstash.formats.usage import with_cache
 from contextstash.service.recording.client_edits import CLIENT
 from contextstash.service.results import Savings
 from contextstash.service.session_access import Access
@@ -81,9 +82,8 @@ def _rewrites(events: Sequence[Event], calls: Sequence[Call]) -> tuple[int, floa
         fresh = max(0, call.prompt_tokens + removed - before.prompt_tokens)
         again = max(0, call.prompt_tokens - call.cached_tokens - fresh)
         usage = Usage(**{name: getattr(call, name) for name in Usage.model_fields})
-        read = {"cached_tokens": usage.cached_tokens + again}
-        read["cache_write_tokens"] = max(0, usage.cache_write_tokens - again)
-        paid, kept = price_of(call.model, usage), price_of(call.model, usage.model_copy(update=read))
+        read = with_cache(usage, usage.cached_tokens + again, max(0, usage.cache_write_tokens - again))
+        paid, kept = price_of(call.model, usage), price_of(call.model, read)
         tokens += again
         dollars += max(0.0, paid - kept) if paid is not None and kept is not None else 0.0
     return tokens, dollars

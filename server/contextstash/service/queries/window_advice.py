@@ -58,7 +58,8 @@ def _conversation(calls: Sequence[Call]) -> tuple[list[Step], Price] | None:
 
 
 def _step(call: Call) -> Step:
-    return Step(call.prompt_tokens, call.cached_tokens, call.cache_write_tokens)
+    written, long = call.cache_write_tokens, call.cache_write_1h_tokens
+    return Step(call.prompt_tokens, call.cached_tokens, written, long, call.completion_tokens)
 
 
 def _price(model: str | None) -> Price | None:

@@ -1,0 +1,57 @@
+"""Receipt, calls, costs and advice, held against the list prices by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.sized_sessions import reply, user
+from tests.support.stashes import SESSION, stash_at
+
+MODEL = "claude-opus-4-5"
+
+READ, WRITE, LONG_WRITE, INPUT, OUTPUT = 0.5e-6, 6.25e-6, 10e-6, 5e-6, 25e-6
+"""US dollars for a token of that model: Anthropic's price list."""
+
+
+def usage_of(number: int) -> dict[str, Any]:
+    """What Claude Code's transcripts report: most of what is written to the cache is kept for an hour."""
+    written, long = (20_000, 20_000) if not number else (1_000, 900)
+    return {
+        "input_tokens": 3,
+        "cache_read_input_tokens": 20_000 + 1_000 * (number - 1) if number else 0,
+        "cache_creation_input_tokens": written,
+        "cache_creation": {"ephemeral_5m_input_tokens": written - long, "ephemeral_1h_input_tokens": long},
+        "output_tokens": 100,
+    }
+
+
+def price_by_hand(usage: dict[str, Any]) -> float:
+    split = usage["cache_creation"]
+    dollars: float = (
+        usage["input_tokens"] * INPUT
+        + usage["cache_read_input_tokens"] * READ
+        + split["ephemeral_5m_input_tokens"] * WRITE
+        + split["ephemeral_1h_input_tokens"] * LONG_WRITE
+        + usage["output_tokens"] * OUTPUT
+    )
+    return dollars
+
+
+async def test_what_the_cache_keeps_for_an_hour_is_priced_so_wherever_a_price_is_said(tmp_path: Path) -> None:
+    usages = [usage_of(number) for number in range(40)]
+    async with stash_at(tmp_path / "s.db") as stash:
+        for number, usage in enumerate(usages):
+            await stash.record_messages(
+                [user(10), reply(10)], session_id=SESSION, first_seq=2 * number, model=MODEL, usage=usage
+            )
+        receipt, calls = await stash.receipt(), await stash.list_calls(SESSION)
+        costs, advice = await stash.overview(), await stash.advise(await stash.recent_sessions())
+    by_hand = sum(map(price_by_hand, usages))
+    assert receipt.dollars_billed == pytest.approx(by_hand, rel=0.001)
+    assert receipt.dollars_without == pytest.approx(by_hand, rel=0.001)
+    assert [call.cost for call in calls.calls] == pytest.approx([price_by_hand(usage) for usage in usages])
+    assert costs.cost == pytest.approx(by_hand, rel=0.001)
+    assert advice.dollars == pytest.approx(by_hand, abs=0.01)
