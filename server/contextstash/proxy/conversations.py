@@ -138,14 +138,13 @@ NO_SETTINGS = ContextSettings()
 class Conversation:
     """One line of requests: what the proxy knows of its session.
 
-    `sent_bytes` is how much of the last request was sent of the prompt; `calibration` is the ratio of the provider's
-    count of tokens to ours; `dropped` names the reasoning that the provider has reported as dropped.
-    `recorded` are the messages that the session holds of the last recorded request, `stored` says where. `followed` is
-    the transcript by which the session is recorded, if it is; `usage` is that of the last reply; `edits` are those in
-    force, `shown` those of the last request; `settings` are the session's, as far as it is recorded. `rereads` are
-    outputs that were fetched again; `added` are the tokens that the last request held because of contextstash, `lost`
-    the size of the window that its compaction ended; `unoffered_since` is when the client stopped to offer the
-    retrieval tool, in seconds since 1970.
+    `sent_bytes` is how much of the last request was sent of the prompt; `dropped` names the reasoning that the provider
+    has reported as dropped. `recorded` are the messages that the session holds of the last recorded request, `stored`
+    says where. `followed` is the transcript by which the session is recorded, if it is; `usage` is that of the last
+    reply; `edits` are those in force, `shown` those of the last request; `settings` are the session's, as far as it is
+    recorded. `rereads` are outputs that were fetched again; `added` are the tokens that the last request held because
+    of contextstash, `lost` the size of the window that its compaction ended; `unoffered_since` is when the client
+    stopped to offer the retrieval tool, in seconds since 1970.
 
     `line` are the messages of the last request that got a reply, `flights` the requests that wait for theirs; `sender`
     is the hash of their credentials. While the client has the model summarize, it is `compacting`, and `summarized` is
@@ -170,7 +169,6 @@ class Conversation:
     edits: ProxiedEdits = field(default_factory=ProxiedEdits)
     shown: ProxiedEdits = field(default_factory=ProxiedEdits)
     settings: ContextSettings = NO_SETTINGS
-    calibration: float = 1.0
     dropped: set[str] = field(default_factory=set)
     usage: Usage | None = None
     rereads: Rereads = field(default_factory=Rereads)

@@ -27,6 +27,9 @@ SIGNATURE_BYTES = 240
 """Of a signature beside the encrypted text: measured on 1,200 blocks of recorded sessions whose text is there. Their
 signatures are 4/3 of the text, by their encoding (Base64), and 230 to 260 bytes longer."""
 
+MAX_RATIO = 2.0
+"""The families' counts differ by factors of up to 1.55: more comes from something other than the texts."""
+
 REASONING_FORMATS = {"anthropic": "anthropic", "openai": "openai-responses"}
 """The format in which each provider takes its models' reasoning back. Chat Completions takes none."""
 
@@ -279,17 +282,25 @@ def shown_edits(draft: Draft) -> ShownEdits:
 def removed_tokens(draft: Draft, shown: ShownEdits) -> dict[str, int]:
     """The tokens that the edits take out, by lever: of tool outputs as they are counted from their text, since their
     bytes hold other tokens than those of the whole request, and calibrated by what the provider reports."""
-    conversation, messages = draft.conversation, draft.messages
-    rate, calibration = conversation.tokens_per_byte, conversation.calibration
+    messages, rate = draft.messages, draft.conversation.tokens_per_byte
     hidden = {place for summary in shown.summaries for place in range(summary.first, summary.last + 1)}
     parts = {place: each for place, each in shown.now.items() if place not in hidden}
     thoughts = sum(thinking_size(messages[place]) for place, each in parts.items() if each.edit.thinking_left_out)
     freed = sum(len(messages[place].raw) for place in hidden) - sum(len(each.text) for each in shown.summaries)
     return {
-        "tool_outputs": round(sum(each.saved for each in parts.values()) * calibration),
+        "tool_outputs": round(sum(each.saved for each in parts.values()) * _count_ratio(draft)) if parts else 0,
         "old_thinking": round(thoughts * rate),
         "summaries": round(freed * rate),
     }
+
+
+def _count_ratio(draft: Draft) -> float:
+    """How many tokens the provider counts for one of ours: by its tokens of a byte, and ours of the bytes of the tool
+    outputs."""
+    known = draft.conversation.catalog.outputs
+    counted = [(known[name].output.tokens, output.size) for _, name, output in draft.outputs() if name in known]
+    tokens, size = sum(tokens for tokens, _ in counted), sum(size for _, size in counted)
+    return min(max(draft.conversation.tokens_per_byte * size / tokens, 1 / MAX_RATIO), MAX_RATIO) if tokens else 1.0
 
 
 def size_of(request: RequestText) -> int:

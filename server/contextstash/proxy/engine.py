@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from contextstash.context.view.session_counters import shrink_ratio
 from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats.reasoning_reports import DroppedPiece
 from contextstash.formats.request.edits import edited
@@ -232,7 +231,6 @@ class Engine:
             conversation.loaded = True
             return
         conversation.settings = self._sessions.settings(session)
-        conversation.calibration = shrink_ratio(session.counters, conversation.settings)
         if not conversation.loaded:
             conversation.followed = session.source
             conversation.catalog = await self._sessions.catalog(conversation.session_id, Catalog())
@@ -477,8 +475,6 @@ class Engine:
             await self._pin_again(conversation, again)
         await self._sessions.catalog(session_id, conversation.catalog)
         session = await self._present(conversation)
-        if session is not None:
-            conversation.calibration = shrink_ratio(session.counters, self._sessions.settings(session))
         if session is not None and session.counters.edits != conversation.edits.edits:
             conversation.edits = await self._sessions.edits(session_id, conversation.catalog)
 
