@@ -61,7 +61,9 @@ types: $(DEVELOPMENT)
 check: lint types test-all
 
 bench: $(DEVELOPMENT)
-	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+	$(BIN)/python -m bench.speed --lengths 1000,20000
+	$(BIN)/python bench/start_up.py
+	$(BIN)/python bench/kills.py
 
 # The pages that come out of the code; a test compares them with it.
 docs: $(DEVELOPMENT)

@@ -1,6 +1,6 @@
-"""Measures retention, cost and the truth of summaries on folders of recorded sessions.
+"""Measures retention and cost on folders of recorded sessions, next to keeping the last messages and to masking.
 
-    python -m bench.fidelity FOLDER… --budgets 16000,32000 [--json FILE] [--svg FOLDER]
+    python -m bench.fidelity FOLDER… --budgets 16000,32000 [--json FILE]
 
 A folder holds sessions as Chat Completions messages, one session a file, one message a line.
 """
@@ -16,17 +16,11 @@ from pathlib import Path
 from contextstash import __version__
 
 from .baselines import BASELINES, Policy
-from .curves import curves
 from .product import product
 from .retention import Measured, measure
-from .rivals import installed_rivals
 from .sessions import Session, read_sessions
-from .summaries import Truth, check_summaries
 
 REFERENCE = "keep last, cut to half"
-
-LOW_WATERS = (0.3, 0.4, 0.5, 0.6, 0.7)
-"""The low-water marks of the curve."""
 
 
 def main() -> None:
@@ -35,26 +29,16 @@ def main() -> None:
     for folder in arguments.folders:
         sessions = list(read_sessions(folder, arguments.part))
         for budget in arguments.budgets:
-            measured = _measure_all(sessions, _policies(arguments.only, arguments.curve), budget)
+            measured = _measure_all(sessions, _policies(arguments.only), budget)
             _print_table(folder.name, budget, measured)
-            truth = Truth()
-            for session in sessions if arguments.summaries else ():
-                truth.add(check_summaries(session, budget))
-            if arguments.summaries:
-                print(f"  summaries: {truth}")
             results.append(
                 {
                     "folder": folder.name,
                     "budget": budget,
                     "version": __version__,
                     "policies": {name: found.as_json() for name, found in measured.items()},
-                    "summaries": vars(truth),
                 }
             )
-            if arguments.svg:
-                arguments.svg.mkdir(parents=True, exist_ok=True)
-                path = arguments.svg / f"{folder.name}-{budget}.svg"
-                path.write_text(_svg(f"{folder.name}, {budget:,} tokens", measured), encoding="utf-8")
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
 
@@ -65,17 +49,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--budgets", type=lambda text: [int(part) for part in text.split(",")], default=[16_000])
     parser.add_argument("--part", choices=("all", "dev", "held"), default="all", help="every second session, or all")
     parser.add_argument("--only", help="only policies whose name contains this")
-    parser.add_argument("--curve", action="store_true", help="contextstash at several low-water marks")
-    parser.add_argument("--summaries", action="store_true", help="check the summaries too")
     parser.add_argument("--json", type=Path, help="write everything to this file")
-    parser.add_argument("--svg", type=Path, help="write a curve for each folder and budget to this folder")
     return parser.parse_args()
 
 
-def _policies(only: str | None, curve: bool) -> dict[str, Policy]:
-    found: dict[str, Policy] = {**BASELINES, **installed_rivals(), "contextstash": product()}
-    if curve:
-        found |= {f"contextstash, low water {mark}": product(low_water=mark) for mark in LOW_WATERS}
+def _policies(only: str | None) -> dict[str, Policy]:
+    found: dict[str, Policy] = {**BASELINES, "contextstash": product()}
     return {name: policy for name, policy in found.items() if not only or only in name or name == REFERENCE}
 
 
@@ -102,14 +81,6 @@ def _print_table(folder: str, budget: int, measured: dict[str, Measured]) -> Non
 
 def _relative(found: Measured, measured: dict[str, Measured]) -> float:
     return found.cost / measured[REFERENCE].cost if measured[REFERENCE].cost else 0.0
-
-
-def _svg(title: str, measured: dict[str, Measured]) -> str:
-    series: dict[str, list[tuple[float, float]]] = {}
-    for name, found in measured.items():
-        point = (_relative(found, measured), found.in_view)
-        series.setdefault(name.split(", low water")[0], []).append(point)
-    return curves(title, series)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,0 @@
-"""Two server processes on one PostgreSQL under many concurrent sessions, with a killed server and a restart."""
