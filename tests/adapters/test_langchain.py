@@ -13,12 +13,14 @@ from tests.support.strict_provider import StrictProvider, strict_provider
 
 pytest.importorskip("langchain")
 pytest.importorskip("langchain_openai")
+pytest.importorskip("langchain_anthropic")
 
 from langchain.agents import create_agent
+from langchain_anthropic import ChatAnthropic
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from contextstash.adapters.langchain import StashMiddleware
+from contextstash.adapters.langchain import StashMiddleware, _form
 
 
 def agent(provider: StrictProvider, *middleware: Any, responses: bool = False) -> Any:
@@ -33,8 +35,39 @@ def agent(provider: StrictProvider, *middleware: Any, responses: bool = False) -
     return create_agent(model, tools=[read_part], system_prompt=SYSTEM, middleware=list(middleware))
 
 
+def binding_agent(provider: StrictProvider, form: str, *middleware: Any) -> Any:
+    """An agent whose model binds its reasoning to what stands before it."""
+    key = SecretStr("test")
+    model = (
+        ChatAnthropic(
+            model_name="claude-opus-5-5",
+            base_url=provider.url,
+            api_key=key,
+            max_tokens_to_sample=2_000,
+            thinking={"type": "adaptive"},
+            max_retries=0,
+            timeout=None,
+            stop=None,
+        )
+        if form == "anthropic"
+        else ChatOpenAI(
+            model="gpt-6.2-sol",
+            base_url=f"{provider.url}/v1",
+            api_key=key,
+            max_retries=0,
+            max_completion_tokens=2_000,
+            use_responses_api=True,
+            include=["reasoning.encrypted_content"],
+            store=False,
+        )
+    )
+    return create_agent(model, tools=[read_part], system_prompt=SYSTEM, middleware=list(middleware))
+
+
 ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": QUESTION}]}
 MANY = {"recursion_limit": 10_000}
+BOUND_TURNS = max(TURNS, 30)
+"""Enough for a compaction."""
 
 
 async def test_without_the_middleware_the_window_overflows() -> None:
@@ -84,3 +117,28 @@ async def test_a_refused_call_is_made_again_smaller(tmp_path: Path) -> None:
             done = await agent(provider, StashMiddleware(session)).ainvoke(ASKED, MANY)
     assert done["messages"][-1].content == "done"
     assert (provider.invalid, len(provider.over)) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("form", "model"), [("anthropic", "claude-opus-5-5"), ("openai-responses", "gpt-6.2-sol")], ids=lambda value: value
+)
+async def test_reasoning_that_is_bound_to_what_stands_before_it_stays_valid(
+    form: str, model: str, tmp_path: Path
+) -> None:
+    with strict_provider(window=WINDOW, turns=BOUND_TURNS, binds=True) as provider:
+        async with open_stash(tmp_path / "s.db") as stash:
+            session = stash.session("job", model=model, window=WINDOW)
+            done = await binding_agent(provider, form, StashMiddleware(session)).ainvoke(ASKED, MANY)
+            events = await stash.use_cases.read_events("job")
+    assert done["messages"][-1].text == "done"
+    assert (provider.invalid, provider.over, len(provider.accepted)) == ([], [], BOUND_TURNS + 1)
+    assert set(provider.mismatched) == {0}
+    assert "compaction" in {event.kind for event in events}
+    thoughts = [block for each in done["messages"] for block in each.content if isinstance(block, dict)]
+    assert sum(block["type"] in ("thinking", "reasoning") for block in thoughts) == BOUND_TURNS + 1
+
+
+@pytest.mark.parametrize(("asked", "form"), [(True, "openai-responses"), (False, "openai-chat"), (None, "openai-chat")])
+def test_the_form_is_that_of_the_api_which_the_model_uses(asked: bool | None, form: str) -> None:
+    """LangChain has no public word for it: if `_use_responses_api` changes, `adapters/langchain.py` must follow."""
+    assert _form(ChatOpenAI(model="gpt-5.4", api_key=SecretStr("test"), use_responses_api=asked)) == form

@@ -19,7 +19,7 @@ from typing import Any
 from google.adk.models import LlmRequest, LlmResponse
 from google.genai import types
 
-from contextstash.adapters.alignment import align
+from contextstash.adapters.parts import Part, parts_sent
 from contextstash.library.replies import as_json, as_natives
 from contextstash.library.session import LibrarySession
 from contextstash_storage.records import Native
@@ -80,7 +80,8 @@ class StashCallbacks:
 
 def _contents(own: Sequence[types.Content], given: Sequence[Native], sent: Sequence[Native]) -> list[types.Content]:
     """The request as ADK's contents; those that are sent whole are the request's own objects."""
+    parts = [Part(native["role"], native, (at, 0)) for at, native in enumerate(given)]
     return [
-        own[place] if place is not None else types.Content.model_validate_json(json.dumps(native))
-        for native, place in zip(sent, align(sent, given), strict=True)
+        own[part.source[0]] if part.source else types.Content.model_validate_json(json.dumps(part.block))
+        for part in parts_sent(sent, parts, FORMAT)
     ]

@@ -8,16 +8,17 @@ A session of `open_stash_sync` is for `invoke`, one of `open_stash` for `ainvoke
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.messages.utils import convert_to_messages, convert_to_openai_messages
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from contextstash.adapters.alignment import align
+from contextstash.adapters.parts import Part, by_message, natives, parts_sent, reported, text_of
 from contextstash.library.open_stash_sync import BlockingSession
 from contextstash.library.replies import as_natives
 from contextstash.library.request import ContextRequest
@@ -25,11 +26,17 @@ from contextstash.library.session import LibrarySession
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 
-FORMAT = "openai-chat"
-"""LangChain's messages are recorded in this form, whatever the model is."""
+TOOLS_FORM = "openai-chat"
+"""In which form the definitions of our tools are made LangChain's."""
 
 MAX_TOKENS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 """Under which names model settings and models hold the most tokens of a reply."""
+
+NOT_SENT = ("index", "status", "toolset_name", "caller")
+"""Keys of content blocks that LangChain keeps and does not send."""
+
+IN_KWARGS = -1
+"""The place of reasoning that LangChain keeps beside the content."""
 
 CALLS_IN_CONTENT = ("function_call", "custom_tool_call")
 """Types of the content blocks that LangChain repeats in `tool_calls`."""
@@ -45,36 +52,38 @@ class StashMiddleware(AgentMiddleware[Any, Any, Any]):
     def __init__(self, session: LibrarySession | BlockingSession, *, retrieval: bool = True) -> None:
         """`retrieval` is whether the model gets the two tools of contextstash."""
         super().__init__()
-        session.speak(FORMAT)
         self._session = session
-        self.tools = [_tool(session, definition["function"]) for definition in session.tools()] if retrieval else []
+        offered = session.tools(TOOLS_FORM) if retrieval else []
+        self.tools = [_tool(session, definition["function"]) for definition in offered]
 
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response:
         """See `AgentMiddleware`."""
         session = self._session
         if not isinstance(session, BlockingSession):
             raise BadInputError("This session is asynchronous: use ainvoke, or a session of open_stash_sync.")
-        given = _natives(request.messages)
-        sent = session.request(given, **_beside(request))
+        given = _Given(request)
+        session.speak(given.form)
+        sent = session.request(given.natives, **_beside(request))
         try:
-            response = handler(_override(request, given, sent))
+            response = handler(given.override(sent))
         except Exception as error:
             sent = session.recover(error)  # raises the error again if it is about something else
-            response = handler(_override(request, given, sent))
-        session.reply(_natives(response.result), usage=_usage(response.result))
+            response = handler(given.override(sent))
+        session.reply(given.reply(response), usage=_usage(response.result, given.form))
         return response
 
     async def awrap_model_call(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Response:
         """See `AgentMiddleware`."""
         session = self._session
-        given = _natives(request.messages)
-        sent = await _awaited(session, session.request, given, **_beside(request))
+        given = _Given(request)
+        session.speak(given.form)
+        sent = await _awaited(session, session.request, given.natives, **_beside(request))
         try:
-            response = await handler(_override(request, given, sent))
+            response = await handler(given.override(sent))
         except Exception as error:
             sent = await _awaited(session, session.recover, error)
-            response = await handler(_override(request, given, sent))
-        await _awaited(session, session.reply, _natives(response.result), usage=_usage(response.result))
+            response = await handler(given.override(sent))
+        await _awaited(session, session.reply, given.reply(response), usage=_usage(response.result, given.form))
         return response
 
 
@@ -87,8 +96,121 @@ async def _awaited(
     return await call(*given, **named)
 
 
-def _natives(messages: Sequence[BaseMessage]) -> list[Native]:
-    return as_natives([_with_calls_once(native) for native in convert_to_openai_messages(list(messages))])
+class _Given:
+    """The messages of a model call in the form of its model's provider."""
+
+    def __init__(self, request: Request) -> None:
+        self.form = _form(request.model)
+        self._request = request
+        self._parts = _parts(request.messages, self.form)
+        self.natives = natives(self._parts, self.form)
+
+    def override(self, sent: ContextRequest) -> Request:
+        """The model call with what is sent: LangChain's own messages, but for what left them or was shortened."""
+        sent.check_fits()
+        own = self._request.messages
+        messages: list[Any] = []
+        for place, parts in by_message(parts_sent(sent.messages, self._parts, self.form)):
+            if place is not None:
+                whole = sum(part.source is not None and part.source[0] == place for part in self._parts)
+                messages.append(_kept(own[place], parts, len(parts) == whole))
+            elif parts[0].role not in ("system", "developer"):  # LangChain adds these
+                messages.append(_added(parts[0], self.form))
+        if self.form == "anthropic":
+            messages = _joined(messages)
+        return self._request.override(messages=messages)
+
+    def reply(self, response: Response) -> list[Native]:
+        """The model's reply in the same form."""
+        return natives(_parts(response.result, self.form), self.form)
+
+
+def _form(model: object) -> str:
+    """The form of a model's provider. ChatOpenAI decides by its own arguments which of OpenAI's APIs it uses."""
+    names = {each.__name__ for each in type(model).__mro__}
+    if "ChatAnthropic" in names:
+        return "anthropic"
+    uses_responses = getattr(model, "_use_responses_api", None)
+    if "BaseChatOpenAI" in names and uses_responses is not None:
+        arguments = getattr(model, "_default_params", {})
+        return "openai-responses" if uses_responses(arguments) else "openai-chat"
+    return "openai-chat"
+
+
+def _parts(messages: Sequence[BaseMessage], form: str) -> list[Part]:
+    """The parts of LangChain's messages; a part's place in its message is that of its content block, or of its call
+    behind these."""
+    if form == "openai-chat":
+        converted = [_with_calls_once(native) for native in convert_to_openai_messages(list(messages))]
+        return [Part(native["role"], native, (at, 0)) for at, native in enumerate(as_natives(converted))]
+    taken_apart = _anthropic_blocks if form == "anthropic" else _responses_items
+    return [
+        Part(role, block if form == "anthropic" else as_natives([block])[0], (at, place))
+        for at, message in enumerate(messages)
+        for place, role, block in taken_apart(message)
+    ]
+
+
+def _content(message: BaseMessage) -> list[tuple[int, dict[str, Any]]]:
+    """The content blocks of a message with their places."""
+    content = message.content
+    if isinstance(content, str):
+        return [(0, {"type": "text", "text": content})] if content else []
+    return [(at, {"type": "text", "text": each} if isinstance(each, str) else each) for at, each in enumerate(content)]
+
+
+Placed: TypeAlias = tuple[int, str, Native]
+
+
+def _anthropic_blocks(message: BaseMessage) -> list[Placed]:
+    if isinstance(message, ToolMessage):
+        block = {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.content}
+        return [(0, "user", block | ({"is_error": True} if message.status == "error" else {}))]
+    if not isinstance(message, AIMessage):
+        return [(at, "user", block) for at, block in _content(message)]
+    inputs = {str(call["id"]): call for call in message.tool_calls}
+    blocks: list[Placed] = []
+    for at, block in _content(message):
+        call = inputs.pop(str(block["id"]), None) if block.get("type") == "tool_use" else None
+        if call is not None:
+            blocks.append((at, "assistant", _tool_use(call)))
+        elif block.get("type") != "text" or block["text"]:
+            kept = {key: each for key, each in block.items() if key not in NOT_SENT and each is not None}
+            blocks.append((at, "assistant", kept))
+    behind = len(message.content)
+    return [*blocks, *((behind + at, "assistant", _tool_use(call)) for at, call in enumerate(inputs.values()))]
+
+
+def _tool_use(call: Any) -> Native:
+    return {"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["args"]}
+
+
+def _responses_items(message: BaseMessage) -> list[Placed]:
+    if isinstance(message, ToolMessage):
+        text = message.content if isinstance(message.content, str) else message.text
+        return [(0, "user", {"type": "function_call_output", "call_id": message.tool_call_id, "output": text})]
+    if not isinstance(message, AIMessage):
+        content = [
+            block | {"type": "input_text"} if block["type"] == "text" else block for _, block in _content(message)
+        ]
+        return [(0, "user", {"type": "message", "role": "user", "content": content})]
+    items: list[Placed] = []
+    if reasoning := message.additional_kwargs.get("reasoning"):
+        items.append((IN_KWARGS, "assistant", reasoning))
+    calls = {str(call["id"]): call for call in message.tool_calls}
+    for at, block in _content(message):
+        if block.get("type") == "text":
+            said = {"type": "output_text", "text": block["text"], "annotations": block.get("annotations") or []}
+            items.append((at, "assistant", {"type": "message", "role": "assistant", "content": [said]}))
+        else:
+            calls.pop(str(block.get("call_id")), None)
+            kept = {key: each for key, each in block.items() if key not in NOT_SENT and each is not None}
+            items.append((at, "assistant", kept))
+    behind = len(message.content)
+    for at, call in enumerate(calls.values()):
+        item = {"type": "function_call", "call_id": call["id"], "name": call["name"]}
+        items.append((behind + at, "assistant", {**item, "arguments": json.dumps(call["args"])}))
+    return items
 
 
 def _with_calls_once(native: Native) -> Native:
@@ -98,6 +220,46 @@ def _with_calls_once(native: Native) -> Native:
     if not native.get("tool_calls") or not isinstance(content, list):
         return native
     return {**native, "content": [part for part in content if part.get("type") not in CALLS_IN_CONTENT] or None}
+
+
+def _kept(message: BaseMessage, parts: Sequence[Part], whole: bool) -> BaseMessage:
+    """A message with the parts that are sent: itself if these are all of it, unchanged."""
+    if whole and not any(part.changed for part in parts):
+        return message
+    if isinstance(message, ToolMessage):
+        block = parts[0].block
+        return message.model_copy(update={"content": block.get("output", block.get("content"))})
+    sent = {part.source[1]: part for part in parts if part.source}
+    update: dict[str, Any] = {}
+    if isinstance(message.content, list):
+        content = [(sent[at], block) for at, block in enumerate(message.content) if at in sent]
+        update["content"] = [part.block if part.changed and "call_id" in part.block else own for part, own in content]
+    if isinstance(message, AIMessage):
+        ids = {part.block.get("id") for part in parts} | {part.block.get("call_id") for part in parts}
+        update["tool_calls"] = [call for call in message.tool_calls if call["id"] in ids]
+    if IN_KWARGS not in sent:
+        update["additional_kwargs"] = {k: v for k, v in message.additional_kwargs.items() if k != "reasoning"}
+    return message.model_copy(update=update)
+
+
+def _joined(messages: Sequence[Any]) -> list[Any]:
+    """Neighbouring messages of the assistant as one: LangChain joins those of the user alone."""
+    joined: list[Any] = []
+    for message in messages:
+        if joined and isinstance(message, AIMessage) and isinstance(joined[-1], AIMessage):
+            blocks = [block for each in (joined[-1], message) for _, block in _content(each)]
+            calls = [*joined[-1].tool_calls, *message.tool_calls]
+            joined[-1] = joined[-1].model_copy(update={"content": blocks, "tool_calls": calls})
+        else:
+            joined.append(message)
+    return joined
+
+
+def _added(part: Part, form: str) -> BaseMessage:
+    """A message that contextstash added, such as a summary."""
+    if form == "openai-chat":
+        return convert_to_messages([part.block])[0]
+    return (AIMessage if part.role == "assistant" else HumanMessage)(content=text_of(part.block))
 
 
 def _beside(request: Request) -> dict[str, Any]:
@@ -111,39 +273,21 @@ def _beside(request: Request) -> dict[str, Any]:
     }
 
 
-def _override(request: Request, given: Sequence[Native], sent: ContextRequest) -> Request:
-    """The model call with what is sent: LangChain's own messages if they are unchanged."""
-    sent.check_fits()
-    messages: list[Any] = []
-    for native, place in zip(sent.messages, align(sent.messages, given), strict=True):
-        if native["role"] in ("system", "developer") and place is None:
-            continue  # LangChain adds it
-        messages.append(request.messages[place] if place is not None else _changed(request.messages, native))
-    return request.override(messages=messages)
-
-
-def _changed(messages: Sequence[BaseMessage], native: Native) -> BaseMessage:
-    """A message that was shortened or added; a tool result keeps everything but its content."""
-    call_id = native.get("tool_call_id")
-    for message in messages if call_id else ():
-        if isinstance(message, ToolMessage) and message.tool_call_id == call_id:
-            return message.model_copy(update={"content": native["content"]})
-    changed: BaseMessage = convert_to_messages([native])[0]
-    return changed
-
-
-def _usage(messages: Sequence[BaseMessage]) -> dict[str, Any] | None:
-    """The usage that the model reported, in the form of Chat Completions: both count cached tokens as input."""
-    for message in messages:
-        if isinstance(message, AIMessage) and message.usage_metadata:
-            usage = message.usage_metadata
-            details = usage.get("input_token_details") or {}
-            return {
-                "prompt_tokens": usage["input_tokens"],
-                "completion_tokens": usage["output_tokens"],
-                "prompt_tokens_details": {"cached_tokens": details.get("cache_read") or 0},
-            }
-    return None
+def _usage(messages: Sequence[BaseMessage], form: str) -> dict[str, Any] | None:
+    """The usage that the model reported, in the form of its provider. LangChain counts cached tokens as input."""
+    found = next(
+        (each.usage_metadata for each in messages if isinstance(each, AIMessage) and each.usage_metadata), None
+    )
+    if found is None:
+        return None
+    details = found.get("input_token_details") or {}
+    return reported(
+        form,
+        given=found["input_tokens"],
+        written=found["output_tokens"],
+        cache_read=details.get("cache_read") or 0,
+        cache_written=details.get("cache_creation") or 0,
+    )
 
 
 def _tool(session: LibrarySession | BlockingSession, function: Native) -> BaseTool:

@@ -8,7 +8,7 @@ A history processor replaces the agent's own history by what it returns; this ch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -30,16 +30,20 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.toolsets import FunctionToolset
 
-from contextstash.adapters.alignment import align
+from contextstash.adapters.parts import Part, by_message, natives, parts_sent, reported, text_of
 from contextstash.library.replies import as_natives
 from contextstash.library.session import LibrarySession
 from contextstash_storage.records import Native
 
-FORMAT = "openai-chat"
-"""pydantic-ai's messages are recorded in this form, whatever the model is."""
+TOOLS_FORM = "openai-chat"
+"""In which form the definitions of tools are pydantic-ai's."""
 
-Source = tuple[int, int | None]
-"""The origin of a recorded message: the position of the framework's message, and of the part in a request."""
+FORMS = {"AnthropicModel": "anthropic", "OpenAIResponsesModel": "openai-responses"}
+"""Models whose provider binds reasoning to what stands before it; the others are recorded as Chat Completions."""
+
+
+WHOLE = -1
+"""The place of a reply that is one message in its form."""
 
 
 class StashHistory(AbstractCapability[Any]):
@@ -48,7 +52,6 @@ class StashHistory(AbstractCapability[Any]):
 
     def __init__(self, session: LibrarySession, *, retrieval: bool = True) -> None:
         """`retrieval` is whether the model gets the two tools of contextstash."""
-        session.speak(FORMAT)
         self._session = session
         self._retrieval = retrieval
 
@@ -57,23 +60,29 @@ class StashHistory(AbstractCapability[Any]):
     ) -> ModelRequestContext:
         """The request with what is sent; pydantic-ai's own messages if they are unchanged."""
         given = list(request_context.messages)
-        natives, sources = _natives(given)
+        form = _form(request_context.model)
+        self._session.speak(form)
+        system, parts = _system(given), _parts(given, form)
         parameters = request_context.model_request_parameters
+        instructions = [*(part.content for part in parameters.instruction_parts or ()), *(text for _, text in system)]
         request = await self._session.request(
-            natives,
-            system="\n\n".join(part.content for part in parameters.instruction_parts or ()) or None,
+            natives(parts, form),
+            system="\n\n".join(instructions) or None,
             tools=[_definition(tool) for tool in (*parameters.function_tools, *parameters.output_tools)],
             max_tokens=(request_context.model_settings or {}).get("max_tokens"),
         )
         request.check_fits()
-        sent = [native for native in request.messages if native["role"] != "system" or native in natives]
-        return replace(request_context, messages=_messages(given, natives, sources, sent))
+        sent = [part for part in parts_sent(request.messages, parts, form) if part.role not in ("system", "developer")]
+        kept = [Part("system", {}, source) for source, _ in system]
+        messages = _messages(given, [*kept, *sent])
+        return replace(request_context, messages=_joined(messages) if form == "anthropic" else messages)
 
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
         """Record the reply and its usage."""
-        await self._session.reply(_natives([response])[0], usage=_usage(response))
+        form = _form(request_context.model)
+        await self._session.reply(natives(_parts([response], form), form), usage=_usage(response, form))
         return response
 
     async def on_model_request_error(
@@ -87,26 +96,87 @@ class StashHistory(AbstractCapability[Any]):
         """The tools to read again what left the window."""
         if not self._retrieval:
             return None
-        return FunctionToolset([_tool(self._session, each["function"]) for each in self._session.tools(FORMAT)])
+        return FunctionToolset([_tool(self._session, each["function"]) for each in self._session.tools(TOOLS_FORM)])
 
 
-def _natives(messages: Sequence[ModelMessage]) -> tuple[list[Native], list[Source]]:
-    """The messages in the form of Chat Completions, and where each comes from."""
-    natives: list[Native] = []
-    sources: list[Source] = []
-    for place, message in enumerate(messages):
+def _form(model: Any) -> str:
+    """The form of a model's provider; of a model within another, as for instrumentation, that of the inner one."""
+    while (inner := getattr(model, "wrapped", None)) is not None:
+        model = inner
+    return next((FORMS[each.__name__] for each in type(model).__mro__ if each.__name__ in FORMS), "openai-chat")
+
+
+def _system(messages: Sequence[ModelMessage]) -> list[tuple[tuple[int, int], str]]:
+    """The system prompts among the messages, with their places: the models send them apart."""
+    return [
+        ((at, place), part.content)
+        for at, message in enumerate(messages)
+        for place, part in enumerate(message.parts)
+        if isinstance(part, SystemPromptPart)
+    ]
+
+
+def _parts(messages: Sequence[ModelMessage], form: str) -> list[Part]:
+    """The messages in the form of the provider, but for system prompts."""
+    if form == "openai-chat":
+        return list(_chat_parts(messages))
+    blocks = _anthropic_block if form == "anthropic" else _responses_item
+    found = []
+    for at, message in enumerate(messages):
+        role = "assistant" if isinstance(message, ModelResponse) else "user"
+        for place, part in enumerate(message.parts):
+            block = blocks(part)
+            if block is not None:
+                found.append(Part(role, block if form == "anthropic" else as_natives([block])[0], (at, place)))
+    return found
+
+
+def _chat_parts(messages: Sequence[ModelMessage]) -> Iterator[Part]:
+    for at, message in enumerate(messages):
         if isinstance(message, ModelResponse):
-            natives.append(_said(message))
-            sources.append((place, None))
+            yield Part("assistant", as_natives([_said(message)])[0], (at, WHOLE))
             continue
-        for part_place, part in enumerate(message.parts):
-            if (native := _asked(part)) is not None:
-                natives.append(native)
-                sources.append((place, part_place))
-    return as_natives(natives), sources
+        for place, part in enumerate(message.parts):
+            asked = _asked(part)
+            if asked is not None:
+                yield Part(asked["role"], asked, (at, place))
+
+
+def _anthropic_block(part: object) -> Native | None:
+    if isinstance(part, ThinkingPart):
+        if part.id == "redacted_thinking":
+            return {"type": "redacted_thinking", "data": part.signature}
+        return {"type": "thinking", "thinking": part.content, "signature": part.signature}
+    if isinstance(part, ToolCallPart):
+        return {"type": "tool_use", "id": part.tool_call_id, "name": part.tool_name, "input": part.args_as_dict()}
+    asked = _asked(part)
+    if asked is None:
+        return {"type": "text", "text": part.content} if isinstance(part, TextPart) and part.content else None
+    if asked["role"] == "tool":
+        return {"type": "tool_result", "tool_use_id": asked["tool_call_id"], "content": asked["content"]}
+    return {"type": "text", "text": text_of(asked)}
+
+
+def _responses_item(part: object) -> Native | None:
+    if isinstance(part, ThinkingPart):
+        summary = [{"type": "summary_text", "text": part.content}] if part.content else []
+        return {"type": "reasoning", "id": part.id, "summary": summary, "encrypted_content": part.signature}
+    if isinstance(part, ToolCallPart):
+        call = {"type": "function_call", "call_id": part.tool_call_id, "name": part.tool_name}
+        return {**call, "arguments": part.args_as_json_str(), **({"id": part.id} if part.id else {})}
+    if isinstance(part, TextPart):
+        said = [{"type": "output_text", "text": part.content, "annotations": []}]
+        return {"type": "message", "role": "assistant", "content": said}
+    asked = _asked(part)
+    if asked is None:
+        return None
+    if asked["role"] == "tool":
+        return {"type": "function_call_output", "call_id": asked["tool_call_id"], "output": asked["content"]}
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text_of(asked)}]}
 
 
 def _said(message: ModelResponse) -> Native:
+    """A reply in the form of Chat Completions."""
     texts = [part.content for part in message.parts if isinstance(part, TextPart)]
     thoughts = [part.content for part in message.parts if isinstance(part, ThinkingPart)]
     calls = [
@@ -125,9 +195,7 @@ def _said(message: ModelResponse) -> Native:
 
 
 def _asked(part: object) -> Native | None:
-    """A part of a request; None if it says nothing."""
-    if isinstance(part, SystemPromptPart):
-        return {"role": "system", "content": part.content}
+    """A part of a request in the form of Chat Completions; None if it says nothing, or is a system prompt."""
     if isinstance(part, UserPromptPart):
         content = part.content
         return {"role": "user", "content": content if isinstance(content, str) else [_piece(each) for each in content]}
@@ -151,43 +219,49 @@ def _piece(content: object) -> Native:
     return {"type": "file", "file": {"filename": str(getattr(content, "identifier", kind))}}
 
 
-def _messages(
-    given: Sequence[ModelMessage], natives: Sequence[Native], sources: Sequence[Source], sent: Sequence[Native]
-) -> list[ModelMessage]:
+def _messages(given: Sequence[ModelMessage], sent: Sequence[Part]) -> list[ModelMessage]:
     """The request as pydantic-ai's messages. A message that is sent whole is the agent's own object."""
-    calls = {native["tool_call_id"]: sources[place] for place, native in enumerate(natives) if "tool_call_id" in native}
-    built: list[tuple[int | None, list[Any]]] = []
-    for native, place in zip(sent, align(sent, natives), strict=True):
-        source = sources[place] if place is not None else calls.get(native.get("tool_call_id"))
-        if source is None:
-            built.append((None, [UserPromptPart(content=_text_of(native))]))
+    built: list[ModelMessage] = []
+    for at, parts in by_message(sent):
+        if at is None:
+            added = text_of(parts[0].block)
+            said = parts[0].role == "assistant"
+            built.append(ModelResponse([TextPart(added)]) if said else ModelRequest([UserPromptPart(added)]))
             continue
-        message = given[source[0]]
-        parts = list(message.parts) if source[1] is None else [message.parts[source[1]]]
-        if place is None:
-            parts = [replace(parts[0], content=native["content"])]
-        if built and built[-1][0] == source[0]:
-            built[-1][1].extend(parts)
+        message = given[at]
+        own: list[Any] = []
+        for part in parts:
+            place = part.source[1] if part.source else WHOLE
+            own += list(message.parts) if place == WHOLE else [_kept(message.parts[place], part)]
+        is_whole = len(own) == len(message.parts) and all(
+            new is old for new, old in zip(own, message.parts, strict=True)
+        )
+        built.append(message if is_whole else replace(message, parts=cast(Any, own)))
+    return built
+
+
+def _joined(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Neighbouring replies as one, as Anthropic demands."""
+    joined: list[ModelMessage] = []
+    for message in messages:
+        last = joined[-1] if joined else None
+        if isinstance(message, ModelResponse) and isinstance(last, ModelResponse):
+            joined[-1] = replace(last, parts=[*last.parts, *message.parts])
         else:
-            built.append((source[0], parts))
-    return [_message(given, place, parts) for place, parts in built]
+            joined.append(message)
+    return joined
 
 
-def _message(given: Sequence[ModelMessage], place: int | None, parts: Any) -> ModelMessage:
-    if place is None:
-        return ModelRequest(parts=parts)
-    message = given[place]
-    if len(parts) == len(message.parts) and all(new is old for new, old in zip(parts, message.parts, strict=True)):
-        return message
-    changed: ModelMessage = replace(message, parts=cast(Any, parts))
-    return changed
-
-
-def _text_of(native: Native) -> str:
-    content = native.get("content")
-    if isinstance(content, str):
-        return content
-    return "\n\n".join(str(part.get("text", "")) for part in content or () if isinstance(part, dict))
+def _kept(own: Any, part: Part) -> Any:
+    """A part of the framework's message, shortened if it was. A call whose reasoning left has no id of the provider."""
+    if not part.changed:
+        return own
+    if isinstance(own, ToolCallPart):
+        return replace(own, id=part.block.get("id") if "call_id" in part.block else own.id)
+    if isinstance(own, ToolReturnPart | RetryPromptPart):
+        shortened: Any = part.block.get("output", part.block.get("content"))
+        return replace(own, content=shortened)
+    return own
 
 
 def _definition(tool: Any) -> dict[str, Any]:
@@ -195,16 +269,18 @@ def _definition(tool: Any) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _usage(response: ModelResponse) -> dict[str, Any] | None:
-    """The usage in the form of Chat Completions: pydantic-ai counts cached tokens as input too."""
+def _usage(response: ModelResponse, form: str) -> dict[str, Any] | None:
+    """The usage in the form of the provider: pydantic-ai counts cached tokens as input too."""
     usage = response.usage
     if not usage.input_tokens:
         return None
-    return {
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
-    }
+    return reported(
+        form,
+        given=usage.input_tokens,
+        written=usage.output_tokens,
+        cache_read=usage.cache_read_tokens,
+        cache_written=usage.cache_write_tokens,
+    )
 
 
 def _tool(session: LibrarySession, function: Native) -> Tool[Any]:

@@ -1,0 +1,142 @@
+"""A framework's messages as parts in their provider's own form, and back.
+
+A provider binds reasoning to what stands before it, so contextstash must see where reasoning stands. Frameworks have
+message types of their own: an adapter takes each apart into blocks of the provider's form, and makes the request of
+its own objects again, of which only what left or was shortened is changed.
+
+    >>> parts = [Part("user", {"type": "text", "text": "Go on."}, (0, 0))]
+    >>> natives(parts, "anthropic")
+    [{'role': 'user', 'content': [{'type': 'text', 'text': 'Go on.'}]}]
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from contextstash_storage.records import Native
+
+RESULT_IDS = ("tool_use_id", "tool_call_id")
+"""Under which names a result of Anthropic and of Chat Completions names its call; Responses has `call_id`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A content block (Anthropic), an item (Responses) or a message (Chat Completions), and its place: the framework's
+    message and the part in it. None if contextstash added it; `changed` if it shortened it."""
+
+    role: str
+    block: Native
+    source: tuple[int, int] | None = None
+    changed: bool = False
+
+
+def natives(parts: Sequence[Part], form: str) -> list[Native]:
+    """The provider's messages. Neighbouring blocks of one role are one message of Anthropic, as its API reads them."""
+    if form != "anthropic":
+        return [part.block for part in parts]
+    merged: list[Native] = []
+    for part in parts:
+        if not merged or merged[-1]["role"] != part.role:
+            merged.append({"role": part.role, "content": []})
+        merged[-1]["content"].append(part.block)
+    return merged
+
+
+def parts_sent(sent: Sequence[Native], given: Sequence[Part], form: str) -> list[Part]:
+    """The parts of a request, each with the place of the given part that it is."""
+    blocks = _blocks(sent, form)
+    keys = [_key(block) for _, block in blocks]
+    places = _places(keys, [_key(part.block) for part in given])
+    found = []
+    for (role, block), place in zip(blocks, places, strict=True):
+        if place is None:
+            found.append(Part(role, block))
+        else:
+            found.append(Part(role, block, given[place].source, _plain(block) != _plain(given[place].block)))
+    return found
+
+
+def _places(keys: Sequence[str], given: Sequence[str]) -> list[int | None]:
+    """Where in a list each key stands, in order. Keys that stand there once are found first; of equal ones, such as
+    the same words before each call, the last one before the next that was found."""
+    all_of: dict[str, list[int]] = defaultdict(list)
+    for at, key in enumerate(given):
+        all_of[key].append(at)
+    found: list[int | None] = [all_of[key][0] if len(all_of[key]) == 1 else None for key in keys]
+    least = list(accumulate((-1 if place is None else place for place in found), max, initial=-1))
+    after = len(given)
+    for at in range(len(keys) - 1, -1, -1):
+        candidates = all_of[keys[at]]
+        last = bisect_left(candidates, after) - 1
+        place = candidates[last] if last >= 0 and candidates[last] > least[at] else None
+        found[at] = place
+        after = after if place is None else place
+    return found
+
+
+def by_message(parts: Sequence[Part]) -> list[tuple[int | None, list[Part]]]:
+    """Neighbouring parts of one message of the framework together; each added part by itself, with None."""
+    grouped: list[tuple[int | None, list[Part]]] = []
+    for part in parts:
+        place = part.source[0] if part.source else None
+        if grouped and place is not None and grouped[-1][0] == place:
+            grouped[-1][1].append(part)
+        else:
+            grouped.append((place, [part]))
+    return grouped
+
+
+def text_of(block: Native) -> str:
+    """The text of a block that was added."""
+    content = block.get("text", block.get("content"))
+    if isinstance(content, list):
+        return "\n\n".join(str(each.get("text", "")) for each in content if isinstance(each, dict))
+    return str(content or "")
+
+
+def _blocks(sent: Sequence[Native], form: str) -> list[tuple[str, Native]]:
+    if form != "anthropic":
+        return [(str(native.get("role", "")), native) for native in sent]
+    blocks = []
+    for native in sent:
+        content = native["content"]
+        listed = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        blocks += [(native["role"], block) for block in listed]
+    return blocks
+
+
+def _call_of_result(block: Native) -> str | None:
+    if block.get("type") == "function_call_output":
+        return str(block.get("call_id"))
+    return next((str(block[name]) for name in RESULT_IDS if name in block), None)
+
+
+def _key(block: Native) -> str:
+    """What tells whether two blocks are the same: of a result and a call its id, since the rest of them may change."""
+    call_id = _call_of_result(block)
+    if call_id is not None:
+        return f"result {call_id}"
+    if block.get("type") == "tool_use" or "call_id" in block:
+        return f"call {block.get('call_id') or block['id']}"
+    return json.dumps(_plain(block), sort_keys=True)
+
+
+def _plain(block: Native) -> Native:
+    return {key: each for key, each in block.items() if key != "cache_control"}
+
+
+def reported(form: str, *, given: int, written: int, cache_read: int, cache_written: int) -> dict[str, Any]:
+    """A usage in the form of the provider. `given` are the tokens of the request, cached ones included, as frameworks
+    count them; Anthropic's own count leaves these out."""
+    if form == "anthropic":
+        cached = {"cache_read_input_tokens": cache_read, "cache_creation_input_tokens": cache_written}
+        return {"input_tokens": given - cache_read - cache_written, "output_tokens": written, **cached}
+    names = ("input", "output") if form == "openai-responses" else ("prompt", "completion")
+    counted = {f"{names[0]}_tokens": given, f"{names[1]}_tokens": written}
+    return {**counted, f"{names[0]}_tokens_details": {"cached_tokens": cache_read}}
