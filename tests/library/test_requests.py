@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from contextstash.adapters.alignment import align
 from contextstash.formats.detection import shown_format
 from contextstash.library.request import CallArguments, plain_system, plain_tools, request_of
 from contextstash.service.results import ContextResult
@@ -74,10 +73,3 @@ def test_plain_messages_have_the_format_of_what_is_beside_them(beside: dict[str,
 
 def test_contents_are_gemini_s() -> None:
     assert shown_format([{"role": "user", "parts": [{"text": "hi"}]}], model="gpt-5.4") == "gemini"
-
-
-def test_messages_that_are_sent_whole_are_found_again_in_order() -> None:
-    a, b, c = ({"role": "user", "content": text} for text in "abc")
-    assert align([a, b, a], [a, a, b, a]) == [0, 2, 3]
-    assert align([b, c, b], [a, b, b]) == [1, None, 2]
-    assert align([], [a]) == []
