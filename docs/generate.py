@@ -19,7 +19,7 @@ from mcp import Client
 
 from contextstash.cli.app import cli
 from contextstash.context.window.presets import PRESETS
-from contextstash.context.window.settings import ContextSettings, resolve_settings
+from contextstash.context.window.settings import ContextSettings, UserSettings, resolve_settings
 from contextstash.mcp.server import build_server
 from contextstash.service.stash import Stash
 
@@ -41,7 +41,7 @@ def settings_page() -> str:
     """Each setting with its default and the values that presets give it."""
     resolved = {name: resolve_settings({"preset": name}).model_dump() for name in PRESETS}
     default = ContextSettings().model_dump()
-    described = _texts_below(ContextSettings)
+    described = _texts_below(UserSettings)
     parts = [
         "# Settings",
         MADE,
@@ -49,13 +49,23 @@ def settings_page() -> str:
         " window minus the reserve for the reply. A preset that is not listed under a setting uses the default; the"
         f" variants are {', '.join(f'`{name}`' for name in PRESETS if name.endswith(('-cost', '-quality')))}.",
     ]
-    for name, field in ContextSettings.model_fields.items():
+    for name, field in UserSettings.model_fields.items():
         others = {preset: values[name] for preset, values in resolved.items() if values[name] != default[name]}
         others.pop("default", None)
         if name == "preset":
             others = {}
         parts.append(f"## `{name}`\n\n{described[name]}\n\n{_values(field, default[name], others)}")
+    parts.append(_numbers_of_presets(resolved))
     return "\n\n".join(parts) + "\n"
+
+
+def _numbers_of_presets(resolved: Mapping[str, Mapping[str, Any]]) -> str:
+    """What only a preset sets, and what each sets it to, in a table."""
+    names = [name for name in ContextSettings.model_fields if name not in UserSettings.model_fields]
+    shown = [preset for preset in PRESETS if not preset.startswith(("default-", "byte-budget-"))]
+    rows = [f"| {' | '.join(['number', *shown])} |", f"| {' | '.join(['---'] * (len(shown) + 1))} |"]
+    rows += [f"| {' | '.join([name, *(_shown(resolved[preset][name]) for preset in shown)])} |" for name in names]
+    return "# Numbers of the presets\n\nThese are not set one by one.\n\n" + "\n".join(rows)
 
 
 def _texts_below(settings: type) -> dict[str, str]:

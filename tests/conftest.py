@@ -7,9 +7,11 @@ import os
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from contextstash.context.window.presets import PRESETS
 from tests.support.effort import THOROUGH, sample
 
 QUICK_CASES = 2
@@ -51,6 +53,17 @@ def pytest_sessionfinish() -> None:
 
     if server.cache_info().currsize:
         server().end()
+
+
+@pytest.fixture
+def preset_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Returns the name of a preset that has these numbers instead of those of `base`."""
+
+    def made(base: str = "default", **numbers: Any) -> str:
+        monkeypatch.setitem(PRESETS, "of-this-test", {**PRESETS[base], **numbers})
+        return "of-this-test"
+
+    return made
 
 
 def _left_out(items: list[pytest.Item], mark: str, quick: int) -> set[int]:

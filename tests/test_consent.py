@@ -170,7 +170,7 @@ def test_a_device_or_fifo_for_settings_does_not_stop_a_hook(untrusted: Untrusted
 def test_hooks_and_commands_read_the_same_settings(untrusted: UntrustedProject) -> None:
     response = {"stdout": LARGE[:9_000]}
     assert untrusted.hook("PostToolUse", tool_name="Bash", tool_response=response, session_id="s") is None
-    untrusted.configure("output_chars = 5000\n")
+    untrusted.configure("output_bytes = 5000\n")
     assert untrusted.hook("PostToolUse", tool_name="Bash", tool_response=response, session_id="s") is not None
 
 
@@ -189,7 +189,7 @@ async def test_an_address_in_an_imported_session_is_not_used(untrusted: Untruste
         file.write_text("\n".join([json.dumps(head), *lines[1:]]))
         assert untrusted.run("import", file, "--session", "copy").returncode == 0
         at = {"CONTEXTSTASH_ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9", **SMALL_WINDOW}
-        async with untrusted.client(*SERVE, **at, CONTEXTSTASH_SUMMARIZER_RETRIES="0") as client:
+        async with untrusted.client(*SERVE, **at) as client:
             pruned = await answer(client, "prune_tool_outputs", session_id="copy", minimum_tokens=0)
             await answer(client, "compact_session", session_id="copy")
             await answer(client, "configure_session", session_id="copy", settings={"prune_at": 0.5})

@@ -14,7 +14,7 @@ import pytest
 
 from contextstash.cli.app import cli
 from contextstash.context.window.presets import PRESETS
-from contextstash.context.window.settings import ContextSettings
+from contextstash.context.window.settings import UserSettings
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -37,7 +37,7 @@ def test_generated_pages_are_those_of_the_code() -> None:
 
 def test_every_setting_and_preset_is_documented() -> None:
     text = (DOCS / "settings.md").read_text(encoding="utf-8")
-    assert re.findall(r"^## `(\w+)`", text, flags=re.MULTILINE) == list(ContextSettings.model_fields)
+    assert re.findall(r"^## `(\w+)`", text, flags=re.MULTILINE) == list(UserSettings.model_fields)
     assert all(f"`{preset}`" in text for preset in PRESETS if preset != "default")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -68,7 +68,9 @@ async def take(stash: Stash, step: str, natives: Sequence[Native]) -> None:
 @pytest.mark.parametrize("format_name", FORMAT_NAMES)
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-async def test_after_every_step_counters_and_view_agree(format_name: str, preset: str, data: st.DataObject) -> None:
+async def test_after_every_step_counters_and_view_agree(
+    format_name: str, preset: str, data: st.DataObject, preset_with: Callable[..., str]
+) -> None:
     assert preset in PRESETS
     natives = data.draw(conversations(format_name, min_turns=3))
     steps = data.draw(st.lists(st.sampled_from(STEPS), max_size=7))
@@ -77,11 +79,12 @@ async def test_after_every_step_counters_and_view_agree(format_name: str, preset
         "prune_at_results": 1,
         "compact_keep_messages": 1,
         "compact_keep_tokens": 50,
-        "prune_smallest_tokens": 0,
     }
     middle = max(1, 2 * len(natives) // 3)
     with TemporaryDirectory() as folder:
-        async with stash_at(Path(folder) / "s.db", preset=preset, window=4_000, **options) as stash:
+        async with stash_at(
+            Path(folder) / "s.db", preset=preset_with(preset, prune_smallest_tokens=0), window=4_000, **options
+        ) as stash:
             await stash.record_messages(
                 natives[:middle], whole=True, session_id=SESSION, format=format_name, model=model
             )
@@ -97,17 +100,20 @@ async def test_after_every_step_counters_and_view_agree(format_name: str, preset
 @pytest.mark.parametrize("preset", ["default", "rolling", "staged", "byte-budget"])
 @settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-async def test_counters_match_the_view_of_an_automatically_managed_session(preset: str, data: st.DataObject) -> None:
+async def test_counters_match_the_view_of_an_automatically_managed_session(
+    preset: str, data: st.DataObject, preset_with: Callable[..., str]
+) -> None:
     format_name = data.draw(st.sampled_from(FORMAT_NAMES))
     natives = data.draw(conversations(format_name, min_turns=4))
+    numbers = {"prune_minimum_tokens": 0, "prune_smallest_tokens": 0}
     options: dict[str, Any] = {
         "prune_at_results": 2,
         "output_tokens": 100,
-        "prune_minimum_tokens": 0,
-        "prune_smallest_tokens": 0,
     }
     with TemporaryDirectory() as folder:
-        async with stash_at(Path(folder) / "s.db", preset=preset, automatic=True, window=3_000, **options) as stash:
+        async with stash_at(
+            Path(folder) / "s.db", preset=preset_with(preset, **numbers), automatic=True, window=3_000, **options
+        ) as stash:
             for end in range(1, len(natives) + 1):
                 try:
                     await stash.record_messages(natives[:end], whole=True, session_id=SESSION, format=format_name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -127,8 +128,12 @@ async def test_a_summary_of_a_very_long_session_is_written_from_its_task_and_its
 
 @pytest.mark.usefixtures("pieces")
 @pytest.mark.parametrize("window", [4_000, WINDOW, 9_000])
-async def test_after_everything_was_restored_the_first_request_comes_again(tmp_path: Path, window: int) -> None:
-    async with stash_at(tmp_path / "c.db", window=window, automatic=False, output_share=None) as stash:
+async def test_after_everything_was_restored_the_first_request_comes_again(
+    tmp_path: Path, window: int, preset_with: Callable[..., str]
+) -> None:
+    async with stash_at(
+        tmp_path / "c.db", window=window, automatic=False, preset=preset_with(output_share=None)
+    ) as stash:
         await stash.record_messages(conversation(), session_id=SESSION)
         first = await stash.get_context(SESSION)
         assert first.left_out is not None

@@ -10,7 +10,6 @@ from typing import Any
 import yaml
 
 from contextstash.configuration.locations import AGENT_ENDINGS
-from contextstash.context.text.near_names import nearest
 from contextstash_storage.errors import BadInputError
 
 
@@ -95,23 +94,8 @@ def check_names(
     """Raises BadInputError if a name is not a setting; `others` are names that are valid too."""
     if not settings:
         return
-    from contextstash.context.window.presets import NAMES_ELSEWHERE
-    from contextstash.context.window.settings import ContextSettings
+    from contextstash.context.window.settings import UserSettings, unknown_setting
 
-    known = list(ContextSettings.model_fields)
     for name in settings:
-        if name in known:
-            continue
-        spelled = [*map(spelling, known), *others]
-        shown = spelling(str(name))
-        ours = NAMES_ELSEWHERE.get(str(name).lower())
-        hint = _hint(shown, spelled)
-        raise BadInputError(
-            f"There is no setting '{shown}' (in {place}). {f'It is called {spelling(ours)!r} here.' if ours else hint}"
-        )
-
-
-def _hint(name: str, known: list[str]) -> str:
-    """The name that is meant, if one is near enough, else where all are listed: there are too many for an error."""
-    near = nearest(name, known)
-    return f"Did you mean '{near}'?" if near else "contextstash config show lists the settings."
+        if name not in UserSettings.model_fields:
+            raise BadInputError(unknown_setting(str(name), place, spelling, others))

@@ -168,13 +168,11 @@ class _ModelSession:
         self, client: AsyncAnthropic, system: str, messages: Sequence[dict[str, str]], max_tokens: int
     ) -> Message:
         settings = self._settings
-        sampling = None if settings.temperature is None else {"temperature": settings.temperature}
         async with client.messages.stream(
             model=settings.model,
             system=system,
             messages=messages,  # type: ignore[arg-type]
             max_tokens=max_tokens,
-            extra_body=sampling,
         ) as stream:
             if "json" in stream.response.headers.get("content-type", ""):
                 return _whole_message(await stream.response.aread())

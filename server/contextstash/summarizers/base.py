@@ -28,15 +28,14 @@ MIN_CHARACTERS = 20
 class WriterSettings:
     """How a model is called for a summary. `api_key` is a secret; it is never logged, stored or shown.
 
-    If `temperature` is None, the model's default applies. `timeout` is in seconds, for one request. Tool results are
-    cut to `output_chars` characters for the summarizer. `input_tokens` is the limit of one request: a longer history
-    is summarized in parts.
+    `timeout` is in seconds, for one request; after it and the retries the next summarizer writes. Tool results are
+    cut to `output_chars` characters for the summarizer. `input_tokens` is the limit of one request, which leaves
+    room for the prompt and the reply in a window of 200,000 tokens: a longer history is summarized in parts.
     """
 
     model: str
     api_key: str | None = None
     base_url: str | None = None
-    temperature: float | None = None
     timeout: float = 60.0
     retries: int = 2
     output_chars: int | None = None

@@ -29,8 +29,9 @@ def test_each_value_is_shown_with_the_layer_that_set_it(contextstash: CommandLin
     assert found["tokens_at"] == (32_000, "environment")
     assert found["prune_keep_last"] == (7, "--set")
     assert found["summary_tokens"] == (900, str(contextstash.folder / "contextstash.toml"))
-    assert found["fit_keep_messages"] == (6, "preset n-or-k")
-    assert found["image_tokens"] == (1_500, "default")
+    assert found["compact_keep_messages"] == (6, "preset n-or-k")
+    assert found["prune_at"] == (1.0, "preset n-or-k")
+    assert found["output_cut"] == ("smart", "default")
     assert shown(contextstash)["messages_at"] == (30, "preset n-or-k")
 
 
@@ -77,7 +78,7 @@ def test_every_setting_is_shown_with_its_default_and_the_changed_ones_alone_on_r
     accepted(contextstash, "contextstash.toml")
     every = contextstash.run("config", "show").stdout.splitlines()
     changed = contextstash.run("config", "show", "--changed").stdout
-    assert any(line.split() == ["image_tokens", "1,500", "default"] for line in every)
+    assert any(line.split() == ["output_tokens", "10,000", "default"] for line in every)
     assert "summary_tokens" in changed
-    assert "image_tokens" not in changed
+    assert "output_tokens" not in changed
     assert "settings have default values." in changed

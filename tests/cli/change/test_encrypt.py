@@ -218,7 +218,7 @@ def test_a_client_that_is_running_is_not_disturbed(line: CommandLine) -> None:
     assert head(line) == b"SQLite format 3\0"
     assert hits(line) == 1
     # A setting that named a key would make every new database an encrypted one, and keep a hook from this one.
-    assert "encryption_key           none" in line.run("config", "show").stdout
+    assert re.search(r"^encryption_key +none", line.run("config", "show").stdout, re.M)
     assert line.run("encrypt", "--key", f"file:{line.folder}/key").returncode == 0
 
 

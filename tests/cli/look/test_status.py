@@ -69,7 +69,7 @@ def test_outputs_that_are_cut_are_tool_results_and_placeholders_are_named_as_suc
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Build it."}]
     for number in range(8):
         messages += [{**call(number), "usage": None}, result(number)]
-    limits = {"output_lines": 100, "automatic": False}
+    limits = {"output_bytes": 4_000, "automatic": False}
     with open_stash_sync(command_line.database, settings=limits) as stash:
         stash.session("loop").request(messages)
     parts = command_line.json("status", "loop")["estimate"]["breakdown"]

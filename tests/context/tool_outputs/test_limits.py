@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -350,8 +351,10 @@ def test_one_output_takes_an_eighth_of_the_window_and_of_a_small_one_more(window
 
 
 @pytest.mark.parametrize(("share", "tokens"), [(0.05, 1_600), (0.25, 4_000), (0.75, 12_000), (1, 16_000)])
-def test_a_share_of_the_user_is_doubled_in_a_small_window_too(share: float, tokens: int) -> None:
-    settings = resolve_settings({"output_share": share, "output_tokens": 20_000})
+def test_another_share_is_doubled_in_a_small_window_too(
+    share: float, tokens: int, preset_with: Callable[..., str]
+) -> None:
+    settings = resolve_settings({"preset": preset_with(output_share=share), "output_tokens": 20_000})
     assert OutputLimits.of(settings, 16_000).tokens == tokens
     assert OutputLimits.of(settings, 100).tokens == min(100, round(2 * share * 100))
 

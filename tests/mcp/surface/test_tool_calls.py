@@ -198,7 +198,7 @@ async def test_sessions_are_listed_configured_and_deleted(database: Path, mode: 
         listed = await answer(client, "list_sessions", limit=10)
         deleted = await answer(client, "delete_session", session_id=SESSION)
         left = await answer(client, "list_sessions")
-    assert {"preset", "window", "prune_protect_turns"} <= set(changed["changed"])
+    assert {"preset", "window", "prune_protect_tokens"} <= set(changed["changed"])
     assert [each["session_id"] for each in listed["sessions"]] == [SESSION]
     assert (deleted["deleted"], deleted["messages"]) == (True, len(small_session()))
     assert left["sessions"] == []

@@ -63,7 +63,7 @@ async def test_an_output_that_is_cut_is_archived_with_its_sizes(tmp_path: Path) 
 async def test_a_session_s_own_limits_apply(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "stash.db") as stash:
         await stash.record_messages([{"role": "user", "content": "Hello."}], session_id=SESSION)
-        await stash.configure_session(SESSION, settings={"output_lines": 10})
+        await stash.configure_session(SESSION, settings={"output_bytes": 500})
         assert (await stash.limit_output(text_of("plums"), session_id=SESSION)).cut
         assert not (await stash.limit_output(text_of("plums"))).cut
 

@@ -79,7 +79,7 @@ async def test_every_view_is_valid_and_within_budget_if_the_summarizer_is_down_f
 ) -> None:
     natives = [user(400), reply(40), *rounds([2_000] * 59), *long_session(30)]
     with model_provider(down) as provider:
-        settings = {"window": 16_000, "summarizer_base_url": provider.url, "summarizer_retries": 0}
+        settings = {"window": 16_000, "summarizer_base_url": provider.url}
         async with stash_at(tmp_path / "d.db", api_key=KEY, automatic=True, **settings) as stash:
             done = []
             for end in range(10, len(natives) + 1, 10):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,10 @@ async def test_a_new_summary_stands_beside_the_last_one(tmp_path: Path) -> None:
     assert [f"Part {number} is done" in after_words[number] for number in range(3)] == [True] * 3
 
 
-async def test_older_summaries_are_merged_once_they_pass_their_share(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"window": 20_000, "compact_keep_tokens": 0, "summaries_share": 0.04}
+async def test_older_summaries_are_merged_once_they_pass_their_share(
+    tmp_path: Path, preset_with: Callable[..., str]
+) -> None:
+    settings: dict[str, Any] = {"window": 20_000, "compact_keep_tokens": 0, "preset": preset_with(summaries_share=0.04)}
     async with stash_at(tmp_path / "m.db", **settings) as stash:
         natives = await compacted_chapters(stash, 8)
         found = await visible_summaries(stash)
@@ -63,8 +66,10 @@ async def test_older_summaries_are_merged_once_they_pass_their_share(tmp_path: P
         assert as_bytes(await history(stash)) == as_bytes(natives)
 
 
-async def test_a_merged_summary_names_the_summaries_it_merges_and_each_can_be_read(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"window": 20_000, "compact_keep_tokens": 0, "summaries_share": 0.04}
+async def test_a_merged_summary_names_the_summaries_it_merges_and_each_can_be_read(
+    tmp_path: Path, preset_with: Callable[..., str]
+) -> None:
+    settings: dict[str, Any] = {"window": 20_000, "compact_keep_tokens": 0, "preset": preset_with(summaries_share=0.04)}
     async with stash_at(tmp_path / "o.db", **settings) as stash:
         await compacted_chapters(stash, 4)
         merged = await stash.get_summary(SESSION, level="medium")
@@ -83,8 +88,10 @@ async def test_a_merged_summary_names_the_summaries_it_merges_and_each_can_be_re
             await stash.get_summary(SESSION, level="huge")
 
 
-async def test_restoring_a_merged_summary_brings_back_the_summaries_it_merges(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"window": 20_000, "compact_keep_tokens": 0, "summaries_share": 0.04}
+async def test_restoring_a_merged_summary_brings_back_the_summaries_it_merges(
+    tmp_path: Path, preset_with: Callable[..., str]
+) -> None:
+    settings: dict[str, Any] = {"window": 20_000, "compact_keep_tokens": 0, "preset": preset_with(summaries_share=0.04)}
     async with stash_at(tmp_path / "r.db", **settings) as stash:
         await compacted_chapters(stash, 4)
         merged = await stash.get_summary(SESSION, level="medium")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +102,9 @@ async def test_an_output_that_is_archived_already_comes_back_when_it_is_pinned(t
 
 @pytest.mark.parametrize("fit_by", ["archive", "leave_out"])
 async def test_a_request_that_is_too_long_keeps_pinned_outputs_as_long_as_anything_else_can_go(
-    tmp_path: Path, fit_by: str
+    tmp_path: Path, fit_by: str, preset_with: Callable[..., str]
 ) -> None:
-    async with stash_at(tmp_path / "s.db", window=100_000, fit_by=fit_by) as stash:
+    async with stash_at(tmp_path / "s.db", window=100_000, preset=preset_with(fit_by=fit_by)) as stash:
         handles = await recorded(stash, step(0, "/srv/rules.md", RULES), *map(part, range(1, 12)))
         await stash.configure_session(SESSION, pin=[handles[0]])
         assert RULES in await shown(stash, budget=3_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,8 @@ def reads(number: int) -> list[Native]:
     return [call, {"role": "tool", "tool_call_id": f"c{number}", "content": text}]
 
 
-async def pruned(path: Path) -> list[Edit]:
-    async with stash_at(path, prune_smallest_tokens=0) as stash:
+async def pruned(path: Path, preset: str) -> list[Edit]:
+    async with stash_at(path, preset=preset) as stash:
         messages = [{"role": "user", "content": "Go."}, *(each for number in range(OUTPUTS) for each in reads(number))]
         await stash.record_messages(messages, session_id=SESSION)
         result = await stash.prune_tool_outputs(SESSION, keep_last=1)
@@ -34,11 +35,11 @@ async def pruned(path: Path) -> list[Edit]:
 
 @pytest.mark.parametrize("at_once", [1, 7, 22])
 async def test_the_edits_do_not_depend_on_the_size_of_a_batch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int, preset_with: Callable[..., str]
 ) -> None:
-    whole = await pruned(tmp_path / "whole.db")
+    whole = await pruned(tmp_path / "whole.db", preset_with(prune_smallest_tokens=0))
     monkeypatch.setattr(prune, "OUTPUTS_AT_ONCE", at_once)
-    assert await pruned(tmp_path / "pieces.db") == whole
+    assert await pruned(tmp_path / "pieces.db", preset_with(prune_smallest_tokens=0)) == whole
     archived = [edit.seq for edit in whole if isinstance(edit, ArchiveEdit)]
     assert archived == sorted(archived)
     assert len(archived) == OUTPUTS - 1 - len(range(0, OUTPUTS - 1, 5))

@@ -89,7 +89,7 @@ async def test_a_prune_waits_for_the_end_of_a_tool_loop(tmp_path: Path) -> None:
 
 
 async def test_a_prune_does_not_wait_if_the_window_is_nearly_full(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "d.db", window=10_000, output_reserve=0, summary_audit_tokens=0) as stash:
+    async with stash_at(tmp_path / "d.db", window=10_000, output_reserve=0) as stash:
         await recorded(stash, turns(6)[:-1])
         assert (await stash.estimate_context(SESSION)).level in ("critical", "overflow")
         result = await stash.prune_tool_outputs(SESSION, keep_last=1)

@@ -80,7 +80,7 @@ async def conflict() -> None:
 
 @pytest.mark.parametrize("answer", [Answer(text=DIGEST), Answer(status=401, error="authentication_error")])
 async def test_after_conflicts_each_merged_summary_was_written_by_one_call_and_has_its_cost(
-    tmp_path: Path, answer: Answer
+    tmp_path: Path, answer: Answer, preset_with: Callable[..., str]
 ) -> None:
     path = tmp_path / "m.db"
     room: dict[str, Any] = {"window": 60_000, "compact_keep_tokens": 0}
@@ -92,7 +92,11 @@ async def test_after_conflicts_each_merged_summary_was_written_by_one_call_and_h
             told = f"Part {number} is done: " + f"detail {number} " * 40
             assert (await stash.compact_session(SESSION, summary=told)).compacted
     with model_provider(answer) as provider:
-        settings: dict[str, Any] = {"summarizer_base_url": provider.url, "summaries_share": 0.005, **room}
+        settings: dict[str, Any] = {
+            "summarizer_base_url": provider.url,
+            "preset": preset_with(summaries_share=0.005),
+            **room,
+        }
         async with stash_at(path, api_key="k", **settings) as stash:
             before(stash, "append_edits", in_turn(conflict, conflict))
             said = await merge_summaries(stash._access, SESSION, Writers(strategy="auto"), Lease())

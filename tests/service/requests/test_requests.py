@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,12 @@ async def turn(stash: Stash, number: int, usage: dict[str, int], **arguments: An
     await stash.record_messages([results([call_id], 3)], session_id=SESSION)
 
 
-async def test_usage_of_a_request_that_was_shrunk_is_not_taken_for_that_of_the_view(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "r.db", window=WINDOW, output_tokens=None, output_share=None) as stash:
+async def test_usage_of_a_request_that_was_shrunk_is_not_taken_for_that_of_the_view(
+    tmp_path: Path, preset_with: Callable[..., str]
+) -> None:
+    async with stash_at(
+        tmp_path / "r.db", window=WINDOW, output_tokens=None, preset=preset_with(output_share=None)
+    ) as stash:
         await recorded(stash)
         for number in range(4):
             context = await stash.get_context(SESSION)
@@ -63,8 +68,12 @@ async def test_usage_of_a_request_that_was_shrunk_is_not_taken_for_that_of_the_v
             await turn(stash, number, {"input_tokens": true, "output_tokens": 20})
 
 
-async def test_what_was_shrunk_for_one_request_stays_so_and_the_next_one_only_adds(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "p.db", window=WINDOW, output_tokens=None, output_share=None) as stash:
+async def test_what_was_shrunk_for_one_request_stays_so_and_the_next_one_only_adds(
+    tmp_path: Path, preset_with: Callable[..., str]
+) -> None:
+    async with stash_at(
+        tmp_path / "p.db", window=WINDOW, output_tokens=None, preset=preset_with(output_share=None)
+    ) as stash:
         await recorded(stash)
         before = (await stash.get_context(SESSION)).messages
         for number in range(3):
@@ -94,8 +103,12 @@ def _said(text: str) -> Native:
     return {"role": "assistant", "content": text}
 
 
-async def test_every_output_can_be_cut_the_newest_and_those_that_are_cut_already_too(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "c.db", window=WINDOW, output_tokens=None, output_share=None) as stash:
+async def test_every_output_can_be_cut_the_newest_and_those_that_are_cut_already_too(
+    tmp_path: Path, preset_with: Callable[..., str]
+) -> None:
+    async with stash_at(
+        tmp_path / "c.db", window=WINDOW, output_tokens=None, preset=preset_with(output_share=None)
+    ) as stash:
         await recorded(stash, lines=2_500)
         for budget in (20_000, 5_000, 1_500, 400):
             context = await stash.get_context(SESSION, budget=budget)
@@ -184,8 +197,10 @@ async def test_usage_can_name_its_request_and_come_late(tmp_path: Path) -> None:
         assert 700 < (await stash.estimate_context(SESSION)).tokens < 740
 
 
-async def test_reading_the_context_records_nothing(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "q.db", window=WINDOW, output_tokens=None, output_share=None) as stash:
+async def test_reading_the_context_records_nothing(tmp_path: Path, preset_with: Callable[..., str]) -> None:
+    async with stash_at(
+        tmp_path / "q.db", window=WINDOW, output_tokens=None, preset=preset_with(output_share=None)
+    ) as stash:
         await recorded(stash, lines=2_500)
         context = await stash.read_context(SESSION, budget=3_000)
         assert context.fits
@@ -208,8 +223,12 @@ async def test_unreadable_reasoning_takes_the_tokens_that_the_provider_reported(
 
 
 @pytest.mark.parametrize("lines", [500, 525, 575])
-async def test_a_count_that_may_be_too_low_is_not_taken_to_the_last_token(tmp_path: Path, lines: int) -> None:
-    async with stash_at(tmp_path / "u.db", window=WINDOW, output_tokens=None, output_share=None) as stash:
+async def test_a_count_that_may_be_too_low_is_not_taken_to_the_last_token(
+    tmp_path: Path, lines: int, preset_with: Callable[..., str]
+) -> None:
+    async with stash_at(
+        tmp_path / "u.db", window=WINDOW, output_tokens=None, preset=preset_with(output_share=None)
+    ) as stash:
         await stash.record_messages([user("go")], session_id=SESSION, format="anthropic", model="claude-sonnet-4-5")
         first = await stash.get_context(SESSION)
         usage = {"input_tokens": first.tokens, "output_tokens": 30}

@@ -242,7 +242,7 @@ def effective(layers: list[Layer]) -> list[Effective]:
     """Every setting in order, with its value and its layer. Raises BadInputError if a value is invalid."""
     from contextstash.configuration.consent import without_credentials
     from contextstash.context.window.presets import PRESETS
-    from contextstash.context.window.settings import resolve_settings
+    from contextstash.context.window.settings import UserSettings, resolve_settings
 
     resolved = resolve_settings(*(layer.values for layer in layers))
     setters = {name: layer.name for layer in layers for name in layer.values}
@@ -253,7 +253,7 @@ def effective(layers: list[Layer]) -> list[Effective]:
             without_credentials(value),
             setters.get(name) or (f"preset {resolved.preset}" if name in own else "default"),
         )
-        for name, value in resolved.model_dump().items()
+        for name, value in resolved.model_dump(include=set(UserSettings.model_fields)).items()
     ]
 
 

@@ -100,7 +100,7 @@ ROLLING: dict[str, Any] = {
     "fallback_messages": 50,
     **NO_PERCENTAGES,
     **PRUNES_WHATEVER_IT_SAVES,
-    # tool results in the view; the digests of archived ones have the default limits of settings.py
+    # tool results in the view; the limits of their digests are in service/reduction/digests.py
     "prune_at_results": 10,
     "tool_digest": "llm",
     "placeholder": "[contextstash: tool result archived as {handle}]",
@@ -210,16 +210,13 @@ PRESETS: dict[str, dict[str, Any]] = {
 NAMES_ELSEWHERE = {
     "max_messages_before_summary": "messages_at",
     "max_tokens_before_summary": "tokens_at",
-    "min_recent_messages": "fit_keep_messages",
     "response_reserve": "output_reserve",
     "auto_summarize": "compact_automatic",
     "model_context_limit": "window",
     "output_token_max": "output_reserve",
     "auto_compact_threshold": "compact_at",
     "prune_protect": "prune_protect_tokens",
-    "prune_minimum": "prune_minimum_tokens",
     "max_output_tokens": "output_tokens",
-    "max_messages": "fallback_messages",
     "max_tokens": "fallback_tokens",
     "keep_recent": "compact_keep_messages",
     "keep_recent_tokens": "compact_keep_tokens",
@@ -228,7 +225,6 @@ NAMES_ELSEWHERE = {
     "tool_summary_strategy": "tool_digest",
     "auto_compact": "automatic",
     "max_context_tokens": "window",
-    "max_context_bytes": "prune_at_tokens",
     "keep_recent_tools": "prune_keep_last",
 }
 """The settings of the systems that the presets reproduce, with our names; for the hint in an error."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from string import Formatter
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
-from contextstash.context.text.near_names import did_you_mean
+from contextstash.context.text.near_names import did_you_mean, nearest
 from contextstash.context.window.presets import NAMES_ELSEWHERE, PRESETS
 from contextstash_storage.errors import BadInputError
 
@@ -39,9 +39,9 @@ ToolDigest = Literal["placeholder", "heuristic", "llm", "off"]
 Secrets = Literal["mask", "drop", "off"]
 
 
-class ContextSettings(BaseModel):
-    """How a session's context is managed. Token numbers are those of the estimator; shares are of the usable window
-    (the window less the output reserve), from 0 to 1. docs/settings.md is made of the text below each setting."""
+class UserSettings(BaseModel):
+    """The settings that a user chooses, each by itself. Token numbers are those of the estimator; shares are of the
+    usable window (the window less the output reserve), from 0 to 1. docs/settings.md is made of the text below each."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,14 +55,6 @@ class ContextSettings(BaseModel):
     (rounded down, plus one, or rounded up), or UTF-8 bytes / 4 (rounded up)."""
     anchored: bool = True
     """Start the estimate from the last usage that the provider reported."""
-    # Near Anthropic's count for a large image: width × height / 750, about 1,600 at most.
-    image_tokens: int = Field(default=1_500, ge=0)
-    """Tokens of one document, and of an image whose size, or whose model's rule for images, is unknown."""
-    # What the designs of `token-budget` and `n-or-k` count for a message's role and separators as well.
-    message_overhead: int = Field(default=4, ge=0)
-    """Tokens of a message in addition to its content."""
-    conversation_overhead: int = Field(default=0, ge=0)
-    """Tokens of a message list in addition to its messages."""
 
     window: PositiveInt | None = None
     """Context window in tokens; if not set, that of the model."""
@@ -70,34 +62,20 @@ class ContextSettings(BaseModel):
     """Tokens reserved for the reply; if not set, an eighth of the window, at most 32,000."""
     fallback_tokens: int | None = Field(default=None, gt=0)
     """Usable tokens if the window is unknown: neither set here nor known for the model."""
-    fallback_messages: int | None = Field(default=None, gt=0)
-    """Compaction threshold in messages since the last summary, used if no token limit is known."""
 
     prune_automatic: bool = True
     """Prune automatically; if false, only on request."""
     # The thresholds of `staged`: 0.70, and 0.95 for `critical_at`.
     prune_at: float = Field(default=0.70, gt=0, le=1)
     """Prune threshold: the level is `prune` above this share of the usable window."""
-    prune_at_tokens: int | None = Field(default=None, gt=0)
-    """Prune threshold in tokens; the lower of the two thresholds applies."""
     prune_at_results: int | None = Field(default=None, ge=0)
     """Maximum number of tool results in the view; older ones are archived, whatever their size."""
     # The outputs that the agent is comparing now; an older one takes a call to read. `staged` keeps 5, or 2 if it must.
     prune_keep_last: int = Field(default=3, ge=0)
     """Newest tool outputs that a prune always keeps."""
-    prune_keep_last_hard: int | None = Field(default=None, ge=0)
-    """Newest tool outputs to keep in a second prune, if the first leaves the context above `compact_at`; if not set,
-    there is no second prune."""
     prune_protect_tokens: int | None = Field(default=None, ge=0)
     """Newest tool outputs that a prune always keeps, in tokens; if not set, a quarter of the usable window, at most
     40,000."""
-    prune_protect_turns: int = Field(default=0, ge=0)
-    """Newest user turns whose tool outputs a prune always keeps."""
-    prune_minimum_tokens: int | None = Field(default=None, ge=0)
-    """Minimum saving of a prune; if not set, a tenth of the usable window, at most 20,000."""
-    # Three times the 50 tokens of a placeholder: the saving should be the larger part of the output.
-    prune_smallest_tokens: int = Field(default=150, ge=0)
-    """Minimum size of an output that is archived; a placeholder for a smaller one would save almost nothing."""
     placeholder: str = DESCRIBED
     """Text that replaces an archived output: `described` (tool, argument, size, digest and handle), or your own text
     with {handle} and, optionally, {tool}, {argument}, {subject}, {tokens}, {lines}, {digest}, without format
@@ -105,25 +83,12 @@ class ContextSettings(BaseModel):
     tool_digest: ToolDigest = "placeholder"
     """How the outputs archived by `prune_at_results` are described: by their `placeholder`, or by a digest message that
     a model writes (`llm`) or that shows head and tail (`heuristic`); `off` archives none of them."""
-    # The three limits of digests are the contract of the preset `rolling`.
-    digest_input_chars: int = Field(default=12_000, gt=0)
-    """Maximum input of a model that writes a digest, in characters of the output."""
-    digest_chars: int = Field(default=1_200, gt=0)
-    """Maximum length of a digest that a model writes, in characters."""
-    digest_heuristic_chars: int = Field(default=800, gt=0)
-    """Maximum length of a digest without a model, in characters."""
 
     compact_automatic: bool = True
     """Compact automatically; if false, only on request."""
     # Nothing happens before the window is well used: each reduction rewrites the prompt cache. docs/fidelity.md.
     compact_at: float = Field(default=0.92, gt=0, le=1)
     """Compaction threshold: the level is `compact` above this share of the usable window."""
-    compact_by_level: bool = True
-    """Compact when the level is `compact`; if false, only `messages_at` and `tokens_at` trigger a compaction."""
-    compact_when: Literal["above", "reached"] = "above"
-    """Whether `compact_at` must be exceeded (`above`) or only reached."""
-    critical_at: float = Field(default=0.95, gt=0, le=1)
-    """Critical threshold: the level is `critical` above this share of the usable window."""
     messages_at: int | None = Field(default=None, gt=0)
     """Compaction threshold in messages since the last summary."""
     tokens_at: int | None = Field(default=None, gt=0)
@@ -133,9 +98,6 @@ class ContextSettings(BaseModel):
     """Target of an automatic reduction as a share of the usable window: in one step, older tool outputs become
     placeholders and the oldest messages a summary. If not set, pruning and compaction each have their own threshold and
     limits."""
-    compact_keep: Literal["both", "either"] = "both"
-    """`both`: a compaction keeps `compact_keep_tokens`, and at least `compact_keep_messages`; `either`: the messages
-    count only if `compact_keep_tokens` is 0."""
     compact_keep_tokens: int | None = Field(default=None, ge=0)
     """Newest messages that a compaction keeps, in tokens; if not set, the part of `low_water` that the summary leaves,
     without `low_water` an eighth of the usable window, at most 20,000."""
@@ -143,23 +105,11 @@ class ContextSettings(BaseModel):
     compact_keep_messages: int = Field(default=4, ge=0)
     """Minimum number of newest messages that a compaction keeps."""
 
-    summaries: Literal["one", "levels"] = "levels"
-    """`one`: a single summary of all older messages; `levels`: recent summaries in detail, older ones merged."""
-    # Summaries leave nine tenths of the window to the work.
-    summaries_share: float = Field(default=0.10, gt=0, le=1)
-    """Merge threshold: summaries are merged if together they exceed this share of the usable window."""
     summary_tokens: int | None = Field(default=None, gt=0)
     """Maximum length of a summary that contextstash writes, in tokens; if not set, an eighth of the usable window, at
     least 1,000 and at most 8,000."""
-    summary_share: float | None = Field(default=None, gt=0, le=1)
-    """Maximum share of a request's budget that a summary takes; a summary that reaches it is not sent."""
-    summary_marker: str | None = None
-    """Text before a summary in the view; if not set, a sentence that says what the summary replaces."""
     summary_prompt: str = "handoff"
     """Instructions for the summary: `handoff`, `checkpoint`, `brief`, or your own text."""
-    # Some twenty paths or identifiers; further missing facts are only counted.
-    summary_audit_tokens: int = Field(default=300, ge=0)
-    """Maximum length of the list of facts that a summary lacks, in tokens; 0 disables the audit."""
     handoff_tokens: int | None = Field(default=None, ge=0)
     """Maximum length of the hand-off to a client's new window, in tokens; if not set, a fortieth of the window and an
     eighth of the session, whichever is less, at least 1,500 and at most the text of 7,200 tokens of GPT (11,160 of
@@ -171,60 +121,16 @@ class ContextSettings(BaseModel):
     """Model that writes summaries. Naming one in the user's own configuration permits calls to it."""
     summarizer_base_url: str | None = None
     """Base URL of an Anthropic-compatible API to use instead of Anthropic's. A session cannot set it."""
-    summarizer_temperature: float | None = Field(default=None, ge=0, le=2)
-    """Sampling temperature of the model; if not set, the model's default."""
-    # Seconds; after them and the retries the next summarizer writes.
-    summarizer_timeout: float = Field(default=60.0, gt=0)
-    """Timeout of one request to the model, in seconds."""
-    summarizer_retries: int = Field(default=2, ge=0, le=10)
-    """Maximum number of retries of a failed request."""
-    # Between the 500 characters of `n-or-k`, the 1,800 of `rolling` and whole outputs.
-    summarizer_output_chars: int | None = Field(default=4_000, gt=0)
-    """Maximum length of a tool result in the input of the summarizer, in characters."""
-    # Leaves room for the prompt and the reply in a window of 200,000 tokens; a longer input is summarized in parts.
-    summarizer_input_tokens: int = Field(default=120_000, gt=1_000)
-    """Maximum input of one request to the summarizer, in tokens; longer histories are sent in parts."""
 
-    output_lines: int | None = Field(default=None, gt=0)
-    """Maximum lines of one tool output in the view."""
-    output_chars: int | None = Field(default=None, gt=0)
-    """Maximum characters of one tool output in the view."""
     output_bytes: int | None = Field(default=None, gt=0)
     """Maximum UTF-8 bytes of one tool output in the view."""
     # 5 % of a window of 200,000 tokens; the rest of an output is one call away.
     output_tokens: int | None = Field(default=10_000, gt=0)
     """Maximum tokens of one tool output in the view."""
-    # So that several outputs of one turn fit into a small window; the share is the design's.
-    output_share: float | None = Field(default=0.125, gt=0, le=1)
-    """Maximum size of one tool output in the view, as a share of what the system prompt and the tool definitions leave
-    of the window, if that is fewer tokens than `output_tokens`; without that limit it is not used. In a small window it
-    is doubled, up to 4,000 tokens; outputs of parallel calls that would take over half of it are cut to as little as
-    half of that."""
     output_cut: Cut = "smart"
     """Which part of a longer output is shown: its `head`, its `head_tail`, both ends of equal size (`middle`), or both
     ends and the relevant lines between them, such as errors and counts (`smart`)."""
-    output_notice: Literal["within", "beside"] = "within"
-    """Whether the notice that says what was cut counts towards the limits (`within`) or is added to them (`beside`)."""
-    output_spill_chars: int | None = Field(default=None, gt=0)
-    """Spill threshold in characters: of a longer output only a preview with handle and SHA-256 is shown."""
 
-    fit_by: Literal["archive", "leave_out"] = "archive"
-    """How a request that is too long is shortened: old outputs are archived first (`archive`), or old messages are left
-    out (`leave_out`)."""
-    fit_keep_messages: int = Field(default=0, ge=0)
-    """Newest messages that are never left out of a request."""
-
-    # The last call and the one that it is compared with. `byte-budget` keeps 3.
-    recovery_keep_last: int = Field(default=2, ge=0)
-    """Newest tool outputs that a recovery keeps whole. A recovery follows a request that the provider refused as too
-    long."""
-    recovery_tokens: int | None = Field(default=None, gt=0)
-    """Target size of the context after a recovery, in tokens; if not set, half of the usable window."""
-    # The limit of `byte-budget` for one output.
-    recovery_output_bytes: int = Field(default=4_000, gt=0)
-    """Maximum bytes of each remaining output after a recovery that cuts outputs."""
-    recovery_cut_always: bool = False
-    """Cut the remaining outputs in every recovery; if false, only if pruning does not reach the target."""
     pin: tuple[str, ...] = Field(default=(), max_length=MAX_PINS)
     """Tool outputs that stay in the view: handles (out_…), or paths of files, of which the newest output that shows the
     file stays; or rules (rule: never push), which stand with every summary. What a summary replaces follows it word for
@@ -281,6 +187,85 @@ class ContextSettings(BaseModel):
         return text
 
 
+class ContextSettings(UserSettings):
+    """The settings in force, with the numbers that only a preset sets. Token numbers are those of the estimator; shares
+    are of the usable window, from 0 to 1."""
+
+    # Near Anthropic's count for a large image: width × height / 750, about 1,600 at most.
+    image_tokens: int = Field(default=1_500, ge=0)
+    """Tokens of one document, and of an image whose size, or whose model's rule for images, is unknown."""
+    # What the designs of `token-budget` and `n-or-k` count for a message's role and separators as well.
+    message_overhead: int = Field(default=4, ge=0)
+    """Tokens of a message in addition to its content."""
+    conversation_overhead: int = Field(default=0, ge=0)
+    """Tokens of a message list in addition to its messages."""
+    fallback_messages: int | None = Field(default=None, gt=0)
+    """Compaction threshold in messages since the last summary, used if no token limit is known."""
+    prune_at_tokens: int | None = Field(default=None, gt=0)
+    """Prune threshold in tokens; the lower of the two thresholds applies."""
+    prune_keep_last_hard: int | None = Field(default=None, ge=0)
+    """Newest tool outputs to keep in a second prune, if the first leaves the context above `compact_at`; if not set,
+    there is no second prune."""
+    prune_protect_turns: int = Field(default=0, ge=0)
+    """Newest user turns whose tool outputs a prune always keeps."""
+    prune_minimum_tokens: int | None = Field(default=None, ge=0)
+    """Minimum saving of a prune; if not set, a tenth of the usable window, at most 20,000."""
+    # Three times the 50 tokens of a placeholder: the saving should be the larger part of the output.
+    prune_smallest_tokens: int = Field(default=150, ge=0)
+    """Minimum size of an output that is archived; a placeholder for a smaller one would save almost nothing."""
+    compact_by_level: bool = True
+    """Compact when the level is `compact`; if false, only `messages_at` and `tokens_at` trigger a compaction."""
+    compact_when: Literal["above", "reached"] = "above"
+    """Whether `compact_at` must be exceeded (`above`) or only reached."""
+    critical_at: float = Field(default=0.95, gt=0, le=1)
+    """Critical threshold: the level is `critical` above this share of the usable window."""
+    compact_keep: Literal["both", "either"] = "both"
+    """`both`: a compaction keeps `compact_keep_tokens`, and at least `compact_keep_messages`; `either`: the messages
+    count only if `compact_keep_tokens` is 0."""
+    summaries: Literal["one", "levels"] = "levels"
+    """`one`: a single summary of all older messages; `levels`: recent summaries in detail, older ones merged."""
+    # Summaries leave nine tenths of the window to the work.
+    summaries_share: float = Field(default=0.10, gt=0, le=1)
+    """Merge threshold: summaries are merged if together they exceed this share of the usable window."""
+    summary_share: float | None = Field(default=None, gt=0, le=1)
+    """Maximum share of a request's budget that a summary takes; a summary that reaches it is not sent."""
+    summary_marker: str | None = None
+    """Text before a summary in the view; if not set, a sentence that says what the summary replaces."""
+    # Between the 500 characters of `n-or-k`, the 1,800 of `rolling` and whole outputs.
+    summarizer_output_chars: int | None = Field(default=4_000, gt=0)
+    """Maximum length of a tool result in the input of the summarizer, in characters."""
+    output_lines: int | None = Field(default=None, gt=0)
+    """Maximum lines of one tool output in the view."""
+    output_chars: int | None = Field(default=None, gt=0)
+    """Maximum characters of one tool output in the view."""
+    # So that several outputs of one turn fit into a small window; the share is the design's.
+    output_share: float | None = Field(default=0.125, gt=0, le=1)
+    """Maximum size of one tool output in the view, as a share of what the system prompt and the tool definitions leave
+    of the window, if that is fewer tokens than `output_tokens`; without that limit it is not used. In a small window it
+    is doubled, up to 4,000 tokens; outputs of parallel calls that would take over half of it are cut to as little as
+    half of that."""
+    output_notice: Literal["within", "beside"] = "within"
+    """Whether the notice that says what was cut counts towards the limits (`within`) or is added to them (`beside`)."""
+    output_spill_chars: int | None = Field(default=None, gt=0)
+    """Spill threshold in characters: of a longer output only a preview with handle and SHA-256 is shown."""
+    fit_by: Literal["archive", "leave_out"] = "archive"
+    """How a request that is too long is shortened: old outputs are archived first (`archive`), or old messages are left
+    out (`leave_out`)."""
+    fit_keep_messages: int = Field(default=0, ge=0)
+    """Newest messages that are never left out of a request."""
+    # The last call and the one that it is compared with. `byte-budget` keeps 3.
+    recovery_keep_last: int = Field(default=2, ge=0)
+    """Newest tool outputs that a recovery keeps whole. A recovery follows a request that the provider refused as too
+    long."""
+    recovery_tokens: int | None = Field(default=None, gt=0)
+    """Target size of the context after a recovery, in tokens; if not set, half of the usable window."""
+    # The limit of `byte-budget` for one output.
+    recovery_output_bytes: int = Field(default=4_000, gt=0)
+    """Maximum bytes of each remaining output after a recovery that cuts outputs."""
+    recovery_cut_always: bool = False
+    """Cut the remaining outputs in every recovery; if false, only if pruning does not reach the target."""
+
+
 def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
     """Merges layers of settings: a later layer overrides an earlier one, and all override the preset, which is the one
     that the last of them names.
@@ -289,7 +274,7 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
     range.
     """
     merged = {name: value for layer in layers for name, value in layer.items()}
-    unknown = [name for name in merged if name not in ContextSettings.model_fields]
+    unknown = [name for name in merged if name not in UserSettings.model_fields]
     if unknown:
         raise BadInputError(unknown_setting(unknown[0]))
     preset = merged.get("preset", "default")
@@ -336,9 +321,16 @@ def session_layer(settings: Mapping[str, Any]) -> dict[str, Any]:
     return layer
 
 
-def unknown_setting(name: str) -> str:
-    """A sentence about an unknown setting, with the nearest right name."""
+def unknown_setting(
+    name: str, place: str = "", spelling: Callable[[str], str] = str, others: Sequence[str] = ()
+) -> str:
+    """A sentence about an unknown setting, with the nearest right name, spelled as in the place that it is from;
+    `others` are further names that are valid there."""
+    sentence = f"There is no setting '{spelling(name)}'{place and f' (in {place})'}."
+    if name in ContextSettings.model_fields:
+        return f"{sentence} Only a preset sets this number: contextstash config presets."
     ours = NAMES_ELSEWHERE.get(name.lower())
     if ours:
-        return f"There is no setting '{name}'. It is called '{ours}' here."
-    return f"There is no setting '{name}'. {did_you_mean(name, ContextSettings.model_fields)}"
+        return f"{sentence} It is called '{spelling(ours)}' here."
+    near = nearest(spelling(name), [*map(spelling, UserSettings.model_fields), *others])
+    return f"{sentence} " + (f"Did you mean '{near}'?" if near else "contextstash config show lists the settings.")

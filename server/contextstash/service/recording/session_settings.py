@@ -8,7 +8,7 @@ from typing import Any
 from contextstash.context.window.settings import (
     DESTINATION,
     USERS_ALONE,
-    ContextSettings,
+    UserSettings,
     resolve_settings,
     session_layer,
 )
@@ -52,7 +52,7 @@ async def configure(access: Access, session_id: str | None, settings: Mapping[st
     """Change a session's own layer of settings; returns the settings then in force. A session that is named and does
     not exist is created, so that its settings hold from the first message on."""
     session = await _session_to_configure(access, session_id, settings)
-    unknown = settings.keys() - ContextSettings.model_fields.keys()
+    unknown = settings.keys() - UserSettings.model_fields.keys()
     layer = {
         name: value
         for name, value in {**session_layer(session.settings), **settings}.items()
@@ -70,8 +70,8 @@ async def configure(access: Access, session_id: str | None, settings: Mapping[st
         )
     return ConfigureResult(
         session_id=session.session_id,
-        settings={name: value for name, value in after.items() if value is not None},
-        changed=[name for name in after if before[name] != after[name]],
+        settings={name: after[name] for name in UserSettings.model_fields if after[name] is not None},
+        changed=[name for name in UserSettings.model_fields if before[name] != after[name]],
         note=note,
     )
 

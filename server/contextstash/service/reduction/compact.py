@@ -352,6 +352,10 @@ def _nothing(snapshot: SessionSnapshot, reason: str) -> CompactResult:
 MAX_LISTED = 10
 """Missing facts that a result lists, so that it stays small; the most important ones come first."""
 
+AUDIT_TOKENS = 300
+"""Maximum length of the list of facts that a summary lacks, in tokens: some twenty paths or identifiers; further ones
+are only counted."""
+
 MAX_POINTER_SHARE = 10
 """The pointers take at most one part in so many of the tokens that the summary replaces, so that it stays short."""
 
@@ -361,8 +365,8 @@ async def audited(
 ) -> tuple[str, AuditResult | None]:
     """Compare the summary with the messages that it replaces, which took `tokens`, and with the pointers of the
     previous summary if it replaces one. What the user's `words` in addition to it hold, it does not lack. Returns it
-    with pointers to what it lacks; unchanged, without a result, if the settings turn the audit off."""
-    max_tokens = min(snapshot.settings.summary_audit_tokens, tokens // MAX_POINTER_SHARE)
+    with pointers to what it lacks; unchanged, without a result, if there is no room for any."""
+    max_tokens = min(AUDIT_TOKENS, tokens // MAX_POINTER_SHARE)
     if not max_tokens or not turns:
         return summary, None
     previous = request.previous if request.replaces else None

@@ -18,6 +18,13 @@ from contextstash_storage.records import DigestEdit, Output, Part
 
 logger = logging.getLogger(__name__)
 
+# The contract of the preset `rolling`, in characters.
+MAX_INPUT = 12_000
+"""How much of an output a model reads to write its digest."""
+MAX_WRITTEN = 1_200
+"""The length of a digest that a model writes, and of the one message for all that a compaction archives."""
+MAX_EXCERPT = 800
+"""The length of a digest without a model."""
 
 Digests = dict[str, str]
 """Digest messages by the handle of their output."""
@@ -54,7 +61,7 @@ def compaction_digest_edit(
     if not archived or anchor is None:
         return []
     lines = [(output, digest_output(output.tool, output.argument, text, output.is_error)) for output, text in archived]
-    text = compaction_digest(lines, snapshot.settings.digest_chars)
+    text = compaction_digest(lines, MAX_WRITTEN)
     return [digest_edit(snapshot, anchor, text, tuple(output.handle for output, _ in archived))]
 
 
@@ -84,10 +91,10 @@ async def _text(access: Access, snapshot: SessionSnapshot, output: Output, text:
     if settings.tool_digest == "llm" and writer is not None and (writer.api_key or writer.base_url):
         from contextstash.summarizers.anthropic import digest_output_text
 
-        clipped = limit(text, OutputLimits(chars=settings.digest_input_chars, cut="head_tail"), len).text
+        clipped = limit(text, OutputLimits(chars=MAX_INPUT, cut="head_tail"), len).text
         calls: tuple[WriterCall, ...] = ()
         try:
-            reply, call = await digest_output_text(writer, output.tool, output.argument, clipped, settings.digest_chars)
+            reply, call = await digest_output_text(writer, output.tool, output.argument, clipped, MAX_WRITTEN)
         except WriterFailedError as error:
             logger.warning("the model failed, made a digest without it: %s", error)
             calls = error.calls
@@ -96,4 +103,4 @@ async def _text(access: Access, snapshot: SessionSnapshot, output: Output, text:
         await log_calls(access, snapshot, calls, output.seq, output.seq, purpose="digest")
         if calls and calls[-1].error is None:
             return digest_wording(output, reply)
-    return digest_message(output, text, settings.digest_heuristic_chars)
+    return digest_message(output, text, MAX_EXCERPT)

@@ -22,11 +22,7 @@ def writer_settings(access: Access, agent: str | None, settings: ContextSettings
         model=settings.summarizer_model,
         api_key=access.api_key,
         base_url=settings.summarizer_base_url,
-        temperature=settings.summarizer_temperature,
-        timeout=settings.summarizer_timeout,
-        retries=settings.summarizer_retries,
         output_chars=settings.summarizer_output_chars,
-        input_tokens=settings.summarizer_input_tokens,
     )
 
 
