@@ -12,7 +12,7 @@ from contextstash.context.view.edits import archive_edit, placeholder_of, replac
 from contextstash.context.view.session_counters import reported_late
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Entry, difference
-from contextstash.service.apply_edits import entries_after, retrying
+from contextstash.service.apply_edits import Planned, edit, entries_after
 from contextstash.service.estimate import estimate_session
 from contextstash.service.recording.transcript_records import TranscriptMessage
 from contextstash.service.session_access import Access
@@ -39,9 +39,9 @@ async def mirror_before(access: Access, session: Session, message: TranscriptMes
     """Record what the client did to its window before this message. Safe to repeat."""
     session_id = session.session_id
     if message.rewind_to_key is not None:
-        await retrying(lambda: _rewind(access, session_id, message))
+        await edit(access, lambda: _rewind(access, session_id, message))
     if message.cleared_call_ids:
-        await retrying(lambda: _clear(access, session_id, frozenset(message.cleared_call_ids)))
+        await edit(access, lambda: _clear(access, session_id, frozenset(message.cleared_call_ids)))
 
 
 def whole_compaction(text: str) -> EditsAfter:
@@ -168,21 +168,23 @@ async def _position(access: Access, session_id: str, key: str | None) -> int | N
     return None if key is None else await access.store.find_key(session_id, key)
 
 
-async def _rewind(access: Access, session_id: str, message: TranscriptMessage) -> None:
+async def _rewind(access: Access, session_id: str, message: TranscriptMessage) -> Planned[None] | None:
     if await _position(access, session_id, message.key) is not None:
-        return
+        return None
     to = await _position(access, session_id, message.rewind_to_key) if message.rewind_to_key else -1
     if to is None:
-        return
+        return None
     snapshot = await access.snapshot(session_id)
-    if edits := rewinding(snapshot.edits, snapshot.session.counters.messages, to):
-        weighed = await weighed_together(access, snapshot, edits)
-        await access.store.append_edits(session_id, weighed, expected=len(snapshot.edits), own=False)
+    edits = rewinding(snapshot.edits, snapshot.session.counters.messages, to)
+    if not edits:
+        return None
+    together = await weighed_together(access, snapshot, edits)
+    return Planned(snapshot, together, lambda *_: None, after=snapshot.entries, own=False)
 
 
-async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> None:
+async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> Planned[None] | None:
     snapshot = await access.snapshot(session_id)
-    edits = []
+    edits: list[Edit] = []
     for entry in snapshot.entries:
         for block, found in enumerate(entry.message.blocks if entry.message else ()):
             seq = entry.first_seq
@@ -190,13 +192,12 @@ async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> N
                 output = snapshot.outputs[seq, block]
                 text = await access.output_text(snapshot.session, output)
                 digest = digest_output(output.tool, output.argument, text, output.is_error)
-                edit = archive_edit(snapshot, output, placeholder_of(snapshot, output, digest))
-                if edit.tokens < found.tokens:
-                    after = replaced(entry, block, edit)
-                    edits.append(weighed(edit, entry, after))
+                made = archive_edit(snapshot, output, placeholder_of(snapshot, output, digest))
+                if made.tokens < found.tokens:
+                    after = replaced(entry, block, made)
+                    edits.append(weighed(made, entry, after))
                     entry = after
-    if edits:
-        await access.store.append_edits(session_id, edits, expected=len(snapshot.edits), own=False)
+    return Planned(snapshot, edits, lambda *_: None, after=snapshot.entries, own=False) if edits else None
 
 
 async def report_late(access: Access, session: Session, key: str, usage: Usage) -> Session:

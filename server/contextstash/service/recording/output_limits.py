@@ -16,14 +16,14 @@ from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter
 from contextstash.formats import get_format
-from contextstash.service.apply_edits import entries_after, retrying
+from contextstash.service.apply_edits import Planned, edit
 from contextstash.service.limited_output import LimitedOutput
 from contextstash.service.recording.messages import IN_THREAD_CHARACTERS
 from contextstash.service.recording.output_archive import keep_output
 from contextstash.service.session_access import READ_AT_ONCE, Access
 from contextstash.service.stripped_thinking import plan_stripping
 from contextstash.service.view_reader import WITHIN_REACH
-from contextstash_storage.records import Appended, Edit, Message, Session, TruncateEdit
+from contextstash_storage.records import Appended, Message, Session, TruncateEdit
 
 STEP_PART = 2
 """The outputs of one step take at most the free window divided by this, if each keeps half of its own limit. With more,
@@ -115,19 +115,17 @@ async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str,
     if not texts:
         return session
 
-    async def attempt() -> Session:
+    async def plan() -> Planned[Session] | Session:
         snapshot = await access.snapshot(session.session_id, WITHIN_REACH)
         if snapshot.beyond is not None and min(texts)[0] <= snapshot.beyond.last_seq:
             snapshot = await access.snapshot(session.session_id)
         cut = await in_thread_if_large(texts.values(), _truncate_edits, snapshot, texts, rules)
         if not cut:
             return snapshot.session
-        stripping = plan_stripping(snapshot, min(edit.seq for edit in cut))
-        handles = [edit.handle for edit in cut]
-        edits: list[Edit] = [*cut, *stripping.edits(snapshot, await entries_after(access, snapshot, cut), handles)]
-        return await access.store.append_edits(session.session_id, edits, expected=len(snapshot.edits))
+        stripping = plan_stripping(snapshot, min(each.seq for each in cut))
+        return Planned(snapshot, cut, lambda changed, _: changed, stripping)
 
-    return await retrying(attempt)
+    return await edit(access, plan)
 
 
 Rules = Mapping[int, OutputLimits]

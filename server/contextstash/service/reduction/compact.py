@@ -33,7 +33,7 @@ from contextstash.context.view.reach import Beyond
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.summary_tiers import standing_summaries
 from contextstash.context.view.view import Changes, Entry, difference, total_tokens
-from contextstash.service.apply_edits import entries_after, retrying
+from contextstash.service.apply_edits import Planned, edit, entries_after
 from contextstash.service.reduction.digests import compaction_digest_edit
 from contextstash.service.reduction.lease import Lease, LeaseLostError, only_one
 from contextstash.service.reduction.merge_summaries import merge_summaries, pinned_within
@@ -45,7 +45,7 @@ from contextstash.service.session_access import Access
 from contextstash.service.stripped_thinking import Stripping, binds, plan_stripping
 from contextstash.service.view_reader import WITHIN_REACH
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
-from contextstash_storage.records import ArchiveEdit, Block, Edit, Part, SummaryEdit
+from contextstash_storage.records import ArchiveEdit, Block, Edit, Event, Part, Session, SummaryEdit
 
 MIN_TOKENS = 100
 """With less room nothing is shown: it would be fewer than some ten lines of code."""
@@ -152,13 +152,13 @@ class _Compaction:
 
     async def run(self) -> CompactResult:
         """Compact the session; then merge its summaries if they are too many."""
-        result = await retrying(self._attempt)
+        result = await edit(self.access, self._plan)
         if not result.compacted:
             return result
         merged = await merge_summaries(self.access, self.first.session_id, self.writers, self.lease)
         return result.model_copy(update={"reason": f"{result.reason} {merged}"}) if merged else result
 
-    async def _attempt(self) -> CompactResult:
+    async def _plan(self) -> Planned[CompactResult] | CompactResult:
         access, first = self.access, self.first
         session = await access.session(first.session_id)
         snapshot = first if session == first.session else await access.snapshot_of(session, WITH_BODIES)
@@ -167,7 +167,7 @@ class _Compaction:
         keep = await asyncio.to_thread(keep_limits, snapshot, importance)
         same = None if self.summary is None else plan_same(snapshot.entries, *self.span, snapshot.beyond)
         if same is not None:
-            return await self._carry_out(snapshot, same, keep) if same.covered else _nothing(snapshot, same.reason)
+            return await self._summarizing(snapshot, same, keep) if same.covered else _nothing(snapshot, same.reason)
         self.summary = None
         # Placeholders alone would cost a model that binds its reasoning as much of it as a summary does.
         plan, keep = await asyncio.to_thread(_plan, snapshot, keep, self.asked or is_bound)
@@ -175,9 +175,11 @@ class _Compaction:
             return _nothing(snapshot, plan.reason)
         if snapshot.settings.thinking == "auto" and is_bound:
             plan = plan_without_thinking(plan)
-        return await self._carry_out(snapshot, plan, keep)
+        return await self._summarizing(snapshot, plan, keep)
 
-    async def _carry_out(self, snapshot: SessionSnapshot, plan: CompactPlan, keep: KeepLimits) -> CompactResult:
+    async def _summarizing(
+        self, snapshot: SessionSnapshot, plan: CompactPlan, keep: KeepLimits
+    ) -> Planned[CompactResult] | CompactResult:
         """Replace what the plan covers with a summary, unless that would hardly be smaller."""
         access, started = self.access, time.perf_counter()
         span = (plan.first_seq, plan.last_seq)
@@ -194,28 +196,29 @@ class _Compaction:
         words = await words_with(access, snapshot, plan.last_seq, plan.tokens)
         text, audit = await audited(snapshot, turns, summary.text, plan.tokens, request, words.told)
         pinned = await pinned_within(access, snapshot, *span)
-        strategy = summary.strategy
-        edit = await asyncio.to_thread(
-            summary_edit, snapshot, text, *span, strategy=strategy, level="recent", pinned=pinned, files=in_use
+        made = await asyncio.to_thread(
+            summary_edit, snapshot, text, *span, strategy=summary.strategy, level="recent", pinned=pinned, files=in_use
         )
-        said = words.edits(snapshot, edit.summary_id)
-        tokens = edit.tokens + sum(each.tokens for each in said)
+        said = words.edits(snapshot, made.summary_id)
+        tokens = made.tokens + sum(each.tokens for each in said)
         if tokens >= plan.tokens * MAX_SUMMARY_SHARE:
             sizes = f"{tokens:,} tokens and replace only {plan.tokens:,}"
             return _nothing(snapshot, f"Nothing done: the summary would take {sizes}.")
-        edits = [*await _edits(access, snapshot, plan, edit, archived, stripping), *said]
-        entries = await entries_after(access, snapshot, edits)
         done = "Would summarize" if self.dry_run else "Summarized"
-        reason = f"{done} {plan.messages} messages, {edit.first_seq} to {edit.last_seq}."
-        if not self.dry_run:
-            seconds = time.perf_counter() - started
-            event = await asyncio.to_thread(event_of, snapshot, entries, "compaction", reason, seconds=seconds)
-            event = event.model_copy(update={"strategy": strategy, "cost": self.cost})
-            self.lease.check()
-            await access.store.append_edits(snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
-        result = self._result(snapshot, edit, total_tokens(entries), summary, reason)
-        more = {"messages_summarized": plan.messages, "audit": audit, "thinking": stripping.result}
-        return result.model_copy(update=more)
+        reason = f"{done} {plan.messages} messages, {made.first_seq} to {made.last_seq}."
+
+        def event(entries: Sequence[Entry]) -> Event:
+            found = event_of(snapshot, entries, "compaction", reason, seconds=time.perf_counter() - started)
+            return found.model_copy(update={"strategy": summary.strategy, "cost": self.cost})
+
+        def result(_: Session, entries: Sequence[Entry]) -> CompactResult:
+            found = self._result(snapshot, made, total_tokens(entries), summary, reason)
+            more = {"messages_summarized": plan.messages, "audit": audit, "thinking": stripping.result}
+            return found.model_copy(update=more)
+
+        edits = [*await _edits(access, snapshot, plan, made, archived, stripping), *said]
+        check = self.lease.check
+        return Planned(snapshot, edits, result, event=event, check=check, dry_run=self.dry_run)
 
     async def _written(
         self, snapshot: SessionSnapshot, request: SummaryRequest, span: tuple[int, int]

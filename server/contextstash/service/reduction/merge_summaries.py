@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from contextstash.context.view.compaction_plan import MAX_SUMMARY_SHARE
 from contextstash.context.view.edits import summary_edit
 from contextstash.context.view.pinned_outputs import pinned_outputs, pinned_text
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.summary_tiers import MERGED_SHARE, MergePlan, plan_merge
-from contextstash.context.view.view import difference
-from contextstash.service.apply_edits import entries_after, retrying
+from contextstash.context.view.view import Entry, difference
+from contextstash.service.apply_edits import Planned, edit, entries_after
 from contextstash.service.masks import shown_text
 from contextstash.service.reduction.lease import Lease, LeaseLostError
 from contextstash.service.reduction.summary_request import Writers, written
 from contextstash.service.reduction.user_words import keeps_words
 from contextstash.service.session_access import Access
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
-from contextstash_storage.records import Output
+from contextstash_storage.records import Event, Output
 
 
 async def pinned_within(access: Access, snapshot: SessionSnapshot, first_seq: int, last_seq: int) -> str:
@@ -48,7 +49,7 @@ async def merge_summaries(access: Access, session_id: str, writers: Writers, lea
     done = []
     for _ in range(MAX_MERGES):
         try:
-            merged = await retrying(lambda: _merge_once(access, session_id, writers, lease, written_before))
+            merged = await edit(access, lambda: _merge(access, session_id, writers, lease, written_before))
         except LeaseLostError:  # the compaction itself and the earlier merges are applied
             break
         if merged is None:
@@ -57,9 +58,9 @@ async def merge_summaries(access: Access, session_id: str, writers: Writers, lea
     return " ".join(done) or None
 
 
-async def _merge_once(
+async def _merge(
     access: Access, session_id: str, writers: Writers, lease: Lease, written_before: Merged
-) -> str | None:
+) -> Planned[str | None] | str | None:
     snapshot = await access.snapshot(session_id)
     max_tokens = int(snapshot.budget.usable * snapshot.settings.summaries_share)
     plan = plan_merge(snapshot.entries, max_tokens) if snapshot.settings.summaries == "levels" else None
@@ -74,7 +75,7 @@ async def _merge_once(
             written(access, snapshot, own.chosen(access, snapshot), _request(snapshot, plan), span)
         )
     summary, cost = written_before[names]
-    edit = summary_edit(
+    made = summary_edit(
         snapshot,
         summary.text,
         plan.first_seq,
@@ -84,16 +85,17 @@ async def _merge_once(
         merges=names,
         pinned=await pinned_within(access, snapshot, plan.first_seq, plan.last_seq),
     )
-    if edit.tokens >= plan.tokens * MAX_SUMMARY_SHARE:
+    if made.tokens >= plan.tokens * MAX_SUMMARY_SHARE:
         return None
-    entries = await entries_after(access, snapshot, [edit])
-    edit = edit.model_copy(update=difference(snapshot.entries, entries))
+    after = await entries_after(access, snapshot, [made])
+    made = made.model_copy(update=difference(snapshot.entries, after))
     reason = f"Merged {len(names)} summaries into one of level {plan.level}."
-    event = event_of(snapshot, entries, "compaction", reason, seconds=time.perf_counter() - started)
-    event = event.model_copy(update={"strategy": summary.strategy, "cost": cost})
-    lease.check()
-    await access.store.append_edits(snapshot.session_id, [edit], expected=len(snapshot.edits), event=event)
-    return reason
+
+    def event(entries: Sequence[Entry]) -> Event:
+        found = event_of(snapshot, entries, "compaction", reason, seconds=time.perf_counter() - started)
+        return found.model_copy(update={"strategy": summary.strategy, "cost": cost})
+
+    return Planned(snapshot, [made], lambda *_: reason, event=event, after=after, check=lease.check)
 
 
 def _request(snapshot: SessionSnapshot, plan: MergePlan) -> SummaryRequest:

@@ -8,7 +8,7 @@ from typing import Any
 from contextstash.context.extraction.user.user_block import RULE_PREFIX
 from contextstash.context.view.pinned_outputs import HANDLE_PREFIX, outputs_of_pins, pinned_outputs
 from contextstash.context.window.settings import session_layer
-from contextstash.service.apply_edits import retrying
+from contextstash.service.apply_edits import Planned, edit
 from contextstash.service.recording import session_settings
 from contextstash.service.reduction.restore import restore
 from contextstash.service.reduction.user_words import rules_edit
@@ -38,7 +38,7 @@ async def configure_session(
     pin = await _known_pins(access, session_id, pin)
     wanted = [each for each in dict.fromkeys((*own, *pin)) if each not in unpin]
     result = await session_settings.configure(access, session_id, {**settings, "pin": wanted or None})
-    await retrying(lambda: _show_rules(access, result.session_id))
+    await edit(access, lambda: _rules_shown(access, result.session_id))
     notes = [result.note, await _bring_back(access, result.session_id, pin) if pin else None]
     return result.model_copy(update={"note": " ".join(note for note in notes if note) or None})
 
@@ -66,14 +66,15 @@ async def _known_pins(access: Access, session_id: str | None, pins: Sequence[str
     return pins
 
 
-async def _show_rules(access: Access, session_id: str) -> None:
-    """Show pinned rules in the next view already. A model that binds its reasoning to what was sent gets them with the
-    next compaction if they cannot stand at the end."""
+async def _rules_shown(access: Access, session_id: str) -> Planned[None] | None:
+    """The plan to show pinned rules in the next view already. A model that binds its reasoning to what was sent gets
+    them with the next compaction if they cannot stand at the end."""
     snapshot = await access.snapshot(session_id)
-    edit = rules_edit(snapshot)
-    at_end = edit is not None and snapshot.entries[-1].last_seq == edit.after_seq
-    if edit is not None and (at_end or not binds(snapshot.settings, snapshot.session.model)):
-        await access.store.append_edits(session_id, [edit], expected=len(snapshot.edits))
+    rules = rules_edit(snapshot)
+    at_end = rules is not None and snapshot.entries[-1].last_seq == rules.after_seq
+    if rules is None or not (at_end or not binds(snapshot.settings, snapshot.session.model)):
+        return None
+    return Planned(snapshot, [rules], lambda *_: None, after=snapshot.entries)
 
 
 async def _bring_back(access: Access, session_id: str, added: Sequence[str]) -> str | None:

@@ -28,7 +28,7 @@ from contextstash.context.view.prune_plan import (
 )
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot, event_of
 from contextstash.context.view.view import Entry, total_tokens
-from contextstash.service.apply_edits import entries_after, retrying
+from contextstash.service.apply_edits import Planned, edit, entries_after
 from contextstash.service.estimate import own_tokens
 from contextstash.service.masks import shown_text
 from contextstash.service.reduction.digests import Digests, digest_edits
@@ -130,20 +130,20 @@ async def prune(
     to be left out for it. Those beyond the reach of any request, in a view far larger than
     the window, are left as they are: no request can show them, and a compaction covers them."""
 
-    async def attempt() -> PruneResult:
+    async def planned() -> Planned[PruneResult] | PruneResult:
         snapshot = await access.snapshot(session_id, WITHIN_REACH)
         limits = prune_limits(snapshot, options)
         plan = await asyncio.to_thread(plan_prune, snapshot.entries, unpinned_outputs(snapshot), limits)
-        return await _carry_out(access, snapshot, plan, dry_run=options.dry_run, needed=needed)
+        return await _archiving(access, snapshot, plan, dry_run=options.dry_run, needed=needed)
 
-    return await retrying(attempt)
+    return await edit(access, planned)
 
 
 async def prune_to_mark(access: Access, session_id: str) -> PruneResult:
     """Archive outputs of those that a compaction to the low-water mark would archive among the messages that it keeps,
     here in the whole view, until the mark is reached: for a session that has too little else to summarize."""
 
-    async def attempt() -> PruneResult:
+    async def planned() -> Planned[PruneResult] | PruneResult:
         snapshot = await access.snapshot(session_id)
         keep = keep_limits(snapshot, await importance_in_view(access, snapshot))
         found = outputs_to_archive(snapshot.entries, keep, unpinned_outputs(snapshot))
@@ -152,28 +152,28 @@ async def prune_to_mark(access: Access, session_id: str) -> PruneResult:
         freed = sum(candidate.content_tokens for candidate in chosen)
         if freed <= snapshot.budget.prune_minimum_tokens:
             return _nothing(snapshot, "Nothing done: older outputs take too little to pay for the broken cache.", False)
-        return await _carry_out(access, snapshot, PrunePlan(chosen, ""), needed=True)
+        return await _archiving(access, snapshot, PrunePlan(chosen, ""), needed=True)
 
-    return await retrying(attempt)
+    return await edit(access, planned)
 
 
 async def prune_oldest(access: Access, session_id: str) -> PruneResult:
     """Archive the oldest tool outputs beyond `prune_at_results`, and add a digest message for each."""
     digests: Digests = {}
 
-    async def attempt() -> PruneResult:
+    async def planned() -> Planned[PruneResult] | PruneResult:
         snapshot = await access.snapshot(session_id)
         pinned = pinned_outputs(snapshot)
         shown = sum(len(visible_outputs(entry, pinned)) for entry in snapshot.entries)
         keep = max(0, (snapshot.settings.prune_at_results or 0) - shown)
         oldest = oldest_outputs(snapshot.entries, unpinned_outputs(snapshot), keep)
         plan = PrunePlan(oldest, f"Nothing done: the view holds no more tool outputs than {keep}.")
-        return await _carry_out(access, snapshot, plan, digests=digests)
+        return await _archiving(access, snapshot, plan, digests=digests)
 
-    return await retrying(attempt)
+    return await edit(access, planned)
 
 
-async def _carry_out(
+async def _archiving(
     access: Access,
     snapshot: SessionSnapshot,
     plan: PrunePlan,
@@ -181,7 +181,7 @@ async def _carry_out(
     dry_run: bool = False,
     digests: Digests | None = None,
     needed: bool = False,
-) -> PruneResult:
+) -> Planned[PruneResult] | PruneResult:
     """`digests` are the digests already written for outputs archived by count; None if no digests are wanted. A
     `needed` prune does not wait for reasoning that it invalidates."""
     by_count = digests is not None
@@ -195,21 +195,20 @@ async def _carry_out(
     if stripping.waits:
         return _nothing(snapshot, f"Nothing done: {stripping.effect.reason}", dry_run, stripping)
     edits: list[Edit] = [archived.edit for archived in made]
-    entries = await entries_after(access, snapshot, edits)
-    if digests is not None and not dry_run:
-        edits += await digest_edits(access, snapshot, entries, [(each.output, each.text) for each in made], digests)
-    handles = [archived.output.handle for archived in made]
-    if len(edits) > len(made):
-        entries = await entries_after(access, snapshot, edits)
-    if strips := stripping.edits(snapshot, entries, handles):
-        edits += strips
-        entries = await entries_after(access, snapshot, edits)
+    after: list[Entry] | None = await entries_after(access, snapshot, edits)
+    if digests is not None and not dry_run and after is not None:
+        edits += await digest_edits(access, snapshot, after, [(each.output, each.text) for each in made], digests)
+        after = after if len(edits) == len(made) else None
     reason = f"{'Would archive' if dry_run else 'Archived'} {len(made)} tool output{'s' * (len(made) > 1)}."
-    if not dry_run:
-        seconds = time.perf_counter() - started
-        event = await asyncio.to_thread(event_of, snapshot, entries, "prune", reason, seconds=seconds)
-        await access.store.append_edits(snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
-    return await asyncio.to_thread(_done, snapshot, made, entries, reason, dry_run, stripping)
+    return Planned(
+        snapshot,
+        edits,
+        lambda _, entries: _done(snapshot, made, entries, reason, dry_run, stripping),
+        stripping,
+        event=lambda entries: event_of(snapshot, entries, "prune", reason, seconds=time.perf_counter() - started),
+        after=after,
+        dry_run=dry_run,
+    )
 
 
 def _done(

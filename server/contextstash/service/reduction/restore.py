@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
-from contextstash.context.view.view import difference, edits_in_force, total_tokens
-from contextstash.service.apply_edits import entries_after, retrying
+from contextstash.context.view.view import Entry, difference, edits_in_force, total_tokens
+from contextstash.service.apply_edits import Planned, edit, entries_after
 from contextstash.service.reduction.prune import client_note
 from contextstash.service.results import RestoredOutput, RestoreResult
 from contextstash.service.session_access import OUTPUTS_SUFFIX, Access
 from contextstash.service.stripped_thinking import Undone, strips_after_restore, strips_of
 from contextstash.service.view_reader import WITH_ALL_OUTPUTS
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
-from contextstash_storage.records import ArchiveEdit, Edit, Replacement, RestoreEdit, SummaryEdit
+from contextstash_storage.records import ArchiveEdit, Edit, Replacement, RestoreEdit, Session, SummaryEdit
 
 MAX_NAMED = 20
 """Handles that the logged event names, so that it stays one readable line."""
@@ -29,12 +29,11 @@ async def restore(access: Access, handles: Sequence[str], session_id: str | None
     if session_id is None:
         session_id = await _session_of(access, handles[0])
 
-    async def attempt() -> RestoreResult:
+    async def plan() -> Planned[RestoreResult] | RestoreResult:
         snapshot = await access.snapshot(session_id, WITH_ALL_OUTPUTS)
-        known = _known(snapshot)
-        return await _restore_once(access, snapshot, list(dict.fromkeys(handles)), known)
+        return await _plan(access, snapshot, list(dict.fromkeys(handles)), _known(snapshot))
 
-    return await retrying(attempt)
+    return await edit(access, plan)
 
 
 async def restore_last(access: Access, session_id: str) -> RestoreResult:
@@ -77,9 +76,9 @@ def _known(snapshot: SessionSnapshot) -> set[str]:
     return handles | {_name(edit) for edit in snapshot.edits if isinstance(edit, Shortening)}
 
 
-async def _restore_once(
+async def _plan(
     access: Access, snapshot: SessionSnapshot, handles: list[str], known: set[str]
-) -> RestoreResult:
+) -> Planned[RestoreResult] | RestoreResult:
     undone: list[Shortening] = []
     untouched: list[str] = []
     for handle in handles:
@@ -95,19 +94,24 @@ async def _restore_once(
         return _nothing(snapshot, untouched)
     again = {*handles, *(_name(edit) for edit in undone)}
     digests = [edit for edit in snapshot.overlay.digests if set(edit.handles) <= again]
-    edits = await _edits(access, snapshot, [*undone, *digests])
-    entries = await entries_after(access, snapshot, edits)
     names = ", ".join(_name(edit) for edit in undone[:MAX_NAMED])
-    event = event_of(snapshot, entries, "restore", f"Restored {names}.")
-    await access.store.append_edits(snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
-    return RestoreResult(
-        session_id=snapshot.session_id,
-        restored=[_restored(edit, snapshot) for edit in undone],
-        not_archived=untouched or None,
-        tokens_before=total_tokens(snapshot.entries),
-        tokens_after=total_tokens(entries),
-        note=client_note(snapshot),
-        client_tokens=snapshot.client_tokens,
+
+    def result(_: Session, entries: Sequence[Entry]) -> RestoreResult:
+        return RestoreResult(
+            session_id=snapshot.session_id,
+            restored=[_restored(edit, snapshot) for edit in undone],
+            not_archived=untouched or None,
+            tokens_before=total_tokens(snapshot.entries),
+            tokens_after=total_tokens(entries),
+            note=client_note(snapshot),
+            client_tokens=snapshot.client_tokens,
+        )
+
+    return Planned(
+        snapshot,
+        await _edits(access, snapshot, [*undone, *digests]),
+        result,
+        event=lambda entries: event_of(snapshot, entries, "restore", f"Restored {names}."),
     )
 
 

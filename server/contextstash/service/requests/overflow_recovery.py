@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contextstash.context.text.counts import before_and_after
@@ -14,7 +14,7 @@ from contextstash.context.view.session_counters import explains, refused
 from contextstash.context.view.session_snapshot import event_without_edits
 from contextstash.context.view.view import Entry, total_tokens
 from contextstash.context.window.overflow_errors import ContextOverflow, recognize
-from contextstash.service.apply_edits import entries_after, retrying
+from contextstash.service.apply_edits import Planned, edit
 from contextstash.service.estimate import estimate_session
 from contextstash.service.recording.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.reduction.compact import compact
@@ -25,7 +25,7 @@ from contextstash.service.results import ContextResult, Estimate, RecoverResult
 from contextstash.service.session_access import Access
 from contextstash.service.stripped_thinking import plan_stripping
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Edit, Output, Session, TruncateEdit
+from contextstash_storage.records import Output, Session, TruncateEdit
 
 LOWER_THE_REPLY = (
     "The tokens reserved for the reply alone fill the window: no smaller context helps. Send the same messages again"
@@ -164,7 +164,7 @@ async def _shrunk(access: Access, session_id: str, unexplained: int) -> list[str
         options = PruneOptions(keep_last=settings.recovery_keep_last, minimum_tokens=0)
         add_prune(done, await prune(access, session_id, options, needed=True))
     if settings.recovery_cut_always or await _over(access, session_id, unexplained):
-        cut = await retrying(lambda: _cut_outputs(access, session_id))
+        cut = await edit(access, lambda: _outputs_cut(access, session_id))
         done += [cut] if cut else []
     if settings.compact_automatic and await _over(access, session_id, unexplained):
         compacted = await compact(access, session_id, Writers(strategy="auto"))
@@ -178,9 +178,9 @@ async def _over(access: Access, session_id: str, unexplained: int) -> bool:
     return (await estimate_session(access, session)).tokens + unexplained > budget.recovery_tokens
 
 
-async def _cut_outputs(access: Access, session_id: str) -> str | None:
-    """Truncate every visible output that is over the limit of a recovery, also one that is truncated already, but no
-    pinned one."""
+async def _outputs_cut(access: Access, session_id: str) -> Planned[str | None] | str | None:
+    """The plan to truncate every visible output that is over the limit of a recovery, also one that is truncated
+    already, but no pinned one."""
     snapshot = await access.snapshot(session_id)
     most = snapshot.settings.recovery_output_bytes
     rules = OutputLimits(bytes=most, cut="middle")
@@ -192,19 +192,18 @@ async def _cut_outputs(access: Access, session_id: str) -> str | None:
     ]
     async for batch in access.output_texts(snapshot, visible):
         for output, text in batch:
-            edit = truncate_edit(snapshot, output, text, rules)
-            if blocks.shrinks(edit):
-                blocks.add(edit)
+            shorter = truncate_edit(snapshot, output, text, rules)
+            if blocks.shrinks(shorter):
+                blocks.add(shorter)
     cut = blocks.edits
     if not cut:
         return None
-    stripping = plan_stripping(snapshot, min(edit.seq for edit in cut), needed=True)
-    handles = [edit.handle for edit in cut]
-    edits: list[Edit] = [*cut, *stripping.edits(snapshot, await entries_after(access, snapshot, cut), handles)]
-    entries = await entries_after(access, snapshot, edits)
-    await access.store.append_edits(session_id, edits, expected=len(snapshot.edits))
-    saved = total_tokens(snapshot.entries) - total_tokens(entries)
-    return f"Cut {len(cut)} outputs to {most:,} bytes each, {saved:,} tokens less."
+
+    def said(_: Session, entries: Sequence[Entry]) -> str | None:
+        saved = total_tokens(snapshot.entries) - total_tokens(entries)
+        return f"Cut {len(cut)} outputs to {most:,} bytes each, {saved:,} tokens less."
+
+    return Planned(snapshot, cut, said, plan_stripping(snapshot, min(each.seq for each in cut), needed=True))
 
 
 def _shown_characters(entry: Entry, output: Output) -> int:
