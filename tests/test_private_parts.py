@@ -10,7 +10,6 @@ import ast
 import asyncio
 import inspect
 import sqlite3
-import sys
 import threading
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -18,19 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import aiosqlite
-import anyio
-import httpx2
 import pytest
 import uvicorn
 from mcp import Client
-from mcp.client import stdio
 from mcp.client.session import ClientSession
 from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
-from mcp.shared import _context_streams
 from pydantic import ValidationError
 from starlette.applications import Starlette
 
@@ -40,14 +35,7 @@ from contextstash_storage.sqlite.connection import Connection
 ROOT = Path(__file__).parent.parent
 
 PRIVATE_NAMES = {
-    "server/contextstash/gateway/servers/process.py": {
-        "_create_platform_compatible_process",
-        "_drain_stdout",
-        "_get_executable_command",
-        "_stop_server_process",
-    },
     "server/contextstash/mcp/stdio.py": {"_lowlevel_server"},
-    "server/contextstash/mcp/wire/stdio_streams.py": {"_claim_fd", "_open_stdin_diversion", "_open_stdout_diversion"},
     "storage/contextstash_storage/sqlite/connection.py": {"_connection", "_execute", "_running", "_thread"},
 }
 """The private names of libraries that each module of ours uses."""
@@ -172,46 +160,10 @@ async def test_a_function_on_the_thread_of_aiosqlite_runs_to_its_end_if_its_call
     assert ended.is_set(), changed(CONNECTION, "aiosqlite", "_execute stops a function whose caller is cancelled")
 
 
-PROCESS = "contextstash/gateway/servers/process.py"
-
-STDIO_FUNCTIONS = {
-    "_create_platform_compatible_process": ["command", "args", "env", "errlog", "cwd"],
-    "_drain_stdout": ["process"],
-    "_get_executable_command": ["command"],
-    "_stop_server_process": ["process"],
-}
-
-
-@pytest.mark.parametrize(("name", "parameters"), STDIO_FUNCTIONS.items())
-def test_the_functions_of_the_sdk_that_start_and_end_a_process_take_what_we_pass(
-    name: str, parameters: list[str]
-) -> None:
-    function = getattr(stdio, name, None)
-    assert inspect.iscoroutinefunction(function), changed(PROCESS, "mcp", f"mcp.client.stdio.{name} does not exist")
-    assert list(inspect.signature(function).parameters) == parameters, changed(
-        PROCESS, "mcp", f"mcp.client.stdio.{name} has other parameters"
-    )
-
-
-async def test_the_functions_of_the_sdk_start_a_process_read_it_and_end_it() -> None:
-    functions: Any = stdio
-    code = "import sys; print(sys.stdin.readline().strip(), flush=True); sys.stdin.read()"
-    command = await functions._get_executable_command(sys.executable)
-    process = await functions._create_platform_compatible_process(command, ["-c", code], None, sys.stderr, None)
-    with anyio.fail_after(60):
-        await process.stdin.send(b"said\n")
-        received = await process.stdout.receive()
-        async with anyio.create_task_group() as group:
-            group.start_soon(functions._drain_stdout, process)
-            await functions._stop_server_process(process)
-    assert received.strip() == b"said", changed(PROCESS, "mcp", "the process has no stream of bytes as stdin or stdout")
-    assert process.returncode == 0, changed(PROCESS, "mcp", "_stop_server_process does not end a process by its stdin")
-
-
 def test_a_server_of_the_sdk_gives_the_server_below_it() -> None:
     below = protocol_server(MCPServer[None]("contract"))
     assert isinstance(below, Server), changed(
-        "contextstash/mcp/wire/stdio.py", "mcp", "MCPServer._lowlevel_server is not a mcp.server.Server"
+        "contextstash/mcp/stdio.py", "mcp", "MCPServer._lowlevel_server is not a mcp.server.Server"
     )
     assert {"read_stream", "write_stream", "initialization_options"} <= set(inspect.signature(below.run).parameters)
 
@@ -281,30 +233,11 @@ async def test_a_tool_of_the_sdk_raises_a_plain_error_for_arguments_and_a_subcla
     )
 
 
-def test_a_stream_of_the_sdk_has_the_context_of_its_sender() -> None:
-    sent, received = _context_streams.create_context_streams[int](1)
-    sent.close()
-    received.close()
-    assert hasattr(received, "last_context"), changed(
-        "contextstash/gateway/transports.py", "mcp", "streams have no `last_context` that ours would pass on"
-    )
-
-
 def test_a_session_of_the_sdk_passes_a_request_for_input_to_its_callbacks() -> None:
     parameters = list(inspect.signature(ClientSession.dispatch_input_request).parameters)
     assert parameters == ["self", "ctx", "request"], changed(
-        "contextstash/gateway/request_relay.py", "mcp", "ClientSession.dispatch_input_request has other parameters"
+        "contextstash/gateway/server.py", "mcp", "ClientSession.dispatch_input_request has other parameters"
     )
-
-
-def test_the_sdk_claims_a_standard_stream() -> None:
-    from mcp.server import stdio
-
-    where = "contextstash/mcp/wire/stdio_streams.py"
-    parameters = list(inspect.signature(stdio._claim_fd).parameters)
-    assert parameters == ["fd", "stream", "mode", "open_diversion"], changed(where, "mcp", "_claim_fd takes others")
-    for name in ("_open_stdin_diversion", "_open_stdout_diversion"):
-        assert callable(getattr(stdio, name, None)), changed(where, "mcp", f"mcp.server.stdio.{name} does not exist")
 
 
 def test_a_server_of_uvicorn_takes_signals_by_a_method_that_can_be_replaced() -> None:
@@ -334,26 +267,6 @@ async def test_an_application_of_starlette_has_a_lifespan_that_can_be_replaced()
     await app({"type": "lifespan", "app": app}, receive, send)
     assert entered == ["in", "out"], changed(
         "contextstash/loopback.py", "starlette", "Router.lifespan_context is not entered and left"
-    )
-
-
-async def test_a_hook_of_httpx_can_replace_the_stream_of_a_response() -> None:
-    class Other(httpx2.AsyncByteStream):
-        async def __aiter__(self) -> Any:
-            yield b"other"
-
-    async def replace(response: httpx2.Response) -> None:
-        response.stream = Other()
-
-    class Body(httpx2.AsyncByteStream):
-        async def __aiter__(self) -> Any:
-            yield b"body"
-
-    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, stream=Body()))
-    async with httpx2.AsyncClient(transport=transport, event_hooks={"response": [replace]}) as client:
-        answer = await client.get("http://127.0.0.1/")
-    assert answer.content == b"other", changed(
-        "contextstash/gateway/transports.py", "httpx2", "a response hook cannot replace `response.stream`"
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.mcp.wire.round_trip import round_trip
+from contextstash.mcp.round_trip import round_trip
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 

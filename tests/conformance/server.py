@@ -11,7 +11,7 @@ from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.types import JSONRPCMessage
 from starlette.types import ASGIApp
 
-from contextstash.mcp.http.limits_and_health import HostChecks
+from contextstash.mcp.http import HostChecks
 from contextstash.mcp.server import build_server
 from contextstash.service.stash import Stash
 from contextstash.web.host_names import hosts_behind

@@ -73,7 +73,6 @@ def test_variables_are_replaced(tmp_path: Path, written: str, environment: dict[
             "There is no limit 'token'. Did you mean 'tokens'?",
         ),
         ({"command": "x", "contextstash": {"tools": {"deni": []}}}, "There is no contextstash.tools.deni."),
-        ({"command": "x", "contextstash": {"unchanged": 1}}, "contextstash.unchanged must be true or false"),
     ],
 )
 def test_an_invalid_entry_is_reported_and_the_others_are_used(tmp_path: Path, entry: Any, problem: str) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp.server import Server
 from mcp.types import Prompt, Resource, ResourceTemplate, Tool
 
 from contextstash.context.tool_outputs.own_tools import OWN_TOOLS, is_own_retrieval
-from contextstash.gateway.directory import Directory
-from contextstash.gateway.reserved_names import OWN_PROMPTS, is_own_prompt, is_own_tool, is_own_uri
-from contextstash.gateway.servers.offers import Offer
+from contextstash.gateway.config import ServerEntry, StdioServer
+from contextstash.gateway.names import OWN_PROMPTS, Lists, is_own_prompt, is_own_uri, is_reserved_tool
+from contextstash.gateway.upstream import Offer, Upstream
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.server import build_server
 from contextstash.mcp.surface.prompts import PROMPTS
@@ -34,7 +35,7 @@ async def no_stash() -> Stash:
 async def test_all_our_tools_and_prompts_are_reserved() -> None:
     listed = await build_server(LazyStash(no_stash), "all").list_tools()
     assert {tool.name for tool in listed} == OWN_TOOLS
-    assert set(PROMPTS) == OWN_PROMPTS
+    assert set(PROMPTS) == set(OWN_PROMPTS)
 
 
 @pytest.mark.parametrize(
@@ -46,18 +47,16 @@ async def test_all_our_tools_and_prompts_are_reserved() -> None:
         "delete.session",
         "_delete__session_",
         "delete\u200b_session",
-        "d\u0435lete_session",
-        "\uff44elete_session",
         "other_get_archived_output",
     ],
 )
 def test_a_name_that_could_be_mistaken_for_one_of_ours_is_reserved(name: str) -> None:
-    assert is_own_tool(name)
+    assert is_reserved_tool(name)
 
 
 @pytest.mark.parametrize("name", ["read_file", "delete_sessions", "session", "get_context_7", "search", "d"])
 def test_an_ordinary_name_is_not_reserved(name: str) -> None:
-    assert not is_own_tool(name)
+    assert not is_reserved_tool(name)
 
 
 @pytest.mark.parametrize(
@@ -91,15 +90,27 @@ def test_no_other_server_is_offered_a_reserved_name(names: list[str], more: list
         templates=tuple(ResourceTemplate(uri_template=uri, name="x") for uri in uris[1:]),
     )
     own = Offer(tools=tuple(Tool(name=name, input_schema=schema) for name in sorted(OWN_TOOLS)[:3]))
-    found = Directory.of({server: offer, "own": own}, "own")
-    assert not [name for name, (origin, _) in found.tools.items() if origin.server == server and is_own_tool(name)]
+    found = Lists.of({server: upstream(server, offer), "own": upstream("own", own, is_own=True)})
+    of_server = [name for name, each in found.tools.items() if each.upstream.name == server]
+    assert not [name for name in of_server if is_reserved_tool(name)]
     assert not [
         name for name in found.tools if name not in OWN_TOOLS and is_own_retrieval(f"mcp__contextstash__{name}")
     ]
     assert not [name for name in found.prompts if is_own_prompt(name)]
     assert not [uri for uri in (*found.resources, *found.templates) if is_own_uri(uri)]
-    assert {origin.name for origin, _ in found.tools.values() if origin.server == server} == set(names)
+    assert {each.name for each in found.tools.values() if each.upstream.name == server} == set(names)
     assert found.resource("context://archive/out_1") is None
+
+
+def upstream(name: str, offer: Offer, *, is_own: bool = False) -> Upstream:
+    """A server that was connected and listed this."""
+
+    async def changed() -> None:
+        raise AssertionError
+
+    found = Upstream(ServerEntry(name, StdioServer("x")), changed, Server("own") if is_own else None)
+    found.offer = offer
+    return found
 
 
 @pytest.mark.parametrize("tools", ["retrieval", "agent"])
@@ -107,7 +118,7 @@ async def test_an_impostors_tools_are_renamed_even_if_ours_are_not_listed(tmp_pa
     servers = {"raw": raw_server(*IMPOSTORS, limits={"chars": 4_000, "tokens": None})}
     async with gateway(tmp_path, servers, "--tools", tools) as client:
         names = await tool_names(client)
-        assert [name for name in names if is_own_tool(name) and name not in OWN_TOOLS] == []
+        assert [name for name in names if is_reserved_tool(name) and name not in OWN_TOOLS] == []
         assert "raw__delete_session" in names
         assert "x_context" in names
         assert text_of(await client.call_tool("raw__delete_session")) == "raw delete_session"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -92,23 +91,3 @@ async def test_a_trace_of_the_http_header_goes_on_in_spans_and_log_lines_and_tha
     traces = {span["name"]: (span["context"]["trace_id"], span["parent_id"]) for span in spans}
     assert traces["tools/call list_sessions"] == (f"0x{of_header}", "0x00f067aa0ba902b7")
     assert traces["tools/call search_history"] == (f"0x{of_message}", "0xb7ad6b7169203331")
-
-
-async def test_a_log_line_names_the_trace_without_the_sdk_of_opentelemetry(tmp_path: Path) -> None:
-    database, trace = tmp_path / "s.db", "4bf92f3577b34da6a3ce929d0e0e4736"
-    command = [sys.executable, "-m", "contextstash", "serve", "--http", "127.0.0.1:0", "--tools", "all"]
-    with started_http_server([*command, "--json-logs", "-v", "--db", str(database)]) as (process, address):
-        headers = {"authorization": f"Bearer {local_token(database)}", "traceparent": "00-0-x"}
-        async with (
-            httpx2.AsyncClient(headers=headers, timeout=60) as http,
-            Client(streamable_http_client(address, http_client=http), read_timeout_seconds=60) as client,
-        ):
-            await client.call_tool("list_sessions", {})
-            http.headers["traceparent"] = f"00-{trace}-00f067aa0ba902b7-01"
-            await client.call_tool("list_sessions", {})
-        process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=30)
-    lines = [json.loads(line) for line in log.splitlines()]
-    calls = [line for line in lines if line.get("tool") == "list_sessions"]
-    assert [line.get("trace_id") for line in calls] == [None, trace]
-    assert calls[1]["message"].endswith(f" trace_id={trace}")

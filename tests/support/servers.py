@@ -40,19 +40,17 @@ def stdio_command(database: Path, tools: str = "all") -> list[str]:
     return [sys.executable, "-c", code, str(database), tools]
 
 
-def http_command(
-    database: Path | str, host: str = "127.0.0.1", tools: str = "all", *, pages: bool = False, **options: object
-) -> list[str]:
-    """The command that serves this database over HTTP on a free port, with more of HttpOptions, and with `pages`."""
+def http_command(database: Path | str, host: str = "127.0.0.1", tools: str = "all", **options: object) -> list[str]:
+    """The command that serves this database over HTTP on a free port, with more of HttpOptions."""
     code = (
         "import sys; from contextstash.mcp.serve import ServeOptions, serve_http;"
-        " from contextstash.mcp.http.options import HttpOptions;"
-        " from contextstash_storage.databases import location_of; from contextstash.ui.serve import mounted_ui;"
+        " from contextstash.mcp.http import HttpOptions;"
+        " from contextstash_storage.databases import location_of;"
         " options = ServeOptions(db=location_of(sys.argv[1]), tools=sys.argv[2]);"
         " http = HttpOptions(host=sys.argv[3], port=0, **eval(sys.argv[4]));"
-        " serve_http(options, http, mounted_ui if sys.argv[5] else None)"
+        " serve_http(options, http)"
     )
-    return [sys.executable, "-c", code, str(database), tools, host, repr(options), "pages" * pages]
+    return [sys.executable, "-c", code, str(database), tools, host, repr(options)]
 
 
 @asynccontextmanager

@@ -226,7 +226,7 @@ ADDRESSES = (
     "/sessions/build",
     "/sessions/build/messages?first=0",
     "/sessions/build/messages?first=120",
-    "/sessions/build/messages?first=120&view=beside",
+    "/sessions/build/messages?first=120&view=full",
     "/sessions/build/messages?first=0&view=full",
     "/sessions/build/messages/0",
     "/search?q=build",

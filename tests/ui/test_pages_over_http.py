@@ -40,7 +40,7 @@ PAGES = (
     "/sessions/build",
     "/sessions/build/messages",
     "/sessions/build/messages?first=0",
-    "/sessions/build/messages?first=0&view=beside",
+    "/sessions/build/messages?first=0&view=full",
     "/?text=build&sort=tokens",
     "/sessions/build/messages/0",
     "/sessions/build/messages/8",
@@ -166,9 +166,7 @@ def test_a_call_is_shown_as_its_command_and_what_the_model_sees_only_where_it_di
     page = client.get("/sessions/build/messages?first=120").text
     assert '<pre class="command" dir="auto">make part' in page
     assert ">as recorded<" not in page
-    beside = client.get("/sessions/build/messages?first=100&view=beside").text
-    assert "The model sees" in beside
-    assert 'class="pair"' in beside
+    assert "The model sees" in client.get("/sessions/build/messages?first=100").text
 
 
 def test_a_long_output_is_folded(client: httpx2.Client) -> None:
@@ -340,16 +338,3 @@ async def test_a_prune_by_the_button_archives_something_and_can_be_undone(tmp_pa
         undone = client.post("/sessions/build/restore", data={"form_token": token, "handle": undo_of(pruned)}).text
         assert "Restored." in undone
         assert "0 tool outputs archived" in undone
-
-
-def test_the_mcp_server_over_http_serves_the_pages_too(database: Path) -> None:
-    with (
-        pages_of(database, "serve", "--http", "127.0.0.1:0") as served,
-        httpx2.Client(follow_redirects=True, timeout=60) as client,
-    ):
-        assert served.address.endswith("/ui")
-        assert httpx2.get(f"{served.address}/sessions/build").status_code == 401
-        assert "build" in client.get(served.opening).text
-        page = client.get(f"{served.address}/sessions/build").text
-        assert 'href="/ui/sessions/build/messages"' in page
-        assert client.get(f"{served.address}/static/style.css").status_code == 200

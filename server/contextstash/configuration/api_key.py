@@ -10,7 +10,6 @@ OWN_KEY = "CONTEXTSTASH_ANTHROPIC_API_KEY"
 INHERITED_KEY = "ANTHROPIC_API_KEY"
 """Meant for any program, and inherited from a client: a credential, not consent."""
 
-CLIENT_SECRET = "CONTEXTSTASH_OAUTH_CLIENT_SECRET"
 """By which a server over HTTP proves itself to an authorization server that it asks about tokens."""
 
 KEY_VARIABLES = (OWN_KEY, INHERITED_KEY)

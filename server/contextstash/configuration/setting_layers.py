@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from contextstash.configuration.api_key import CLIENT_SECRET, OWN_KEY, is_key
+from contextstash.configuration.api_key import OWN_KEY, is_key
 from contextstash.configuration.encryption_key import SETTING as KEY_SETTING
 from contextstash.configuration.locations import SETTINGS_FILE, agent_files, user_config_folder
 from contextstash.configuration.project_files import RefusedFileError, read_project_file
@@ -30,7 +30,7 @@ from contextstash_storage.errors import BadInputError
 
 PREFIX = "CONTEXTSTASH_"
 
-OTHER_VARIABLES = ("CONTEXTSTASH_DB", OWN_KEY, CLIENT_SECRET)
+OTHER_VARIABLES = ("CONTEXTSTASH_DB", OWN_KEY)
 """Variables with our prefix that are not settings."""
 
 logger = logging.getLogger(__name__)

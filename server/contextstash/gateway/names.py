@@ -1,103 +1,154 @@
-"""Names of the tools, prompts and resources of several servers: the original name, with a server prefix on a clash."""
+"""The names under which the servers' tools, prompts and resources are offered: the original ones, with the server's
+name before those that several servers have, or that are ours."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any
 
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+from mcp import InvalidUriTemplate, UriTemplate
 
-TOOL_JOINT = "__"
+from contextstash.context.tool_outputs.own_tools import OWN_TOOLS, is_own_retrieval
+from contextstash.gateway.upstream import Upstream
+
+HOST_TOOLS = (
+    "ask_followup_question",
+    "ask_question",
+    "ask_questions",
+    "ask_user",
+    "ask_user_question",
+    "ask_user_questions",
+    "exit_plan_mode",
+    "question",
+    "questions",
+    "request_user_input",
+)
+"""Tools with which hosts ask their user: what these return is read as the user's own answer."""
+
+OWN_PROMPTS = ("compact", "context_status", "handoff")
+
+OWN_SCHEME = "context:"
 
 MAX_TOOL_NAME = 64
 """Characters of a tool's name that every provider takes, of letters, digits, `_` and `-`: with one other name in
 the list the whole request is refused."""
 
-_ROOM_FOR_NUMBER = 4
-URI_JOINT = "+"
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-class Origin(NamedTuple):
-    """The server of an offered item, and the item's name on that server."""
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """An offered item: its server, its name there, and its definition under the offered name."""
 
-    server: str
+    upstream: Upstream
     name: str
+    item: Any
 
 
-def prefixes(servers: Iterable[str]) -> dict[str, str]:
-    """The unique prefix of each server's names on a clash: the server's name, reduced to the characters of tool
-    names."""
-    found: dict[str, str] = {}
-    for server in servers:
-        stem = _NOT_IN_NAMES.sub("_", server).strip("_") or "server"
-        found[server] = _free(stem, found.values(), "_")
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """What all servers offer together, by offered name or URI."""
+
+    tools: Mapping[str, Offered]
+    prompts: Mapping[str, Offered]
+    resources: Mapping[str, Offered]
+    templates: Mapping[str, Offered]
+
+    @classmethod
+    def of(cls, upstreams: Mapping[str, Upstream]) -> Lists:
+        """The lists of these servers, in their order."""
+        tools = [
+            (each, tool)
+            for each in upstreams.values()
+            for tool in each.offer.tools
+            if each.own is not None or each.rules.offers(tool.name)
+        ]
+
+        def items(kind: str) -> list[tuple[Upstream, Any]]:
+            return [(each, item) for each in upstreams.values() for item in getattr(each.offer, kind)]
+
+        return cls(
+            tools=_offered(tools, "name", "__", is_reserved_tool, tool_name),
+            prompts=_offered(items("prompts"), "name", "__", is_own_prompt),
+            resources=_offered(items("resources"), "uri", "+", is_own_uri),
+            templates=_offered(items("templates"), "uri_template", "+", is_own_uri),
+        )
+
+    def resource(self, uri: str) -> Offered | None:
+        """The server of a resource and its URI there; None if no list has the URI and no template matches it."""
+        if uri in self.resources:
+            return self.resources[uri]
+        for offered, each in self.templates.items():
+            if _matches(offered, uri):
+                return Offered(each.upstream, uri.removeprefix(offered.removesuffix(each.name)), each.item)
+        return None
+
+
+def _offered(
+    items: list[tuple[Upstream, Any]],
+    key: str,
+    joint: str,
+    reserved: Callable[[str], bool],
+    fit: Callable[[str], str] = str,
+) -> dict[str, Offered]:
+    """The items by their offered names, which depend on the names alone, not on which server started first."""
+    times = Counter(fit(getattr(item, key)) for _, item in items)
+    kept = {getattr(item, key) for upstream, item in items if upstream.own is not None}
+    found: dict[str, Offered] = {}
+    for upstream, item in items:
+        name = getattr(item, key)
+        offered = name
+        if upstream.own is None:
+            offered = fit(name)
+            if times[offered] > 1 or reserved(offered):
+                ahead = _NOT_IN_NAMES.sub("_", upstream.name).strip("_") or "server"
+                offered = fit(f"{ahead}{joint}{name}")
+            plain, number = offered, 1
+            while offered in found or offered in kept or reserved(offered):
+                number += 1
+                offered = f"{plain[: MAX_TOOL_NAME - 4] if fit is tool_name else plain}_{number}"
+        found[offered] = Offered(upstream, name, item.model_copy(update={key: offered}))
     return found
 
 
-def tool_name(name: str, most: int = MAX_TOOL_NAME) -> str:
+def tool_name(name: str) -> str:
     """The name as every provider takes it; itself if it is such a one. A cut one ends with a digest of the whole."""
     fit = _NOT_IN_NAMES.sub("_", name) or "tool"
-    return fit if len(fit) <= most else f"{fit[: most - 9]}_{sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
+    digest = sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+    return fit if len(fit) <= MAX_TOOL_NAME else f"{fit[: MAX_TOOL_NAME - 9]}_{digest}"
 
 
-def _prefixed_tool_name(name: str) -> str:
-    return tool_name(name, MAX_TOOL_NAME - _ROOM_FOR_NUMBER)
+def is_reserved_tool(name: str) -> bool:
+    """Whether a client, a model or our transcript readers could take this for one of our tools, or for one with which a
+    host asks its user."""
+    return _plain(name) in _RESERVED or is_own_retrieval(f"contextstash__{name}")
 
 
-def offered_names(
-    names: Mapping[str, Sequence[str]],
-    before: Mapping[str, str],
-    joint: str,
-    unchanging: str | None = None,
-    reserved: Callable[[str], bool] = lambda _: False,
-    *,
-    of_tools: bool = False,
-) -> dict[str, Origin]:
-    """The offered names of all servers, in order. They depend on the names alone, not on which server started first.
-
-    A name that several servers have, that is `reserved`, or that has the prefix of another server, gets the server's
-    prefix. The server `unchanging` keeps its names. No other server gets an offered name that is reserved. Names
-    `of_tools` are offered in a form that every provider accepts.
-    """
-    fit, fit_prefixed = (tool_name, _prefixed_tool_name) if of_tools else (str, str)
-    times = Counter(fit(name) for each in names.values() for name in dict.fromkeys(each))
-    kept = set(names.get(unchanging, ())) if unchanging is not None else set()
-    alone = {name for name, number in times.items() if number == 1 and (name in kept or not reserved(name))}
-    starts = {server: f"{prefix}{joint}".casefold() for server, prefix in before.items()}
-    bare = {
-        (server, name)
-        for server, own in names.items()
-        for others in [tuple(start for each, start in starts.items() if each != server)]
-        for name in own
-        if server == unchanging or (fit(name) in alone and not fit(name).casefold().startswith(others))
-    }
-    taken = kept | {fit(name) for _, name in bare}
-    numbers: dict[str, int] = {}
-    found: dict[str, Origin] = {}
-    for server, own in names.items():
-        for name in dict.fromkeys(own):
-            longer = fit_prefixed(f"{before[server]}{joint}{name}")
-            offered = fit(name) if (server, name) in bare else _free(longer, taken, "_", reserved, numbers)
-            taken.add(offered)
-            found[offered] = Origin(server, name)
-    return found
+def is_own_prompt(name: str) -> bool:
+    """Whether this is the name of one of our prompts."""
+    return _plain(name) in {_plain(own) for own in OWN_PROMPTS}
 
 
-def _free(
-    name: str,
-    taken: Container[str],
-    joint: str,
-    reserved: Callable[[str], bool] = lambda _: False,
-    numbers: dict[str, int] | None = None,
-) -> str:
-    """The name, with a number if it is taken or reserved. `numbers` has the next one for each name that was numbered
-    before: without it, ten thousand equal names take minutes."""
-    known = {} if numbers is None else numbers
-    free = name
-    while free in taken or reserved(free):
-        known[name] = known.get(name, 1) + 1
-        free = f"{name}{joint}{known[name]}"
-    return free
+def is_own_uri(uri: str) -> bool:
+    """Whether a URI has our own scheme, or a URI template can produce one that has."""
+    literal = uri.strip().casefold().partition("{")[0]
+    return literal.startswith(OWN_SCHEME) or ("{" in uri and OWN_SCHEME.startswith(literal))
+
+
+def _plain(name: str) -> str:
+    """The name without what does not tell two names apart: case and separators."""
+    return "".join(each for each in name.casefold() if each.isalnum())
+
+
+_RESERVED = {_plain(name) for name in (*OWN_TOOLS, *HOST_TOOLS)}
+
+
+def _matches(template: str, uri: str) -> bool:
+    try:
+        return UriTemplate.parse(template).match(uri) is not None
+    except InvalidUriTemplate:
+        return False

@@ -1,17 +1,21 @@
-"""The gateway as one MCP server: it lists what all servers offer, and forwards each request to its server."""
+"""The gateway as one MCP server: it lists what all servers offer, and forwards each request to its server.
+
+An output that is too long is archived first; the client gets a preview with the handle, by which our own tool
+`get_archived_output` reads the whole.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
-import pydantic_core
 from anyio.abc import TaskGroup
 from mcp import MCPError
+from mcp.client.session import ClientRequestContext
 from mcp.server import Server, ServerRequestContext
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
@@ -22,69 +26,77 @@ from mcp.server.subscriptions import (
 )
 from mcp.types import (
     CONNECTION_CLOSED,
+    INTERNAL_ERROR,
     INVALID_PARAMS,
-    PARSE_ERROR,
-    CallToolRequestParams,
+    CallToolRequest,
     CallToolResult,
-    CompleteRequestParams,
     CompleteResult,
     Completion,
+    EmbeddedResource,
     ErrorData,
-    GetPromptRequestParams,
+    GetPromptRequest,
+    GetPromptResult,
+    InputRequiredResult,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
     ListToolsResult,
     PromptReference,
-    ReadResourceRequestParams,
+    ReadResourceRequest,
+    ReadResourceResult,
     TextContent,
-    Tool,
+    TextResourceContents,
 )
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from contextstash import __version__
+from contextstash.context.text.near_names import nearest
 from contextstash.context.tool_outputs.own_tools import is_own_retrieval
 from contextstash.formats.main_argument import main_argument
-from contextstash.gateway.directory import Directory
-from contextstash.gateway.fleet import Fleet
-from contextstash.gateway.names import Origin
-from contextstash.gateway.reserved_names import is_own_uri
-from contextstash.gateway.servers import request_relay
-from contextstash.gateway.servers.answers import HELD_BYTES, UNREADABLE, Held, held_in
-from contextstash.gateway.servers.upstream import Peer, Upstream, UpstreamDownError
-from contextstash.gateway.servers.worker import RefusedError, Workers
-from contextstash.gateway.shortened_results import Call, Shortening
-from contextstash.mcp.wire.sendable import has_lone_surrogate, holds_non_finite, sendable
-
-Request = ServerRequestContext[Any, Any]
-Answer = TypeVar("Answer")
+from contextstash.gateway.names import Lists, Offered
+from contextstash.gateway.upstream import Peer, Upstream, UpstreamDownError
+from contextstash.mcp.lazy_stash import LazyStash
+from contextstash_storage.errors import ContextstashError
 
 logger = logging.getLogger(__name__)
+
+Request = ServerRequestContext[Any, Any]
 
 INSTRUCTIONS = """\
 The tools of several servers. An output that is too long is kept whole under a handle (out_...) and shown in part: \
 get_archived_output reads the rest, by pattern or by lines. Do not run the tool again for it."""
 
+FIRST_LIST_SECONDS = 10.0
+"""Seconds that the first list waits for servers that are starting. Servers that start later are reported as a change of
+the lists."""
 
-HALVES_IN_ARGUMENTS = (
-    "The arguments hold half of a surrogate pair (an escape such as \\ud83d alone), to which many servers do not"
-    " respond. The server was not called. Send complete characters."
-)
+MAX_RESULT_CHARACTERS = 8 * 1024 * 1024
+"""Characters of the texts of one result: two million tokens, ten windows of a large model."""
+
+MAX_ROUNDS = 10
+"""How often one call may ask the user before it fails, so that a server cannot ask endlessly."""
+
+CONNECTION_META = "io.modelcontextprotocol/"
+"""The prefix of the names in `_meta` that belong to one connection."""
+
+TOOL_RESULT: TypeAdapter[Any] = TypeAdapter(CallToolResult | InputRequiredResult)
+PROMPT_RESULT: TypeAdapter[Any] = TypeAdapter(GetPromptResult | InputRequiredResult)
+RESOURCE_RESULT: TypeAdapter[Any] = TypeAdapter(ReadResourceResult | InputRequiredResult)
 
 
 class Gateway:
-    """Forwards a client's requests to the fleet. `own` is the name of our own server in the fleet: its results are
-    never shortened."""
+    """Forwards a client's requests to the servers. Results of our own server, the last one, are never shortened."""
 
-    def __init__(self, shortening: Shortening, workers: Workers, own: str) -> None:
-        self.shortening = shortening
-        self._workers = workers
-        self.own = own
-        self.fleet = Fleet([])
+    def __init__(self, stash: LazyStash, session_id: str | None, limits: Mapping[str, Any]) -> None:
+        self._stash, self._session_id, self._limits = stash, session_id, limits
+        self.upstreams: dict[str, Upstream] = {}
+        self.first_list_seconds = FIRST_LIST_SECONDS
+        self._past: dict[str, Offered] = {}
         self._bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(self._bus)
         self._group: TaskGroup | None = None
+        self._started = self._waited = False
         self._client: Any = None
 
     def server(self, on_stopped: Callable[[], None] | None = None) -> Server[None]:
@@ -93,10 +105,9 @@ class Gateway:
         @asynccontextmanager
         async def lifespan(_: Server[None]) -> AsyncIterator[None]:
             try:
-                async with self.shortening.stash.in_use(), anyio.create_task_group() as group:
-                    self._group = group
+                async with self._stash.in_use(), anyio.create_task_group() as self._group:
                     yield
-                    group.cancel_scope.cancel()
+                    self._group.cancel_scope.cancel()
             finally:
                 if on_stopped:
                     on_stopped()
@@ -115,12 +126,12 @@ class Gateway:
             on_list_resource_templates=self._list_templates,
             on_read_resource=self._read_resource,
             on_completion=self._complete,
-            on_subscriptions_listen=self._listen,
+            on_subscriptions_listen=self._listening,
         )
         server.middleware.append(self._start_first)
         return server
 
-    async def notify_list_changes(self) -> None:
+    async def changed(self) -> None:
         """Notify the client that lists have changed."""
         for event in (ToolsListChanged(), PromptsListChanged(), ResourcesListChanged()):
             await self._bus.publish(event)
@@ -129,108 +140,99 @@ class Gateway:
             await self._client.send_prompt_list_changed()
             await self._client.send_resource_list_changed()
 
-    async def _start_first(self, ctx: Request, call_next: Callable[[Request], Awaitable[Any]]) -> Any:
+    async def lists(self) -> Lists:
+        """The lists of all servers as they are now. The first call waits until each has started or failed, at most
+        `first_list_seconds`."""
+        if not self._waited:
+            with anyio.move_on_after(self.first_list_seconds):
+                for upstream in self.upstreams.values():
+                    await upstream.settled()
+            self._waited = True
+        return Lists.of(self.upstreams)
+
+    async def _start_first(self, ctx: Request, call_next: Any) -> Any:
         """Start the servers once the client's capabilities are known: they are declared to the servers too."""
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        if ctx.method != "initialize" and self._group is not None:
-            self.fleet.start(self._group, Peer(ctx.session.client_capabilities, modern))
+        if ctx.method != "initialize" and self._group is not None and not self._started:
+            self._started = True
+            for upstream in self.upstreams.values():
+                self._group.start_soon(upstream.run, Peer(ctx.session.client_capabilities, modern))
+        answer = await call_next(ctx)
         if ctx.method == "tools/list" and not modern:
-            answer = await call_next(ctx)
             self._client = ctx.session  # a client without a list needs no notice of its change
-            return answer
-        return await call_next(ctx)
-
-    async def _listen(self, ctx: Request, params: Any) -> Any:
-        return await self._listening(ctx, params)
+        return answer
 
     async def _list_tools(self, _: Request, __: Any) -> ListToolsResult:
-        return ListToolsResult(tools=_items((await self.fleet.directory()).tools))
+        tools = (await self.lists()).tools
+        self._past |= tools
+        # A result whose text was cut has no structured content: a schema would promise it.
+        return ListToolsResult(
+            tools=[
+                each.item if each.upstream.own is not None else each.item.model_copy(update={"output_schema": None})
+                for each in tools.values()
+            ]
+        )
 
     async def _list_prompts(self, _: Request, __: Any) -> ListPromptsResult:
-        return ListPromptsResult(prompts=_items((await self.fleet.directory()).prompts))
+        return ListPromptsResult(prompts=[each.item for each in (await self.lists()).prompts.values()])
 
     async def _list_resources(self, _: Request, __: Any) -> ListResourcesResult:
-        return ListResourcesResult(resources=_items((await self.fleet.directory()).resources))
+        return ListResourcesResult(resources=[each.item for each in (await self.lists()).resources.values()])
 
     async def _list_templates(self, _: Request, __: Any) -> ListResourceTemplatesResult:
-        return ListResourceTemplatesResult(resource_templates=_items((await self.fleet.directory()).templates))
+        found = (await self.lists()).templates
+        return ListResourceTemplatesResult(resource_templates=[each.item for each in found.values()])
 
-    async def _call_tool(self, ctx: Request, params: CallToolRequestParams) -> Any:
-        directory = await self.fleet.directory()
-        origin = self.fleet.tool_origin(directory, params.name)
-        upstream = self.fleet.upstreams[origin.server]
-        if origin.server != self.own and has_lone_surrogate(params.arguments):
-            return _failed(HALVES_IN_ARGUMENTS)
+    async def _call_tool(self, ctx: Request, params: Any) -> Any:
+        lists = await self.lists()
+        found = self._found("tool", params.name, {**self._past, **lists.tools})
+        upstream = found.upstream
+        request = CallToolRequest(params=_own_params(params, name=found.name))
         try:
-            call = _call(origin, params, directory, upstream)
-            return await request_relay.call_tool(upstream, origin.name, params, ctx, partial(self._taken, call))
-        except UpstreamDownError as error:
+            result = await self._sent(upstream, await upstream.session(), request, TOOL_RESULT, ctx)
+            return await self._shortened(result, found, params.arguments)
+        except ValidationError:
+            return _failed(f"The server '{upstream.name}' returned an invalid tool result for '{found.name}'.")
+        except ContextstashError as error:
             return _failed(str(error))
         except MCPError as error:
-            if error.code == UNREADABLE:
-                return _failed(error.message)
-            if error.code == PARSE_ERROR:  # the SDK's own text, over HTTP, repeats a part of the response
-                return _failed(f"The response of the server '{origin.server}' cannot be read as JSON.")
             if not upstream.broke_off(error):
                 raise
-            return _failed(_broken_off(origin, upstream))
-        except RefusedError as error:
-            return _failed(f"The response of '{origin.name}' of the server '{origin.server}' cannot be read: {error}.")
-        except ValidationError:
-            return _failed(f"The server '{origin.server}' returned an invalid tool result for '{origin.name}'.")
+            return _failed(
+                f"The server '{upstream.name}' ended while '{found.name}' ran: it is unknown whether the call took"
+                " effect. The next call starts the server again."
+            )
 
-    async def _taken(self, call: Call, answer: Any) -> Any:
-        """A tool's response, shortened; in a worker process if it is large."""
-        if not isinstance(answer, CallToolResult) or call.server == self.own:
-            return answer
-        held = held_in(answer)
-        if held is None and holds_non_finite(answer.structured_content):  # over HTTP the SDK lets them through
-            return _failed(f"The response of the server '{call.server}' cannot be read: it holds NaN or an infinity.")
-        if held is None:  # already parsed: it is small or was received over HTTP
-            dumped = _as_json(answer)
-            if len(dumped) <= HELD_BYTES:
-                return await self.shortening.result(answer, call)
-            held = Held(b'{"result":%b}' % dumped)
-        taken = await self._workers.shortened(held.line, call)
-        for warning in taken.warnings:
-            logger.warning("%s", warning)
-        if taken.error is not None:
-            raise MCPError.from_error_data(ErrorData.model_validate(taken.error))
-        self.shortening.tally.add(taken.tally)
-        return request_relay.tool_result(taken.result)
+    async def _get_prompt(self, ctx: Request, params: Any) -> Any:
+        found = self._found("prompt", params.name, (await self.lists()).prompts)
+        request = GetPromptRequest(params=_own_params(params, name=found.name))
+        return await self._repeatable(found.upstream, request, PROMPT_RESULT, ctx)
 
-    async def _get_prompt(self, ctx: Request, params: GetPromptRequestParams) -> Any:
-        origin = self.fleet.prompt_origin(await self.fleet.directory(), params.name)
-        upstream = self.fleet.upstreams[origin.server]
-        return await _or_error(request_relay.get_prompt(upstream, origin.name, params, ctx))
-
-    async def _read_resource(self, ctx: Request, params: ReadResourceRequestParams) -> Any:
-        origin = (await self.fleet.directory()).resource(params.uri)
-        if origin is not None:
-            upstream = self.fleet.upstreams[origin.server]
-            return await _or_error(request_relay.read_resource(upstream, origin.name, params, ctx))
-        for upstream in self.fleet.upstreams.values():  # a result may link to a resource that no list has
-            if is_own_uri(params.uri) and upstream.name != self.own:
-                continue
-            if upstream.connected and (upstream.offer.resources or upstream.offer.templates):
+    async def _read_resource(self, ctx: Request, params: Any) -> Any:
+        found = (await self.lists()).resource(params.uri)
+        if found is not None:
+            request = ReadResourceRequest(params=_own_params(params, uri=found.name))
+            return await self._repeatable(found.upstream, request, RESOURCE_RESULT, ctx)
+        for upstream in self.upstreams.values():  # a result may link to a resource that no list has
+            if upstream.connected and upstream.own is None and (upstream.offer.resources or upstream.offer.templates):
                 try:
-                    return await request_relay.read_resource(upstream, params.uri, params, ctx)
+                    request = ReadResourceRequest(params=_own_params(params))
+                    return await self._repeatable(upstream, request, RESOURCE_RESULT, ctx)
                 except MCPError:
                     continue
         raise MCPError(INVALID_PARAMS, f"No server has a resource '{params.uri}'.")
 
-    async def _complete(self, _: Request, params: CompleteRequestParams) -> CompleteResult:
-        directory = await self.fleet.directory()
+    async def _complete(self, _: Request, params: Any) -> Any:
+        lists = await self.lists()
         if isinstance(params.ref, PromptReference):
-            origin = self.fleet.prompt_origin(directory, params.ref.name)
-            ref: Any = params.ref.model_copy(update={"name": origin.name})
+            found = self._found("prompt", params.ref.name, lists.prompts)
+            ref: Any = params.ref.model_copy(update={"name": found.name})
         else:
-            listed = directory.templates.get(params.ref.uri)
-            found = listed[0] if listed else directory.resource(params.ref.uri)
-            if found is None:
+            listed = lists.templates.get(params.ref.uri) or lists.resource(params.ref.uri)
+            if listed is None:
                 raise MCPError(INVALID_PARAMS, f"No server has a resource template '{params.ref.uri}'.")
-            origin, ref = found, params.ref.model_copy(update={"uri": found.name})
-        upstream = self.fleet.upstreams[origin.server]
+            found = listed
+            ref = params.ref.model_copy(update={"uri": found.name})
         argument = {"name": params.argument.name, "value": params.argument.value}
         context = dict(params.context.arguments or {}) if params.context else None
 
@@ -240,53 +242,130 @@ class Gateway:
                 return CompleteResult(completion=Completion(values=[]))
             return await session.complete(ref=ref, argument=argument, context_arguments=context)
 
-        answer: CompleteResult = await _or_error(upstream.ask(ask))
-        return answer
+        return await self._down_as_error(found.upstream.ask(ask))
+
+    def _found(self, what: str, name: str, known: Mapping[str, Offered]) -> Offered:
+        """The server and original name of an offered name. Raises MCPError that names the unavailable servers."""
+        if name in known:
+            return known[name]
+        near = nearest(name, known)
+        hint = f" Did you mean '{near}'?" if near else ""
+        missing = [
+            f"'{each.name}' ({each.problem or 'still starting'})"
+            for each in self.upstreams.values()
+            if not each.connected
+        ]
+        unavailable = f" Unavailable servers: {', '.join(missing)}." if missing else ""
+        raise MCPError(INVALID_PARAMS, f"There is no {what} '{name}'.{hint}{unavailable}")
+
+    async def _repeatable(self, upstream: Upstream, request: Any, kind: Any, ctx: Request) -> Any:
+        """The result of a request that may be sent again if the connection breaks."""
+
+        async def ask(session: Any) -> Any:
+            return await self._sent(upstream, session, request, kind, ctx)
+
+        return await self._down_as_error(upstream.ask(ask))
+
+    async def _sent(self, upstream: Upstream, session: Any, request: Any, kind: Any, ctx: Request) -> Any:
+        """The final result of a request. A client of an older protocol cannot get a request for input as a result, so
+        it is asked for each input in a request of its own."""
+        with upstream.questions.during(ctx):
+            result = await session.send_request(request, kind, progress_callback=ctx.session.report_progress)
+            if not isinstance(result, InputRequiredResult) or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                return upstream.questions.named(result) if isinstance(result, InputRequiredResult) else result
+            for _ in range(MAX_ROUNDS):
+                answers = {key: await _asked(session, key, each) for key, each in (result.input_requests or {}).items()}
+                more = {"input_responses": answers, "request_state": result.request_state}
+                again = request.model_copy(update={"params": request.params.model_copy(update=more)})
+                result = await session.send_request(again, kind, progress_callback=ctx.session.report_progress)
+                if not isinstance(result, InputRequiredResult):
+                    return result
+        raise MCPError(INTERNAL_ERROR, f"The server asked for input more than {MAX_ROUNDS} times in one call.")
+
+    async def _down_as_error(self, answer: Any) -> Any:
+        try:
+            return await answer
+        except UpstreamDownError as error:
+            raise MCPError(CONNECTION_CLOSED, str(error)) from error
+        except ValidationError as error:
+            raise MCPError(CONNECTION_CLOSED, "The server's response does not follow the protocol.") from error
+
+    async def _shortened(self, result: Any, found: Offered, arguments: Mapping[str, Any] | None) -> Any:
+        """The result within the limits. Structured content is left out if the text that says the same was cut: it
+        would bring all of it back."""
+        if not isinstance(result, CallToolResult) or found.upstream.own is not None:
+            return result
+        texts = [block.text for block in result.content if isinstance(block, TextContent)]
+        if sum(map(len, texts)) > MAX_RESULT_CHARACTERS:
+            return _failed(
+                f"'{found.name}' of the server '{found.upstream.name}' returned more than {MAX_RESULT_CHARACTERS:,}"
+                " characters. Request less: a narrower query, fewer rows, a page or a part of a file."
+            )
+        if result.is_error:
+            return result
+        limit = _Limit(self, found, main_argument(arguments) or "")
+        whole = await limit.of("\n".join(texts))
+        structured, content = result.structured_content, list(result.content)
+        if whole.cut:
+            structured = None
+            rest = [block for block in content if not isinstance(block, TextContent)]
+            content = [TextContent(type="text", text=whole.text), *rest]
+        elif structured is not None:
+            listed = await limit.of(json.dumps(structured, ensure_ascii=False))
+            if listed.cut:
+                structured = None
+                content.append(TextContent(type="text", text=listed.text))
+        content = [await limit.of_embedded(block) for block in content]
+        return result.model_copy(update={"content": content, "structured_content": structured})
+
+    async def limited(self, text: str, found: Offered, argument: str) -> Any:
+        """A text within the limits of its tool, archived whole if it is cut."""
+        stash = await self._stash.get()
+        # Never archived under the name of a tool of contextstash, whose outputs are not shortened.
+        own_name = is_own_retrieval(found.name)
+        return await stash.limit_output(
+            text,
+            tool=f"{found.name} of {found.upstream.name}" if own_name else found.name,
+            argument=argument,
+            session_id=self._session_id,
+            limits={**self._limits, **found.upstream.rules.limits_of(found.name)},
+        )
 
 
-def _items(listed: Any) -> list[Any]:
-    return [item for _, item in listed.values()]
+class _Limit:
+    """The limits of one call's outputs."""
+
+    def __init__(self, gateway: Gateway, found: Offered, argument: str) -> None:
+        self._gateway, self._found, self._argument = gateway, found, argument
+
+    async def of(self, text: str) -> Any:
+        return await self._gateway.limited(text, self._found, self._argument)
+
+    async def of_embedded(self, block: Any) -> Any:
+        """A block; the text of an embedded resource is limited by itself."""
+        if not isinstance(block, EmbeddedResource) or not isinstance(block.resource, TextResourceContents):
+            return block
+        limited = await self.of(block.resource.text)
+        return block.model_copy(update={"resource": block.resource.model_copy(update={"text": limited.text})})
 
 
-def _call(origin: Origin, params: CallToolRequestParams, directory: Directory, upstream: Upstream) -> Call:
-    listed: tuple[Origin, Tool] | None = directory.tools.get(params.name)
-    return Call(
-        server=origin.server,
-        tool=_archived_as(origin),
-        argument=main_argument(params.arguments) or "",
-        rules=upstream.rules.of(origin.name),
-        schema=listed[1].output_schema if listed else None,
-    )
+def _own_params(params: Any, **changes: Any) -> Any:
+    """The parameters with these changes, and without the metadata of the client's own connection."""
+    given = params.model_dump(by_alias=True, exclude_none=True)
+    meta = {
+        name: value
+        for name, value in (given.pop("_meta", None) or {}).items()
+        if name != "progressToken" and not name.startswith(CONNECTION_META)
+    }
+    return type(params).model_validate({**given, **changes, **({"_meta": meta} if meta else {})})
 
 
-def _archived_as(origin: Origin) -> str:
-    """The name under which a tool's outputs are archived: never that of a tool of contextstash, whose outputs are not
-    shortened."""
-    return f"{origin.name} of {origin.server}" if is_own_retrieval(origin.name) else origin.name
-
-
-def _as_json(result: CallToolResult) -> bytes:
-    try:
-        return result.model_dump_json(by_alias=True, exclude_none=True).encode()
-    except ValueError:  # half of a surrogate pair
-        return pydantic_core.to_json(sendable(result.model_dump(by_alias=True, exclude_none=True)))
+async def _asked(session: Any, key: str, request: Any) -> Any:
+    answer = await session.dispatch_input_request(ClientRequestContext(session=session, request_id=key), request)
+    if isinstance(answer, ErrorData):
+        raise MCPError.from_error_data(answer)
+    return answer
 
 
 def _failed(text: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
-
-
-def _broken_off(origin: Origin, upstream: Upstream) -> str:
-    return (
-        f"The server '{upstream.name}' ended while '{origin.name}' ran: it is unknown whether the call took effect."
-        " The next call starts the server again."
-    )
-
-
-async def _or_error(answer: Awaitable[Answer]) -> Answer:
-    try:
-        return await answer
-    except UpstreamDownError as error:
-        raise MCPError(CONNECTION_CLOSED, str(error)) from error
-    except ValidationError as error:
-        raise MCPError(CONNECTION_CLOSED, "The server's response does not follow the protocol.") from error

@@ -12,7 +12,7 @@ from contextstash.process.plain_logs import configure_logs
 
 if TYPE_CHECKING:
     from contextstash.hosts.following.follower import Follower
-    from contextstash.mcp.http.options import HttpOptions
+    from contextstash.mcp.http import HttpOptions
     from contextstash.service.stash import Stash
     from contextstash_storage.databases import Location
 
@@ -51,20 +51,19 @@ def serve_stdio(options: ServeOptions) -> None:
     run_stdio(opener(options), options.tools, followed=options.follow is not None)
 
 
-def serve_http(options: ServeOptions, http: HttpOptions, pages: Any = None) -> None:
-    """Serve many clients over HTTP, and `pages` too; returns after SIGTERM or SIGINT, when the running requests have
+def serve_http(options: ServeOptions, http: HttpOptions) -> None:
+    """Serve many clients over HTTP; returns after SIGTERM or SIGINT, when the running requests have
     ended, with the store closed. Raises BadInputError if the options cannot be used, or if the host is not this machine
     and no proxy is in front."""
     _prepare(options)
     from contextstash.configuration.locations import token_file
-    from contextstash.mcp.http.server import run_http
+    from contextstash.mcp.http import run_http
 
     run_http(
         opener(options),
         options.tools,
         http,
         token_file=token_file(options.db),
-        pages=pages,
         followed=options.follow is not None,
         json_logs=options.json_logs,
     )

@@ -10,7 +10,6 @@ from mcp.server import CacheHint, MCPServer
 from mcp.server.caching import CacheableMethod
 
 from contextstash import __version__
-from contextstash.mcp.call_observer import CallObserver, Observe
 from contextstash.mcp.lazy_stash import LazyStash, OpenStash
 from contextstash.mcp.scopes import ScopeChecks
 from contextstash.mcp.surface import followed_descriptions
@@ -32,11 +31,10 @@ ToolSet = Literal["retrieval", "agent", "all"]
 
 class HttpAccess(NamedTuple):
     """How the clients of a server over HTTP are admitted: each request needs a token that `verifier` accepts, whose
-    scopes limit what it may do. `observe` is called after each request."""
+    scopes limit what it may do."""
 
     settings: AuthSettings
     verifier: TokenVerifier
-    observe: Observe | None = None
 
 
 DESCRIPTION = "Manages an agent's context window: what leaves the model's window never leaves the session."
@@ -100,7 +98,7 @@ def build_server(
         tools=list[Any](offered),
         lifespan=lifespan,
         log_level="WARNING",
-        middleware=[ProtocolChecks(PROMPTS), *(_of_http(offered, access) if access else [])],
+        middleware=[ProtocolChecks(PROMPTS), *([ScopeChecks(offered)] if access else [])],
         auth=access.settings if access else None,
         token_verifier=access.verifier if access else None,
         extensions=[] if tools == "retrieval" else [status_app()],
@@ -111,11 +109,6 @@ def build_server(
         add_prompts(server, stash)
         add_completions(server, stash)
     return server
-
-
-def _of_http(offered: list[StashTool], access: HttpAccess) -> list[Any]:
-    """The middlewares of a server whose clients have tokens."""
-    return [CallObserver([tool.name for tool in offered], access.observe), ScopeChecks(offered)]
 
 
 def _offered(stash: LazyStash, tools: ToolSet) -> list[StashTool]:

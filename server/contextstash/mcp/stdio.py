@@ -1,22 +1,29 @@
-"""Serving one client over stdin and stdout."""
+"""Serving one client over stdin and stdout: the SDK's transport, with an answer to each line that it cannot read."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import anyio
 from mcp.server import MCPServer, NotificationOptions, Server
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError
 
 from contextstash.mcp.lazy_stash import OpenStash
+from contextstash.mcp.messages import repaired
 from contextstash.mcp.server import ToolSet, build_server
-from contextstash.mcp.wire.stdio_streams import stdio_streams
 from contextstash.process.own_interpreter import own_interpreter
 from contextstash.process.signals import end_signals
 
 logger = logging.getLogger(__name__)
+
+UNREADABLE = "The line is not a JSON-RPC message. Send one JSON object with 'jsonrpc', 'id' and 'method' on each line."
 
 
 def run_stdio(open_stash: OpenStash, tools: ToolSet, *, followed: bool = False) -> None:
@@ -33,22 +40,18 @@ async def _serve(open_stash: OpenStash, tools: ToolSet, followed: bool) -> None:
 
 
 async def run_until_signal(
-    server: Server[None],
-    stopped: anyio.Event,
-    changes: NotificationOptions | None = None,
-    on_end: Callable[[], None] = lambda: None,
+    server: Server[None], stopped: anyio.Event, changes: NotificationOptions | None = None
 ) -> None:
-    """Run a server on stdin and stdout. `stopped` is set when it has closed what it uses; `on_end` is called then."""
+    """Run a server on stdin and stdout. `stopped` is set when it has closed what it uses."""
     serving = anyio.CancelScope()
     async with anyio.create_task_group() as group:
-        group.start_soon(_exit_on_signal, serving, stopped, on_end)
+        group.start_soon(_exit_on_signal, serving, stopped)
         with serving:
             try:
-                async with stdio_streams() as (read, write):
+                async with _streams() as (read, write):
                     await server.run(read, write, server.create_initialization_options(changes))
             except* BrokenPipeError:
                 logger.warning("the client disconnected without closing stdin")
-        on_end()
         group.cancel_scope.cancel()
 
 
@@ -58,11 +61,35 @@ def protocol_server(server: MCPServer[None]) -> Server[None]:
     return below
 
 
-async def _exit_on_signal(serving: anyio.CancelScope, stopped: anyio.Event, on_end: Callable[[], None]) -> None:
+@asynccontextmanager
+async def _streams() -> AsyncIterator[tuple[Any, Any]]:
+    """The SDK's streams. It drops a line that it cannot parse, for whose answer the client would wait for ever."""
+    passed, received = anyio.create_memory_object_stream[Any](0)
+
+    async def pass_on(read: Any, write: Any) -> None:
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the session ended before stdin
+            async with passed:
+                async for message in read:
+                    if not isinstance(message, Exception):
+                        await passed.send(message)
+                    elif (found := repaired(message)) is not None:
+                        await passed.send(SessionMessage(found))
+                    else:
+                        logger.warning("a line from the client was refused: it is no JSON-RPC message")
+                        await write.send(SessionMessage(_UNREADABLE))
+
+    async with stdio_server() as (read, write), anyio.create_task_group() as group:
+        group.start_soon(pass_on, read, write)
+        yield received, write
+
+
+_UNREADABLE = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=PARSE_ERROR, message=UNREADABLE))
+
+
+async def _exit_on_signal(serving: anyio.CancelScope, stopped: anyio.Event) -> None:
     """Exits the process once the store is closed: a pending read of stdin cannot be cancelled."""
     async for _ in end_signals():
         serving.cancel()
         await stopped.wait()
-        on_end()
         sys.stderr.flush()
         os._exit(0)

@@ -36,8 +36,8 @@ OUTPUT_TOKENS = 8_000
 ADVISED_SESSIONS = 100
 """The newest sessions whose calls are replayed in smaller windows: as many as `contextstash advise` takes."""
 
-VIEWS = ("outline", "full", "beside")
-"""How messages are listed: one line each, whole, or next to what the model sees."""
+VIEWS = ("outline", "full")
+"""How messages are listed: one line each, or whole."""
 
 MAX_TIMELINES = 32
 """Timelines in memory, one for each open session; others are computed again."""
@@ -149,7 +149,7 @@ class Pages:
         )
 
     async def messages(self, request: Request) -> Response:
-        """A range of the history, side by side with what the model sees of it."""
+        """A range of the history, with what the model sees of it."""
         session_id = request.path_params["session_id"]
         stash = await self._stash()
         mark = await stash.mark()

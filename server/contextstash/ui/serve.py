@@ -1,4 +1,4 @@
-"""The server of the pages, without the MCP server."""
+"""The server of the pages, on this machine only."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from contextstash.ui.app import StashOf, build_ui
-from contextstash.ui.guard import Tokens, new_token
+from contextstash.ui.app import build_ui
+from contextstash.ui.guard import new_token
 from contextstash.web.loopback import serve
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
-    from contextstash.web.host_names import OwnHosts
 
 
 def serve_ui(open_stash: Callable[[], Awaitable[Stash]], port: int, opened: Callable[[str], None]) -> None:
@@ -23,10 +22,10 @@ def serve_ui(open_stash: Callable[[], Awaitable[Stash]], port: int, opened: Call
     async def app() -> Any:
         stash = await open_stash()
 
-        async def stash_of(_: str) -> Stash:
+        async def opened_stash() -> Stash:
             return stash
 
-        made = build_ui(stash_of, token, once=once)
+        made = build_ui(opened_stash, token, once=once)
 
         @asynccontextmanager
         async def closing(_: Any) -> AsyncIterator[None]:
@@ -41,10 +40,3 @@ def serve_ui(open_stash: Callable[[], Awaitable[Stash]], port: int, opened: Call
         return f"contextstash shows its sessions at {address}/?token={token}"
 
     serve(app, "127.0.0.1", port, announce)
-
-
-def mounted_ui(stash_of: StashOf, tokens: Tokens, path: str, hosts: OwnHosts) -> tuple[Any, str]:
-    """The pages, to be mounted at a path of another server, and the query that opens those of this machine's user.
-    Others enter with a token of theirs."""
-    token = new_token()
-    return build_ui(stash_of, token, path=path, hosts=hosts, tokens=tokens), f"?token={token}"

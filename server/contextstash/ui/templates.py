@@ -1,4 +1,4 @@
-"""Rendered templates: every text is escaped, and addresses begin with the path at which the pages are served."""
+"""Rendered templates: every text is escaped."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ MAX_GIST = 200
 class Templates:
     """The templates. Every form that changes something contains `form_token`."""
 
-    def __init__(self, path: str, form_token: str) -> None:
+    def __init__(self, form_token: str) -> None:
         self.form_token = form_token
-        self._path = path
 
     def page(self, request: Request, name: str, *, code: int = 200, **values: Any) -> Response:
         """The response with a rendered page."""
@@ -60,7 +59,7 @@ class Templates:
 
     def _link(self, *parts: object, **query: object) -> str:
         """The address of a page: each part is one segment, with any characters quoted."""
-        address = self._path + "/" + "/".join(quote(str(part), safe="") for part in parts)
+        address = "/" + "/".join(quote(str(part), safe="") for part in parts)
         given = {name: value for name, value in query.items() if value is not None}
         return f"{address}?{urlencode(given)}" if given else address
 

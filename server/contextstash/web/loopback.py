@@ -2,67 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
+import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from contextstash.process.own_interpreter import own_interpreter
 from contextstash.process.signals import end_signals
 from contextstash.web.host_names import LOOPBACK
 from contextstash_storage.errors import BadInputError
-
-REQUEST_SECONDS = 30.0
-"""How long a new connection may take until its first request has arrived with all its headers, and any further one from
-its first byte on. A slow network takes some seconds. Idle connections between two requests have uvicorn's own
-limit."""
-
-
-class TimedConnection(H11Protocol):
-    """uvicorn's protocol with a time limit for the line and headers of a request."""
-
-    seconds = REQUEST_SECONDS
-    _limit: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        """Begin to wait for the first request."""
-        super().connection_made(transport)
-        self._limit = self.loop.call_later(self.seconds, self._end_without_request)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
-        self._wait_no_longer()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Begin to wait for the rest of a request, or end to."""
-        super().data_received(data)
-        if not self._waits_for_request():
-            self._wait_no_longer()
-        elif self._limit is None:
-            self._limit = self.loop.call_later(self.seconds, self._end_without_request)
-
-    def _waits_for_request(self) -> bool:
-        """Whether no request is running: the last one, if any, has its response."""
-        return self.cycle is None or self.cycle.response_complete
-
-    def _wait_no_longer(self) -> None:
-        if self._limit is not None:
-            self._limit.cancel()
-            self._limit = None
-
-    def _end_without_request(self) -> None:
-        self._limit = None
-        if self._waits_for_request() and not self.transport.is_closing():
-            self.transport.close()
-
 
 SHUTDOWN_SECONDS = 5
 """Seconds that open requests may continue after a signal; then they are cut off."""
@@ -93,8 +47,9 @@ BACKLOG = 2_048
 """Connections that may wait to be accepted, as uvicorn's default: after another server's end all its clients come at
 once."""
 
-Drain = Callable[[], Awaitable[None]]
-"""Waits until the running requests have ended."""
+
+Drain = Callable[[], Coroutine[Any, Any, None]]
+"""What an application does after the first signal, while the running requests end."""
 
 
 def serve(
@@ -109,9 +64,9 @@ def serve(
     public: bool = False,
 ) -> None:
     """Serve the application that `app` returns, on a free port if `port` is 0, or on a `listener` that is open already.
-    `announce` turns the address into a line for standard error. `settings` are uvicorn's. `drain` is awaited after a
-    signal, while the server still listens. `public`: another host may be served, which TLS protects here or in a proxy
-    in front. Raises BadInputError if the host is not this machine or the port cannot be used."""
+    `announce` turns the address into a line for standard error. `settings` are uvicorn's; `drain` runs
+    after a signal. `public`: another host may be served, behind a proxy that does TLS. Raises BadInputError if the host
+    is not this machine or the port cannot be used."""
     own_interpreter()
     if listener is not None:
         anyio.run(_serve, app, listener, settings or {}, drain)
@@ -123,8 +78,7 @@ def serve(
         )
     with _listening(host, port) as listener:
         named = f"[{host}]" if ":" in host else host
-        scheme = "https" if settings and "ssl_certfile" in settings else "http"
-        sys.stderr.write(announce(f"{scheme}://{named}:{listener.getsockname()[1]}") + "\n")
+        sys.stderr.write(announce(f"http://{named}:{listener.getsockname()[1]}") + "\n")
         sys.stderr.flush()
         anyio.run(_serve, app, listener, settings or {}, drain)
 
@@ -185,17 +139,11 @@ class _Stop:
 
     async def on_signals(self) -> None:
         """Wait for signals, and stop."""
-        draining = anyio.CancelScope()
         async with anyio.create_task_group() as group:
             async for _ in end_signals():
-                if self.requested:
-                    draining.cancel()
+                if self._drain is not None and not self.requested:
+                    group.start_soon(self._drain)
+                if self.http is not None:
+                    self.http.force_exit = self.requested
+                    self.http.handle_exit(signal.SIGTERM, None)  # by which streams of events learn of the end too
                 self.requested = True
-                group.start_soon(self._stop, draining)
-
-    async def _stop(self, draining: anyio.CancelScope) -> None:
-        if self._drain is not None and not draining.cancel_called:
-            with draining:
-                await self._drain()
-        if self.http is not None:
-            self.http.should_exit = True

@@ -48,8 +48,8 @@ def gateway(
     """Serve the tools, resources and prompts of other MCP servers, with limited outputs.
 
     An output of more than 20,000 characters, or over the limits of the settings, is archived and replaced by a
-    preview with a handle. The entry of a server may hold limits for the server or one tool, lists of allowed and denied
-    tools, and `unchanged`, under the key "contextstash".
+    preview with a handle. The entry of a server may hold limits for the server or one tool, and lists of allowed and
+    denied tools, under the key "contextstash".
     """
     from contextstash.gateway.config import read_config
     from contextstash.gateway.serve import build_gateway, run_gateway
@@ -67,9 +67,9 @@ def gateway(
 def _checked(built: Gateway) -> int:
     """Print what each server offers. Returns 1 if a server is unavailable, else 0."""
     from contextstash.cli.output import print_table
-    from contextstash.gateway.survey import survey
+    from contextstash.gateway.serve import check
 
-    found = survey(built)
+    found = check(built)
     print_table(
         ["server", "tools", "prompts", "resources", "names"],
         [

@@ -37,7 +37,7 @@ def token() -> None:
     multiple=True,
     default=DEFAULT_SCOPES,
     show_default=True,
-    help="What it allows; may be given several times: read, write (record, prune, …), admin (delete, metrics).",
+    help="What it allows; may be given several times: read, write (record, prune, …), admin (delete).",
 )
 @click.option("--days", type=click.IntRange(1, 36_500), metavar="N", help="It expires after N days. [default: never]")
 @DATABASE

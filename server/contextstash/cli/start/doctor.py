@@ -313,7 +313,7 @@ def _installed(client: str, scope: str, entry: object) -> Finding:
 def _round_trip() -> Iterator[Callable[[], Iterator[Finding]]]:
     """Start a server; yields the check of its answers."""
     from contextstash.hosts.clients import own_command
-    from contextstash.mcp.wire.round_trip import round_trip
+    from contextstash.mcp.round_trip import round_trip
 
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from contextstash.mcp.lazy_stash import LazyStash
+from contextstash.mcp.sendable import clipped
 from contextstash.mcp.surface import result_lines as lines
 from contextstash.mcp.surface.argument_types import DryRun, Messages, SessionId
 from contextstash.mcp.surface.compact_session import MAX_SUMMARY_CHARACTERS, compact_session_of
 from contextstash.mcp.surface.tool import StashTool, declared
-from contextstash.mcp.wire.sendable import clipped
 from contextstash.service.results import (
     Estimate,
     OutputPage,

@@ -12,8 +12,8 @@ from mcp.server.mcpserver import Context
 from pydantic import Field
 
 from contextstash.mcp.lazy_stash import LazyStash
+from contextstash.mcp.sendable import clipped
 from contextstash.mcp.surface.argument_types import DryRun, SessionId
-from contextstash.mcp.wire.sendable import clipped
 from contextstash.service.results import CompactResult
 
 MAX_SUMMARY_CHARACTERS = 24_000

@@ -14,9 +14,9 @@ from mcp.types import (
 )
 
 from contextstash.mcp.lazy_stash import LazyStash
+from contextstash.mcp.sendable import sendable_text
 from contextstash.mcp.surface.error_texts import protocol_errors, unknown_name
 from contextstash.mcp.surface.prompts import PROMPTS
-from contextstash.mcp.wire.sendable import sendable_text
 
 MAX_VALUES = 100
 """The protocol's limit of values in one result of `completion/complete`."""

@@ -12,8 +12,8 @@ from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
 from pydantic import ValidationError
 
 from contextstash.context.text.near_names import nearest
+from contextstash.mcp.sendable import sendable_text
 from contextstash.mcp.surface.schemas import expected
-from contextstash.mcp.wire.sendable import sendable_text
 from contextstash.process.plain_logs import error_trace
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from contextstash.context.view.summary_text import compaction_prompt
 from contextstash.mcp.lazy_stash import LazyStash
+from contextstash.mcp.sendable import clipped, sendable_text
 from contextstash.mcp.surface.error_texts import protocol_errors
-from contextstash.mcp.wire.sendable import clipped, sendable_text
 from contextstash.service.results import Estimate, SummaryResult
 from contextstash_storage.errors import NotFoundError
 

@@ -14,8 +14,8 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.types import INVALID_PARAMS
 
 from contextstash.mcp.lazy_stash import LazyStash
+from contextstash.mcp.sendable import clipped, dumped, sendable_text
 from contextstash.mcp.surface.error_texts import report_crash
-from contextstash.mcp.wire.sendable import clipped, dumped, sendable_text
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
 if TYPE_CHECKING:

@@ -19,11 +19,18 @@ from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnno
 from pydantic import ValidationError
 
 from contextstash.mcp.lazy_stash import LazyStash
+from contextstash.mcp.sendable import (
+    REPLACED,
+    REPLACEMENT,
+    dumped,
+    holds_non_finite,
+    holds_text,
+    sendable,
+    sendable_text,
+)
 from contextstash.mcp.surface import schemas
 from contextstash.mcp.surface.error_texts import report_crash, unknown_name, wrong_arguments
 from contextstash.mcp.surface.readable_text import readable
-from contextstash.mcp.wire.sendable import REPLACED, dumped, sendable, sendable_text
-from contextstash.mcp.wire.surrogates import HALVES, without_placeholders
 from contextstash.service.result_base import Result
 from contextstash_storage.errors import ContextstashError
 
@@ -77,13 +84,15 @@ class StashTool(Tool):
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
         """Run the tool. Raises ToolError, whose message says what to do, for every failure that is not a protocol
         error."""
-        if HALVES in arguments:
-            arguments = without_placeholders({name: value for name, value in arguments.items() if name != HALVES})
+        arguments = sendable(arguments)
         self._refuse_unknown(arguments)
+        if holds_non_finite(arguments):
+            raise ToolError("The arguments hold NaN or an infinity, which are not JSON. Send a number or null.")
         try:
-            return await super().run(arguments, context, convert_result)
+            result = await super().run(arguments, context, convert_result)
         except ToolError as error:
             raise ToolError(self._text(error)) from None
+        return _remarked(result) if holds_text(arguments, REPLACEMENT) else result
 
     def _refuse_unknown(self, arguments: dict[str, Any]) -> None:
         known = self.parameters.get("properties", {})
@@ -98,6 +107,17 @@ class StashTool(Tool):
         if isinstance(cause, ContextstashError | ToolError):
             return sendable_text(str(cause))
         return report_crash(self.name, cause or error)
+
+
+def _remarked(result: Any) -> Any:
+    """The result, with the remark that an argument was not taken as it may have been sent."""
+    if not isinstance(result, CallToolResult):
+        return result
+    return result.model_copy(update={"content": [*result.content, TextContent(type="text", text=TAKEN)]})
+
+
+TAKEN = "U+FFFD in the arguments stands for half of a surrogate pair, if one was sent: UTF-8 cannot hold it."
+"""Added to the result of a call whose arguments may differ from what the program has."""
 
 
 def _raised_by_tool(error: ToolError) -> bool:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contextstash.mcp.sendable import clipped, sendable
 from contextstash.mcp.surface.resources import MAX_PAGE_CHARACTERS, bounded_page, positive
 from contextstash.mcp.surface.schemas import expected, input_schema, output_schema
-from contextstash.mcp.wire.sendable import clipped, sendable
 from contextstash.service.results import Estimate
 from contextstash_storage.errors import BadInputError
 

@@ -9,18 +9,14 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from mcp import Client, MCPError
 from mcp.types import PromptReference, ResourceTemplateReference
-from starlette.routing import Mount, Route
 
-from contextstash.ui.app import pages_of
 from tests.support.effort import THOROUGH
 from tests.support.servers import MODES, Mode, answer, http_client, http_server, local_token, new_token, small_session
 
@@ -64,15 +60,11 @@ class Team:
     local: str
     known: Known
 
-    @property
-    def pages(self) -> str:
-        return self.address.removesuffix("/mcp") + "/ui"
-
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     database = tmp_path_factory.mktemp("team") / "s.db"
-    with http_server(database, pages=True, rate_limit=100_000) as address:
+    with http_server(database) as address:
         yield address, database
 
 
@@ -228,60 +220,3 @@ async def test_no_prompt_and_no_completion_names_what_another_has(served: tuple[
                 owners = await alice.complete(reference, {"name": name, "value": prefix})
                 seen_by_alice += bool(set(owners.completion.values) & set(known.values))
         assert seen_by_alice
-
-
-@contextmanager
-def entered(team: Team, token: str) -> Iterator[httpx2.Client]:
-    """A browser whose user has entered a token."""
-    with httpx2.Client(follow_redirects=True, timeout=60) as browser:
-        shown = browser.post(f"{team.pages}/enter", data={"token": token})
-        assert shown.status_code == 200, shown.text
-        yield browser
-
-
-def page_paths(known: Known) -> list[tuple[str, str]]:
-    """Method and path of each page of ours, about what is known."""
-    values = {"session_id": known.session, "handle": known.handle, "summary_id": known.summary, "seq": "1"}
-    found = []
-    for route in pages_of(None, "").routes:  # type: ignore[arg-type]
-        if isinstance(route, Mount):
-            continue
-        assert isinstance(route, Route)
-        actions = ("compact", "prune", "restore") if "{action}" in route.path else ("",)
-        for action in actions:
-            path = re.sub(r"\{(\w+)(?::int)?\}", lambda name: (values | {"action": action})[name[1]], route.path)  # noqa: B023
-            found.append(("POST" if "POST" in (route.methods or ()) else "GET", path))
-    return found
-
-
-def test_no_page_shows_or_changes_anothers_session(team: Team) -> None:
-    with entered(team, team.mallory) as mallory, entered(team, team.alice) as alice:
-        assert SECRET in alice.get(f"{team.pages}/sessions/{SESSION}/messages").text
-        assert SECRET in alice.get(f"{team.pages}/search?q={WORD}").text
-        form = re.search(r'name="form_token" value="([^"]+)"', alice.get(f"{team.pages}/sessions/{SESSION}").text)
-        assert form
-        before = alice.get(f"{team.pages}/sessions/{SESSION}/messages").text
-        for method, path in page_paths(team.known):
-            for query in ("", f"?q={WORD}", f"?q={WORD}&session={SESSION}", f"?text={WORD}&session={SESSION}"):
-                data = {"form_token": form[1], "handle": team.known.summary} if method == "POST" else None
-                shown = mallory.request(method, f"{team.pages}{path}{query}", data=data)
-                assert SECRET not in shown.text, path
-        assert alice.get(f"{team.pages}/sessions/{SESSION}/messages").text == before
-
-
-def test_the_pages_of_a_token_end_with_it_and_its_scopes_hold(served: tuple[str, Path], team: Team) -> None:
-    reader = new_token(served[1], "reader", "read", owner="alice")
-    with entered(team, reader) as browser:
-        page = browser.get(f"{team.pages}/sessions/{SESSION}")
-        form = re.search(r'name="form_token" value="([^"]+)"', page.text)
-        assert form
-        refused = browser.post(f"{team.pages}/sessions/{SESSION}/prune", data={"form_token": form[1]})
-        assert (refused.status_code, "scope write" in refused.text) == (403, True)
-    assert httpx2.post(f"{team.pages}/enter", data={"token": "cst_guessed"}).status_code == 401
-    assert httpx2.post(f"{team.pages}/enter", content=b"token=" + b"x" * 5_000).status_code == 413
-
-
-@pytest.mark.parametrize("host", ["[::1]", "[::1]:8787", "localhost"])
-def test_a_token_can_be_entered_under_each_name_of_this_machine(team: Team, host: str) -> None:
-    shown = httpx2.post(f"{team.pages}/enter", data={"token": team.alice}, headers={"host": host})
-    assert (shown.status_code, "set-cookie" in shown.headers) == (303, True)

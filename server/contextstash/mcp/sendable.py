@@ -12,6 +12,8 @@ from pydantic import BaseModel
 
 _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 
+REPLACEMENT = "\ufffd"
+
 REPLACED = " Half of a surrogate pair, which not every client can read, is shown as U+FFFD here and kept as recorded."
 """Added to an answer that differs from the recorded data."""
 
@@ -32,7 +34,7 @@ def sendable(value: Any) -> Any:
 
 def sendable_text(text: str) -> str:
     """The text with lone surrogates shown as U+FFFD."""
-    return _LONE_SURROGATES.sub("\ufffd", text)
+    return _LONE_SURROGATES.sub(REPLACEMENT, text)
 
 
 def with_texts(value: Any, change: Callable[[str], str], change_name: Callable[[str], str] | None = None) -> Any:
@@ -68,6 +70,13 @@ def holds_non_finite(value: Any) -> bool:
     if isinstance(value, dict | list):
         return any(map(holds_non_finite, value.values() if isinstance(value, dict) else value))
     return isinstance(value, float) and not math.isfinite(value)
+
+
+def holds_text(value: Any, part: str) -> bool:
+    """Whether a text in a JSON value contains this part."""
+    if isinstance(value, dict | list):
+        return any(holds_text(each, part) for each in (value.values() if isinstance(value, dict) else value))
+    return isinstance(value, str) and part in value
 
 
 def clipped(text: str, characters: int, rest: str) -> str:

@@ -1,11 +1,9 @@
-"""The server over HTTP: tokens, scopes, limits, health, and its end."""
+"""The server over HTTP: tokens, scopes, health, and its end."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,17 +12,11 @@ import anyio
 import httpx2
 import pytest
 from mcp import MCPError
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
 
 from contextstash.configuration.locations import token_file
-from contextstash.mcp.http.limits_and_health import TokenLimits
-from contextstash.mcp.http.request_bodies import HeldBytes, TooMuchHeldError
-from contextstash.mcp.http.server import address_line
 from contextstash.mcp.scopes import needed_scope
 from contextstash.web.access_tokens import SCOPES
 from contextstash.web.host_names import hosts_behind
-from contextstash.web.request_limits import Buckets
 from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError
 from tests.support.command_line import CommandLine
@@ -199,15 +191,6 @@ def test_a_session_of_the_protocol_is_unknown_to_another_token(served: Served) -
         assert reply.status_code == status
 
 
-@pytest.mark.parametrize("ending", ["", "%0A"])
-def test_a_body_is_checked_under_each_spelling_of_the_path(served: Served, ending: str) -> None:
-    headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-    body = b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]'
-    mine = bearer(served.token("read"))
-    reply = httpx2.post(served.address + ending, content=body, headers=headers | mine, timeout=60)
-    assert (reply.status_code, "batches (a list) are not supported" in reply.text) == (400, True)
-
-
 def test_the_public_name_is_served_and_no_name_like_it(served: Served) -> None:
     token = bearer(served.token("read"))
     for host in ("stash.example", "Stash.Example:443", "stash.example:80"):
@@ -239,72 +222,6 @@ def test_another_host_is_served_only_behind_a_proxy(tmp_path: Path) -> None:
     assert "Serving on 0.0.0.0" in errors
 
 
-def test_too_many_requests_of_a_token_are_refused_and_no_others(tmp_path: Path) -> None:
-    database = tmp_path / "s.db"
-    command = http_command(database, "0.0.0.0", public_url=PUBLIC, rate_limit=0.01)
-    with started_http_server(command) as (_, address):
-        near = address.replace("0.0.0.0", "127.0.0.1")
-        busy, calm = bearer(local_token(database)), bearer(new_token(database, "calm"))
-        assert initialize(near, **busy).status_code == 200
-        refused = initialize(near, **busy)
-        assert (refused.status_code, "0.01 requests a second" in refused.text) == (429, True)
-        assert 1 <= int(refused.headers["retry-after"]) <= 100
-        assert initialize(near, **calm).status_code == 200
-
-
-def test_a_bucket_fills_again_at_its_rate_up_to_its_burst() -> None:
-    at = [0.0]
-    limit = Buckets(10, clock=lambda: at[0])
-    assert [limit.take("a") for _ in range(20)] == [0.0] * 20
-    assert limit.take("a") == pytest.approx(0.1)
-    at[0] = 0.5
-    assert sum(limit.take("a") == 0.0 for _ in range(10)) == 5
-    at[0] = 1_000.0
-    assert sum(limit.take("a") == 0.0 for _ in range(50)) == 20
-
-
-async def test_the_streams_of_one_owner_leave_room_for_others_and_give_theirs_back() -> None:
-    async def stream(*_: Any) -> None:
-        await anyio.sleep_forever()
-
-    async def status(owner: str) -> int | None:
-        """The status of one more request; None if it is passed on."""
-        statuses: list[int] = []
-
-        async def send(message: Any) -> None:
-            statuses.extend([message["status"]] if "status" in message else [])
-
-        with anyio.move_on_after(0.01):
-            await limit({"type": "http", "user": user(owner)}, None, send)
-        return statuses[0] if statuses else None
-
-    def user(owner: str) -> AuthenticatedUser:
-        return AuthenticatedUser(AccessToken(token="t", client_id="c", scopes=["read"], subject=owner))
-
-    limit = TokenLimits(stream, rate=0, most=3)
-    async with anyio.create_task_group() as group:
-        for _ in range(3):
-            group.start_soon(limit, {"type": "http", "user": user("busy")}, None, None)
-        await anyio.wait_all_tasks_blocked()
-        assert [await status("busy"), await status("calm")] == [429, None]
-        group.cancel_scope.cancel()
-    assert await status("busy") is None
-
-
-def test_the_bodies_of_all_requests_together_are_limited_and_each_gives_its_room_back() -> None:
-    held = HeldBytes(100)
-    with held.share() as first:
-        first(60)
-        with held.share() as second:
-            second(30)
-            with pytest.raises(TooMuchHeldError):
-                second(11)
-        with held.share() as third:
-            third(40)
-    with held.share() as fourth:
-        fourth(100)
-
-
 def test_health_needs_no_token_and_no_name(served: Served) -> None:
     for path, text in (("/healthz", "ok\n"), ("/readyz", "ready\n")):
         reply = httpx2.get(served.base + path, headers={"host": "10.1.2.3:8787"})
@@ -320,6 +237,14 @@ def test_a_server_whose_database_cannot_be_used_is_healthy_but_not_ready(tmp_pat
         assert httpx2.get(base + "/readyz").status_code == 503
         refused = initialize(address, **bearer("cst_" + "x" * 43))
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+
+
+def refuses_connections(address: str) -> bool:
+    try:
+        httpx2.get(address, timeout=5)
+    except httpx2.ConnectError:
+        return True
+    return False
 
 
 async def test_after_sigterm_running_requests_end_and_new_ones_are_refused(tmp_path: Path) -> None:
@@ -350,54 +275,8 @@ async def test_after_sigterm_running_requests_end_and_new_ones_are_refused(tmp_p
             await sent.wait()
             assert (await client.get(address.replace("/mcp", "/readyz"))).status_code == 200
             process.send_signal(signal.SIGTERM)
-            await until(lambda: httpx2.get(address.replace("/mcp", "/readyz")).status_code == 503)
-            refused = await client.post(address, content=call, headers=headers)
-            assert (refused.status_code, "stopping" in refused.text) == (503, True)
+            await until(lambda: refuses_connections(address))
             release.set()
         assert replies[0].status_code == 200
         assert '"sessions":[]' in replies[0].text
         assert process.wait(timeout=30) == 0
-
-
-async def test_figures_are_for_admins_and_name_no_more_than_known_tools(served: Served) -> None:
-    async with http_client(served.address, served.token(*SCOPES, owner="watched")) as client:
-        await answer(client, "list_sessions")
-        await client.call_tool("no_such_tool_of_ours", {})
-    page = served.base + "/metrics"
-    assert httpx2.get(page).status_code == 401
-    assert httpx2.get(page, headers=bearer(served.token("read", "write"))).status_code == 403
-    text = httpx2.get(page, headers=bearer(served.token("admin"))).text
-    assert 'contextstash_request_seconds_count{method="tools/call",outcome="ok",tool="list_sessions"}' in text
-    assert 'outcome="error",tool="other"' in text
-    assert "contextstash_running_requests 1.0" in text
-    assert "no_such_tool_of_ours" not in text
-    assert "watched" not in text
-
-
-async def test_each_line_of_a_structured_log_is_an_object_that_names_the_request_and_not_its_contents(
-    tmp_path: Path,
-) -> None:
-    database = tmp_path / "s.db"
-    command = [sys.executable, "-m", "contextstash", "serve", "--http", "127.0.0.1:0", "--tools", "all"]
-    with started_http_server([*command, "--json-logs", "-v", "--db", str(database)]) as (process, address):
-        secret = local_token(database)
-        async with http_client(address, secret) as client:
-            await answer(client, "record_messages", session_id="s", messages=small_session(1))
-            await error(client, "estimate_context", session_id="nobody")
-        process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=30)
-    lines = [json.loads(line) for line in log.splitlines()]
-    calls = [line for line in lines if line.get("tool")]
-    assert [(line["tool"], line["outcome"]) for line in calls] == [
-        ("record_messages", "ok"),
-        ("estimate_context", "error"),
-    ]
-    assert {(line["owner"], line["token"], line["level"]) for line in calls} == {("local", "local", "info")}
-    assert all(line["milliseconds"] > 0 and line["time"] for line in calls)
-    assert not any(hidden in log for hidden in (secret, "careful programmer", "module_0", "nobody"))
-
-
-def test_only_a_terminal_is_told_the_secret_that_opens_the_pages() -> None:
-    base = "http://127.0.0.1:1"
-    shown = [address_line(base, "/mcp", "?token=t", logged=logged) for logged in (False, True)]
-    assert shown == [f"contextstash serves {base}/mcp; to watch it: {base}/ui/{query}" for query in ("?token=t", "")]

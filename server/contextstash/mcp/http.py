@@ -1,0 +1,288 @@
+"""Serving many clients over streamable HTTP: each presents a token, and works with its owner's sessions alone.
+
+What every service needs on a network (TLS, limits of rates and connections) is left to a reverse proxy.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.routes import create_protected_resource_routes
+from mcp.server.auth.settings import AuthSettings
+from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
+from pydantic import AnyHttpUrl
+from pydantic_core import to_json
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from contextstash.json.json_text import BadJsonError, strict_value
+from contextstash.mcp.lazy_stash import OpenStash
+from contextstash.mcp.owners import OwnerStashes
+from contextstash.mcp.sendable import has_lone_surrogate, sendable
+from contextstash.mcp.server import HttpAccess, ToolSet, build_server
+from contextstash.mcp.tokens import IssuedTokens, IssuerError, OAuthOptions, StoredTokens, check_issuer
+from contextstash.mcp.trace_headers import TraceHeaders
+from contextstash.process.plain_logs import announcement
+from contextstash.web.access_tokens import local_token
+from contextstash.web.host_names import OwnHosts, hosts_behind
+from contextstash.web.loopback import serve
+from contextstash_storage.errors import BadInputError, ContextstashError, StoreError
+
+logger = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 64 * 1024 * 1024
+"""Bytes of one request: a batch of messages with images in it can be tens of megabytes."""
+
+CHECKED_HERE = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+"""The SDK's own check of Host and Origin is off: `HostChecks` does it before anything is read, for any forwarded port
+of this machine."""
+
+DRAIN_SECONDS = 20
+"""How long running requests may continue after SIGTERM: within the 30 s after which Kubernetes kills a process, by
+default."""
+
+MAX_RUNNING = 1_000
+"""Requests and streams at a time; further ones are refused with 503 by uvicorn."""
+
+SETTINGS = {
+    "timeout_keep_alive": 75,
+    "timeout_graceful_shutdown": DRAIN_SECONDS,
+    "limit_concurrency": MAX_RUNNING,
+    "server_header": False,
+}
+"""uvicorn's. A proxy keeps an idle connection for 60 s (nginx's default for upstreams): one that this server closed
+before that would fail the request which the proxy is just sending."""
+
+READY_SECONDS = 5.0
+"""Seconds that the store may take to respond while the server counts as ready."""
+
+HEALTH, READINESS = "/healthz", "/readyz"
+
+OFFERED_SCOPES = ["read", "write"]
+"""The scopes that clients request from an issuer: they read them in the metadata, and a token without scopes allows
+nothing. Not `admin`, which few users may have: issuers refuse a request with a scope too many. The SDK's own metadata
+would have the scopes without which it refuses every request, which are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """How HTTP is served: at `http://host:port/path`, and under `public_url` by a proxy in front. `stateful`: a client
+    of the older protocol gets a session of the protocol, which this process keeps. `oauth_issuer` is an authorization
+    server whose JWTs, issued for `public_url`, are accepted too; their claim `oauth_owner_claim` names the owner."""
+
+    host: str = "127.0.0.1"
+    port: int = 8787
+    path: str = "/mcp"
+    public_url: str | None = None
+    stateful: bool = False
+    oauth_issuer: str | None = None
+    oauth_owner_claim: str = "sub"
+
+
+def run_http(
+    open_stash: OpenStash,
+    tools: ToolSet,
+    options: HttpOptions,
+    *,
+    token_file: Path,
+    followed: bool = False,
+    json_logs: bool = False,
+) -> None:
+    """Serve until a signal ends it; `followed` as in build_server. The token of this machine's clients is kept in
+    `token_file`. Raises BadInputError if the server cannot listen on the address."""
+    hosts = _checked(options)
+    stashes = OwnerStashes(open_stash)
+
+    async def app() -> Any:
+        endpoint = _endpoint(stashes, tools, options, followed=followed)
+        said = await _where_tokens_are(stashes, token_file)
+        sys.stderr.write(announcement(said, as_json=json_logs) + "\n")
+        sys.stderr.flush()
+        return _Answered(HostChecks(endpoint, hosts))
+
+    def announce(address: str) -> str:
+        return announcement(f"contextstash serves {address}{options.path}", as_json=json_logs)
+
+    serve(app, options.host, options.port, announce, settings=SETTINGS, public=options.public_url is not None)
+
+
+def _checked(options: HttpOptions) -> OwnHosts:
+    """The server's names. Raises BadInputError if the options cannot be used."""
+    if not options.path.startswith("/") or options.path in (HEALTH, READINESS):
+        raise BadInputError("The path of the endpoint must begin with '/' and must not be a health check's.")
+    if options.oauth_issuer is not None:
+        check_issuer(options.oauth_issuer)
+    return hosts_behind(options.public_url)
+
+
+def _endpoint(stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, followed: bool) -> Any:
+    """The SDK's application, with health checks, and a body limit behind its authentication: nothing of a request
+    without a valid token is read."""
+    auth, verifier = _authentication(stashes, options)
+    endpoint = build_server(stashes, tools, followed=followed, access=HttpAccess(auth, verifier)).streamable_http_app(
+        streamable_http_path=options.path,
+        stateless_http=not options.stateful,
+        max_request_body_size=MAX_BODY_BYTES,
+        transport_security=CHECKED_HERE,
+    )
+    endpoint.user_middleware.append(Middleware(WholeTexts))
+    endpoint.user_middleware.append(Middleware(TraceHeaders))
+    if auth.resource_server_url is not None:
+        endpoint.router.routes[:0] = create_protected_resource_routes(
+            auth.resource_server_url, [auth.issuer_url], scopes_supported=OFFERED_SCOPES
+        )
+    endpoint.router.routes += _health(stashes)
+    endpoint.add_exception_handler(Exception, _failed)
+    # The stash stays open between requests.
+    endpoint.router.lifespan_context = _around(endpoint.router.lifespan_context, stashes.in_use)
+    return endpoint
+
+
+def _authentication(stashes: OwnerStashes, options: HttpOptions) -> tuple[AuthSettings, StoredTokens]:
+    """The SDK's settings and what verifies tokens. With an issuer, the SDK serves the metadata (RFC 9728) by which
+    clients find it; the verifier checks for whom a token was issued."""
+    if options.oauth_issuer is None or options.public_url is None:
+        return AuthSettings(issuer_url=AnyHttpUrl("http://127.0.0.1"), resource_server_url=None), StoredTokens(stashes)
+    settings = AuthSettings.model_validate(
+        {
+            "issuer_url": options.oauth_issuer,
+            "resource_server_url": options.public_url,
+            "validate_token_resource": False,
+        }
+    )
+    issued = IssuedTokens(OAuthOptions(options.oauth_issuer, options.public_url, options.oauth_owner_claim))
+    return settings, StoredTokens(stashes, issued)
+
+
+def _health(stashes: OwnerStashes) -> list[Route]:
+    """The paths that say whether the process and its database respond."""
+
+    async def healthy(_: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def ready(_: Request) -> Response:
+        try:
+            with anyio.fail_after(READY_SECONDS):
+                await (await stashes.whole()).mark()
+        except (ContextstashError, TimeoutError) as error:
+            logger.warning("not ready: the session store does not respond (%s)", type(error).__name__)
+            return PlainTextResponse("the session store does not respond\n", 503)
+        return PlainTextResponse("ready\n")
+
+    return [Route(HEALTH, healthy), Route(READINESS, ready)]
+
+
+class HostChecks:
+    """ASGI middleware: the Host header, and the Origin that browsers send, must name this server exactly. Health checks
+    come by any name."""
+
+    def __init__(self, app: Any, hosts: OwnHosts) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["path"] not in (HEALTH, READINESS):
+            refused = self._refused(Headers(scope=scope))
+            if refused is not None:
+                await refused(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _refused(self, headers: Headers) -> PlainTextResponse | None:
+        names = headers.getlist("host")
+        if len(names) != 1 or not self._hosts.has_host(names[0]):
+            return PlainTextResponse("This server is not reached under this name (the Host header).", 421)
+        if not all(self._hosts.has_origin(origin) for origin in headers.getlist("origin")):
+            return PlainTextResponse("This request comes from another site's page (the Origin header).", 403)
+        return None
+
+
+class WholeTexts:
+    """ASGI middleware behind the authentication: in a body with half of a surrogate pair, which the SDK does not accept
+    in each of its protocols, the half becomes U+FFFD."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._limited = RequestBodyLimitMiddleware(self._repaired, MAX_BODY_BYTES)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        app = self._app
+        if scope["type"] == "http" and scope["method"] == "POST" and isinstance(scope.get("user"), AuthenticatedUser):
+            is_json = Headers(scope=scope).get("content-type", "").lower().startswith("application/json")
+            app = self._limited if is_json else PlainTextResponse("Send it as application/json (Content-Type).", 400)
+        await app(scope, receive, send)
+
+    async def _repaired(self, scope: Any, receive: Any, send: Any) -> None:
+        event = await receive()
+        if event["type"] == "http.request" and b"\\ud" in event["body"].lower():
+            event = {**event, "body": await anyio.to_thread.run_sync(_with_whole_characters, event["body"])}
+            headers = [(name, value) for name, value in scope["headers"] if name != b"content-length"]
+            scope = {**scope, "headers": [*headers, (b"content-length", str(len(event["body"])).encode())]}
+        events = [event]
+
+        async def replay() -> Any:
+            return events.pop() if events else await receive()
+
+        await self._app(scope, replay, send)
+
+
+def _with_whole_characters(body: bytes) -> bytes:
+    try:
+        value = strict_value(body)
+    except BadJsonError:  # the SDK says so
+        return body
+    return to_json(sendable(value)) if has_lone_surrogate(value) else body
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    """The response to a request whose token could not be looked up, or which failed outside any tool."""
+    if isinstance(error, ContextstashError):
+        return PlainTextResponse("The token cannot be looked up at the moment. Try again.", 503, {"retry-after": "1"})
+    return PlainTextResponse("Internal error.", 500)
+
+
+class _Answered:
+    """ASGI middleware around the application. Starlette raises an error again after `_failed` has responded, and
+    uvicorn logs it: while the issuer is down, any client could fill the log, which gives the reason already."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        with suppress(IssuerError):
+            await self._app(scope, receive, send)
+
+
+async def _where_tokens_are(stashes: OwnerStashes, file: Path) -> str:
+    """The place of the token of this machine's clients, as a sentence. A missing token is made here."""
+    try:
+        kept = await local_token((await stashes.whole()).tokens, file)
+    except (StoreError, OSError) as error:
+        text = f"no token could be read or made ({error})"
+    else:
+        text = (
+            f"the token for this machine's clients is in {file}" if kept else "tokens: contextstash token create NAME"
+        )
+    return f"contextstash: clients send 'Authorization: Bearer TOKEN'; {text}"
+
+
+def _around(lifespan: Any, opened: Callable[[], AbstractAsyncContextManager[None]]) -> Any:
+    """The application's lifespan within another one, which `opened` returns."""
+
+    @asynccontextmanager
+    async def both(app: Any) -> AsyncIterator[Any]:
+        async with opened(), lifespan(app) as state:
+            yield state
+
+    return both

@@ -1,1 +1,0 @@
-"""The server over streamable HTTP: access, limits, hosts, metrics."""

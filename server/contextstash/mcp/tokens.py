@@ -1,0 +1,184 @@
+"""Verifies the tokens of requests, for the SDK: those that `contextstash token` made, and an issuer's JWTs."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+import httpx2
+import jwt
+from mcp.server.auth.provider import AccessToken
+
+from contextstash.mcp.owners import OwnerStashes
+from contextstash.web.access_tokens import PREFIX, SCOPES, valid_owner
+from contextstash.web.host_names import LOOPBACK
+from contextstash_storage.errors import BadInputError, ContextstashError
+from contextstash_storage.records import LOCAL_OWNER
+
+logger = logging.getLogger(__name__)
+
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""Algorithms with a public key. With a symmetric one, a token could be signed with the public key itself."""
+
+NOT_VALID = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
+"""The errors of an invalid token. The last three come from odd JSON, which PyJWT does not expect."""
+
+KEYS_SECONDS = 3_600.0
+"""Seconds after which keys are read again. A withdrawn key is accepted until then."""
+
+FETCH_SECONDS = 10.0
+"""Seconds that the issuer may take to respond; a slower one counts as unavailable."""
+
+FAILED_SECONDS = 5.0
+"""Seconds for which an issuer that did not respond is not asked again: requests would wait for it one after another."""
+
+LEEWAY_SECONDS = 30
+"""Seconds by which the clocks of two machines may differ; with a larger difference valid tokens are refused."""
+
+MAX_PROGRAM = 200
+"""Characters of the name of a client of the issuer: it is logged, and can be as long as a response."""
+
+
+class IssuerError(ContextstashError):
+    """The authorization server does not respond, or not as it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthOptions:
+    """Whose tokens are accepted. `audience` is this server's public address, for which they must be issued; the claim
+    `owner_claim` names their owner."""
+
+    issuer: str
+    audience: str
+    owner_claim: str = "sub"
+
+
+class StoredTokens:
+    """The SDK's TokenVerifier for the tokens in the database, and for others if `issued` verifies those."""
+
+    def __init__(self, stashes: OwnerStashes, issued: IssuedTokens | None = None) -> None:
+        self._stashes, self._issued = stashes, issued
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """The token as the SDK describes it, with its owner as its subject; None if it is not valid."""
+        if self._issued is not None and not token.startswith(PREFIX):
+            return await self._issued.verify_token(token)
+        verification = await self._stashes.verification()
+        found = await verification.verify(token)
+        if found is None:
+            return None
+        verification.note_use(found)
+        expires = None if found.expires_at is None else int(found.expires_at.timestamp())
+        return AccessToken(
+            token=token, client_id=found.name, scopes=list(found.scopes), expires_at=expires, subject=found.owner
+        )
+
+
+class IssuedTokens:
+    """The SDK's TokenVerifier for an issuer's tokens in the form of a JWT (RFC 9068)."""
+
+    def __init__(self, options: OAuthOptions) -> None:
+        self._options = options
+        self._keys: jwt.PyJWKClient | None = None
+        self._failed_at = -math.inf
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """The token as the SDK describes it, None if it is not valid. Raises IssuerError if the keys cannot be read."""
+        try:
+            return await anyio.to_thread.run_sync(self._verified, token)
+        except jwt.PyJWKClientConnectionError as error:
+            raise self._unavailable(str(error)) from None
+        except NOT_VALID as error:
+            if not isinstance(error, jwt.DecodeError | jwt.PyJWKClientError):  # those of tokens that anyone can invent
+                logger.info("a token of %s was refused: %s", self._options.issuer, error)
+            return None
+
+    def _verified(self, token: str) -> AccessToken | None:
+        key = self._client().get_signing_key_from_jwt(token)
+        claims = jwt.decode(
+            token,
+            key,
+            algorithms=[key.algorithm_name] if key.algorithm_name in ALGORITHMS else [],
+            audience=[self._options.audience, self._options.audience.removesuffix("/")],
+            issuer=self._options.issuer,
+            leeway=LEEWAY_SECONDS,
+            options={"require": ["exp", "iss", "aud", self._options.owner_claim]},
+        )
+        return _access_token(token, claims, self._options)
+
+    def _client(self) -> jwt.PyJWKClient:
+        """PyJWT's client, which reads the issuer's keys and keeps them; its address is in the issuer's metadata."""
+        if time.monotonic() - self._failed_at < FAILED_SECONDS:
+            raise IssuerError(f"{self._options.issuer} did not respond as it should a moment ago.")
+        if self._keys is None:
+            address = self._keys_address()
+            self._keys = jwt.PyJWKClient(address, lifespan=KEYS_SECONDS, timeout=FETCH_SECONDS)
+        return self._keys
+
+    def _keys_address(self) -> str:
+        """The `jwks_uri` of the metadata: RFC 8414 puts the well-known part before the path, OpenID Connect behind it.
+        Raises IssuerError."""
+        parts = urlsplit(self._options.issuer)
+        path = parts.path.rstrip("/")
+        wrong = "it has no metadata at its well-known addresses"
+        for place in (
+            f"/.well-known/oauth-authorization-server{path}",
+            f"{path}/.well-known/openid-configuration",
+        ):
+            try:
+                read = httpx2.get(f"{parts.scheme}://{parts.netloc}{place}", timeout=FETCH_SECONDS).json()
+            except httpx2.HTTPError as error:
+                raise self._unavailable(type(error).__name__) from None
+            except ValueError:  # some sites have a page at every address
+                continue
+            if not isinstance(read, dict):
+                continue
+            if read.get("issuer") != self._options.issuer:
+                wrong = f"its metadata name the issuer '{str(read.get('issuer'))[:MAX_PROGRAM]}'"
+                break
+            if isinstance(found := read.get("jwks_uri"), str) and is_trusted(found):
+                return found
+            wrong = "its metadata have no jwks_uri that can be trusted"
+        raise self._unavailable(wrong)
+
+    def _unavailable(self, reason: str) -> IssuerError:
+        self._failed_at = time.monotonic()
+        logger.warning("tokens cannot be verified: the keys of %s cannot be read (%s)", self._options.issuer, reason)
+        return IssuerError(f"The keys of {self._options.issuer} cannot be read.")
+
+
+def check_issuer(issuer: str) -> None:
+    """Raise BadInputError if what is read from this address could be forged on the way."""
+    if not is_trusted(issuer):
+        raise BadInputError(f"The issuer must be like https://login.example, not '{issuer}'.")
+
+
+def is_trusted(url: str) -> bool:
+    """Whether requests to this address are encrypted, or stay on this machine."""
+    parts = urlsplit(url)
+    return bool(parts.scheme == "https" and parts.hostname) or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+
+
+def _access_token(token: str, claims: Mapping[str, Any], options: OAuthOptions) -> AccessToken | None:
+    """A token whose claims hold; None if they name no owner who may have sessions here. A token that is bound to a key
+    of its client (`cnf`) is refused, because the client does not prove that it has the key."""
+    owner = claims.get(options.owner_claim)
+    if not isinstance(owner, str) or not valid_owner(owner) or owner == LOCAL_OWNER or "cnf" in claims:
+        return None
+    # A text in RFC 9068; some servers write `scp`, as a list too.
+    given = claims.get("scope") or claims.get("scp")
+    words = given.split() if isinstance(given, str) else given if isinstance(given, list) else []
+    return AccessToken(
+        token=token,
+        client_id=str(claims.get("client_id") or claims.get("azp") or owner)[:MAX_PROGRAM],
+        scopes=[scope for scope in SCOPES if scope in words],
+        expires_at=int(claims["exp"]),
+        subject=owner,
+        claims={"iss": options.issuer},
+    )

@@ -1,1 +1,0 @@
-"""JSON-RPC over stdin and stdout: lines, messages, and values that JSON can carry."""

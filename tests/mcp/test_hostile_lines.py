@@ -1,0 +1,240 @@
+"""Lines and bodies that are not requests, or contain what few programs can parse: each gets a response or an error."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from mcp.types import PARSE_ERROR
+
+from contextstash.json.json_text import SEARCHED_BYTES, BadJsonError, strict_value
+from tests.support.servers import http_server, local_token, stdio_command, talking
+
+pytestmark = pytest.mark.processes
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+PING = b'{"jsonrpc":"2.0","id":77,"method":"ping"}'
+SECRET = "correct horse battery staple"
+
+AUTHORIZATION: dict[str, str] = {}
+"""The header with the token of the server that is running."""
+
+
+def recording(value: bytes) -> bytes:
+    """A request line that records this value in a message."""
+    start = (
+        b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"record_messages","arguments":'
+        b'{"session_id":"s","messages":[{"role":"user","content":"'
+    )
+    return start + SECRET.encode() + b'","id":3,"more":' + value + b"}]}}}"
+
+
+REFUSED: dict[str, bytes] = {
+    "nested 250 deep": recording(b"[" * 250 + b"]" * 250),
+    "nested 100,000 deep": recording(b"[" * 100_000 + b"]" * 100_000),
+    "an integer of 5,000 digits": recording(b"9" * 5_000),
+    "broken JSON": recording(b"{bad"),
+    "JSON cut off": recording(b'"x"')[:-3],
+    "a batch": b"[" + recording(b"1") + b"]",
+    "an empty batch": b"[]",
+    "no method": b'{"jsonrpc":"2.0","id":9,"params":{}}',
+    "a number for a method": b'{"jsonrpc":"2.0","id":"x","method":5}',
+    "params a list": b'{"jsonrpc":"2.0","id":9,"method":"tools/list","params":[1]}',
+    "no version": b'{"id":9,"method":"tools/list"}',
+    "a string": b'"hello"',
+}
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[bytes]]:
+    with talking(stdio_command(tmp_path_factory.mktemp("stdio") / "s.db")) as started:
+        response_to(started, json.dumps(INITIALIZE).encode())
+        send_line(started, json.dumps(READY).encode())
+        yield started
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    database = tmp_path_factory.mktemp("http") / "s.db"
+    with http_server(database) as served:
+        AUTHORIZATION["authorization"] = f"Bearer {local_token(database)}"
+        yield served
+
+
+def send_line(process: subprocess.Popen[bytes], line: bytes) -> None:
+    assert process.stdin
+    process.stdin.write(line + b"\n")
+    process.stdin.flush()
+
+
+def response_to(process: subprocess.Popen[bytes], line: bytes) -> dict[str, Any]:
+    """The next response of a server process to a line. Without a response, the time limit of the test applies."""
+    assert process.stdout
+    send_line(process, line)
+    answer: dict[str, Any] = strict_value(process.stdout.readline())
+    return answer
+
+
+def posted(
+    address: str, body: bytes, version: str = "2025-11-25", kind: str = "application/json"
+) -> tuple[int, dict[str, Any]]:
+    """The status and the message of the response to a body."""
+    headers = {
+        **AUTHORIZATION,
+        "content-type": kind,
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": version,
+    }
+    answer = httpx2.post(address, content=body, headers=headers, timeout=60)
+    text = answer.text
+    if answer.headers["content-type"].startswith("text/event-stream"):
+        [text] = [line[6:] for line in text.splitlines() if line.startswith("data: {")]
+    return answer.status_code, strict_value(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "evil.example"}, 421),
+        ({"host": "localhost:3000.evil.com"}, 421),
+        ({"host": "localhost.evil.com:80"}, 421),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "http://localhost:3000.evil.com"}, 403),
+        ({"origin": "null"}, 403),
+        ({"content-type": "text/plain; application/json"}, 400),
+        ({"authorization": "Bearer cst_guessed"}, 401),
+        ({"authorization": ""}, 401),
+    ],
+)
+def test_a_request_that_may_not_be_made_is_refused_before_its_body_is_read(
+    address: str, headers: dict[str, str], status: int
+) -> None:
+    usual = {"host": address.split("/")[2], "content-type": "application/json", "content-length": "60000000"}
+    given = usual | AUTHORIZATION | headers
+    target = urlsplit(address)
+    connection = http.client.HTTPConnection(str(target.hostname), target.port, timeout=30)
+    connection.putrequest("POST", target.path, skip_host=True)
+    for name, value in given.items():
+        connection.putheader(name, value)
+    connection.endheaders(b"[")  # the rest is never sent
+    assert connection.getresponse().status == status
+    connection.close()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("line", REFUSED.values(), ids=REFUSED)
+def test_a_line_that_is_not_a_request_gets_an_error(process: subprocess.Popen[bytes], line: bytes) -> None:
+    answer = response_to(process, line)
+    assert answer["error"]["code"] == PARSE_ERROR
+    assert "is not a JSON-RPC message" in answer["error"]["message"]
+    assert SECRET not in answer["error"]["message"]
+    assert response_to(process, PING) == {"jsonrpc": "2.0", "id": 77, "result": {}}
+
+
+@pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)
+def test_a_body_that_is_not_a_request_gets_an_error(address: str, body: bytes) -> None:
+    status, answer = posted(address, body)
+    assert status == 400
+    assert answer["error"]["code"] < 0
+
+
+def test_a_refused_line_is_logged_without_its_contents(tmp_path: Path) -> None:
+    lines = b"".join(line + b"\n" for line in REFUSED.values())
+    done = subprocess.run(stdio_command(tmp_path / "s.db"), input=lines, capture_output=True, timeout=60, check=True)
+    logged = done.stderr.decode()
+    assert logged.count(" was refused: ") == len(REFUSED)
+    assert "Traceback" not in logged
+    assert SECRET not in logged
+    assert len(done.stdout.splitlines()) == len(REFUSED)
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e400"])
+def test_a_number_that_is_not_json_is_refused_by_the_tool(process: subprocess.Popen[bytes], number: bytes) -> None:
+    result = response_to(process, recording(number))["result"]
+    assert result["isError"]
+    assert "NaN or an infinity" in result["content"][0]["text"]
+
+
+HALF = "half emoji \ud83d and the other half \ude00"
+WHOLE = "half emoji \ufffd and the other half \ufffd"
+
+
+def call(tool: str, **arguments: Any) -> bytes:
+    """A tool call, with halves of surrogate pairs as escapes."""
+    params = {"name": tool, "arguments": {"session_id": "halves", **arguments}}
+    return json.dumps({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}).encode()
+
+
+def check_halves(send: Any) -> None:
+    """Halves of surrogate pairs become U+FFFD, and the result says so; numbers stay as they were."""
+    numbers = [-0.0, 5e-324, 1.7976931348623157e308, 10**4_000, 2**63]
+    messages = [
+        {"role": "user", "content": HALF, "numbers": numbers},
+        {"role": "assistant", "content": "", "\udc00 as a name": HALF},
+    ]
+    recorded = send(call("record_messages", messages=messages))["result"]
+    assert recorded["structuredContent"]["recorded"] == len(messages)
+    assert "U+FFFD in the arguments" in recorded["content"][-1]["text"]
+    read = b'{"jsonrpc":"2.0","id":9,"method":"resources/read","params":{"uri":"context://sessions/halves/messages"}}'
+    [first, second] = json.loads(send(read)["result"]["contents"][0]["text"])["messages"]
+    assert repr(first["message"]) == repr({"role": "user", "content": WHOLE, "numbers": numbers})
+    assert second["message"]["\ufffd as a name"] == WHOLE
+    for tool, arguments in (
+        ("get_context", {}),
+        ("search_history", {"query": HALF}),
+        ("estimate_context", {}),
+        ("compact_session", {"summary": f"Done: {HALF}"}),
+    ):
+        result = send(call(tool, **arguments))["result"]
+        assert not result["isError"], (tool, result)
+
+
+@pytest.mark.timeout(60)
+def test_halves_of_surrogate_pairs_become_whole_characters_over_stdio(process: subprocess.Popen[bytes]) -> None:
+    check_halves(lambda line: response_to(process, line))
+
+
+def test_halves_of_surrogate_pairs_become_whole_characters_over_http(address: str) -> None:
+    check_halves(lambda body: posted(address, body)[1])
+
+
+def test_a_byte_order_mark_before_a_line_is_no_error(process: subprocess.Popen[bytes]) -> None:
+    assert response_to(process, b"\xef\xbb\xbf" + PING)["result"] == {}
+
+
+def test_an_argument_name_with_half_of_a_pair_is_refused(process: subprocess.Popen[bytes]) -> None:
+    result = response_to(process, call("estimate_context", **{"\ud83d": 1}))["result"]
+    assert result["isError"]
+    assert "There is no argument of estimate_context" in result["content"][0]["text"]
+
+
+def test_long_runs_of_digits_are_searched_for_large_numbers_in_linear_time() -> None:
+    text = b'{"a": "' + (b"1" * 308 + b"a") * 6_000 + b'"}'
+    assert len(strict_value(text)["a"]) == 309 * 6_000
+
+
+def test_numbers_beyond_a_double_are_refused_at_every_depth() -> None:
+    for text in ("1e400", "-1e999", "1" * 400 + ".0", "0.1e1000", "1E+9999"):
+        with pytest.raises(BadJsonError):
+            strict_value(f'{{"a": [{text}]}}'.encode())
+    assert strict_value(b'{"a": "1e400", "b": 1e300, "c": 1e-400}') == {"a": "1e400", "b": 1e300, "c": 0.0}
+
+
+@pytest.mark.parametrize("number", ["1e400", "-2.5E+999", "1" * 400 + ".0"])
+@pytest.mark.parametrize("place", [0, SEARCHED_BYTES - 5, SEARCHED_BYTES - 300, 2 * SEARCHED_BYTES])
+def test_a_number_beyond_a_double_is_found_wherever_it_is_in_a_long_message(number: str, place: int) -> None:
+    with pytest.raises(BadJsonError, match="a double can be"):
+        strict_value(f'{{"a": "{"x" * place}", "b": {number}}}'.encode())
