@@ -6,8 +6,10 @@ import json
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jinja2 import Environment
+from markupsafe import Markup
 
-from contextstash.display.visible_text import BIDI_CONTROLS, visible, visible_json
+from contextstash.display.visible_text import BIDI_CONTROLS, in_page, visible, visible_json
 from tests.support.effort import examples
 
 CONTROLS = "".join(map(chr, [*range(9), *range(11, 32), *range(127, 160)])) + BIDI_CONTROLS
@@ -35,3 +37,10 @@ def test_json_keeps_its_meaning(document: dict[str, str]) -> None:
     shown = visible_json(json.dumps(document, ensure_ascii=False))
     assert json.loads(shown) == document
     assert not set(shown) & set(CONTROLS)
+
+
+def test_a_template_never_puts_a_control_character_into_a_page() -> None:
+    environment = Environment(autoescape=True, finalize=in_page)
+    page = environment.from_string("<p>{{ text }}</p>{{ markup }}")
+    shown = page.render(text="\x1b[31m<b>red", markup=Markup("<i>\x1b]0;title\x07</i>"))
+    assert shown == "<p>␛[31m&lt;b&gt;red</p><i>␛]0;title␇</i>"

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from contextstash.cli.readable import named_by
 from contextstash.configuration.setting_layers import Configuration, RemarkHandler, configuration
 from contextstash.hosts.project_folder import project_folder
+from contextstash.service.session_names import named_by
 from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 
@@ -61,12 +61,19 @@ class AddressType(click.ParamType[Any]):
         return host.strip("[]") or "127.0.0.1", int(port)
 
 
+MIN_WINDOW = 5_000
+"""Tokens: less than the system prompt and the tools of any client, which begin each window."""
+
+
 def tokens(value: str) -> int:
-    """A number of tokens, such as 100000 or 100k."""
+    """The tokens of a window, such as 100000 or 100k."""
     found = re.fullmatch(r"(\d{1,9})(k?)", value.strip().lower().replace("_", ""))
     if found is None or int(found[1]) == 0:
         raise click.BadParameter(f"'{value}' is not a number of tokens. Example: 100k")
-    return int(found[1]) * (1_000 if found[2] else 1)
+    number = int(found[1]) * (1_000 if found[2] else 1)
+    if number < MIN_WINDOW:
+        raise click.BadParameter(f"{number:,} tokens are fewer than any client's own prompt. Example: 100k")
+    return number
 
 
 def _named_database(context: click.Context, _: click.Parameter, database: Location | None) -> Location | None:

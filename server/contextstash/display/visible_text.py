@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 BIDI_CONTROLS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
 """Characters that change the direction of a text: a reader could see a different order than the model does."""
@@ -21,6 +22,11 @@ def visible(text: str) -> str:
     """The text with a picture, or the code, of each control character. What a tool printed may hold sequences by which
     a terminal changes its title, its clipboard or what is already on the screen."""
     return _CONTROLS.sub(_picture, text)
+
+
+def in_page(value: Any) -> Any:
+    """What a template puts into a page (its `finalize`): texts as `visible` returns them, with their markup."""
+    return type(value)(visible(value)) if isinstance(value, str) else value
 
 
 def visible_json(document: str) -> str:

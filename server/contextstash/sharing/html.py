@@ -11,6 +11,7 @@ from contextstash import __version__
 from contextstash.display import style_sheet
 from contextstash.display.blocks import Shown, shown
 from contextstash.display.template_filters import FILTERS, seer
+from contextstash.display.visible_text import in_page
 from contextstash.service.results import ContextStatus, SideBySideMessage, SideBySideSummary
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ async def html_pieces(stash: Stash, session_id: str) -> AsyncIterator[str]:
         loader=ChoiceLoader([PackageLoader("contextstash.sharing"), PackageLoader("contextstash.display")]),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=in_page,
         trim_blocks=True,
         lstrip_blocks=True,
     )

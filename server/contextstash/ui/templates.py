@@ -19,6 +19,7 @@ from contextstash.context.text.sanitize import one_line
 from contextstash.context.tool_outputs.own_tools import OWN_TOOLS
 from contextstash.display.blocks import Shown, shown
 from contextstash.display.template_filters import FILTERS
+from contextstash.display.visible_text import in_page
 from contextstash.service.results import SideBySideMessage
 
 MESSAGES_ABOVE = 5
@@ -46,6 +47,7 @@ class Templates:
             loader=ChoiceLoader([PackageLoader("contextstash.ui"), PackageLoader("contextstash.display")]),
             autoescape=True,
             undefined=StrictUndefined,
+            finalize=in_page,
             trim_blocks=True,
             lstrip_blocks=True,
         )

@@ -7,15 +7,24 @@ from tests.support.orchard import Orchard
 
 def test_a_pinned_output_is_not_pruned_and_an_unpinned_one_is(orchard: Orchard) -> None:
     first = orchard.json("prune", orchard.session, "--keep-last", "0", "--dry-run")["archived"][0]["handle"]
-    assert f"Pinned in session {orchard.session}: {first}." in orchard.run("pin", orchard.session, first).stdout
+    assert (
+        f"Pinned in session {orchard.session}: {first}."
+        in orchard.run("pin", first, "--session", orchard.session).stdout
+    )
     pruned = orchard.json("prune", orchard.session, "--keep-last", "0")["archived"]
     assert first not in [each["handle"] for each in pruned]
-    orchard.run("pin", orchard.session, first, "--remove")
+    orchard.run("pin", first, "--session", orchard.session, "--remove")
     again = orchard.json("prune", orchard.session, "--keep-last", "0")["archived"]
     assert [each["handle"] for each in again] == [first]
 
 
 def test_a_pin_of_a_file_that_no_output_shows_says_so(orchard: Orchard) -> None:
-    assert "No output shows foo.py so far" in orchard.run("pin", orchard.session, "foo.py").stdout
-    assert "No output shows" not in orchard.run("pin", orchard.session, "orchard/row_03.txt").stdout
-    assert 'To pin a rule, write "rule: …"' in orchard.run("pin", orchard.session, "never push to main").stdout
+    assert "No output shows foo.py so far" in orchard.run("pin", "foo.py").stdout
+    assert "No output shows" not in orchard.run("pin", "orchard/row_03.txt").stdout
+
+
+def test_words_are_a_rule_of_the_newest_session_and_a_secret_in_it_is_not_echoed(orchard: Orchard) -> None:
+    said = orchard.run("pin", "never push to main").stdout
+    assert said == f"Pinned in session {orchard.session}: rule: never push to main.\n"
+    secret = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0hL3nR6"
+    assert secret not in orchard.run("pin", f"push with {secret}").stdout

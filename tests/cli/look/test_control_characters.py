@@ -58,7 +58,7 @@ def commands(line: CommandLine) -> list[tuple[str, ...]]:
     ]  # fmt: skip
     others = [("sessions",), ("status",), ("status", "--events"), ("status", "--calls"), ("status", "--request", "1")]
     searches = [("search", "plum"), ("search", "plum", "--tool", "none"), ("search", handle)]
-    changes = [("pin", session, handle), ("compact", session, "--strategy", "extractive")]
+    changes = [("pin", handle, "--session", session), ("compact", session, "--strategy", "extractive")]
     as_json = ((*each, "--json") for each in (*shows, *searches))
     return [*shows, *others, *searches, *as_json, *changes, ("status", "--events")]
 

@@ -74,6 +74,17 @@ async def test_an_estimate_says_how_full_the_window_is(database: Path, mode: Mod
     assert estimate["level"] == "ok"
 
 
+async def test_a_session_is_named_by_the_beginning_of_its_id_and_never_recorded_under_it(database: Path) -> None:
+    async with stdio_client(database) as client:
+        await record(client, "3f2a9c1e-first", calls=3)
+        for tool in ("estimate_context", "context_status", "compact_session", "prune_tool_outputs"):
+            found = await answer(client, tool, session_id="3f2a9c1e")
+            assert found["session_id"] == "3f2a9c1e-first"
+        await record(client, "3f2a9c1e", calls=1)
+        assert len((await answer(client, "list_sessions"))["sessions"]) == 2
+        assert (await answer(client, "estimate_context", session_id="3f2a9c1e"))["session_id"] == "3f2a9c1e"
+
+
 async def test_messages_can_be_estimated_without_recording_them(database: Path, mode: Mode) -> None:
     async with stdio_client(database, mode) as client:
         estimate = await answer(client, "estimate_context", messages=small_session())

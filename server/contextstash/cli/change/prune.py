@@ -11,8 +11,8 @@ from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import DRY_RUN, StashOpener, database_options, find_session
 from contextstash.cli.output import VIEW, change_line, echo, print_json, print_table, working
-from contextstash.cli.readable import short_id
 from contextstash.context.text.counts import counted
+from contextstash.service.session_names import short_id
 
 if TYPE_CHECKING:
     from contextstash.service.results import PruneResult

@@ -19,8 +19,9 @@ from contextstash.cli.completion import session_ids
 from contextstash.cli.look.whole_message import readable_arguments
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import echo, for_reader, print_json, say, shortened
-from contextstash.cli.readable import short_id, when
+from contextstash.cli.readable import when
 from contextstash.context.text.counts import counted
+from contextstash.service.session_names import short_id
 from contextstash_storage.errors import NotFoundError
 from contextstash_storage.handles import HANDLE
 

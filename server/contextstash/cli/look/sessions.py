@@ -12,10 +12,11 @@ import click
 
 from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import print_json, print_table
-from contextstash.cli.readable import short_id, when
+from contextstash.cli.readable import when
 from contextstash.context.text.counts import amount, counted
 from contextstash.files.project_names import project_name
 from contextstash.hosts.deleted_transcripts import deleted_by
+from contextstash.service.session_names import short_id
 
 if TYPE_CHECKING:
     from contextstash.service.results import SessionLine, SessionList

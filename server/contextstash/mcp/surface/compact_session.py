@@ -15,6 +15,7 @@ from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.sendable import clipped
 from contextstash.mcp.surface.argument_types import DryRun, SessionId
 from contextstash.service.results import CompactResult
+from contextstash.service.session_names import whole_id
 
 MAX_SUMMARY_CHARACTERS = 24_000
 """Longest summary that an answer repeats, about 6,000 tokens; contextstash itself writes at most 2,500 tokens."""
@@ -48,7 +49,7 @@ def compact_session_of(stash: LazyStash) -> Callable[..., Awaitable[CompactResul
         opened = await stash.get()
         async with reported(context, "Summarizing"):
             result = await opened.compact_session(
-                session_id,
+                session_id and await whole_id(opened, session_id),
                 summary=summary,
                 instructions=instructions,
                 strategy=strategy,

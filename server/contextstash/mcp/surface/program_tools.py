@@ -32,7 +32,7 @@ MAX_SESSIONS = 100
 """Sessions in one page, some 10,000 tokens: clients warn above that or cut the answer."""
 
 
-@declared("Record messages", lines.record, idempotent=False)
+@declared("Record messages", lines.record, idempotent=False, creates=True)
 async def record_messages(
     messages: Annotated[Messages, Field(description="In the provider's own JSON, oldest first")],
     session_id: Annotated[str | None, Field(description="Created if new; default: current")] = None,
@@ -57,7 +57,7 @@ async def record_messages(
     automatically when due."""
 
 
-@declared("Get context", lines.context)
+@declared("Get context", lines.context, creates=True)
 async def get_context(
     session_id: SessionId = None,
     messages: Annotated[Messages | None, Field(description="Whole conversation, to record")] = None,

@@ -16,6 +16,7 @@ from contextstash.mcp.surface.argument_types import SessionId
 from contextstash.mcp.surface.tool import StashTool, declared
 from contextstash.service.queries.proxy_report import report_lines
 from contextstash.service.results import ContextStatus
+from contextstash.service.session_names import whole_id
 
 URI = "ui://contextstash/context-status.html"
 
@@ -62,7 +63,7 @@ def status_tool(stash: LazyStash) -> StashTool:
     async def context_status(ctx: Context[Any], session_id: SessionId = None) -> ContextStatus:
         """Show the user a picture of how full the context is, and with what."""
         opened = await stash.get()
-        status = await opened.context_status(session_id)
+        status = await opened.context_status(session_id and await whole_id(opened, session_id))
         return status.model_copy(update={"timeline": await opened.timeline(status.session_id, points=MAX_POINTS)})
 
     tool = context_status.tool()

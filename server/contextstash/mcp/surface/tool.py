@@ -32,6 +32,7 @@ from contextstash.mcp.surface import schemas
 from contextstash.mcp.surface.error_texts import report_crash, unknown_name, wrong_arguments
 from contextstash.mcp.surface.readable_text import readable
 from contextstash.service.result_base import Result
+from contextstash.service.session_names import whole_id
 from contextstash_storage.errors import ContextstashError
 
 Call = Callable[..., Awaitable[Any]]
@@ -129,7 +130,8 @@ def _raised_by_tool(error: ToolError) -> bool:
 class Declaration:
     """A tool as its function declares it: by its name, its arguments, its result, and its docstring for models. Its
     text is `line` and the result's fields, or what `text` makes; `aside` makes data for apps of the result: it goes
-    into `_meta`, which models do not see. The stash's method of the same name carries it out, or `call`."""
+    into `_meta`, which models do not see. The stash's method of the same name carries it out, or `call`.
+    Session ids are taken by their beginning, unless the tool `creates` sessions."""
 
     function: Callable[..., Any]
     title: str
@@ -140,6 +142,7 @@ class Declaration:
     idempotent: bool = True
     aside: Callable[[Any], dict[str, Any]] | None = None
     call: Call | None = None
+    creates: bool = False
 
     def on(self, stash: LazyStash) -> StashTool:
         """The tool on this stash."""
@@ -148,6 +151,8 @@ class Declaration:
         @wraps(self.function)
         async def run(**arguments: Any) -> Any:
             opened = await stash.get()
+            if not self.creates and isinstance(given := arguments.get("session_id"), str):
+                arguments["session_id"] = await whole_id(opened, given)
             return await (self.call(opened, **arguments) if self.call else getattr(opened, name)(**arguments))
 
         return replace(self, function=run).tool()
