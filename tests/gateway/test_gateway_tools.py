@@ -11,7 +11,7 @@ import pytest
 from mcp import MCPError
 from mcp.types import CallToolResult, EmbeddedResource, ImageContent, TextResourceContents
 
-from tests.support.gateways import appears, gateway, original, server, text_of, tool_names
+from tests.support.gateways import appears, gateway, original, raw_server, server, text_of, tool_names
 from tests.support.servers import MODES, Mode
 from tests.support.upstream_servers import PIXEL, lines
 
@@ -78,6 +78,14 @@ async def test_many_text_blocks_are_shortened_as_one_text_and_images_are_unchang
         assert isinstance(embedded.resource, TextResourceContents)
         assert embedded.resource.uri == "memory://log"
         assert await original(client, handle_in(embedded.resource.text)) == lines(1_500)
+
+
+async def test_texts_over_the_limit_are_an_error_and_the_server_keeps_working(tmp_path: Path) -> None:
+    async with gateway(tmp_path, {"raw": raw_server()}) as client:
+        refused = await client.call_tool("long", {"megabytes": 9})
+        assert refused.is_error
+        assert "more than 8,388,608 characters" in text_of(refused)
+        assert len(text_of(await client.call_tool("long", {"megabytes": 1}))) <= 20_000
 
 
 async def test_an_error_is_passed_on_unchanged(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
@@ -144,6 +143,5 @@ class _Stop:
                 if self._drain is not None and not self.requested:
                     group.start_soon(self._drain)
                 if self.http is not None:
-                    self.http.force_exit = self.requested
-                    self.http.handle_exit(signal.SIGTERM, None)  # by which streams of events learn of the end too
+                    self.http.should_exit, self.http.force_exit = True, self.requested
                 self.requested = True
