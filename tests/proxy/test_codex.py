@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from contextstash.service.stash import Stash
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.caching_provider import CachingProvider, tokens
 from tests.support.proxies import Clock, RunningProxy, running_proxy
 
@@ -244,3 +246,16 @@ def test_an_item_of_openais_compaction_goes_on_and_is_recorded_as_it_came(
     recorded = asyncio.run_coroutine_threadsafe(sessions.natives("main"), proxy.loop).result(30)
     assert recorded == window
     assert {"type": "compaction_trigger"} not in recorded
+
+
+async def test_the_calls_of_its_session_are_listed_with_what_the_provider_reported(
+    provider: CachingProvider, proxy: RunningProxy
+) -> None:
+    """Its replies end with a call, an item without a role."""
+    for turns in range(4):
+        send(proxy, items(turns))
+    stash = Stash(await open_sqlite(proxy.database))
+    listed = (await stash.list_calls("main")).calls
+    await stash.close()
+    reported = [reply_events(asked.json)[-1]["response"]["usage"]["input_tokens"] for asked in provider.asked]
+    assert [call.prompt_tokens for call in listed] == reported[:3]

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from contextstash.formats.request.text import RequestText, read_request
+from contextstash.service.queries.proxy_report import report_lines, report_of, unread_line
 from tests.support.caching_provider import CachingProvider, Refusal
 from tests.support.proxies import (
     ID,
@@ -229,3 +231,31 @@ def openai_request(format_name: str, turns: int) -> dict[str, Any]:
     if format_name == "chat":
         return {"model": "gpt-5", "messages": listed, "tools": [{"type": "function", "function": tool}]}
     return {"model": "gpt-5", "input": listed, "tools": [{"type": "function", **tool}]}
+
+
+def test_a_request_that_cannot_be_read_is_counted_where_a_user_looks_and_the_next_one_is_recorded(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(4)
+    play(proxy, clock, messages[:3])
+    twice = b'{"messages": [{"role": "user", "content": "x"}], "messages": []}'
+    named = {"x-claude-code-session-id": ID}
+    assert proxy.send(twice, named).status_code == 200
+    play(proxy, clock, messages, first=5)
+    state = proxy.state(ID)
+    assert (state.unread, state.requests) == (1, 5)
+    assert unread_line(1) in report_lines(report_of(state))
+
+
+def test_a_request_that_cannot_be_read_with_the_help_of_the_former_one_is_read_alone(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails_with_help(name: str, body: bytes, before: RequestText | None = None) -> RequestText:
+        if before is not None:
+            raise ValueError("broken")
+        return read_request(name, body)
+
+    monkeypatch.setattr("contextstash.proxy.engine.read_request", fails_with_help)
+    messages = session(4)
+    play(proxy, clock, messages)
+    assert (proxy.state(ID).unread, proxy.state(ID).requests, proxy.engine.faults) == (0, 5, 0)

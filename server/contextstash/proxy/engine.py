@@ -105,6 +105,7 @@ class Engine:
         self._conversations = Conversations(self._sessions)
         self._side_calls = SideCalls(self._models, clock)
         self._tasks = BackgroundTasks("a step of the proxy")
+        self._unread: dict[str | None, int] = {}
         self.faults = 0
 
     async def prepare(
@@ -115,7 +116,7 @@ class Engine:
         asked = None
         try:
             now = self._clock()
-            read = read_request(format_name, body, self._conversations.likely(body))
+            read = self._read(format_name, headers, body)
             asked = self._asked(headers, replace(read, compacts=compacts), now)
             conversation = await self._within(self._options.step_seconds, self._conversations.find(asked))
             if conversation is None:
@@ -132,6 +133,23 @@ class Engine:
         except Exception as error:
             self._fault(conversation, error)
             return original
+
+    def _read(self, format_name: str, headers: RawHeaders, body: bytes) -> RequestText:
+        """The request, read with the help of an earlier one; if that fails, without. Raises JsonPositionError or
+        ValueError, and counts it for the client's session: nothing of such a request is recorded."""
+        before = self._conversations.likely(body)
+        try:
+            try:
+                return read_request(format_name, body, before)
+            except Exception:
+                if before is None:
+                    raise
+                return read_request(format_name, body)
+        except Exception:
+            client = client_session(headers, None, None)
+            name = client.session_id if client else None
+            self._unread[name] = self._unread.get(name, 0) + 1
+            raise
 
     def _asked(self, headers: RawHeaders, request: RequestText, now: float) -> AskedRequest:
         metadata = request.value("metadata")
@@ -422,10 +440,18 @@ class Engine:
         assert self._sessions is not None
         await self._side_calls.bill_to(conversation)
         if not conversation.deleted:
+            self._count_unread(conversation)
             state = conversation.state
             if self._options.project and not state.project:
                 conversation.state = state = state.model_copy(update={"project": self._options.project})
             await self._sessions.keep_state(conversation.session_id, state)
+
+    def _count_unread(self, conversation: Conversation) -> None:
+        """Add the requests that could not be read to a session of their client, or of any one if that is not known."""
+        state = conversation.state
+        unread = self._unread.pop(state.client_session, 0) + self._unread.pop(None, 0)
+        if unread:
+            conversation.state = state.model_copy(update={"unread": state.unread + unread})
 
     async def _record(
         self,

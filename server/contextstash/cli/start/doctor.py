@@ -132,9 +132,28 @@ def _database(path: Location) -> Iterator[Finding]:
     yield from _size(path.stat().st_size, health.largest)
     if said := news(path, is_read=sys.stdout.isatty()):
         yield Finding("retention", "note", said.removeprefix("Retention: "))
+    if health.check == "ok":
+        yield from _proxied(path)
     mode = stat.S_IMODE(path.stat().st_mode)
     if sys.platform != "win32" and mode & 0o077:
         yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")
+
+
+UNREAD_SECONDS = 7 * 86_400
+"""How long requests that could not be read are a finding: as long as a receipt goes back."""
+
+
+def _proxied(path: Path) -> Iterator[Finding]:
+    """Whether requests that went through the proxy lately could not be read."""
+    from contextstash.configuration.database import open_database
+    from contextstash.service.queries.proxy_report import unread_line
+
+    async def unread() -> int:
+        async with await open_database(path) as store:
+            return sum(state.unread for _, state in await store.recent_proxied(time.time() - UNREAD_SECONDS, 1_000))
+
+    if found := asyncio.run(unread()):
+        yield Finding("proxy", "wrong", unread_line(found), f"Look into {path.with_name('proxy.log')}.")
 
 
 def _encryption(encrypted: bool) -> Iterator[Finding]:

@@ -117,6 +117,11 @@ class ProxyApp:
         if own is None:
             await _refuse(send, "this proxy serves only the client that contextstash run has started.")
             return
+        if header(own["headers"], b"content-length") and header(own["headers"], b"transfer-encoding"):
+            # The next reader may take another of the two for the body's length (RFC 9112, section 6.3).
+            text = "contextstash proxy: a request has either a length or a transfer encoding."
+            await send_error(send, 400, "invalid_request_error", text)
+            return
         if is_web_socket(own["headers"]):
             # Codex then sends its requests over HTTP, at once and for the rest of its session (seen in 0.169).
             await send_error(send, 426, "invalid_request_error", "contextstash proxy: WebSocket is not supported.")

@@ -27,6 +27,7 @@ def report_of_all(states: Iterable[ProxiedSession]) -> ProxyReport:
         tokens_unedited=total.direct,
         dollars_paid=round(total.dollars_paid, 4) if total.priced else None,
         dollars_saved=round(total.dollars_direct - total.dollars_paid, 4) if total.priced else None,
+        unread=total.unread or None,
         reasoning_dropped=total.reasoning_dropped or None,
         left_alone=next((state.left_alone for state in listed if state.left_alone), None),
     )
@@ -84,11 +85,21 @@ def report_lines(report: ProxyReport) -> list[str]:
         lines.append(f"Reasoning that the provider reported as dropped: {counted(report.reasoning_dropped, 'piece')}.")
     if report.faults:
         lines.append(f"Sent unedited because of an error: {report.faults:,} requests (see the proxy's log).")
+    if report.unread:
+        lines.append(unread_line(report.unread))
     if report.left_alone:
         lines.append(f"The proxy edits this session no more: {report.left_alone}.")
     if report.dollars_paid is not None and report.dollars_saved is not None:
         lines.append(bill_line(report.dollars_paid, report.dollars_saved))
     return lines
+
+
+def unread_line(unread: int) -> str:
+    """What is said of requests that could not be read."""
+    return (
+        f"Could not be read, so neither recorded nor in the bill: {counted(unread, 'request')}. They went to the model"
+        " as they were. Please report it with the proxy's log."
+    )
 
 
 FINE_BELOW = 0.1

@@ -328,10 +328,16 @@ class RepeatedPin:
 def _with_usage(natives: Sequence[Native], usage: Usage | None) -> list[dict[str, Any]]:
     extras: list[dict[str, Any]] = [{} for _ in natives]
     if usage is not None:
-        last = next((p for p in range(len(natives) - 1, -1, -1) if natives[p].get("role") == "assistant"), None)
+        last = next((p for p in range(len(natives) - 1, -1, -1) if _is_models(natives[p])), None)
         if last is not None:
             extras[last]["usage"] = usage
     return extras
+
+
+def _is_models(native: Native) -> bool:
+    """Whether the model wrote it: a reply of the Responses API ends with a call as often as with a message."""
+    kind = str(native.get("type"))
+    return native.get("role") == "assistant" or kind == "reasoning" or kind.endswith("_call")
 
 
 NEXT_REQUEST = (
