@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pydantic_core
@@ -29,7 +28,7 @@ def has_lone_surrogate(value: object) -> bool:
 
 def sendable(value: Any) -> Any:
     """A JSON value that can be sent; the same object if nothing had to be replaced."""
-    return with_texts(value, sendable_text) if has_lone_surrogate(value) else value
+    return _with_texts(value) if has_lone_surrogate(value) else value
 
 
 def sendable_text(text: str) -> str:
@@ -37,15 +36,14 @@ def sendable_text(text: str) -> str:
     return _LONE_SURROGATES.sub(REPLACEMENT, text)
 
 
-def with_texts(value: Any, change: Callable[[str], str], change_name: Callable[[str], str] | None = None) -> Any:
-    """The JSON value with each text changed that is not ASCII, and each name, by `change_name` if it is given."""
+def _with_texts(value: Any) -> Any:
+    """The JSON value with each lone surrogate replaced, in names too."""
     if isinstance(value, str):
-        return value if value.isascii() else change(value)
+        return value if value.isascii() else sendable_text(value)
     if isinstance(value, dict):
-        named = change_name or change
-        return {named(name): with_texts(child, change, change_name) for name, child in value.items()}
+        return {_with_texts(name): _with_texts(child) for name, child in value.items()}
     if isinstance(value, list):
-        return [with_texts(child, change, change_name) for child in value]
+        return [_with_texts(child) for child in value]
     return value
 
 

@@ -117,11 +117,7 @@ class TokenVerification:
 
     async def verify(self, secret: str) -> Token | None:
         """The token with this secret, None if there is none or it has expired."""
-        return await self.verify_digest(digest(secret)) if _SECRET.fullmatch(secret) else None
-
-    async def verify_digest(self, sha256: bytes) -> Token | None:
-        """The same by the hash of the secret."""
-        token = await self._looked_up(sha256)
+        token = await self._looked_up(digest(secret)) if _SECRET.fullmatch(secret) else None
         return None if token is None or _has_expired(token) else token
 
     async def _looked_up(self, sha256: bytes) -> Token | None:
