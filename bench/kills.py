@@ -13,7 +13,6 @@ import multiprocessing
 import sys
 import tempfile
 from collections import Counter
-from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -23,12 +22,11 @@ from tests.support.killed_workers import Ledger, kill_conversion, kill_once
 KILLS = 300
 KILLS_PER_DATABASE = 25
 CONVERSION_EVERY = 8
-"""Of so many kills one interrupts a conversion, if sqlcipher3 is installed."""
+"""Of so many kills one interrupts a conversion."""
 
 
 def main(kills: int, seed: int) -> None:
     moments: Counter[str] = Counter()
-    converts = find_spec("sqlcipher3") is not None
     forking = multiprocessing.get_context(
         "fork"
     )  # starts in milliseconds; safe, because this process has no other threads
@@ -36,7 +34,7 @@ def main(kills: int, seed: int) -> None:
         ledger = Ledger()
         with tempfile.TemporaryDirectory() as folder:
             for number in range(begun, min(begun + KILLS_PER_DATABASE, kills)):
-                if number % CONVERSION_EVERY == 4 and Path(folder, "stash.db").exists() and converts:
+                if number % CONVERSION_EVERY == 4 and Path(folder, "stash.db").exists():
                     kill_conversion(Path(folder), ledger, seed + number, forking)
                 else:
                     kill_once(Path(folder), ledger, seed + number, forking)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
-import sqlite3
 import threading
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -27,6 +26,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from pydantic import ValidationError
+from sqlcipher3 import dbapi2 as sqlite3
 from starlette.applications import Starlette
 
 from contextstash.mcp.stdio import protocol_server

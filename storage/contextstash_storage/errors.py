@@ -12,7 +12,8 @@ ContextstashError
 └── StoreError               the store itself could not do its work
     ├── StoreBusyError       another process locks the database; nothing was written
     ├── StoreFullError       no room left; nothing was written
-    ├── StoreVersionError    the database was written by a newer contextstash
+    ├── StoreVersionError    the database was written by another contextstash
+    ├── DamagedError         what is stored is not what was written; everything else can be read
     └── EditConflictError    the view was edited meanwhile; plan again
 
 The text of each is one or two sentences for a person or a model: what is wrong, what to do next.
@@ -68,7 +69,11 @@ class StoreFullError(StoreError):
 
 
 class StoreVersionError(StoreError):
-    """The database was written by a newer contextstash."""
+    """The database was written by another contextstash."""
+
+
+class DamagedError(StoreError):
+    """What is stored is not what was written."""
 
 
 class EditConflictError(StoreError):

@@ -121,7 +121,7 @@ def test_a_sub_agent_has_a_session_of_its_own_below_its_parent(
 
 
 def parent_of(proxy: RunningProxy, session_id: str) -> str | None:
-    import sqlite3
+    from sqlcipher3 import dbapi2 as sqlite3
 
     with sqlite3.connect(proxy.database) as database:
         row = database.execute("SELECT parent_session_id FROM sessions WHERE session_id = ?", (session_id,)).fetchone()

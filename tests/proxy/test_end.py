@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from sqlcipher3 import dbapi2 as sqlite3
 
 from tests.support.caching_provider import caching_provider
 from tests.support.proxies import request_of, session

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash.formats.request.text import RequestText, read_request
 from contextstash.service.queries.proxy_report import report_lines, report_of, unread_line

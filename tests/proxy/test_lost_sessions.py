@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash.service.requests.proxied import ProxiedSessions, RecordedList
 from contextstash_storage.errors import EditConflictError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import uuid
 from contextlib import closing
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import (
@@ -168,14 +168,6 @@ async def test_a_message_with_a_key_is_known_by_its_key_alone(store: SessionStor
     assert ([message.key for message in again.messages], again.duplicates) == (["k3"], 1)
     assert await store.find_key(SESSION, "k3") == 2
     assert await store.find_key(SESSION, "k4") is None
-
-
-async def test_a_large_string_is_stored_once_however_often_it_occurs(store: SqliteStore, path: Path) -> None:
-    output = "".join(f"line {number}\n" for number in range(30_000))
-    await record(store, *(says(output, key=str(place)) for place in range(20)))
-    assert [body["content"] for body in await bodies(store)] == [output] * 20
-    blobs = await store._reader.read(lambda db: db.execute("SELECT count(*) FROM blobs").fetchone())
-    assert blobs == (1,)
 
 
 async def test_outputs_get_their_position_and_a_handle_of_their_own(store: SessionStore) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import StoreError, StoreVersionError
 from contextstash_storage.sql.version import VERSION

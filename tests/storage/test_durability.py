@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import random
-import sqlite3
 import stat
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from blockbuster import blockbuster_ctx
+from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import StoreBusyError, StoreError, StoreFullError
 from contextstash_storage.sqlite.connection import close, connect

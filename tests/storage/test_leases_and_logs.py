@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import CachedSummary, Call, Counters, Event, EventKind, Part

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import BadInputError, SessionNotFoundError, StoreBusyError
 from contextstash_storage.records import Cursor, NewMessage, Session

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Awaitable, Iterator
@@ -11,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import SessionNotFoundError, StoreBusyError
 from contextstash_storage.records import Call, Copied, Counters, EditRecord, Event, NewMessage, Session
@@ -127,7 +127,7 @@ async def test_an_import_that_fails_midway_leaves_nothing(store: SqliteStore, pa
         await store.copy_session(session(), broken())
     await gone(path)
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM blobs)").fetchone() == (0, 0)
+        assert db.execute("SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM bodies)").fetchone() == (0, 0)
 
 
 async def test_of_two_imports_under_one_name_the_first_to_end_is_kept_whole(path: Path) -> None:

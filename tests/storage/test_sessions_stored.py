@@ -58,7 +58,7 @@ async def fill(store: SessionStore, session_id: str) -> None:
     await store.append_call(session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2))
 
 
-NAMES = ("messages", "message_blobs", "blobs", "outputs", "edits", "events", "calls", "cursors")
+NAMES = ("messages", "bodies", "outputs", "edits", "events", "calls", "cursors")
 COUNTED = "SELECT " + ", ".join(f"(SELECT count(*) FROM {name})" for name in NAMES)
 
 

@@ -5,13 +5,14 @@ Run as `python locked_databases.py DATABASE idle|reading`: prints a line once it
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
+
+from sqlcipher3 import dbapi2 as sqlite3
 
 Holding = Literal["idle", "reading"]
 

@@ -6,13 +6,14 @@ import base64
 import copy
 import json
 import re
-import sqlite3
 import string
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.records import Native
 from contextstash_storage.sqlite.search_index import read_searchables

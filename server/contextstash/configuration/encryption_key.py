@@ -176,8 +176,8 @@ def _keyring() -> Any:
         import keyring.errors
     except ImportError as error:
         raise StoreError(
-            "A key in the keyring needs the package keyring: install the extra, with"
-            " pip install --editable '.[encryption]' in the checkout."
+            "A key in the keyring needs the package keyring: pip install keyring, pipx inject contextstash keyring, or"
+            " uv tool install --with keyring contextstash, as contextstash was installed. Or pass file:PATH."
         ) from error
     return keyring
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
+from zlib import crc32
 
 import pydantic_core
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from contextstash_storage.codec.bodies import Source, put_together, to_bytes
+from contextstash_storage.codec.bodies import body_of, to_bytes
+from contextstash_storage.codec.segments import Stored, damaged
 from contextstash_storage.records import (
     EDIT,
     Block,
@@ -72,8 +74,6 @@ def _trimmed(values: list[Any]) -> list[Any]:
 def fields_of(stored: str) -> dict[str, Any]:
     """The fields of a message that are derived, by name. A view makes those of thousands of messages."""
     read = _parsed(stored)
-    if isinstance(read, dict):
-        return read
     role, kind = divmod(read[0], _MAX_KINDS)
     fields: dict[str, Any] = {"role": ROLES[role], "kind": KINDS[kind]}
     if len(read) > 1:
@@ -111,9 +111,6 @@ def tokens_of(stored: str) -> tuple[Role, Kind, list[tuple[BlockType, int]]]:
     """Role, kind, and type and tokens of each block; without blocks if the agent does not see the message. Without
     making fields of it, which takes twice as long."""
     read = _parsed(stored)
-    if isinstance(read, dict):
-        blocks = read.get("blocks", ()) if read.get("agent_visible", True) else ()
-        return read["role"], read.get("kind", "message"), [(each["type"], each.get("tokens", 0)) for each in blocks]
     place, *rest = read
     role, kind = divmod(place, _MAX_KINDS)
     rows = rest[0] if rest and (len(rest) == 1 or rest[1].get("agent_visible", True)) else ()
@@ -169,14 +166,18 @@ def edit_of(text: str) -> Edit:
         return EDIT.validate_python(json.loads(text))
 
 
-def message_of(
-    session_id: str,
-    row: tuple[Any, ...],
-    stored: tuple[bytes, Iterable[tuple[str, bytes]]] | None,
-    source: Source | None = None,
-) -> Message:
-    """The message of a row (seq, key, derived, created_at), with its body if that was read."""
-    seq, key, derived_fields, created = row
+def checksum(seq: int, fingerprint: bytes, key: str | None, created: str | int, derived: str) -> int:
+    """Of the row of a message, without its content: a damaged row is not read as another message."""
+    return crc32(f"{seq} {fingerprint.hex()} {key} {created} {derived}".encode("utf-8", "surrogatepass"))
+
+
+def message_of(session_id: str, row: Sequence[Any], stored: Stored | None) -> Message:
+    """The message of a row (seq, key, derived, created, fingerprint, checksum), with its body if that was read. Raises
+    StoreError if the row is damaged."""
+    seq, key, derived_fields, created, fingerprint, noted = row
+    key = key.decode() if isinstance(key, bytes) else key
+    if noted != checksum(seq, fingerprint, key, created, derived_fields):
+        raise damaged(f"message {seq} of session '{session_id}'")
     fields = fields_of(derived_fields)
     fields.setdefault("kind", "message")
     fields.setdefault("blocks", ())
@@ -185,7 +186,7 @@ def message_of(
         seq=seq,
         key=key,
         created_at=time_of(created),
-        body=None if stored is None else put_together(*stored, source),
+        body=None if stored is None else body_of(stored.body),
         **fields,
     )
 
@@ -195,12 +196,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def stored_time(time: datetime) -> tuple[str, int | None]:
-    """A message's `created_at` and `created`: the microseconds since 1970 take a quarter of the text, but have no zone
-    except UTC."""
-    return ("", (time - _EPOCH) // _MICROSECOND) if time.utcoffset() == timedelta(0) else (time.isoformat(), None)
+def stored_time(time: datetime) -> str | int:
+    """A time as it is stored: the microseconds since 1970 take a quarter of the text, but have no zone except UTC."""
+    return (time - _EPOCH) // _MICROSECOND if time.utcoffset() == timedelta(0) else time.isoformat()
 
 
 def time_of(stored: str | int) -> datetime:
-    """The time of STORED_TIME."""
+    """The time of `stored_time`, or of a text in ISO format."""
     return datetime.fromisoformat(stored) if isinstance(stored, str) else _EPOCH + timedelta(0, 0, stored)

@@ -9,10 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from contextstash_storage.codec.bodies import CONSTANT, text_bytes, to_bytes, unpacked_text
-
-_REFERENCES = b"\x04"
-"""Before the packed list; the codecs of former versions' texts are below it."""
+from contextstash_storage.codec.bodies import text_bytes, to_bytes
 
 _ARGUMENTS = ("input", "args", "arguments")
 """Fields whose objects are a call's arguments: their text is their JSON."""
@@ -55,8 +52,7 @@ def _as_json(value: Any) -> str:
 def referring(text: str, known: Sequence[str]) -> bytes:
     """A text as references to known strings. JSON makes one character of two surrogates that stand together, so that
     the body is read as another text than the one in the index: such a text is stored whole, and not escaped."""
-    data = text_bytes(_as_json([text])) if _has_pair(text) else to_bytes(list(_pieces(text, known)))
-    return _REFERENCES + CONSTANT.packed(data)
+    return text_bytes(_as_json([text])) if _has_pair(text) else to_bytes(list(_pieces(text, known)))
 
 
 def _has_pair(text: str) -> bool:
@@ -107,12 +103,7 @@ def _matching(text: str, place: int, known: Sequence[str], candidates: Sequence[
     return None
 
 
-def is_referring(stored: bytes) -> bool:
-    """Whether a stored text is one of `referring`; else it is one for bodies.unfolded."""
-    return stored[:1] == _REFERENCES
-
-
 def referred(stored: bytes, known: Sequence[str]) -> str:
     """The text of `referring`."""
-    pieces: list[int | str] = json.loads(unpacked_text(stored[1:]))
+    pieces: list[int | str] = json.loads(stored.decode("utf-8", "surrogatepass"))
     return "\n".join(known[piece] if isinstance(piece, int) else piece for piece in pieces)

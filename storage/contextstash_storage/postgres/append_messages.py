@@ -3,18 +3,19 @@ any length is one transaction."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from contextstash_storage.codec.record_json import to_json
+from contextstash_storage.codec.record_json import checksum, to_json
+from contextstash_storage.codec.segments import Stored
 from contextstash_storage.postgres import search_index
 from contextstash_storage.postgres.dialect import OF_SESSION
 from contextstash_storage.postgres.sessions import Indexed, store_counters
 from contextstash_storage.records import Appended, Counters, Message, Output, Session
 from contextstash_storage.search.documents import storable
 from contextstash_storage.sql.append import Progress, append_piece
+from contextstash_storage.sql.bodies import store_bodies
 from contextstash_storage.sql.outputs import last_taken, numbered
 from contextstash_storage.sql.prepared_messages import Batch, Prepared, pieces_of, stored_message
 from contextstash_storage.sql.rows import now, read_session
@@ -44,7 +45,8 @@ class MessageWriter:
     _keys: set[str] = field(default_factory=set)
     _rows: dict[str, list[tuple[object, ...]]] = field(default_factory=dict)
     _handles: dict[str, int] = field(default_factory=dict)
-    _blobs: set[bytes] = field(default_factory=set)
+    _first: int | None = None
+    _bodies: list[Stored] = field(default_factory=list)
     _numbers: list[int] = field(default_factory=list)
     _calls: search_index.CallsBefore = field(default_factory=search_index.CallsBefore)
     _has_read_calls: bool = False
@@ -74,19 +76,18 @@ class MessageWriter:
         self._last_at = created.isoformat()
         number = self._numbers.pop()
         types, tokens = search_index.token_sums(message.blocks)
-        has_calls = any(block.type == "tool_call" for block in message.blocks)
+        has_calls = bool(message.search_text) and any(block.type == "tool_call" for block in message.blocks)
         self._row(
-            "messages (owner, session_id, seq, message, fingerprint, key, body, derived, created_at, search_text, role,"
+            "messages (owner, session_id, seq, message, fingerprint, key, derived, created_at, checksum, role,"
             " kind, agent_visible, has_calls, token_types, type_tokens)",
             (
                 seq,
                 number,
                 prepared.fingerprint,
                 None if message.key is None else Name(message.key),
-                prepared.body(),
                 prepared.derived,
                 self._last_at,
-                prepared.search_text,
+                checksum(seq, prepared.fingerprint, message.key, self._last_at, prepared.derived),
                 message.role,
                 message.kind,
                 message.agent_visible,
@@ -95,7 +96,8 @@ class MessageWriter:
                 tokens,
             ),
         )
-        self._add_blobs(seq, prepared)
+        self._first = seq if self._first is None else self._first
+        self._bodies.append(prepared.stored)
         for output in message.outputs:
             yield from self._add_output(seq, output)
         yield from self._add_entries(seq, number, prepared)
@@ -105,16 +107,6 @@ class MessageWriter:
 
     def _row(self, table: str, values: tuple[object, ...]) -> None:
         self._rows.setdefault(table, []).append((*self.key, *values))
-
-    def _add_blobs(self, seq: int, prepared: Prepared) -> None:
-        for place, (blob, content) in enumerate(prepared.blobs):
-            if blob.sha256 not in self._blobs:
-                self._blobs.add(blob.sha256)
-                self._row("blobs (owner, session_id, sha256, content)", (blob.sha256, content))
-            self._row(
-                "message_blobs (owner, session_id, seq, number, path, sha256)",
-                (seq, place, json.dumps(blob.path), blob.sha256),
-            )
 
     def _add_output(self, seq: int, output: Output) -> Steps[None]:
         """Store an output under its handle, or under the next free one of that name."""
@@ -147,7 +139,7 @@ class MessageWriter:
             found = tuple((yield Aside(partial(pieces_of, prepared.message))))
         entries = search_index.entry_rows(self.key, seq, number, blocks, found, self._calls)
         self._rows.setdefault(search_index.INSERT, []).extend(entries)
-        if prepared.search_text is not None and any(block.type == "tool_call" for block in blocks):
+        if prepared.stored.text is not None and any(block.type == "tool_call" for block in blocks):
             self._calls.add(seq, number, prepared.derived)
 
     def flush(self) -> Steps[None]:
@@ -157,9 +149,11 @@ class MessageWriter:
             if table == search_index.INSERT:
                 yield Repeated(table, rows)
                 continue
-            again = " ON CONFLICT DO NOTHING" if table.startswith("blobs") else ""
-            yield Repeated(f"INSERT INTO {table} VALUES ({marks(rows[0])}){again}", rows)
+            yield Repeated(f"INSERT INTO {table} VALUES ({marks(rows[0])})", rows)
         self._rows.clear()
+        if self._first is not None:
+            yield from store_bodies(self.key, self._first, self._bodies)
+        self._first, self._bodies = None, []
         self._entries += len(entries)
         self._words += search_index.words_of(entries)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from contextstash_storage.codec.record_json import blocks_of
+from contextstash_storage.codec.segments import Stored, unpacked
+from contextstash_storage.errors import StoreError
 from contextstash_storage.postgres.connection import Connection
-from contextstash_storage.postgres.messages import LARGE_STRINGS
+from contextstash_storage.postgres.dialect import run
 from contextstash_storage.postgres.search_index import kind_word, owner_mark, plain_words, session_mark, tool_word
 from contextstash_storage.records import Role, SearchHit
 from contextstash_storage.search.call_pairs import call_of_pair
@@ -33,6 +35,8 @@ from contextstash_storage.search.ranking import (
     text_weight,
 )
 from contextstash_storage.search.searchable import Searchable
+from contextstash_storage.sql.bodies import segments_at
+from contextstash_storage.sql.steps import Key
 from contextstash_storage.store import Weigh
 
 COMMON_ENTRIES = 2_000
@@ -153,11 +157,11 @@ CROSS JOIN LATERAL (
 ) AS entry
 """
 
-_STORED = f"""
-SELECT wanted.session_id, wanted.seq, message, role, created_at, derived, search_text, body, blobs
+_STORED = """
+SELECT wanted.session_id, wanted.seq, message, role, created_at, derived
 FROM unnest($2::text[], $3::bigint[]) AS wanted (session_id, seq)
 CROSS JOIN LATERAL (
-    SELECT message, role, created_at, derived, search_text, body, {LARGE_STRINGS} AS blobs FROM messages AS m
+    SELECT message, role, created_at, derived FROM messages AS m
     WHERE owner = $1 AND m.session_id = wanted.session_id AND m.seq = wanted.seq OFFSET 0
 ) AS message
 """
@@ -398,25 +402,39 @@ async def _read_stored(db: Connection, owner: str, places: Sequence[tuple[str, i
     outputs: dict[tuple[str, int], _Outputs] = {}
     for session, seq, block, handle, tool, argument in await db.fetch(_OUTPUTS_AT, *columns):
         outputs.setdefault((session, seq), {})[block] = (handle, tool, argument)
+    seqs: dict[str, list[int]] = {}
+    for session, seq in places:
+        seqs.setdefault(session, []).append(seq)
+    contents = {session: await _contents(db, (owner, session), its) for session, its in seqs.items()}
     return {
         message: _Stored(
             role,
             created,
             outputs.get((session, seq), {}),
-            None if text is None else _searchable(derived, outputs.get((session, seq), {}), text, body, blobs),
+            _searchable(derived, outputs.get((session, seq), {}), contents[session].get(seq)),
         )
-        for session, seq, message, role, created, derived, text, body, blobs in await db.fetch(_STORED, *columns)
+        for session, seq, message, role, created, derived in await db.fetch(_STORED, *columns)
     }
+
+
+async def _contents(db: Connection, key: Key, seqs: Sequence[int]) -> dict[int, Stored]:
+    """What is stored of the messages at these positions of a session that can be read."""
+    found: dict[int, Stored] = {}
+    for row in await run(db, segments_at(key, seqs)):
+        with suppress(StoreError):
+            found.update(enumerate(unpacked(key, *row), start=row[0]))
+    return found
 
 
 _Outputs = dict[int, tuple[str, str, str]]
 """Handle, tool and main argument of a message's outputs by block."""
 
 
-def _searchable(derived: str, outputs: _Outputs, *stored: Any) -> Searchable:
-    text, body, blobs = stored
+def _searchable(derived: str, outputs: _Outputs, stored: Stored | None) -> Searchable | None:
+    if stored is None or stored.text is None:
+        return None
     calls = {block: (tool, argument) for block, (_, tool, argument) in outputs.items()}
-    return Searchable(blocks_of(derived), calls, text, body, tuple(blobs))
+    return Searchable(blocks_of(derived), calls, stored)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,10 +37,9 @@ CREATE TABLE messages (
     message bigint NOT NULL,
     fingerprint bytea NOT NULL,
     key bytea,
-    body bytea NOT NULL,
     derived text NOT NULL,
     created_at text COLLATE "C" NOT NULL,
-    search_text bytea,
+    checksum bigint NOT NULL,
     role text NOT NULL,
     kind text NOT NULL,
     agent_visible boolean NOT NULL,
@@ -51,23 +50,18 @@ CREATE TABLE messages (
 );
 CREATE UNIQUE INDEX messages_by_key ON messages (owner, session_id, key) WHERE key IS NOT NULL;
 
--- A session has its own copy of a large string: it can be moved or deleted with nothing else read.
-CREATE TABLE blobs (
+-- Segments of neighbouring messages, see segments.py: `messages` from `first_seq` on.
+CREATE TABLE bodies (
     owner text COLLATE "C" NOT NULL,
     session_id text COLLATE "C" NOT NULL,
-    sha256 bytea NOT NULL,
+    first_seq bigint NOT NULL,
+    messages bigint NOT NULL,
+    "full" integer NOT NULL,
     content bytea NOT NULL,
-    PRIMARY KEY (owner, session_id, sha256)
+    PRIMARY KEY (owner, session_id, first_seq)
 );
-CREATE TABLE message_blobs (
-    owner text COLLATE "C" NOT NULL,
-    session_id text COLLATE "C" NOT NULL,
-    seq bigint NOT NULL,
-    number integer NOT NULL,
-    path text NOT NULL,
-    sha256 bytea NOT NULL,
-    PRIMARY KEY (owner, session_id, seq, number)
-);
+ALTER TABLE bodies ALTER COLUMN content SET STORAGE EXTERNAL;
+CREATE INDEX bodies_not_full ON bodies (owner, session_id, first_seq) WHERE "full" = 0;
 
 CREATE TABLE outputs (
     owner text COLLATE "C" NOT NULL,
@@ -92,6 +86,7 @@ CREATE TABLE edits (
     kind text NOT NULL,
     summary_id text COLLATE "C",
     record text NOT NULL,
+    checksum bigint NOT NULL,
     PRIMARY KEY (owner, session_id, edit_id)
 );
 CREATE INDEX edits_by_summary ON edits (owner, summary_id) WHERE summary_id IS NOT NULL;

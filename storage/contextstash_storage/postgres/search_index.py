@@ -91,8 +91,7 @@ class CallsBefore:
 def read_calls(key: Key, seq: int) -> Steps[list[tuple[int, int, str]]]:
     """The messages with calls before a position, newest first: position, number and what is derived from each."""
     text = (
-        "SELECT seq, message, derived FROM messages WHERE {of} AND seq < ? AND seq >= ?"
-        " AND has_calls AND search_text IS NOT NULL ORDER BY seq DESC"
+        "SELECT seq, message, derived FROM messages WHERE {of} AND seq < ? AND seq >= ? AND has_calls ORDER BY seq DESC"
     )
     rows = yield Statement(text, (*key, seq, seq - CALL_MESSAGES))
     return [(row[0], row[1], row[2]) for row in rows]

@@ -15,8 +15,7 @@ from contextstash_storage.sql.steps import Key, Result, Statement, Steps
 
 TABLES = (
     "messages",
-    "blobs",
-    "message_blobs",
+    "bodies",
     "outputs",
     "edits",
     "events",

@@ -6,7 +6,6 @@ import asyncio
 import copy
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from contextstash_storage.errors import SessionNotFoundError
@@ -22,7 +21,6 @@ from contextstash_storage.postgres import (
 from contextstash_storage.postgres.address import Address
 from contextstash_storage.postgres.connection import RETRY_SECONDS, Database, connect
 from contextstash_storage.postgres.dialect import output_of, run, stored_name
-from contextstash_storage.postgres.messages import message_rows, stored_message
 from contextstash_storage.postgres.schema import make_tables
 from contextstash_storage.records import (
     LOCAL_OWNER,
@@ -40,9 +38,10 @@ from contextstash_storage.records import (
     TokenSum,
 )
 from contextstash_storage.search.query_terms import EVERYWHERE, SearchFilter
+from contextstash_storage.sql.messages import MessageRows, rows_at, rows_between
 from contextstash_storage.sql.prepared_messages import Batch, is_large, prepare
-from contextstash_storage.sql.rows import made, read_session
-from contextstash_storage.sql.steps import MAX_INTEGER, Key, Steps
+from contextstash_storage.sql.rows import read_session
+from contextstash_storage.sql.steps import Key, Steps
 from contextstash_storage.store import Change, Placement, Read, SessionStore, Weigh
 from contextstash_storage.tokens import TokenStore
 
@@ -115,18 +114,19 @@ class PostgresStore(SessionStore):
     async def read_messages(
         self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
     ) -> list[Message]:
-        end = MAX_INTEGER if last is None else last
-        return await self._messages(session_id, "seq BETWEEN ? AND ?", first, end, bodies=bodies)
+        def steps() -> Steps[MessageRows]:
+            key, session = yield from read_session(self.owner, session_id)
+            end = session.counters.messages - 1 if last is None else last
+            return (yield from rows_between(key, session, first, end, bodies=bodies))
+
+        return await (await self._of_owner(steps, together=True)).messages()
 
     async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
         return await self._database.read(lambda db: session_news.read_news(db, self._key(session_id), known))
 
     async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
-        return await self._messages(session_id, "seq = ANY(?)", list(seqs))
-
-    async def _messages(self, session_id: str, condition: str, *values: object, bodies: bool = True) -> list[Message]:
-        rows = await self._of_session(session_id, lambda key: message_rows(key, condition, *values, bodies=bodies))
-        return await made(partial(stored_message, session_id), rows)
+        rows = await self._of_session(session_id, lambda key: rows_at(key, session_id, seqs), together=True)
+        return await rows.messages()
 
     async def search(
         self, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None

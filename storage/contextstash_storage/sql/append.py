@@ -18,7 +18,6 @@ from contextstash_storage.sql.prepared_messages import (
     Prepared,
     batch_fingerprint,
     reported_call,
-    stored_fingerprint,
     with_counters,
 )
 from contextstash_storage.sql.requests import book_usage
@@ -56,7 +55,7 @@ def _known_at(stored: Sequence[bytes], length: int, batch: Sequence[Prepared], f
     Raises BadInputError if another message stands at one of these positions."""
     start = first_seq + done
     for seq, (known, prepared) in enumerate(zip(stored, batch[done:], strict=False), start=start):
-        if known != prepared.fingerprint[: len(known)]:
+        if known != prepared.fingerprint:
             raise BadInputError(
                 f"At position {seq} another message is stored than message {seq - first_seq} of this batch; the next"
                 f" position is {length}. If the conversation was changed, pass the whole list with whole=true."
@@ -99,7 +98,7 @@ def read_fingerprints(key: Key, *, first: int = 0, count: int = MAX_INTEGER) -> 
     rows = yield Statement(
         "SELECT fingerprint FROM messages WHERE {of} AND seq >= ? ORDER BY seq LIMIT ?", (*key, first, count)
     )
-    return [stored_fingerprint(fingerprint) for (fingerprint,) in rows]
+    return [bytes(fingerprint) for (fingerprint,) in rows]
 
 
 def _known(key: Key, length: int, batch: Batch, done: int) -> Steps[_Known]:
@@ -122,9 +121,7 @@ def _looks_repeated(key: Key, length: int, batch: Batch) -> Steps[bool]:
     """Whether a batch that nothing identifies is equal to the newest messages, or begins as the session does. It is
     stored all the same: only its sender knows whether it is a repetition."""
     for first, marks in () if batch.is_identified else _repetitions(length, batch.messages):
-        if (yield from read_fingerprints(key, first=first, count=len(marks))) == [
-            stored_fingerprint(mark) for mark in marks
-        ]:
+        if (yield from read_fingerprints(key, first=first, count=len(marks))) == marks:
             return True
     return False
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 from contextstash_storage.codec.record_json import edit_json, edit_of
+from contextstash_storage.codec.segments import damaged
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import Counters, Edit, EditRecord, Part, RestoreEdit, SummaryEdit
 from contextstash_storage.sql.rows import now
@@ -39,9 +41,15 @@ def check_expected(counters: Counters, expected: int) -> None:
 
 def put_edits(key: Key, edits: Sequence[NumberedEdit]) -> Steps[None]:
     """Store edits under their own numbers."""
-    yield Insertion(
-        "edits", key, [({"edit_id": each.edit.edit_id, "record": each.record}, each.edit) for each in edits]
-    )
+    rows = [
+        ({"edit_id": each.edit.edit_id, "record": each.record, "checksum": _checksum(each.record)}, each.edit)
+        for each in edits
+    ]
+    yield Insertion("edits", key, rows)
+
+
+def _checksum(record: str) -> int:
+    return crc32(record.encode("utf-8", "surrogatepass"))
 
 
 def insert_edits(key: Key, counters: Counters, edits: Sequence[NumberedEdit], *, own: bool) -> Steps[Counters]:
@@ -98,9 +106,13 @@ def last_covered(records: Iterable[str]) -> int:
 
 
 def edit_records(key: Key, after: int) -> Steps[list[str]]:
-    """The edits of a session behind number `after`, in order, as they are stored."""
-    rows = yield Statement("SELECT record FROM edits WHERE {of} AND edit_id > ? ORDER BY edit_id", (*key, after))
-    return [record for (record,) in rows]
+    """The edits of a session behind number `after`, in order, as stored. Raises StoreError if one is damaged."""
+    text = "SELECT edit_id, record, checksum FROM edits WHERE {of} AND edit_id > ? ORDER BY edit_id"
+    rows = yield Statement(text, (*key, after))
+    for expected, (number, record, checksum) in enumerate(rows, start=after + 1):
+        if number != expected or checksum != _checksum(record):
+            raise damaged(f"edit {expected} of the view")
+    return [record for _, record, _ in rows]
 
 
 def find_summary(owner: str, summary_id: str, session_id: str | None = None) -> Steps[str | None]:

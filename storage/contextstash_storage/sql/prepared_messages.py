@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from contextstash_storage.codec.bodies import CONSTANT, Blob, Dictionary, fingerprint, packed_text, take_apart
+from contextstash_storage.codec.bodies import fingerprint, to_bytes
 from contextstash_storage.codec.record_json import compact
+from contextstash_storage.codec.segments import Stored
 from contextstash_storage.codec.text_references import referring, sources
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import (
@@ -33,7 +34,7 @@ from contextstash_storage.search.documents import Piece, documents, is_indexed_l
 
 ASIDE_CHARACTERS = 200_000
 """From this size on a batch is prepared on a thread of its own, so that the writer's thread is free. Preparing
-takes about 40 ms for each million characters (2 cores, zlib level 6)."""
+takes about 20 ms for each million characters (2 cores)."""
 
 ASIDE_MESSAGES = 100
 """The same by the number of messages; each takes about 50 µs."""
@@ -45,38 +46,24 @@ STORED_BYTES = 64
 """Bytes that are stored in the time in which one character is indexed: 8 MB fill a transaction."""
 
 
-PACKED_LATER = 32_000
-"""Bytes of a body up to which it is packed within the transaction, which knows the dictionary of its session: that
-takes 50 µs for a message of usual size, and at most 1 ms. A larger one hardly gains by a dictionary."""
-
-
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A message made ready for its row: its body without large strings (packed, if that needs no dictionary), these
-    packed, what is `derived` from it, and its text for the index, if it has any. `pieces` are the rows of the search
-    index for that text, None if there is so much that it is indexed later; `may_end` says whether a batch may be cut
-    after it: no tool call is separated from its result there, and no reply from the rest of it."""
+    """A message made ready for its row: what is `stored` of its content, and what is `derived` from it. `pieces` are
+    the rows of the search index for its text, None if there is so much that it is indexed later; `may_end` says whether
+    a batch may be cut after it: no tool call is separated from its result there, and no reply from the rest of it."""
 
     message: NewMessage
-    rest: bytes
-    packed: bytes
-    blobs: tuple[tuple[Blob, bytes], ...]
+    stored: Stored
     derived: str
-    search_text: bytes | None
     fingerprint: bytes
     pieces: tuple[Piece, ...] | None
     may_end: bool = True
-
-    def body(self, dictionary: Dictionary | None = None) -> bytes:
-        """The body as it is stored in a session with this dictionary."""
-        return self.packed or (dictionary or CONSTANT).packed(self.rest)
 
     @property
     def size(self) -> int:
         """How long storing it takes, in characters of indexed text that take as long: about 0.1 µs each."""
         indexed = sum(len(piece.text) for piece in self.pieces or ())
-        stored = len(self.packed) + sum(len(content) for _, content in self.blobs)
-        return MESSAGE_SIZE + indexed + stored // STORED_BYTES
+        return MESSAGE_SIZE + indexed + self.stored.size // STORED_BYTES
 
 
 def is_large(messages: Sequence[NewMessage]) -> bool:
@@ -87,26 +74,19 @@ def is_large(messages: Sequence[NewMessage]) -> bool:
 
 def prepare(messages: Sequence[NewMessage]) -> list[Prepared]:
     """Do the work that needs no database. Raises BadInputError if a message cannot be stored."""
-    known: dict[bytes, bytes] = {}
-    return [_prepared(message, may_end, known) for message, may_end in zip(messages, _ends(messages), strict=True)]
+    return [_prepared(message, may_end) for message, may_end in zip(messages, _ends(messages), strict=True)]
 
 
-def _prepared(message: NewMessage, may_end: bool, known: dict[bytes, bytes]) -> Prepared:
+def _prepared(message: NewMessage, may_end: bool) -> Prepared:
     _check_storable(message.key)
     if message.usage is not None:  # then the reply's id has a column of its own
         _check_storable(message.group)
-    parts = take_apart(message.body)
-    for blob in parts.blobs:
-        if blob.sha256 not in known:
-            known[blob.sha256] = packed_text(blob.text)
+    body = to_bytes(message.body)
     return Prepared(
         message=message,
-        rest=parts.rest,
-        packed=b"" if len(parts.rest) <= PACKED_LATER else CONSTANT.packed(parts.rest),
-        blobs=tuple((blob, known[blob.sha256]) for blob in parts.blobs),
+        stored=Stored(body, _search_text(message)),
         derived=compact(message),
-        search_text=_search_text(message),
-        fingerprint=fingerprint(message.body, None if parts.blobs else parts.rest),
+        fingerprint=stored_fingerprint(fingerprint(message.body, body)),
         pieces=_pieces(message),
         may_end=may_end,
     )
@@ -227,7 +207,7 @@ FINGERPRINT_BYTES = 16
 
 
 def stored_fingerprint(fingerprint: bytes) -> bytes:
-    """What is stored of a message's fingerprint; former versions stored all of it."""
+    """What is stored of a message's fingerprint."""
     return fingerprint[:FINGERPRINT_BYTES]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextstash_storage.errors import StoreVersionError
 
-VERSION = 14
+VERSION = 15
 """Databases of versions below were made before the first release."""
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from contextstash_storage.codec.bodies import Blob
-from contextstash_storage.codec.record_json import stored_time
+from contextstash_storage.codec.record_json import checksum, stored_time
+from contextstash_storage.codec.segments import Stored
 from contextstash_storage.errors import (
     BadInputError,
     EditConflictError,
@@ -21,6 +20,7 @@ from contextstash_storage.errors import (
 from contextstash_storage.records import Appended, Counters, Message, NewMessage, Output, Session
 from contextstash_storage.sql import append
 from contextstash_storage.sql.append import Progress
+from contextstash_storage.sql.bodies import store_bodies
 from contextstash_storage.sql.logs import find_key
 from contextstash_storage.sql.outputs import last_taken, numbered
 from contextstash_storage.sql.prepared_messages import (
@@ -28,15 +28,13 @@ from contextstash_storage.sql.prepared_messages import (
     Prepared,
     is_large,
     prepare,
-    stored_fingerprint,
     stored_message,
 )
 from contextstash_storage.sql.rows import now
 from contextstash_storage.sql.steps import Steps
 from contextstash_storage.sqlite.connection import Connection, GroupCommit, run, session_row
-from contextstash_storage.sqlite.dictionaries import dictionary_of, is_due, make_dictionary
 from contextstash_storage.sqlite.output_rows import insert_output
-from contextstash_storage.sqlite.rows import LARGE_BODY, insert_large, store_counters
+from contextstash_storage.sqlite.rows import store_counters
 from contextstash_storage.sqlite.search_index import insert_pieces, queue
 
 PIECE_SIZE = 120_000
@@ -54,15 +52,15 @@ def append_piece(db: sqlite3.Connection, batch: Batch, progress: Progress) -> Pr
 
 
 class MessageWriter:
-    """Stores messages of a session that has so many, each at once."""
+    """Stores messages of a session that has so many, each at once, and their bodies at the next flush."""
 
     def __init__(self, db: sqlite3.Connection, row: int, session_id: str, messages: int = 0) -> None:
         self.key = (row,)
         self._db = db
         self._row = row
         self._session_id = session_id
-        self._before = self._next = messages
-        self._dictionary = dictionary_of(db, row)
+        self._first = messages
+        self._bodies: list[Stored] = []
         self._handles: dict[str, int] = {}
         """How many outputs have each handle's name."""
 
@@ -77,33 +75,29 @@ class MessageWriter:
         """Store a message at its position."""
         db, row, message = self._db, self._row, prepared.message
         created = message.created_at or now()
-        body = prepared.body(self._dictionary)
-        is_large = len(body) >= LARGE_BODY
+        at = stored_time(created)
+        fingerprint = prepared.fingerprint
         number = db.execute(
-            "INSERT INTO messages (session, seq, fingerprint, key, body, derived, created_at, created, search_text)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO messages (session, seq, fingerprint, key, derived, created_at, checksum)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
                 row,
                 seq,
-                stored_fingerprint(prepared.fingerprint),
+                fingerprint,
                 message.key,
-                b"" if is_large else body,
                 prepared.derived,
-                *stored_time(created),
-                prepared.search_text,
+                at,
+                checksum(seq, fingerprint, message.key, at, prepared.derived),
             ),
         ).lastrowid
         assert number is not None
-        if is_large:
-            insert_large(db, number, body)
-        _insert_blobs(db, number, prepared)
+        self._bodies.append(prepared.stored)
         for output in message.outputs:
             yield from self._add_output(output, seq)
         if prepared.pieces is None:
             queue(db, number)
         else:
             insert_pieces(db, row, seq, number, message.blocks, prepared.pieces)
-        self._next = seq + 1
         return stored_message(message, self._session_id, seq, created)
 
     def _add_output(self, output: Output, seq: int) -> Steps[None]:
@@ -114,31 +108,12 @@ class MessageWriter:
         insert_output(self._db, self._row, output.model_copy(update={"handle": handle, "seq": seq}))
 
     def flush(self) -> Steps[None]:
-        """Look whether the session is long enough for a dictionary, which later messages use."""
-        if self._dictionary is None and is_due(self._before, self._next):
-            self._dictionary = make_dictionary(self._db, self._row, self._next)
-            self._before = self._next
-        yield from ()
+        bodies, self._bodies = self._bodies, []
+        yield from store_bodies(self.key, self._first, bodies)
+        self._first += len(bodies)
 
     def store_counters(self, session: Session, counters: Counters) -> Steps[Session]:
         return (yield from store_counters(self.key, session, counters))
-
-
-def _insert_blobs(db: sqlite3.Connection, number: int, prepared: Prepared) -> None:
-    for place, (blob, content) in enumerate(prepared.blobs):
-        db.execute(
-            "INSERT INTO message_blobs (message, number, path, blob) VALUES (?, ?, ?, ?)",
-            (number, place, json.dumps(blob.path), _blob(db, blob, content)),
-        )
-
-
-def _blob(db: sqlite3.Connection, blob: Blob, content: bytes) -> int:
-    known = db.execute("SELECT blob FROM blobs WHERE sha256 = ?", (blob.sha256,)).fetchone()
-    if known is not None:
-        return int(known[0])
-    number = db.execute("INSERT INTO blobs (sha256, content) VALUES (?, ?)", (blob.sha256, content)).lastrowid
-    assert number is not None
-    return number
 
 
 PAUSE_SECONDS = 0.005

@@ -25,7 +25,7 @@ from contextstash_storage.errors import (
 from contextstash_storage.records import Session
 from contextstash_storage.sql.rows import read_session
 from contextstash_storage.sql.steps import Aside, Insertion, Repeated, Statement, Steps
-from contextstash_storage.sqlite.database_file import FindKey, driver_errors, no_key, open_file, primary_code, read_head
+from contextstash_storage.sqlite.database_file import DriverError, FindKey, no_key, open_file, primary_code, read_head
 from contextstash_storage.sqlite.dialect import spoken
 
 BUSY_SECONDS = 10.0
@@ -108,7 +108,7 @@ def _begin_writing(db: sqlite3.Connection) -> None:
             try:
                 db.execute(BEGIN_WRITING)
                 return
-            except driver_errors() as error:
+            except DriverError as error:
                 if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
                     raise
             time.sleep(random.uniform(*LOOK_SECONDS))
@@ -120,7 +120,7 @@ def translated(work: Work[Result], db: sqlite3.Connection) -> Result:
     """What `work` returns; what the driver raises becomes an error that says what to do."""
     try:
         return work(db)
-    except driver_errors() as error:
+    except DriverError as error:
         raise store_error(error) from error
     except (UnicodeEncodeError, OverflowError) as error:
         raise BadInputError(f"A name or number among the arguments cannot be stored: {error}.") from error
@@ -210,7 +210,7 @@ async def connect(
     except Exception as error:
         # It reports its end to the event loop, which a hook closes at once: too late, that would be printed.
         await asyncio.to_thread(connection._thread.join)
-        if isinstance(error, driver_errors()):
+        if isinstance(error, DriverError):
             raise store_error(error) from error
         raise
     return connection
@@ -224,7 +224,7 @@ def _use_write_ahead_log(db: sqlite3.Connection, busy_seconds: float) -> None:
         try:
             db.execute("PRAGMA journal_mode = WAL")
             return
-        except driver_errors() as error:
+        except DriverError as error:
             if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
                 raise
             time.sleep(_RETRY_SECONDS)
@@ -325,7 +325,7 @@ def _run(made: Sequence[Made[Any]], db: sqlite3.Connection) -> list[Any]:
         except Exception as error:
             # If one fails, all are rolled back and run again, each alone: that is rare, and shows which of them it was.
             # But if the lock was not to be had, each would wait for it as long again.
-            if isinstance(error, driver_errors()) and isinstance(store_error(error), StoreBusyError):
+            if isinstance(error, DriverError) and isinstance(store_error(error), StoreBusyError):
                 return [store_error(error) for _ in works]
     return [work if isinstance(work, Exception) else _alone(work, db) for work in works]
 

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 
 from contextstash_storage.errors import StoreBusyError, StoreError
 from contextstash_storage.sqlite.connection import store_error
 from contextstash_storage.sqlite.database_file import (
+    DriverError,
     FindKey,
     connection,
-    driver_errors,
     is_encrypted,
     key_literal,
     open_file,
     primary_code,
 )
+from contextstash_storage.sqlite.unfinished_files import UNFINISHED, overwrite, remove, remove_unfinished
 
 WAIT_SECONDS = 5.0
 """How long to wait for other processes that have the file open: a hook is done by then."""
-
-OVERWRITTEN_BYTES = 1 << 20
-"""How much is overwritten at a time."""
 
 PLAIN_BEGIN = b"SQLite format 3\0"
 
@@ -36,14 +38,15 @@ IN_USE = (
 
 def convert(path: Path, key: bytes, *, encrypt: bool) -> bool:
     """Encrypt a file, or decrypt it; False if that is how it is. A process that is killed leaves it as it was, or
-    converted; the part of a new file that it may leave, which can be read if it decrypts, is removed by the next one.
+    converted; what it wrote of a new file is overwritten and removed at once, and by the next opening of the database
+    if the machine ended too.
 
     Raises StoreBusyError if another process has the file open, StoreError if the file cannot be read or written, or has
     a second name, under which it would be overwritten too.
     """
     try:
         with closing(_locked(path, lambda: key)) as db:
-            _new_file(path).unlink(missing_ok=True)
+            remove_unfinished(path)
             if is_encrypted(db) == encrypt:
                 return False
             if path.stat().st_nlink > 1:
@@ -54,11 +57,11 @@ def convert(path: Path, key: bytes, *, encrypt: bool) -> bool:
             old = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
             try:
                 _replace(db, path, key if encrypt else b"")
-                _overwrite(old)
+                overwrite(old)
             finally:
                 db.close()  # before `old`, the end of which takes away the lock
                 os.close(old)
-    except driver_errors() as error:
+    except DriverError as error:
         busy = primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
         raise (StoreBusyError(IN_USE) if busy else store_error(error)) from error
     except OSError as error:
@@ -97,26 +100,39 @@ def _overwritten(log: Path) -> Iterator[None]:
     try:
         yield
         if file is not None and os.fstat(file).st_nlink == 0:
-            _overwrite(file)
+            overwrite(file)
     finally:
         if file is not None:
             os.close(file)
 
 
-def _new_file(path: Path) -> Path:
-    return path.with_name(f"{path.name}.converting")
-
-
 def _replace(db: sqlite3.Connection, path: Path, key: bytes) -> None:
     """Put a new file, with all of the database, in the place of the old one, which has to be locked."""
-    new = _new_file(path)
-    try:
-        _write(db, new, key)
-        new.replace(path)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
+    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
+    with _guarded(new):
+        try:
+            _write(db, new, key)
+            new.replace(path)
+        except BaseException:
+            remove(new)
+            raise
     _sync(path.parent)
+
+
+@contextmanager
+def _guarded(new: Path) -> Iterator[None]:
+    """While another process waits for the end of this one, however it ends, and removes a file that is there then."""
+    place = str(Path(__file__).parents[2])
+    code = f"import sys; sys.path.append({place!r}); sys.stdin.read(); from pathlib import Path;"
+    code += f" from contextstash_storage.sqlite.unfinished_files import remove; remove(Path({str(new)!r}))"
+    command = [sys.executable, "-IS", "-c", code]
+    # In a session of its own, so that what ends the terminal's programs does not end it.
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as guard:
+        assert guard.stdin is not None
+        try:
+            yield
+        finally:
+            guard.stdin.close()
 
 
 def _write(db: sqlite3.Connection, new: Path, key: bytes) -> None:
@@ -132,26 +148,19 @@ def _write(db: sqlite3.Connection, new: Path, key: bytes) -> None:
     db.execute("DETACH target")
     with closing(connection(new, key)) as written:
         [check] = written.execute("PRAGMA quick_check(1)").fetchone()
-        if check != "ok" or _rows(written) != _rows(db):
+        if check != "ok" or not _is_copy(written, db):
             raise StoreError(f"The database is as it was: the new file differs from it ({check}). Is the disk full?")
     _sync(new)
 
 
-def _rows(db: sqlite3.Connection) -> dict[str, int]:
-    """How many rows each table has; those of the search index are among its parts."""
-    names = db.execute(
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage AND name NOT LIKE 'sqlite_%'"
-    ).fetchall()
-    return {name: int(db.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]) for (name,) in names}
-
-
-def _overwrite(file: int) -> None:
-    """Fill a file with zeros, so that what was in it is not in the free blocks of the disk."""
-    size = os.lseek(file, 0, os.SEEK_END)
-    os.lseek(file, 0, os.SEEK_SET)
-    for start in range(0, size, OVERWRITTEN_BYTES):
-        os.write(file, bytes(min(OVERWRITTEN_BYTES, size - start)))
-    os.fsync(file)
+def _is_copy(new: sqlite3.Connection, old: sqlite3.Connection) -> bool:
+    """Whether two databases have the same rows; those of the search index are in tables of their own."""
+    tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage AND name NOT LIKE 'sqlite_%' ORDER BY 1"
+    names = old.execute(tables).fetchall()
+    if new.execute(tables).fetchall() != names:
+        return False
+    of_table = (tuple(db.execute(f'SELECT * FROM "{name}"') for db in (new, old)) for (name,) in names)
+    return all(one == other for pair in of_table for one, other in zip_longest(*pair))
 
 
 def _sync(path: Path) -> None:

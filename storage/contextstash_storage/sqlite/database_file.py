@@ -1,16 +1,17 @@
-"""Opens database files: with SQLite, or with SQLCipher if the user has a key. Every connection is made here."""
+"""Opens database files, encrypted ones with the user's key. Every connection is made here, by the SQLite that
+sqlcipher3 brings: on every machine the same, and new enough for an index that deletes by row number (3.43)."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
+
+from sqlcipher3 import dbapi2
 
 from contextstash_storage.errors import StoreError
 
@@ -70,7 +71,7 @@ def open_file(
         number, changed = _state(path)
         try:
             db = _opened(path, key, prepare, read_only=read_only, **options)
-        except driver_errors(StoreError):
+        except (DriverError, StoreError):
             if _state(path) == (number, changed):
                 raise
             continue
@@ -99,52 +100,34 @@ def _opened(
             return db
         except BaseException as error:
             db.close()
-            if not isinstance(error, driver_errors()) or primary_code(error) != sqlite3.SQLITE_NOTADB:
+            if not isinstance(error, DriverError) or primary_code(error) != sqlite3.SQLITE_NOTADB:
                 raise
     raise _unreadable(path, has_key=key is not None)
 
 
+class Database(dbapi2.Connection):  # type: ignore[misc] # the driver has no types
+    """A connection that can also know the version of the database that the program is made for."""
+
+    version: int | None = None
+    """None until the tables are made."""
+
+
 def connection(path: Path, key: bytes | None, *, read_only: bool = False, **options: Any) -> sqlite3.Connection:
     """A connection to a file encrypted with this key, or to a plain one. Nothing is read yet, so a wrong key is noticed
-    later.
-
-    Without a key SQLite opens the file. With an empty one SQLCipher does, as a plain file: all files of a process must
-    be opened by the same copy of SQLite, as two take away each other's locks (sqlite.org/howtocorrupt.html, 2.2.1).
-    """
+    later."""
     place = f"file:{quote(str(path.absolute()))}?mode=ro" if read_only else path
-    if key is None:
-        return sqlite3.connect(place, uri=read_only, factory=_versioned(sqlite3), **options)
-    driver = _sqlcipher()
-    db = cast(sqlite3.Connection, driver.connect(place, uri=read_only, factory=_versioned(driver), **options))
+    db = cast(sqlite3.Connection, dbapi2.connect(place, uri=read_only, factory=Database, **options))
     db.execute("PRAGMA cipher_log_level = NONE")  # it would write to standard error
     if key:
         db.execute(f'PRAGMA key = "{key_literal(key)}"')
-        if not is_encrypted(db):  # as with a class of connections that is another driver's: nothing else would say so
+        if not is_encrypted(db):  # nothing else would say so
             db.close()
             raise StoreError("The database cannot be encrypted: the installed sqlcipher3 does not take the key.")
     return db
 
 
-@cache
-def _versioned(driver: Any) -> type[sqlite3.Connection]:
-    """The driver's connections, which can also know the version of the database that the program is made for; None
-    until it is migrated."""
-    return type("Database", (driver.Connection,), {"version": None})
-
-
-def _sqlcipher() -> Any:
-    try:
-        from sqlcipher3 import dbapi2
-    except ImportError as error:
-        raise StoreError(
-            "The setting encryption_key needs the package sqlcipher3: install the extra, with"
-            " pip install --editable '.[encryption]' in the checkout."
-        ) from error
-    return dbapi2
-
-
 def is_encrypted(db: sqlite3.Connection) -> bool:
-    """Whether a connection reads an encrypted file. SQLite itself does not know the question."""
+    """Whether a connection reads an encrypted file."""
     return [str(value) for (value,) in db.execute("PRAGMA cipher_status")] == ["1"]
 
 
@@ -153,10 +136,8 @@ def key_literal(key: bytes) -> str:
     return f"x'{key.hex()}{MARK.hex()}'"
 
 
-def driver_errors(*others: type[Exception]) -> tuple[type[Any], ...]:
-    """What the drivers raise, and `others`: sqlcipher3 has exceptions of its own, of the same names and fields."""
-    driver = sys.modules.get("sqlcipher3.dbapi2")
-    return (sqlite3.Error, *others) if driver is None else (sqlite3.Error, driver.Error, *others)
+DriverError = cast(type[sqlite3.Error], dbapi2.Error)
+"""What the driver raises: an exception of its own, of the same fields as that of Python's sqlite3."""
 
 
 def primary_code(error: sqlite3.Error) -> int:

@@ -6,10 +6,8 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from contextstash_storage.errors import StoreError
-from contextstash_storage.search.documents import Piece
 from contextstash_storage.sqlite.connection import (
     AGAIN_SECONDS,
     PAUSE_SECONDS,
@@ -17,24 +15,17 @@ from contextstash_storage.sqlite.connection import (
     PieceWork,
     truncate_log,
 )
-from contextstash_storage.sqlite.database_file import driver_errors, primary_code
 from contextstash_storage.sqlite.hidden_sessions import give_up_abandoned
-from contextstash_storage.sqlite.rows import DELETED_OWNER, forget_body
-from contextstash_storage.sqlite.search_index import (
-    StoredText,
-    indexed_pieces,
-    is_long,
-    merge_index,
-    pieces_at_once,
-    read_searchable,
-    remove_pieces,
-    rewrite_terms,
-)
+from contextstash_storage.sqlite.rows import DELETED_OWNER
+from contextstash_storage.sqlite.search_index import merge_index, remove_pieces, rewrite_terms
 
 LOG_SECONDS = 5.0
 """How long a deletion waits for readers of other processes until the log can be truncated. Ours read for some ms."""
 
 ROWS_AT_ONCE = 200
+
+PIECES_AT_ONCE = 200
+"""Rows of the search index that are removed between two looks at the clock."""
 
 MERGED_PAGES = 64
 """Pages of the search index, of 4 KB, that are merged between two looks at the clock."""
@@ -43,6 +34,7 @@ SMALL_FILE_BYTES = 8 * 2**20
 """A file up to this size is rewritten after a deletion, which takes less time than one piece may take."""
 
 _PARTS = (
+    ("bodies", "first_seq"),
     ("outputs", "seq"),
     ("edits", "edit_id"),
     ("events", "event_id"),
@@ -52,7 +44,6 @@ _PARTS = (
     ("batches", "batch_id"),
     ("requests", "request"),
     ("declared_parts", "version"),
-    ("dictionaries", "mark"),
 )
 
 
@@ -88,7 +79,7 @@ class Deletion(PieceWork):
 
     async def _all_taken_out(self) -> bool:
         await self.write(give_up_abandoned)
-        if not await self._all_rows_removed():
+        if not await self.pieces(_removed_piece):
             return False
         marks = await self.writer.read(_marks)
         if not marks:
@@ -112,22 +103,6 @@ class Deletion(PieceWork):
         await self.write(lambda db: merge_index(db, -MERGED_PAGES))
         return await self.pieces(_merged_piece)
 
-    async def _all_rows_removed(self) -> bool:
-        """Remove the rows of everything that is marked; a message with very much text is prepared outside the
-        transactions."""
-        long: _LongText | None = None
-        while not self.closing.is_set():
-            more, message = await self.write(lambda db, long=long: _removed_piece(db, long))  # type: ignore[misc]
-            if not more:
-                return True
-            if message is None:
-                long = None
-            elif long is None or long.message != message:
-                found = await self.writer.run(lambda db, message=message: read_searchable(db, message))  # type: ignore[misc]
-                long = None if found is None else _LongText(message, found, await asyncio.to_thread(_pieces, found))
-            await asyncio.sleep(PAUSE_SECONDS)
-        return False
-
     async def _log_truncated(self) -> bool:
         give_up = time.monotonic() + LOG_SECONDS
         while not self.closing.is_set():
@@ -140,89 +115,25 @@ class Deletion(PieceWork):
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class _LongText:
-    """A message with very much text, and the pieces in which it is indexed; None if it is damaged."""
-
-    message: int
-    searchable: StoredText
-    pieces: list[Piece] | None
-
-
-def _pieces(searchable: StoredText) -> list[Piece] | None:
-    """The pieces in which a message is indexed; None if its text cannot be read."""
-    try:
-        return searchable.pieces()
-    except StoreError:
-        return None
-
-
-def _removed_piece(db: sqlite3.Connection, long: _LongText | None) -> tuple[bool, int | None]:
-    """Remove some of the rows of what is marked. Returns whether there may be more, and the message that comes next if
-    it is so long that it has to be prepared."""
+def _removed_piece(db: sqlite3.Connection) -> bool:
+    """Remove rows of what is marked, for the time of a piece; returns whether there may be more."""
     until = time.monotonic() + PIECE_SECONDS
     for (row,) in db.execute("SELECT session FROM sessions WHERE owner = ?", (DELETED_OWNER,)).fetchall():
         while (message := _first_message(db, row)) is not None:
-            if not _forget_text(db, message, long):
-                return True, message
-            _remove_message(db, message)
+            if not remove_pieces(db, message, PIECES_AT_ONCE):
+                db.execute("DELETE FROM search_queue WHERE message = ?", (message,))
+                db.execute("DELETE FROM messages WHERE message = ?", (message,))
             if time.monotonic() > until:
-                return True, None
+                return True
         while _remove_rows(db, row):
             if time.monotonic() > until:
-                return True, None
-    return False, None
+                return True
+    return False
 
 
 def _first_message(db: sqlite3.Connection, row: int) -> int | None:
     found = db.execute("SELECT message FROM messages WHERE session = ? ORDER BY seq LIMIT 1", (row,)).fetchone()
     return None if found is None else int(found[0])
-
-
-def _forget_text(db: sqlite3.Connection, message: int, long: _LongText | None) -> bool:
-    """Remove a message's text from the index; False if some of it is left, or it has to be prepared first."""
-    if long is not None and long.message == message and long.pieces is None:
-        return _leave_text(db, message)
-    if long is not None and long.message == message and long.pieces is not None:
-        left = indexed_pieces(db, message)
-        count = pieces_at_once(reversed(long.pieces[:left]))
-        remove_pieces(db, long.searchable, long.pieces, count)
-        return count >= left
-    [count] = db.execute("SELECT count(*) FROM search_entries WHERE message = ?", (message,)).fetchone()
-    if not count:
-        return True
-    if is_long(db, message):
-        return False
-    searchable = read_searchable(db, message)
-    assert searchable is not None
-    found = _pieces(searchable)
-    if found is None:
-        return _leave_text(db, message)
-    db.execute("SAVEPOINT text")
-    try:
-        remove_pieces(db, searchable, found, count)
-    except driver_errors() as error:
-        if primary_code(error) != sqlite3.SQLITE_CORRUPT:
-            raise
-        db.execute("ROLLBACK TO text")
-        _leave_text(db, message)
-    finally:
-        db.execute("RELEASE text")
-    return True
-
-
-def _leave_text(db: sqlite3.Connection, message: int) -> bool:
-    """Leave the words of a damaged message in the index: without its text they cannot be removed, and all other
-    deletions would wait for it. Its entries stay without a message, so that their numbers are not given to others."""
-    db.execute("UPDATE search_entries SET message = 0, pair = NULL WHERE message = ?", (message,))
-    return True
-
-
-def _remove_message(db: sqlite3.Connection, message: int) -> None:
-    """Remove a message whose text is forgotten, with what only it refers to."""
-    forget_body(db, message)
-    db.execute("DELETE FROM search_queue WHERE message = ?", (message,))
-    db.execute("DELETE FROM messages WHERE message = ?", (message,))
 
 
 def _remove_rows(db: sqlite3.Connection, row: int) -> bool:

@@ -29,41 +29,35 @@ from contextstash_storage.search.ranking import (
     text_weight,
 )
 from contextstash_storage.sqlite.output_rows import ARGUMENT, CHARACTERS, TOOL
-from contextstash_storage.sqlite.rows import DELETED_OWNER, STORED_TIME
+from contextstash_storage.sqlite.rows import DELETED_OWNER
 from contextstash_storage.sqlite.search_index import read_searchable, read_searchables, session_mark
 from contextstash_storage.store import Weigh
 
 ENTRIES_A_MESSAGE = 2
 """Of an entry for each text, call and output, about so many in a message: for the rarity of words among the owner's."""
 
-_WEIGHTS = {"place": 0.0, "call": CALL_WEIGHT, "text": 1.0}
+_BM25 = f"bm25(search_pieces, 1.0, {CALL_WEIGHT}, 0.0)"
+"""Of the columns text, call and place."""
 
 _OTHERS = """
 SELECT EXISTS (SELECT 1 FROM sessions WHERE owner < ?1 AND owner != ?2)
     OR EXISTS (SELECT 1 FROM sessions WHERE owner > ?1 AND owner != ?2)
 """
-_BEST = """
-SELECT rowid, -{bm25} AS score FROM search_pieces WHERE search_pieces MATCH ? ORDER BY score DESC, rowid DESC LIMIT ?
+_BEST = f"""
+SELECT rowid, -{_BM25} AS score FROM search_pieces WHERE search_pieces MATCH ? ORDER BY score DESC, rowid DESC LIMIT ?
 """
-_BEST_AMONG = """
-SELECT entry, -{bm25} AS score FROM search_pieces
+_BEST_AMONG = f"""
+SELECT entry, -{_BM25} AS score FROM search_pieces
 CROSS JOIN search_entries ON entry = search_pieces.rowid CROSS JOIN messages USING (message)
 WHERE search_pieces MATCH ? AND messages.session IN (SELECT value FROM json_each(?))
 ORDER BY score DESC, entry DESC LIMIT ?
 """
-_OWN = """
-SELECT entry, -{bm25} AS score FROM search_pieces
+_OWN = f"""
+SELECT entry, -{_BM25} AS score FROM search_pieces
 CROSS JOIN search_entries ON entry = search_pieces.rowid CROSS JOIN messages USING (message)
 CROSS JOIN sessions USING (session)
 WHERE search_pieces MATCH ? AND sessions.owner = ?
 """
-
-
-def _scored(db: sqlite3.Connection, query: str) -> str:
-    """The query with the ranking function. The columns of the index are in another order in databases of former
-    versions."""
-    columns = [name for _, name, *_ in db.execute("PRAGMA table_info(search_pieces)")]
-    return query.format(bm25=f"bm25(search_pieces, {', '.join(str(_WEIGHTS[name]) for name in columns)})")
 
 
 def is_shared(db: sqlite3.Connection, owner: str) -> bool:
@@ -76,7 +70,7 @@ def best_entries(
     db: sqlite3.Connection, wanted: Sequence[str], operator: str, marks: Sequence[str], most: int
 ) -> dict[int, float]:
     """The best entries with any (`OR`) or all (`AND`) of the terms and with all marks, and their scores."""
-    return dict(db.execute(_scored(db, _BEST), (_expression(wanted, operator, marks), most)))
+    return dict(db.execute(_BEST, (_expression(wanted, operator, marks), most)))
 
 
 def best_entries_among(
@@ -88,9 +82,7 @@ def best_entries_among(
     sessions: Sequence[int],
 ) -> dict[int, float]:
     """The same of these sessions, which are most of the database."""
-    return dict(
-        db.execute(_scored(db, _BEST_AMONG), (_expression(wanted, operator, marks), json.dumps(sessions), most))
-    )
+    return dict(db.execute(_BEST_AMONG, (_expression(wanted, operator, marks), json.dumps(sessions), most)))
 
 
 def own_entries(
@@ -101,13 +93,12 @@ def own_entries(
     [indexed] = db.execute("SELECT count(*) FROM search_entries").fetchone()
     scores: dict[int, float] = {}
     having_all: set[int] | None = None
-    own = _scored(db, _OWN)
     for term in wanted:
         word = [term]
         [count] = db.execute(
             "SELECT count(*) FROM search_pieces WHERE search_pieces MATCH ?", (_expression(word, "OR", ()),)
         ).fetchone()
-        found = dict(db.execute(own, (_expression(word, "OR", marks), owner)))
+        found = dict(db.execute(_OWN, (_expression(word, "OR", marks), owner)))
         factor = rarity(len(found), ENTRIES_A_MESSAGE * messages) / rarity(count, indexed)
         for entry, score in found.items():
             scores[entry] = scores.get(entry, 0.0) + factor * score
@@ -312,8 +303,8 @@ def _words_of(sizes: bytes) -> int:
 
 
 def _with_time(query: str, where: SearchFilter) -> str:
-    """The query with the time of each message if that is needed: it is stored behind the body."""
-    return query.format(created="NULL" if where.any_time else STORED_TIME)
+    """The query with the time of each message if that is needed."""
+    return query.format(created="NULL" if where.any_time else "messages.created_at")
 
 
 def _ranked(
@@ -380,7 +371,7 @@ def _texts(db: sqlite3.Connection, found: Sequence[Ranked]) -> Iterator[str]:
 
 def _hit(db: sqlite3.Connection, hit: Ranked, text: str) -> SearchHit:
     session_id, derived, created = db.execute(
-        f"SELECT session_id, derived, {STORED_TIME} FROM messages JOIN sessions USING (session) WHERE message = ?",
+        "SELECT session_id, derived, messages.created_at FROM messages JOIN sessions USING (session) WHERE message = ?",
         (hit.message,),
     ).fetchone()
     output = db.execute(

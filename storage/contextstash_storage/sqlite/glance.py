@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from contextstash_storage.errors import ContextstashError
-from contextstash_storage.sqlite.database_file import FindKey, driver_errors, no_key, open_file
+from contextstash_storage.sqlite.database_file import DriverError, FindKey, no_key, open_file
 
 BUSY_SECONDS = 0.02
 """How long to wait for a lock. A reader of a write-ahead log waits only while another process recovers the file."""
@@ -29,7 +29,7 @@ def glance(path: Path, session_id: str, outputs_session: str, find_key: FindKey 
     try:
         with closing(open_file(path, find_key, read_only=True, timeout=BUSY_SECONDS)) as db:
             return _read(db, session_id, outputs_session)
-    except driver_errors(ContextstashError, ValueError):
+    except (DriverError, ContextstashError, ValueError):
         return None
 
 

@@ -37,7 +37,7 @@ def give_up(db: sqlite3.Connection, row: int) -> None:
     db.execute(
         "UPDATE sessions SET owner = ?, session_id = ?, agent = NULL, model = NULL, format = NULL, title = NULL,"
         " source = NULL, parent_session_id = NULL, counters = '{}', settings = json_object('indexed', EXISTS"
-        " (SELECT 1 FROM messages WHERE messages.session = sessions.session AND search_text IS NOT NULL))"
+        " (SELECT 1 FROM messages JOIN search_entries USING (message) WHERE messages.session = sessions.session))"
         " WHERE session = ?",
         (DELETED_OWNER, uuid.uuid4().hex, row),
     )

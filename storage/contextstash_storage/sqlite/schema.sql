@@ -1,3 +1,4 @@
+-- Times of messages are microseconds since 1970, or texts with their zone if that is not UTC.
 CREATE TABLE sessions (
     session_id TEXT NOT NULL,
     owner TEXT NOT NULL,
@@ -21,27 +22,25 @@ CREATE TABLE messages (
     seq INTEGER NOT NULL,
     fingerprint BLOB NOT NULL,
     key TEXT,
-    body BLOB NOT NULL,
     derived TEXT NOT NULL,
-    created_at TEXT NOT NULL,
-    search_text BLOB,
-    created INTEGER,
+    created_at NOT NULL,
+    checksum INTEGER NOT NULL,
     UNIQUE (session, seq)
 );
 CREATE UNIQUE INDEX messages_by_key ON messages (session, key) WHERE key IS NOT NULL;
-CREATE TABLE blobs (
-    blob INTEGER PRIMARY KEY,
-    sha256 BLOB NOT NULL UNIQUE,
-    content BLOB NOT NULL
+-- Segments of neighbouring messages, see segments.py: `messages` from `first_seq` on. Tables have row numbers, so that new
+-- rows come last and stay where they are: in one ordered by key rows move from page to page, and SQLite leaves copies in
+-- the unused part of pages, which no deletion overwrites.
+CREATE TABLE bodies (
+    body INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL REFERENCES sessions (session) ON DELETE CASCADE,
+    first_seq INTEGER NOT NULL,
+    messages INTEGER NOT NULL,
+    "full" INTEGER NOT NULL,
+    content BLOB NOT NULL,
+    UNIQUE (session, first_seq)
 );
-CREATE TABLE message_blobs (
-    message INTEGER NOT NULL REFERENCES messages (message) ON DELETE CASCADE,
-    number INTEGER NOT NULL,
-    path TEXT NOT NULL,
-    blob INTEGER NOT NULL REFERENCES blobs (blob),
-    PRIMARY KEY (message, number)
-) WITHOUT ROWID;
-CREATE INDEX message_blobs_by_blob ON message_blobs (blob);
+CREATE INDEX bodies_not_full ON bodies (session, first_seq) WHERE "full" = 0;
 CREATE TABLE events (
     event_id INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES sessions (session) ON DELETE CASCADE,
@@ -129,6 +128,7 @@ CREATE TABLE edits (
     session INTEGER NOT NULL REFERENCES sessions (session) ON DELETE CASCADE,
     edit_id INTEGER NOT NULL,
     record TEXT NOT NULL,
+    checksum INTEGER NOT NULL,
     UNIQUE (session, edit_id)
 );
 CREATE TABLE cached_summaries (
@@ -157,17 +157,7 @@ CREATE TABLE tokens (
     expires_at TEXT,
     last_used_at TEXT
 );
-CREATE TABLE dictionaries (
-    dictionary INTEGER PRIMARY KEY,
-    session INTEGER NOT NULL REFERENCES sessions (session) ON DELETE CASCADE,
-    mark INTEGER NOT NULL,
-    content BLOB NOT NULL
-);
-CREATE UNIQUE INDEX dictionaries_by_session ON dictionaries (session, mark);
-CREATE TABLE large_bodies (
-    message INTEGER PRIMARY KEY REFERENCES messages (message) ON DELETE CASCADE,
-    content BLOB NOT NULL
-);
 CREATE TABLE deleted_sessions (owner TEXT NOT NULL, deleted_at TEXT NOT NULL, record TEXT NOT NULL);
 CREATE INDEX deleted_sessions_by_time ON deleted_sessions (owner, deleted_at);
-CREATE VIRTUAL TABLE search_pieces USING fts5 (text, call, place, content = '', tokenize = 'porter unicode61');
+CREATE VIRTUAL TABLE search_pieces USING fts5 (text, call, place, content = '', contentless_delete = 1,
+    tokenize = 'porter unicode61');

@@ -8,10 +8,12 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
 from contextstash_storage.codec.record_json import CALL_MARK, blocks_of, fields_of, text_size
+from contextstash_storage.codec.segments import Stored, unpacked
 from contextstash_storage.errors import StoreError
 from contextstash_storage.records import Block
 from contextstash_storage.search.call_pairs import CALL_MESSAGES, MessageCalls, own_pair, pair_of
@@ -21,10 +23,10 @@ from contextstash_storage.search.documents import (
     Piece,
 )
 from contextstash_storage.search.searchable import Searchable
-from contextstash_storage.sqlite.connection import AGAIN_SECONDS, PAUSE_SECONDS, PIECE_SECONDS, PieceWork
-from contextstash_storage.sqlite.dictionaries import dictionary_of
+from contextstash_storage.sql.bodies import segments_at
+from contextstash_storage.sqlite.connection import AGAIN_SECONDS, PAUSE_SECONDS, PIECE_SECONDS, PieceWork, run
 from contextstash_storage.sqlite.output_rows import ARGUMENT, TOOL
-from contextstash_storage.sqlite.rows import BODY, DELETED_OWNER
+from contextstash_storage.sqlite.rows import DELETED_OWNER
 
 PIECE_SET_CHARACTERS = 130_000
 """Text that is inserted or removed in one transaction: 15 ms before the commit and as much in it. No clock can stop the
@@ -37,15 +39,7 @@ MAX_REWRITTEN = 50_000
 """Pages of the index, of 4 KB, up to which its table of page starts is written again after a deletion: that many take
 about 60 ms."""
 
-_SEARCHABLE = f"""
-SELECT message, session, seq, derived, search_text, {BODY} FROM json_each(?) JOIN messages ON message = value
-WHERE search_text IS NOT NULL
-"""
-_BLOBS = """
-SELECT message, message_blobs.path, content
-FROM json_each(?) CROSS JOIN message_blobs ON message = value JOIN blobs USING (blob)
-ORDER BY message, message_blobs.number
-"""
+_SEARCHABLE = "SELECT message, session, seq, derived FROM json_each(?) JOIN messages ON message = value"
 _CALLS = f"""
 SELECT message, outputs.block, {TOOL}, {ARGUMENT}
 FROM json_each(?) CROSS JOIN messages ON message = value JOIN outputs USING (session, seq) ORDER BY message, block
@@ -67,41 +61,45 @@ def read_searchable(db: sqlite3.Connection, message: int) -> StoredText | None:
 
 
 def read_searchables(db: sqlite3.Connection, messages: Sequence[int]) -> dict[int, StoredText]:
-    """What the index needs of those of these messages that are stored and have a text."""
+    """What the index needs of those of these messages that are stored, have a text and are not damaged."""
     named = (json.dumps(sorted(messages)),)
-    blobs: defaultdict[int, list[tuple[str, bytes]]] = defaultdict(list)
-    for message, path, content in db.execute(_BLOBS, named):
-        blobs[message].append((path, content))
     calls: defaultdict[int, dict[int, tuple[str, str]]] = defaultdict(dict)
     for message, block, tool, argument in db.execute(_CALLS, named):
         calls[message][block] = (tool, argument or "")
+    seqs: defaultdict[int, list[int]] = defaultdict(list)
     rows = db.execute(_SEARCHABLE, named).fetchall()
-    dictionaries = {session: dictionary_of(db, session) for session in {row[1] for row in rows}}
+    for _, session, seq, _ in rows:
+        seqs[session].append(seq)
+    stored = {session: _contents(db, session, places) for session, places in seqs.items()}
     return {
         message: StoredText(
             blocks=blocks_of(derived),
             calls=calls[message],
-            stored=stored,
-            body=body,
-            blobs=tuple(blobs[message]),
-            source=dictionaries[session],
+            stored=found,
             message=message,
             session=session,
             seq=seq,
         )
-        for message, session, seq, derived, stored, body in rows
+        for message, session, seq, derived in rows
+        if (found := stored[session].get(seq)) is not None and found.text is not None
     }
+
+
+def _contents(db: sqlite3.Connection, session: int, seqs: Sequence[int]) -> dict[int, Stored]:
+    """What is stored of the messages at these positions of a session that can be read."""
+    key = (session,)
+    found: dict[int, Stored] = {}
+    for row in run(db, segments_at(key, seqs)):
+        with suppress(StoreError):
+            found.update(enumerate(unpacked(key, *row), start=row[0]))
+    return found
 
 
 def is_long(db: sqlite3.Connection, message: int) -> bool:
     """Whether a message has so much text that it is indexed in pieces; its text is not read for that."""
-    [derived, packed] = db.execute(
-        "SELECT derived, length(search_text) + coalesce((SELECT sum(length(content)) FROM message_blobs"
-        " JOIN blobs USING (blob) WHERE message_blobs.message = messages.message), 0) FROM messages WHERE message = ?",
-        (message,),
-    ).fetchone() or ("{}", 0)
+    [derived] = db.execute("SELECT derived FROM messages WHERE message = ?", (message,)).fetchone() or ("[0]",)
     blocks = fields_of(derived).get("blocks", ())
-    return bool(max(text_size(blocks), packed or 0) > INLINE_CHARACTERS) or len(blocks) > INLINE_BLOCKS
+    return text_size(blocks) > INLINE_CHARACTERS or len(blocks) > INLINE_BLOCKS
 
 
 def pieces_at_once(found: Iterable[Piece]) -> int:
@@ -136,22 +134,13 @@ def insert_pieces(
         )
 
 
-def remove_pieces(db: sqlite3.Connection, searchable: StoredText, found: Sequence[Piece], count: int) -> int:
-    """Remove the last `count` of a message's pieces from the index, or as many as there are; returns how many. FTS5
-    needs exactly what was inserted. The words stay in the index's pages, marked as deleted, until these are merged."""
-    rows = db.execute(
-        "SELECT entry, pair FROM search_entries WHERE message = ? ORDER BY entry", (searchable.message,)
-    ).fetchall()
-    first = max(0, len(rows) - count)
-    for piece, (entry, pair) in list(zip(found, rows, strict=False))[first:]:
-        is_recorded = (pair or 0) != own_pair(searchable.message, piece.document.block)
-        call, text = piece.fields(call_is_recorded=is_recorded)
-        db.execute(
-            "INSERT INTO search_pieces (search_pieces, rowid, place, call, text) VALUES ('delete', ?, ?, ?, ?)",
-            (entry, _place(searchable.session, piece), call, text),
-        )
-        db.execute("DELETE FROM search_entries WHERE entry = ?", (entry,))
-    return len(rows) - first
+def remove_pieces(db: sqlite3.Connection, message: int, most: int) -> bool:
+    """Remove up to so many of a message's rows from the index; returns whether it has more. Their words stay in the
+    index's pages, marked as deleted, until these are merged."""
+    rows = db.execute("SELECT entry FROM search_entries WHERE message = ? LIMIT ?", (message, most)).fetchall()
+    db.executemany("DELETE FROM search_pieces WHERE rowid = ?", rows)
+    db.executemany("DELETE FROM search_entries WHERE entry = ?", rows)
+    return len(rows) == most
 
 
 def _place(session: int, piece: Piece) -> str:
@@ -185,7 +174,7 @@ class RecordedCalls:
     def _rows(self) -> Iterator[tuple[int, str]]:
         return self._db.execute(
             "SELECT message, derived FROM messages WHERE session = ? AND seq < ? AND seq >= ?"
-            " AND (instr(derived, ?) OR instr(derived, '\"tool_call\"')) AND search_text IS NOT NULL ORDER BY seq DESC",
+            " AND instr(derived, ?) ORDER BY seq DESC",
             (*self._before, CALL_MARK),
         )
 

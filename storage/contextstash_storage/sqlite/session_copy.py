@@ -55,13 +55,19 @@ def write_piece(db: sqlite3.Connection, staged: Staged, rows: deque[Row]) -> int
     before all else. Raises StoreBusyError if the import has been given up for dead meanwhile."""
     _renew(db, staged)
     until = time.monotonic() + PIECE_SECONDS
-    seq = staged.seq
-    for written, row in enumerate(rows, start=1):
-        _insert(db, staged, row, seq)
-        seq += isinstance(row, Prepared)
+    writer = MessageWriter(db, staged.row, staged.session.session_id, staged.seq)
+    seq, written = staged.seq, 0
+    for row in rows:
+        if isinstance(row, Prepared):
+            run(db, writer.add(seq, row))
+            seq += 1
+        else:
+            run(db, copy_rows((staged.row,), [row]))
+        written += 1
         if time.monotonic() > until:
-            return written
-    return len(rows)
+            break
+    run(db, writer.flush())
+    return written
 
 
 def publish(db: sqlite3.Connection, staged: Staged) -> Session | None:
@@ -120,12 +126,3 @@ def _renew(db: sqlite3.Connection, staged: Staged) -> None:
             "The import took so long that another process removed it as abandoned; nothing was stored. Import it again."
         )
     acquire(db, staged.row, STAGING, staged.holder, LEASE_SECONDS)
-
-
-def _insert(db: sqlite3.Connection, staged: Staged, row: Row, seq: int) -> None:
-    if not isinstance(row, Prepared):
-        run(db, copy_rows((staged.row,), [row]))
-        return
-    writer = MessageWriter(db, staged.row, staged.session.session_id, seq)
-    run(db, writer.add(seq, row))
-    run(db, writer.flush())

@@ -30,6 +30,7 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.search.documents import is_indexed_later
 from contextstash_storage.search.query_terms import EVERYWHERE, SearchFilter
+from contextstash_storage.sql.messages import MessageRows, rows_at, rows_between
 from contextstash_storage.sql.prepared_messages import Batch, read_rows
 from contextstash_storage.sql.steps import Key, Steps
 from contextstash_storage.sql.version import VERSION
@@ -54,10 +55,11 @@ from contextstash_storage.sqlite.connection import (
 from contextstash_storage.sqlite.database_file import FindKey, make_file, no_key
 from contextstash_storage.sqlite.deletion import Deletion
 from contextstash_storage.sqlite.output_rows import output_of
-from contextstash_storage.sqlite.read_messages import MessageRows, read_news, rows_at, rows_between
+from contextstash_storage.sqlite.read_messages import read_news
 from contextstash_storage.sqlite.rows import store_counters
 from contextstash_storage.sqlite.schema import make_tables, note_version
 from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages
+from contextstash_storage.sqlite.unfinished_files import remove_unfinished
 from contextstash_storage.store import Change, Placement, Read, SessionStore, Weigh
 from contextstash_storage.tokens import TokenStore
 
@@ -106,6 +108,7 @@ async def _open(path: Path, owner: str, busy_seconds: float, find_key: FindKey) 
     except BaseException:
         await close(writer)
         raise
+    await asyncio.to_thread(remove_unfinished, path)
     store = SqliteStore(writer, reader, owner)
     if hidden:
         store.finish_deletions()
@@ -203,15 +206,13 @@ class SqliteStore(SessionStore):
         def rows(db: sqlite3.Connection) -> MessageRows:
             row, session = session_row(db, self.owner, session_id)
             end = session.counters.messages - 1 if last is None else last
-            return rows_between(db, row, session_id, first, end, bodies=bodies)
+            return run(db, rows_between((row,), session, first, end, bodies=bodies))
 
         return await (await self._reader.read(rows)).messages()
 
     async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
-        def rows(db: sqlite3.Connection) -> MessageRows:
-            return rows_at(db, session_row(db, self.owner, session_id)[0], session_id, seqs)
-
-        return await (await self._reader.read(rows)).messages()
+        rows = await self._of_session(session_id, lambda key: rows_at(key, session_id, seqs))
+        return await rows.messages()
 
     async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
         news, rows = await self._reader.read(lambda db: read_news(db, self.owner, session_id, known))

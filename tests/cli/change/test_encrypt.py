@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +11,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlcipher3 import dbapi2 as sqlite3
 
 from tests.support.command_line import CommandLine, failure_of, write_transcript
 from tests.support.file_keyring import PLACE, SECONDS
-
-pytest.importorskip("sqlcipher3")
 
 WORD = "pomegranate"
 ENCRYPTED = b"contextstash\0enc"
@@ -273,14 +271,14 @@ def test_a_hook_the_status_line_and_the_server_open_it_too(line: CommandLine) ->
     assert not [path for path in line.folder.glob("*.db*") if WORD.encode() in path.read_bytes()]
 
 
-def test_without_the_package_the_error_names_the_extra(tmp_path: Path) -> None:
-    code = (
-        "import sys, asyncio, pathlib; sys.modules['sqlcipher3'] = None\n"
-        "from contextstash_storage.sqlite.store import open_sqlite\n"
-        "try: asyncio.run(open_sqlite(pathlib.Path(sys.argv[1]), find_key=lambda: bytes(32)))\n"
-        "except Exception as error: print(type(error).__name__, error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, tmp_path / "s.db"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(
-        "StoreError The setting encryption_key needs the package sqlcipher3: install the extra"
-    )
+def test_a_lost_key_of_an_encrypted_database_is_not_replaced(line: CommandLine) -> None:
+    key = line.folder / "key"
+    assert line.run("encrypt", "--key", f"file:{key}").returncode == 0
+    kept = key.read_text()
+    key.unlink()
+    said = failure_of(line.run("encrypt"))
+    assert "no key" in said
+    assert not key.exists()
+    key.write_text(kept)
+    key.chmod(0o600)
+    assert hits(line) == 1

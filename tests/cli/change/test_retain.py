@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import BadInputError
 from tests.support.command_line import CommandLine, failure_of
@@ -64,7 +64,7 @@ def make_old(path: Path) -> None:
     """As if all sessions had been recorded in 2020."""
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE sessions SET created_at = ?1, updated_at = ?1", ("2020-01-01T00:00:00+00:00",))
-        db.execute("UPDATE messages SET created = 0")
+        db.execute("UPDATE messages SET created_at = 0")
 
 
 def test_the_command_says_what_would_go_and_needs_yes(tmp_path: Path) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 
 import pytest
+from sqlcipher3 import dbapi2 as sqlite3
 
 from tests.support.command_line import CommandLine, failure_of
 from tests.support.orchard import WINDOW, Orchard

@@ -123,7 +123,6 @@ def test_the_readme_is_short() -> None:
 def test_who_has_encrypted_the_database_gets_no_readable_copy_of_their_sessions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("sqlcipher3")
     (tmp_path / "key").write_text("ab" * 32)
     (tmp_path / "key").chmod(0o600)
     (tmp_path / "temporary").mkdir()

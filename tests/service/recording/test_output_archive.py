@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash.service.recording.output_archive import OUTPUTS_AGENT
 from contextstash.service.stash import Stash

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import pytest
+from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash.service.reduction import lease as leases
 from contextstash.service.reduction.lease import COMPACTION, Lease, LeaseLostError, only_one

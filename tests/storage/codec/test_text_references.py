@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash_storage.codec.bodies import CONSTANT, put_together, take_apart
+from contextstash_storage.codec.bodies import body_of, to_bytes
 from contextstash_storage.codec.text_references import referred, referring, sources
 from tests.support.json_values import json_objects
 
@@ -24,7 +24,7 @@ def test_any_text_comes_back_whatever_strings_it_can_refer_to(text: str, known: 
 
 @given(json_objects)
 def test_the_strings_of_a_body_are_the_same_when_it_is_read_again(body: dict[str, Any]) -> None:
-    again = put_together(CONSTANT.packed(take_apart(body).rest), [])
+    again = body_of(to_bytes(body))
     calls = [("Read", "a.py"), ("Bash", "")]
     assert sources(again, calls) == sources(body, calls)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.records import Block, NewMessage, Output
 from contextstash_storage.search.documents import INLINE_BLOCKS, INLINE_CHARACTERS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sqlite3
 import subprocess
 import sys
 import time
@@ -13,14 +12,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash_storage.codec.bodies import CONSTANT
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import CachedSummary, Call, Cursor, Event, NewMessage
 from contextstash_storage.sqlite import connection, deletion
 from contextstash_storage.sqlite.connection import in_transaction
 from contextstash_storage.sqlite.health import look_at
-from contextstash_storage.sqlite.search_index import read_searchable
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.locked_databases import held
@@ -29,7 +27,6 @@ from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, conve
 
 SECRET = "zebra"
 LONG = f"{SECRET} in a long text, {random.Random(2).randbytes(4_000).hex()}"
-PACKED = CONSTANT.packed(LONG.encode())
 FILLER = "nothing special about this one, only long enough to fill a page or two of the file; " * 8
 
 
@@ -46,7 +43,7 @@ def files(path: Path) -> bytes:
 def marks(path: Path) -> dict[str, int]:
     """How often each kind of trace of a secret session is found."""
     found = files(path)
-    traces = {"plain": SECRET.encode(), "packed": PACKED[8:200], "in the index": SECRET.encode()[1:]}
+    traces = {"plain": SECRET.encode(), "in the index": SECRET.encode()[1:]}
     return {name: found.count(trace) for name, trace in traces.items() if trace in found}
 
 
@@ -79,10 +76,10 @@ def packed_bodies(path: Path, session_id: str) -> list[bytes]:
     """The inner parts of a session's bodies as they are stored, of those that are not short."""
     with closing(sqlite3.connect(path)) as db:
         rows = db.execute(
-            "SELECT body FROM messages JOIN sessions USING (session) WHERE session_id = ? AND length(body) > 80",
+            "SELECT content FROM bodies JOIN sessions USING (session) WHERE session_id = ? AND length(content) > 80",
             (session_id,),
         )
-        return [body[30:70] for (body,) in rows]
+        return [content[30:70] for (content,) in rows]
 
 
 async def until(done: Callable[[], bool], seconds: float = 30.0) -> None:
@@ -101,9 +98,12 @@ def hidden_rows(path: Path) -> int:
 async def test_no_file_holds_a_trace_of_a_deleted_session(store: SqliteStore, path: Path) -> None:
     await others(store)
     await fill(store, "secret")
-    assert set(marks(path)) == {"plain", "packed", "in the index"}
+    stored = packed_bodies(path, "secret")
+    assert set(marks(path)) == {"plain", "in the index"}
+    assert [body for body in stored if body in files(path)] == stored != []
     assert await store.delete_session("secret")
     assert marks(path) == {}
+    assert not [body for body in stored if body in files(path)]
     assert hidden_rows(path) == 0
     assert [len(await bodies(store, f"kept {number}")) for number in range(4)] == [60] * 4
 
@@ -182,7 +182,7 @@ async def test_no_trace_is_left_of_sessions_that_grew_side_by_side(path: Path, s
     await store.close()
 
 
-async def test_a_blob_of_two_sessions_outlives_the_deletion_of_one(store: SqliteStore, path: Path) -> None:
+async def test_a_text_of_two_sessions_outlives_the_deletion_of_one(store: SqliteStore, path: Path) -> None:
     await new_session(store, "other")
     await record(store, says(LONG), session_id="other")
     await record(store, says(LONG))
@@ -292,34 +292,3 @@ async def test_a_text_with_surrogates_that_stand_together_is_removed(store: Sqli
     await record(store, *[says(f"\ud801\udc00 {SECRET}") for _ in range(5)])
     assert await store.delete_session(SESSION)
     assert not marks(path)
-
-
-async def test_a_text_is_read_again_whatever_the_order_of_its_outputs(store: SqliteStore) -> None:
-    one, two = (answers("toolu_a"), answers("toolu_b", handle="out_b"))
-    calls = [
-        output.model_copy(update={"block": block, "argument": f"src/{block}.py"})
-        for block, output in enumerate([*one.outputs, *two.outputs])
-    ]
-    text = "Bash src/0.py\na.txt\nBash src/1.py\na.txt"
-    both = {"blocks": (*one.blocks, *two.blocks), "outputs": tuple(reversed(calls)), "search_text": text}
-    await record(store, one.model_copy(update=both))
-    found = await store._writer.read(lambda db: read_searchable(db, 1))
-    assert found is not None
-    assert [document.call for document in found.documents()] == ["Bash src/0.py", "Bash src/1.py"]
-    assert found.text() == text
-
-
-async def test_a_damaged_text_does_not_keep_others_from_being_removed(store: SqliteStore, path: Path) -> None:
-    await record(store, says("damaged"), says("more"))
-    await new_session(store, "two")
-    await record(store, says(LONG), session_id="two")
-    other = CONSTANT.packed(b'["' + b"word " * 1_000 + b'"]')
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute("UPDATE messages SET search_text = ? WHERE message = 1", (b"\x04" + other,))
-        db.execute("UPDATE messages SET search_text = x'04ff' WHERE message = 2")
-    assert await store.delete_session(SESSION)
-    assert await store.delete_session("two")
-    assert not marks(path)
-    await new_session(store)
-    await record(store, says("later"))
-    assert [hit.text for hit in await store.search("damaged more later")] == ["later"]

@@ -28,8 +28,6 @@ from tests.storage.sqlite.test_deletion import SECRET, fill, marks, others
 from tests.support.locked_databases import held
 from tests.support.stored_sessions import SESSION, bodies, new_session, record, says
 
-pytest.importorskip("sqlcipher3")
-
 KEY = bytes(range(32))
 TEXT = "a text about pomegranates, number"
 
@@ -253,6 +251,14 @@ conversion._sync = held_up
 """Waits when the new file is written."""
 
 
+def await_guard(path: str) -> None:
+    """Wait until what a killed process left of a new file is removed."""
+    give_up = time.monotonic() + 30
+    while list(Path(path).parent.glob("*.converting")):
+        assert time.monotonic() < give_up
+        time.sleep(0.005)
+
+
 def killed_after(command: list[str], seconds: float) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
@@ -262,6 +268,7 @@ def killed_after(command: list[str], seconds: float) -> None:
         process.stdin.flush()
         time.sleep(seconds)
         process.kill()
+    await_guard(command[-2])
 
 
 @pytest.mark.parametrize("what", ["encrypt", "decrypt"])
@@ -280,6 +287,7 @@ async def test_a_kill_leaves_the_database_as_it_was_or_changed(path: Path, tmp_p
         command = [sys.executable, "-c", CONVERT, str(path), what]
         await asyncio.to_thread(killed_after, command, 1.5 * seconds * number / 11)
         seen.add(path.read_bytes()[:16] == MARK)
+        assert list(path.parent.glob("*.converting")) == []
         assert await contents(path, our_key) == whole
         if path.read_bytes()[:16] == MARK and what == "encrypt":
             before_again = before.read_bytes()

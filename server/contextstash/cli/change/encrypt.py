@@ -30,8 +30,9 @@ def encrypt(context: click.Context, db: Location | None, key: str | None) -> Non
     clients first: nothing is changed while another process has the database open.
     """
     from contextstash.cli.change.config import set_
-    from contextstash.configuration.encryption_key import read_or_make_key, shown
+    from contextstash.configuration.encryption_key import read_key, read_or_make_key, shown
     from contextstash_storage.sqlite.conversion import convert, readable_files
+    from contextstash_storage.sqlite.database_file import begins_encrypted
 
     path, known = _file(db), _known_place()
     place = key or known
@@ -41,7 +42,8 @@ def encrypt(context: click.Context, db: Location | None, key: str | None) -> Non
         raise BadInputError(
             f"{SETTING} is {shown(known or '')} already. To change the key: contextstash decrypt, then encrypt."
         )
-    made = read_or_make_key(place)
+    # A key that is lost is not replaced: the database would stay closed, and nobody would see why.
+    made = read_key(place) if begins_encrypted(path) else read_or_make_key(place)
     if known is None:
         context.invoke(set_, pairs=(f"{SETTING}={place}",))
     try:

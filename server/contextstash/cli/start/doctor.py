@@ -123,9 +123,11 @@ def _database(path: Location) -> Iterator[Finding]:
         f" {health.check}",
         "" if health.check == "ok" else "Move it away and restore a backup.",
     )
+    for session, what in health.damaged:
+        yield Finding(f"session {session}", "wrong", what, "Restore a backup, or export what can be read.")
     if health.damaged:
-        which = f"messages of {counted(health.damaged, 'session')} cannot be decompressed"
-        yield Finding("messages", "wrong", which, "Restore a backup. All other sessions can be read.")
+        whole = health.sessions - len(health.damaged)
+        yield Finding("sessions", "note", f"all others are whole: {whole:,} of {health.sessions:,}")
     yield Finding("version", "ok", f"the database has this program's format, number {health.version}")
     yield from _encryption(health.encrypted)
     yield from _deleted(health.sources)

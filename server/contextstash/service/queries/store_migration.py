@@ -12,7 +12,7 @@ from typing import Any
 from contextstash.service.queries.sessions import all_sessions
 from contextstash.service.queries.transfer import import_session, session_records
 from contextstash.service.session_access import Access
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, DamagedError
 from contextstash_storage.records import Session, SessionExtras
 from contextstash_storage.store import SessionStore
 
@@ -97,7 +97,8 @@ async def _migrate_session(source: SessionStore, target: SessionStore, session: 
     recorded = await Access(target).find(name) is None
     try:
         await import_session(Access(target), lines)
-    except BadInputError as error:  # another session is stored under this id, or the copy would not be the same
+    except (BadInputError, DamagedError) as error:
+        # Another session is stored under this id, the copy would not be the same, or it cannot be read: others can.
         done.failed[name] = str(error)
         return
     extras = await source.read_extras(name)
