@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from contextstash_storage.errors import DamagedError
@@ -88,23 +89,61 @@ def grouped(key: Sequence[object], first_seq: int, stored: Sequence[Stored]) -> 
     return [*found, packed(key, first_seq, waiting)] if waiting else found
 
 
-def unpacked(key: Sequence[object], first_seq: int, messages: int, content: bytes) -> list[Stored]:
-    """What `packed` was given. Raises DamagedError, which names the messages, if it is damaged."""
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """The content of a segment: its place, and of each message where its body begins and ends, and its text ends (0 if
+    it has none)."""
+
+    place: list[object]
+    ends: list[tuple[int, int, int]]
+    plain: bytes
+
+    def stored(self, number: int) -> Stored:
+        start, end, end_of_text = self.ends[number]
+        return Stored(self.plain[start:end], self.plain[end:end_of_text] if end_of_text else None)
+
+
+KEPT = 16
+"""Segments that stay in memory, opened: a search, and who reads message by message, come back to the same ones."""
+
+_kept: dict[bytes, _Opened] = {}
+
+
+def _opened(content: bytes) -> _Opened:
+    """A segment by its stored content. Raises what reading a damaged one raises."""
+    known = _kept.get(content)
+    if known is not None:
+        return known
+    plain = zstd.decompress(content)
+    *place, sizes = json.loads(plain[: plain.index(b"\n")])
+    start = plain.index(b"\n") + 1
+    ends = []
+    for body, text in sizes:
+        end = start + body
+        ends.append((start, end, 0 if text < 0 else end + text))
+        start = end + max(text, 0)
+    found = _Opened(place, ends, plain)
+    if len(plain) <= 2 * BYTES:  # not a message of many megabytes
+        for other in list(_kept)[: max(0, len(_kept) + 1 - KEPT)]:
+            _kept.pop(other, None)
+        _kept[content] = found
+    return found
+
+
+def unpacked(
+    key: Sequence[object], first_seq: int, messages: int, content: bytes, seqs: Iterable[int] | None = None
+) -> dict[int, Stored]:
+    """Of what `packed` was given the messages at these positions, or all. Raises DamagedError, which names the
+    messages, if the segment is damaged."""
     try:
-        head, _, rest = zstd.decompress(content).partition(b"\n")
-        *place, sizes = json.loads(head)
-        if place != [*key, first_seq] or len(sizes) != messages:
+        opened = _opened(content)
+        if opened.place != [*key, first_seq] or len(opened.ends) != messages:
             raise ValueError("another place")
     except (zstd.ZstdError, ValueError, EOFError) as error:
         last = first_seq + messages - 1
         raise damaged(f"message {first_seq}" if messages == 1 else f"messages {first_seq} to {last}") from error
-    found: list[Stored] = []
-    start = 0
-    for body, text in sizes:
-        end = start + body
-        found.append(Stored(rest[start:end], None if text < 0 else rest[end : end + text]))
-        start = end + max(text, 0)
-    return found
+    span = range(first_seq, first_seq + messages)
+    return {seq: opened.stored(seq - first_seq) for seq in (span if seqs is None else seqs) if seq in span}
 
 
 def bodies_in(key: Sequence[object], rows: Iterable[tuple[int, int, bytes]], seqs: Iterable[int]) -> dict[int, Stored]:
@@ -113,9 +152,9 @@ def bodies_in(key: Sequence[object], rows: Iterable[tuple[int, int, bytes]], seq
     wanted = set(seqs)
     found: dict[int, Stored] = {}
     for first_seq, messages, content in rows:
-        if wanted.intersection(range(first_seq, first_seq + max(messages, 0))):
-            for seq, stored in enumerate(unpacked(key, first_seq, messages, content), start=first_seq):
-                found[seq] = stored
+        here = wanted.intersection(range(first_seq, first_seq + max(messages, 0)))
+        if here:
+            found.update(unpacked(key, first_seq, messages, content, here))
     if missing := sorted(wanted.difference(found)):
         raise damaged(f"message {missing[0]}")
     return found

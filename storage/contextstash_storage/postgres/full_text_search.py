@@ -420,9 +420,10 @@ async def _read_stored(db: Connection, owner: str, places: Sequence[tuple[str, i
 async def _contents(db: Connection, key: Key, seqs: Sequence[int]) -> dict[int, Stored]:
     """What is stored of the messages at these positions of a session that can be read."""
     found: dict[int, Stored] = {}
+    wanted = set(seqs)
     for row in await run(db, segments_at(key, seqs)):
         with suppress(StoreError):
-            found.update(enumerate(unpacked(key, *row), start=row[0]))
+            found.update(unpacked(key, *row, wanted))
     return found
 
 

@@ -44,7 +44,7 @@ def _join(key: Key, end: int) -> Steps[None]:
     for _, run in groupby(_runs(rows), key=lambda each: each[0]):
         small = [row for _, row in run]
         try:
-            joined = grouped(key, small[0][0], [one for row in small for one in unpacked(key, *row)])
+            joined = grouped(key, small[0][0], [one for row in small for one in unpacked(key, *row).values()])
         except StoreError:  # damaged: it stays as it is, and recording goes on
             continue
         if not any(segment.is_full for segment in joined):

@@ -89,9 +89,10 @@ def _contents(db: sqlite3.Connection, session: int, seqs: Sequence[int]) -> dict
     """What is stored of the messages at these positions of a session that can be read."""
     key = (session,)
     found: dict[int, Stored] = {}
+    wanted = set(seqs)
     for row in run(db, segments_at(key, seqs)):
         with suppress(StoreError):
-            found.update(enumerate(unpacked(key, *row), start=row[0]))
+            found.update(unpacked(key, *row, wanted))
     return found
 
 
