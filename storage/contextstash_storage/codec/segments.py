@@ -80,12 +80,14 @@ def grouped(key: Sequence[object], first_seq: int, stored: Sequence[Stored]) -> 
     """The segments of messages that follow each other: all but the last are full."""
     found: list[Segment] = []
     waiting: list[Stored] = []
+    size = 0
     for each in stored:
         waiting.append(each)
-        if len(waiting) == MESSAGES or sum(one.size for one in waiting) >= BYTES:
+        size += each.size
+        if len(waiting) == MESSAGES or size >= BYTES:
             found.append(packed(key, first_seq, waiting))
             first_seq += len(waiting)
-            waiting = []
+            waiting, size = [], 0
     return [*found, packed(key, first_seq, waiting)] if waiting else found
 
 
