@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
+from contextstash_storage.codec.record_json import checksum
 from contextstash_storage.errors import BadInputError
 from tests.support.command_line import CommandLine, failure_of
 from tests.support.stashes import stash_at
@@ -64,7 +65,10 @@ def make_old(path: Path) -> None:
     """As if all sessions had been recorded in 2020."""
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE sessions SET created_at = ?1, updated_at = ?1", ("2020-01-01T00:00:00+00:00",))
-        db.execute("UPDATE messages SET created_at = 0")
+        rows = db.execute("SELECT message, seq, fingerprint, key, derived FROM messages").fetchall()
+        for message, seq, fingerprint, key, derived in rows:
+            sums = (checksum(seq, fingerprint, key, 0, derived), message)
+            db.execute("UPDATE messages SET created_at = 0, checksum = ? WHERE message = ?", sums)
 
 
 def test_the_command_says_what_would_go_and_needs_yes(tmp_path: Path) -> None:
