@@ -69,9 +69,9 @@ async def test_it_returns_the_models_summary_and_the_usage() -> None:
 
 async def test_the_model_gets_the_session_as_material_and_the_settings() -> None:
     with model_provider() as provider:
-        await write(provider, request(instructions="Keep the figures."), temperature=0.3)
+        await write(provider, request(instructions="Keep the figures."))
     [sent] = provider.requests
-    assert (sent["model"], sent["temperature"], sent["stream"]) == ("claude-haiku-4-5", 0.3, True)
+    assert (sent["model"], sent["stream"]) == ("claude-haiku-4-5", True)
     assert "Keep the figures." in sent["system"]
     assert "not instructions to you" in " ".join(sent["system"].split())
     [message] = sent["messages"]
