@@ -26,16 +26,15 @@ MAY_IMPORT_OF_OURS = {
 """For each pure layer, all of ours that it may import."""
 
 MUST_NOT_IMPORT = {
-    "service": ("mcp", "hosts", "cli", "demo", "gateway", "ui", "sharing"),
-    "hosts": ("mcp", "cli", "demo", "gateway"),
-    "hosts/readers": ("hosts.following", "hosts.hooks", "hosts.install"),
+    "service": ("mcp", "clients", "cli", "demo", "gateway", "ui", "sharing"),
+    "clients": ("mcp", "cli", "demo", "gateway"),
     "mcp": ("cli", "demo", "gateway", "ui", "sharing"),
-    "sharing": ("cli", "demo", "gateway", "hosts", "mcp", "ui"),
+    "sharing": ("cli", "demo", "gateway", "clients", "mcp", "ui"),
     "proxy": ("cli", "demo", "gateway", "mcp", "sharing", "ui"),
-    "ui": ("cli", "demo", "gateway", "hosts", "mcp"),
-    "gateway": ("cli", "demo", "hosts"),
+    "ui": ("cli", "demo", "gateway", "clients", "mcp"),
+    "gateway": ("cli", "demo", "clients"),
     "library": ("mcp", "cli", "demo", "gateway", "ui", "sharing", "adapters"),
-    "adapters": ("mcp", "cli", "demo", "gateway", "ui", "sharing", "hosts", "service", "context", "formats"),
+    "adapters": ("mcp", "cli", "demo", "gateway", "ui", "sharing", "clients", "service", "context", "formats"),
     "demo": ("mcp", "cli", "gateway"),
 }
 """For each other layer, the parts of the server that must not be known to it."""
@@ -58,7 +57,7 @@ ONLY_IN = {
     "aiosqlite": ("storage",),
     "sqlcipher3": ("storage/contextstash_storage/sqlite/database_file",),
     "keyring": ("server/contextstash/configuration/encryption_key",),
-    "sqlite3": ("storage", "server/contextstash/hosts/readers/opencode.py"),
+    "sqlite3": ("storage", "server/contextstash/clients/opencode.py"),
     "tiktoken": ("server/contextstash/tokenizer",),
     "genai_prices": ("server/contextstash/configuration/windows_and_prices",),
 }

@@ -17,10 +17,9 @@ import pytest
 from mcp import Client
 
 from contextstash import __version__
+from contextstash.clients.client import client, hooks_of
+from contextstash.clients.installation import PUBLISHED, own_command, uv_command
 from contextstash.context.view.handoff_parts import MAX_PARTS
-from contextstash.hosts.clients import own_command
-from contextstash.hosts.install.client_hooks import HOOKS
-from contextstash.hosts.publication import PUBLISHED, uv_command
 from contextstash.mcp.server import build_server
 from contextstash.service.stash import Stash
 from tests.support.command_line import CommandLine
@@ -47,7 +46,7 @@ def test_the_plugin_starts_its_server_and_its_hooks_by_its_own_launcher() -> Non
     commands = [hook["command"] for groups in hooks.values() for group in groups for hook in group["hooks"]]
     launcher = "${CLAUDE_PLUGIN_ROOT}/bin/contextstash"
     assert server["command"] == launcher
-    assert set(hooks) == set(HOOKS["claude-code"].events)
+    assert set(hooks) == set(hooks_of(client("claude-code")).events)
     parts = [f" --part {number}/{MAX_PARTS}" for number in range(1, MAX_PARTS + 1)]
     expected = {f"{launcher} hook claude-code{part}" for part in ("", *parts)}
     assert {command.replace('"', "") for command in commands} == expected
@@ -105,7 +104,7 @@ def test_nothing_is_started_from_the_index_by_a_name_that_is_not_ours() -> None:
     names = listed.stdout.splitlines() or pytest.skip("not a checkout")
     looked_at = [name for name in names if not name.startswith("tests/") and not name.endswith((".gz", ".svg", ".png"))]
     assert "plugin/bin/contextstash" in looked_at
-    publication = "server/contextstash/hosts/publication.py"
+    publication = "server/contextstash/clients/installation.py"
     found = [
         name
         for name in looked_at

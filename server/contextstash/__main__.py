@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from contextstash.hosts.hooks.hooked_clients import HOOKED, part_of, run_hook
+from contextstash.clients.hooks import HOOKED, part_of, run_hook
 
 
 def main() -> None:
@@ -44,7 +44,7 @@ def _run_and_end(client: str, database: str | None, part: tuple[int, int]) -> No
 
 
 def _print_status_and_end(database: str | None = None) -> NoReturn:
-    from contextstash.hosts.status_line import run
+    from contextstash.clients.status_line import run
 
     _end(run(database))
 

@@ -15,6 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from contextstash.clients.recognition import readers, recognize
+from contextstash.clients.transcripts import Batch, DocumentReader, Head, Line, Reader, split_lines
 from contextstash.context.text.imitations import defused, is_speaker_line
 from contextstash.context.text.regex_search import matching_lines
 from contextstash.context.text.sanitize import one_line, skeleton
@@ -23,9 +25,6 @@ from contextstash.formats import FORMATS, detect_format
 from contextstash.formats.json_positions import JsonPositionError
 from contextstash.formats.request.edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request.text import LIST_KEYS, read_request
-from contextstash.hosts.readers.documents import DocumentReader
-from contextstash.hosts.readers.kinds import DOCUMENT_READERS, LINE_READERS, recognize
-from contextstash.hosts.readers.transcript import Batch, Line, TranscriptReader, split_lines
 from contextstash.proxy.http.stream_start import held_start
 from contextstash.proxy.http.usage_tap import UsageTap
 from contextstash.service.stash import Stash
@@ -36,7 +35,7 @@ from contextstash_storage.sqlite.store import open_in_memory
 
 Target = Callable[[bytes], None]
 
-READERS: list[TranscriptReader | DocumentReader] = [*LINE_READERS, *DOCUMENT_READERS]
+READERS: Sequence[Reader] = readers()
 
 SEARCHED: list[Native] = [
     {"role": "user", "content": "Find why parse_config in src/app/config.py fails: it says KeyError 'window'."},
@@ -134,7 +133,7 @@ def transcript_reader(number: int) -> Target:
         if not lines and isinstance(document, list):
             lines = [Line(each, str(place)) for place, each in enumerate(document) if isinstance(each, dict)]
         if not isinstance(reader, DocumentReader):
-            reader.knows(lines)
+            reader.claims(Head(Path("session.jsonl"), document, [line.record for line in lines]))
         state: dict[str, Any] = {}
         for part in (lines[: len(lines) // 2], lines) if isinstance(reader, DocumentReader) else _halves(lines):
             _check_found(lambda part=part: reader.read(part, state, "/srv/session.jsonl"))  # type: ignore[misc]

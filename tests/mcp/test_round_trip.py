@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.hosts.clients import own_command
+from contextstash.clients.installation import own_command
 from contextstash.mcp.round_trip import round_trip
 from contextstash_storage.errors import ContextstashError
 

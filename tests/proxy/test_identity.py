@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from contextstash.clients.request_identity import ClientSession
 from contextstash.formats.request.text import read_request
-from contextstash.hosts.request_identity import ClientSession
 from contextstash.proxy.conversations import AskedRequest, Conversations
 from contextstash.proxy.edits import Prepared
 from contextstash.proxy.engine import Engine

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.hosts.following.ingest import ingest
+from contextstash.clients.follow import ingest
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import ID, Clock, RunningProxy, play, request_of, running_proxy
 from tests.support.stashes import stash_at

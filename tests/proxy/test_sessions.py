@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.hosts.following.ingest import ingest
+from contextstash.clients.follow import ingest
 from contextstash.service.stash import Stash
 from contextstash_storage.sqlite import open_sqlite
 from tests.proxy.test_identity import recorded

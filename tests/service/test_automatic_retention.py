@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from contextstash.clients.follow import ingest
 from contextstash.configuration.setting_layers import configuration
 from contextstash.context.window.settings import ContextSettings, resolve_settings
-from contextstash.hosts.following.ingest import ingest
 from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.service import automatic_retention as automatic
 from contextstash.service.automatic_retention import automatic_retention, carry_out, news

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from contextstash.hosts.following.ingest import ingest
+from contextstash.clients.follow import ingest
 from contextstash.service.stash import Stash
 
 SESSION = "70d782f7-b303-4e48-9512-6bec16c37abd"

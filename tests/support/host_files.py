@@ -9,10 +9,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from contextstash.clients.recognition import recognize
+from contextstash.clients.transcripts import DocumentReader, State, split_lines
 from contextstash.formats import get_format
-from contextstash.hosts.readers.documents import DocumentReader
-from contextstash.hosts.readers.kinds import recognize
-from contextstash.hosts.readers.transcript import State, split_lines
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 
 

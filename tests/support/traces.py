@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from contextstash.hosts.readers.pi import PiReader
-from contextstash.hosts.readers.transcript import split_lines
+from contextstash.clients.pi import PiReader
+from contextstash.clients.transcripts import split_lines
 from contextstash_storage.records import Native
 from tests.support.effort import sample
 

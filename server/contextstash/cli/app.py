@@ -22,7 +22,7 @@ INTERRUPTED = 130
 
 def _print_version(context: click.Context, _: click.Parameter, given: bool) -> None:
     if given:
-        from contextstash.hosts.install.own_upgrade import this_installation
+        from contextstash.clients.installation import this_installation
 
         click.echo(f"contextstash {__version__}\nfrom {this_installation().described}")
         context.exit()

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from contextstash.clients.projects import project_folder
 from contextstash.configuration.setting_layers import Configuration, RemarkHandler, configuration
-from contextstash.hosts.project_folder import project_folder
 from contextstash.service.session_names import named_by
 from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError, SessionNotFoundError

@@ -89,10 +89,14 @@ class Survey:
 
 def newest_transcripts(home: Path) -> list[Path]:
     """The transcripts of all clients that can be followed, newest first."""
-    from contextstash.hosts.following.discovery import transcripts_in
-    from contextstash.hosts.following.follower import FILES
+    from contextstash.clients.client import clients
+    from contextstash.clients.recognition import transcripts_in
 
-    folders = [folder for files in FILES.values() if (folder := files.folder(home)) is not None and folder.is_dir()]
+    folders = [
+        folder
+        for each in clients()
+        if each.files is not None and (folder := each.files.folder(home)) is not None and folder.is_dir()
+    ]
     times: dict[Path, float] = {}
     for folder in folders:
         for path in transcripts_in(folder):
@@ -105,8 +109,8 @@ def newest_transcripts(home: Path) -> list[Path]:
 
 async def survey(stash: Stash, store: SessionStore, transcripts: Sequence[Path]) -> Survey:
     """Read the newest of these transcripts. One that cannot be read is left out."""
-    from contextstash.hosts.following.ingest import ingest
-    from contextstash.hosts.readers.kinds import recognize
+    from contextstash.clients.follow import ingest
+    from contextstash.clients.recognition import recognize
 
     result = Survey(transcripts=len(transcripts))
     wanted: dict[str, list[Wanted]] = {}

@@ -109,11 +109,11 @@ class LibraryStash:
         )
 
     async def _open(self) -> Stash:
+        from contextstash.clients.projects import project_folder, project_of
         from contextstash.configuration.api_key import api_key_from
         from contextstash.configuration.database import open_database
         from contextstash.configuration.setting_layers import configuration
         from contextstash.context.window.settings import consenting, resolve_settings
-        from contextstash.hosts.project_folder import project_folder, project_of
         from contextstash.service.stash import Stash
 
         configured = configuration(project=project_folder(os.environ), environment=os.environ, preset=self._preset)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from contextstash.process.plain_logs import configure_logs
 
 if TYPE_CHECKING:
-    from contextstash.hosts.following.follower import Follower
+    from contextstash.clients.follow import Follower
     from contextstash.mcp.http import HttpOptions
     from contextstash.service.stash import Stash
     from contextstash_storage.databases import Location
@@ -73,9 +73,9 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
     """A function that opens the stash these options describe."""
 
     async def open_stash() -> Stash:
+        from contextstash.clients.client import used_windows
+        from contextstash.clients.projects import project_of
         from contextstash.configuration.database import open_database
-        from contextstash.hosts.project_folder import project_of
-        from contextstash.hosts.window_sizes import HOST_WINDOWS
         from contextstash.service.stash import Stash
 
         follower: Follower | None = None
@@ -91,11 +91,11 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
                 api_key=options.api_key,
                 consent=options.consent,
                 current_session=current_session,
-                host_windows=HOST_WINDOWS,
+                host_windows=used_windows(),
                 project_of=project_of,
             )
             if options.follow is not None:
-                from contextstash.hosts.following.follower import Follower, find_transcripts
+                from contextstash.clients.follow import Follower, find_transcripts
 
                 follower = Follower(stash, find_transcripts(options.follow, options.follow_path, options.project))
             if options.on_open is not None:

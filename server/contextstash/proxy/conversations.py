@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
+from contextstash.clients.request_identity import ClientSession, continues_summary
 from contextstash.context.window.settings import ContextSettings
 from contextstash.formats.reasoning_reports import DroppedPiece
 from contextstash.formats.request.text import RequestText, TextMessage
-from contextstash.hosts.request_identity import ClientSession, continues_summary
 from contextstash.proxy.refetches import Rereads
 from contextstash.proxy.request_lines import (
     Line,

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from contextstash.clients.request_identity import agent_of, client_session
 from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats.reasoning_reports import DroppedPiece
 from contextstash.formats.request.edits import edited
 from contextstash.formats.request.text import RequestText, message_of, read_request
-from contextstash.hosts.request_identity import agent_of, client_session
 from contextstash.process.background_tasks import BackgroundTasks
 from contextstash.proxy import accounts
 from contextstash.proxy.bills import Bill

@@ -10,12 +10,12 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from contextstash.clients.request_identity import announces
 from contextstash.context.view.outputs_in_use import MadeCall, protected_calls
 from contextstash.context.view.pinned_outputs import outputs_of_pins
 from contextstash.context.view.rereads import Key
 from contextstash.formats.request.text import RequestText, TextMessage, has_long_breakpoint
 from contextstash.formats.request.whole import SERVER_STATE_KEYS
-from contextstash.hosts.request_identity import announces
 from contextstash.proxy.conversations import Conversation
 from contextstash.proxy.edits import Draft
 from contextstash.proxy.options import PruneLimits

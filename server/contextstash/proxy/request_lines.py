@@ -9,8 +9,8 @@ from itertools import compress, count
 from operator import is_not
 from typing import Any
 
+from contextstash.clients.request_identity import is_compaction
 from contextstash.formats.request.text import RequestText, TextMessage, message_of
-from contextstash.hosts.request_identity import is_compaction
 
 Line = tuple[TextMessage, ...]
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+from contextstash.clients.request_identity import is_compaction
 from contextstash.formats.breakpoints import content_of
 from contextstash.formats.request.text import RequestText, TextMessage, message_of
-from contextstash.hosts.request_identity import is_compaction
 from contextstash.proxy.accounts import booked_side_call
 from contextstash.proxy.bills import Bill
 from contextstash.proxy.conversations import AskedRequest, Conversation

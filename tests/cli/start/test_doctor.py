@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from contextstash.cli.start.doctor import _hooks
-from contextstash.hosts.clients import Machine
-from contextstash.hosts.install.client_hooks import HOOKS
+from contextstash.clients.client import Machine, client, hooks_of
+from contextstash.clients.install import add_hooks
 from tests.support.command_line import CommandLine
 
 pytestmark = pytest.mark.processes
@@ -84,18 +84,18 @@ def test_a_database_that_others_may_read_is_found(contextstash: CommandLine) -> 
 
 def test_an_installed_client_without_hooks_and_one_with_some_are_told_so(tmp_path: Path) -> None:
     machine = Machine(tmp_path, tmp_path / "project", "linux", {})
-    [none] = _hooks("claude-code", "user", machine)
+    [none] = _hooks(client("claude-code"), "user", machine)
     assert (none.state, none.advice) == ("note", "contextstash install claude-code --hooks")
     assert "not installed" in none.says
     settings: dict[str, Any] = {}
-    HOOKS["claude-code"].add(settings, ["contextstash"])
-    path = HOOKS["claude-code"].file(machine, "user")
+    add_hooks(client("claude-code"), settings, ["contextstash"])
+    path = hooks_of(client("claude-code")).file(machine, "user")
     path.parent.mkdir()
     path.write_text(json.dumps(settings))
-    [all_of_them] = _hooks("claude-code", "user", machine)
+    [all_of_them] = _hooks(client("claude-code"), "user", machine)
     assert (all_of_them.state, all_of_them.advice) == ("ok", "")
     del settings["hooks"]["PreCompact"]
     path.write_text(json.dumps(settings))
-    [some] = _hooks("claude-code", "user", machine)
+    [some] = _hooks(client("claude-code"), "user", machine)
     assert (some.state, some.says) == ("note", "missing for PreCompact")
-    assert list(_hooks("cursor", "user", machine)) == []
+    assert list(_hooks(client("cursor"), "user", machine)) == []

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from contextstash.cli.start.run import _flags, _log_file
-from contextstash.hosts.clients import Machine
-from contextstash.hosts.launch import is_configured, launched_client
+from contextstash.clients.client import Machine
+from contextstash.clients.launch import is_configured, launched_client
 from contextstash_storage.errors import BadInputError
 from tests.support.caching_provider import caching_provider
 from tests.support.command_line import CommandLine
@@ -143,8 +143,9 @@ def test_a_client_without_our_server_is_noticed(tmp_path: Path) -> None:
 def test_another_programs_key_for_one_provider_does_not_go_to_the_other(
     upstream: str | None, variables: set[str]
 ) -> None:
-    client = launched_client("aider", upstream)
-    assert set(client.launch("http://127.0.0.1:1", ("aider",), {}, upstream or "").environment) == variables
+    proxied = launched_client("aider", upstream).proxied
+    assert proxied is not None
+    assert set(proxied.launch("http://127.0.0.1:1", ("aider",), {}, upstream or "").environment) == variables
 
 
 def test_the_log_is_its_owners_alone_and_neither_a_link_nor_a_fifo(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.hosts.following.ingest import ingest
-from contextstash.hosts.project_folder import project_of
+from contextstash.clients.follow import ingest
+from contextstash.clients.projects import project_of
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.sqlite import open_sqlite

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from contextstash.clients.follow import ingest
 from contextstash.context.window import token_counters
-from contextstash.hosts.following.ingest import ingest
 from contextstash.service.recording import messages as recorded_messages
 from contextstash.service.recording.messages import MAX_BLOCKS, MAX_CHARACTERS, MAX_RECENT_CALLS
 from contextstash.sharing.export import exported_text

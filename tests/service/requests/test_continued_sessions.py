@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from contextstash.hosts.continuation import first_message
+from contextstash.clients.launch import first_message
 from tests.support.sized_sessions import reply, round_of
 from tests.support.stashes import stash_at
 

@@ -22,6 +22,7 @@ from contextstash.cli.options import (
     settings_from,
 )
 from contextstash.cli.output import print_table
+from contextstash.clients.projects import project_folder
 from contextstash.configuration.encryption_key import SETTING as KEY_SETTING
 from contextstash.configuration.locations import (
     AGENT_ENDINGS,
@@ -41,7 +42,6 @@ from contextstash.configuration.settings_files import AGENTS_TABLE, check_names,
 from contextstash.configuration.trusted_files import TrustedFiles
 from contextstash.context.text.counts import counted
 from contextstash.files.atomic_file import replace_file
-from contextstash.hosts.project_folder import project_folder
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -324,8 +324,8 @@ def set_(pairs: tuple[str, ...], unset: tuple[str, ...], agent: str | None) -> N
 
     Example: contextstash config set preset=default-quality window=200000
     """
+    from contextstash.clients.configuration_files import edited
     from contextstash.context.window.settings import resolve_settings
-    from contextstash.hosts.configuration_files import edited
 
     if not pairs and not unset:
         raise BadInputError("Nothing to set. Example: contextstash config set window=200000")

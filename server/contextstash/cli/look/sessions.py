@@ -13,9 +13,9 @@ import click
 from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import print_json, print_table
 from contextstash.cli.readable import when
+from contextstash.clients.projects import deleted_by
 from contextstash.context.text.counts import amount, counted
 from contextstash.files.project_names import project_name
-from contextstash.hosts.deleted_transcripts import deleted_by
 from contextstash.service.session_names import short_id
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from contextstash.hosts.hooks.hooked_clients import HOOKED, part_of, run_hook
+from contextstash.clients.hooks import HOOKED, part_of, run_hook
 
 
 @click.command()

@@ -12,6 +12,6 @@ def statusline(db: str | None) -> int:
 
     Reads Claude Code's JSON on standard input. `contextstash install claude-code --statusline` sets it up.
     """
-    from contextstash.hosts.status_line import run
+    from contextstash.clients.status_line import run
 
     return run(db)

@@ -14,7 +14,7 @@ from contextstash.context.text.counts import counted
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.hosts.install.changes import Change
+    from contextstash.clients.install import Change
 
 CLIENT_NAMES = ("claude-code", "claude-desktop", "codex", "cursor", "vscode", "gemini", "goose", "opencode")
 

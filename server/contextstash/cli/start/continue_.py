@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,8 @@ import click
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, find_session, opener_options, program_on_path
 from contextstash.cli.output import for_reader
-from contextstash.hosts.continuation import CONTINUING, MAX_ARGUMENT_BYTES, first_message
+from contextstash.clients.client import client as client_of
+from contextstash.clients.launch import CONTINUED, MAX_ARGUMENT_BYTES, continued, first_message
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Start:
 
 
 @click.command("continue")
-@click.argument("client", type=click.Choice(list(CONTINUING)))
+@click.argument("client", type=click.Choice(CONTINUED))
 @click.argument("session", required=False, shell_complete=session_ids)
 @click.option(
     "--folder", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Start it in this folder."
@@ -63,7 +64,7 @@ def continue_(
         return 0
     place = folder or _folder_of(start, yes)
     _note_if_not_installed(client)
-    command = CONTINUING[client].command(program, start.message)
+    command = continued(client_of(client), program, start.message)
     from contextstash.proxy.supervisor import run_client
 
     os.chdir(place)
@@ -87,7 +88,7 @@ async def _start(stash: Stash, named: str | None, tokens: int | None) -> Start:
 
 async def _read_on(stash: Stash, source: str) -> None:
     """Record what the client has written since, if its transcript is still there."""
-    from contextstash.hosts.following.ingest import ingest
+    from contextstash.clients.follow import ingest
 
     try:
         await ingest(stash, Path(source), reduce=False, wanted=True)
@@ -116,11 +117,12 @@ def _folder_of(start: Start, yes: bool) -> Path:
 
 def _note_if_not_installed(client: str) -> None:
     """Say how the client can read the old session, if it cannot yet."""
-    from contextstash.hosts.clients import Machine
-    from contextstash.hosts.launch import is_configured, launched_client
+    from contextstash.clients.client import Machine
+    from contextstash.clients.launch import is_configured
 
-    name = CONTINUING[client].installed_as
-    if not is_configured(replace(launched_client(client), installed_as=name), (), Machine.this()):
+    found = client_of(client)
+    if not is_configured(found, (), Machine.this()):
         click.echo(
-            f"{client} cannot search the old session yet. To give it the tools: contextstash install {name}", err=True
+            f"{client} cannot search the old session yet. To give it the tools: contextstash install {found.name}",
+            err=True,
         )

@@ -25,7 +25,7 @@ from contextstash.context.text.counts import counted
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
-    from contextstash.hosts.clients import Client, Machine, Scope
+    from contextstash.clients.client import Client, Machine, Scope
     from contextstash_storage.databases import Location
     from contextstash_storage.postgres.address import Address
 
@@ -80,7 +80,7 @@ def doctor(db: Location | None, secrets: bool, as_json: bool) -> int:
 
 def _program() -> Iterator[Finding]:
     """The version, where it is from, and the commands that upgrade it. Nothing is downloaded to find that out."""
-    from contextstash.hosts.install.own_upgrade import this_installation
+    from contextstash.clients.installation import this_installation
 
     installation = this_installation()
     advice = f"To upgrade: {' && '.join(installation.upgrade)}" if installation.upgrade else ""
@@ -185,7 +185,7 @@ def _size(size: int, largest: Sequence[tuple[str, int]]) -> Iterator[Finding]:
 
 def _deleted(sources: Sequence[tuple[str, str, str]]) -> Iterator[Finding]:
     """Sessions whose transcripts their clients have deleted: they exist here alone."""
-    from contextstash.hosts.deleted_transcripts import deleted_by
+    from contextstash.clients.projects import deleted_by
 
     gone = [(session, changed, day) for source, session, changed in sources if (day := deleted_by(source))]
     if gone:
@@ -216,9 +216,9 @@ def _vocabulary() -> Iterator[Finding]:
 
 
 def _settings() -> Iterator[Finding]:
+    from contextstash.clients.projects import project_folder
     from contextstash.configuration.locations import AGENTS_FOLDER, settings_folders
     from contextstash.context.window.settings import resolve_settings
-    from contextstash.hosts.project_folder import project_folder
 
     remarks: list[str] = []
     found = settings_from(None, (), remarks.append)
@@ -249,21 +249,21 @@ def _network(found: Configuration, agents: list[str]) -> Iterator[Finding]:
 
 
 def _clients() -> Iterator[Finding]:
+    from contextstash.clients.client import Machine, clients
+    from contextstash.clients.configuration_files import content
+    from contextstash.clients.install import SERVER
     from contextstash.files.regular_files import read_regular
-    from contextstash.hosts.clients import CLIENTS, Machine
-    from contextstash.hosts.configuration_files import content
-    from contextstash.hosts.install.changes import SERVER
 
     machine = Machine.this()
     installed = 0
-    for client in CLIENTS.values():
-        for scope, place in client.files.items():
+    for client in clients():
+        for scope, place in client.entry.files.items() if client.entry else ():
             path = place(machine)
             if not path.is_file():
                 continue
             try:
                 text = read_regular(path).decode()
-                servers = content(client.kind, text, str(path)).get(client.key)
+                servers = content(client.entry.kind, text, str(path)).get(client.entry.key) if client.entry else None
             except (OSError, UnicodeDecodeError, BadInputError) as error:
                 yield Finding(
                     f"{client.name} ({scope})", "wrong", f"{path} cannot be read: {error}", "Correct the file."
@@ -272,41 +272,41 @@ def _clients() -> Iterator[Finding]:
             if isinstance(servers, dict) and SERVER in servers:
                 installed += 1
                 yield _installed(client.name, scope, servers[SERVER])
-                yield from _hooks(client.name, scope, machine)
+                yield from _hooks(client, scope, machine)
                 yield from _status_line(client, scope, machine)
     if not installed:
         yield Finding("clients", "note", "contextstash is not installed in any client", "contextstash install CLIENT")
 
 
-def _hooks(client: str, scope: Scope, machine: Machine) -> Iterator[Finding]:
+def _hooks(client: Client, scope: Scope, machine: Machine) -> Iterator[Finding]:
     """The finding for our hooks in a client that can have them."""
+    from contextstash.clients.install import missing_hooks
     from contextstash.files.regular_files import read_regular
-    from contextstash.hosts.install.client_hooks import HOOKS
 
-    if client not in HOOKS:
+    if client.hooks is None:
         return
-    hooks = HOOKS[client]
+    hooks, name = client.hooks, client.name
     path = hooks.file(machine, scope)
     try:
         settings = json.loads(read_regular(path)) if path.is_file() else {}
     except (OSError, ValueError) as error:
-        yield Finding(f"{client} ({scope}) hooks", "wrong", f"{path} cannot be read: {error}", "Correct the file.")
+        yield Finding(f"{name} ({scope}) hooks", "wrong", f"{path} cannot be read: {error}", "Correct the file.")
         return
-    missing = hooks.missing(settings)
+    missing = missing_hooks(client, settings)
     if len(missing) == len(hooks.events):
         says = "not installed: new outputs stay long, and a new window gets no hand-off"
     else:
         says = f"missing for {', '.join(missing)}" if missing else f"installed for {', '.join(hooks.events)}"
-    advice = f"contextstash install {client} --hooks" if missing else hooks.remark or ""
-    yield Finding(f"{client} ({scope}) hooks", "note" if missing else "ok", says, advice)
+    advice = f"contextstash install {name} --hooks" if missing else hooks.remark or ""
+    yield Finding(f"{name} ({scope}) hooks", "note" if missing else "ok", says, advice)
 
 
 def _status_line(client: Client, scope: Scope, machine: Machine) -> Iterator[Finding]:
     """The finding for our status line in a client; none if it has another one, or none."""
     import shlex
 
+    from contextstash.clients.install import KEY, is_ours, status_line_file
     from contextstash.files.regular_files import read_regular
-    from contextstash.hosts.install.changes import KEY, is_ours, status_line_file
 
     try:
         line = json.loads(read_regular(status_line_file(client, scope, machine))).get(KEY)
@@ -333,7 +333,7 @@ def _installed(client: str, scope: str, entry: object) -> Finding:
 @contextmanager
 def _round_trip() -> Iterator[Callable[[], Iterator[Finding]]]:
     """Start a server; yields the check of its answers."""
-    from contextstash.hosts.clients import own_command
+    from contextstash.clients.installation import own_command
     from contextstash.mcp.round_trip import round_trip
 
     started = time.perf_counter()

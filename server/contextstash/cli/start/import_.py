@@ -83,7 +83,7 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
 
 def _transcripts(given: Sequence[Path]) -> tuple[list[Found], list[Imported]]:
     """The transcripts in the given files and folders, each once, and those that could not be read."""
-    from contextstash.hosts.following.discovery import transcripts_in
+    from contextstash.clients.recognition import transcripts_in
 
     found: dict[Path, Found] = {}
     failed = []

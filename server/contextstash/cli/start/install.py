@@ -16,7 +16,7 @@ from contextstash_storage.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from contextstash.hosts.clients import Scope
+    from contextstash.clients.client import Scope
     from contextstash_storage.databases import Location
 
 
@@ -49,9 +49,10 @@ def install(
 
     CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode.
     """
-    from contextstash.hosts.clients import CLIENTS, Machine, own_command
-    from contextstash.hosts.compaction_points import compaction_setting, remark_on
-    from contextstash.hosts.install.changes import apply_install, other_status_line, plan_install
+    from contextstash.clients.client import Machine
+    from contextstash.clients.client import client as client_of
+    from contextstash.clients.install import apply_install, other_status_line, plan_install, window_setting
+    from contextstash.clients.installation import own_command
 
     # Clients run their servers and hooks in other folders, and some without this shell's environment.
     database = db.absolute() if isinstance(db, Path) else db
@@ -60,13 +61,13 @@ def install(
             "The address holds a password, which would be written into the client's configuration. Leave it out, and"
             " put it into ~/.pgpass."
         )
-    if window is not None and (remark := remark_on(compaction_setting(client), window)):
+    if window is not None and (remark := window_setting(client_of(client)).remark_on(window)):
         click.echo(remark, err=True)
     machine = Machine.this()
     wants_line = statusline
-    statusline = wants_line and _may_replace(other_status_line(CLIENTS[client], scope, machine))
+    statusline = wants_line and _may_replace(other_status_line(client_of(client), scope, machine))
     changes = plan_install(
-        CLIENTS[client],
+        client_of(client),
         scope,
         machine,
         own_command(),
@@ -88,11 +89,12 @@ def install(
 
 
 def _remarks(client: str, hooks: bool, window: int | None, database: Location | None) -> Iterator[str]:
-    from contextstash.hosts.install.client_hooks import HOOKS
+    from contextstash.clients.client import client as client_of
 
+    its_hooks = client_of(client).hooks
     if database is not None:
         yield f"It uses the database {database}."
-    if hooks and (remark := HOOKS[client].remark):
+    if hooks and its_hooks and (remark := its_hooks.remark):
         yield remark
     if window is not None and not hooks:
         yield f"For a hand-off after each compaction: contextstash install {client} --hooks"

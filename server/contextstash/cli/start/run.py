@@ -27,8 +27,7 @@ from contextstash_storage.errors import BadInputError, ContextstashError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from contextstash.hosts.compaction_points import CompactionSetting
-    from contextstash.hosts.launch import Launch, LaunchedClient
+    from contextstash.clients.client import Client, Launch, WindowSetting
     from contextstash.service.stash import Stash
     from contextstash_storage.databases import Location
     from contextstash_storage.records import ProxiedSession
@@ -44,7 +43,8 @@ MAX_SESSIONS = 100
 class ChosenWindow:
     """The client's setting, and the size that the user wants, in tokens."""
 
-    setting: CompactionSetting
+    client: Client
+    setting: WindowSetting
     wanted: int
 
     @property
@@ -57,26 +57,28 @@ def chosen_window(program: str, wanted: int | None) -> ChosenWindow | None:
     """The window of a client; None if the user wants none. Raises BadInputError if the client has no such setting."""
     if wanted is None:
         return None
-    from contextstash.hosts.compaction_points import compaction_setting
+    from contextstash.clients.client import Client, clients
+    from contextstash.clients.install import window_setting
 
-    return ChosenWindow(compaction_setting(Path(program).name), wanted)
+    name = Path(program).name
+    found = next((each for each in clients() if name in (each.name, *each.programs)), Client(name))
+    return ChosenWindow(found, window_setting(found), wanted)
 
 
 def with_window(chosen: ChosenWindow | None, launch: Launch, db: Location | None) -> Launch:
     """The client's process with the size at which it compacts, and with the hooks that then give a hand-off."""
     if chosen is None:
         return launch
-    from contextstash.hosts.clients import Machine
-    from contextstash.hosts.compaction_points import remark_on
-    from contextstash.hosts.run_hooks import with_hand_offs
+    from contextstash.clients.client import Machine
+    from contextstash.clients.launch import with_hand_offs
 
     setting = chosen.setting
-    if remark := remark_on(setting, chosen.wanted):
+    if remark := setting.remark_on(chosen.wanted):
         click.echo(f"contextstash: {remark}", err=True)
     launch = setting.for_run(launch, setting.value(chosen.tokens))
-    hooked = with_hand_offs(setting.client, launch, Machine.this(), db)
+    hooked = with_hand_offs(chosen.client, launch, Machine.this(), db)
     if hooked is None:
-        command = f"contextstash install {setting.client} --hooks"
+        command = f"contextstash install {chosen.client.name} --hooks"
         click.echo(f"contextstash: no hooks, so no hand-off after a compaction. Run: {command}", err=True)
     return hooked or launch
 
@@ -162,7 +164,7 @@ def run(
     100k. These options may stand before or after CLIENT; all others, and everything behind --, go to CLIENT."""
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
-    from contextstash.hosts.launch import launched_client
+    from contextstash.clients.launch import launched_client
     from contextstash.proxy.headers import check_upstream
     from contextstash.proxy.supervisor import Supervisor, proxy_command, run_client
 
@@ -170,7 +172,9 @@ def run(
     arguments = arguments[arguments[:1] == ("--",) :]
     chosen = chosen_window(program, window)
     launched = launched_client(client, upstream)
-    address = check_upstream(upstream or launched.upstream(os.environ))
+    proxied = launched.proxied
+    assert proxied is not None
+    address = check_upstream(upstream or proxied.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
     switches = {"--configured": configured, "--no-record": no_record, "--no-prune": no_prune}
     sizes = {"--keep-tokens": keep_tokens, "--window": None if chosen is None else chosen.tokens}
@@ -182,7 +186,7 @@ def run(
         supervisor = Supervisor(lambda descriptor: proxy_command(descriptor, options), address, log.fileno())
         supervisor.start()
         try:
-            launch = launched.launch(supervisor.url, (program, *arguments), os.environ, address)
+            launch = proxied.launch(supervisor.url, (program, *arguments), os.environ, address)
             launch = with_window(chosen, launch, db)
             code = run_client(launch.command, {**os.environ, **launch.environment})
         finally:
@@ -221,14 +225,14 @@ def _log_file(db: Location | None) -> BinaryIO:
         raise BadInputError(f"The log {path} cannot be written: {error.strerror}. Move it away.") from error
 
 
-def _check_configured(launched: LaunchedClient, arguments: tuple[str, ...], *, quiet: bool, yes: bool) -> bool:
+def _check_configured(launched: Client, arguments: tuple[str, ...], *, quiet: bool, yes: bool) -> bool:
     """Whether the client has our server; if not, offer to install it: without the retrieval tool nothing is pruned."""
-    from contextstash.hosts.clients import Machine
-    from contextstash.hosts.launch import is_configured
+    from contextstash.clients.client import Machine
+    from contextstash.clients.launch import is_configured
 
     if is_configured(launched, arguments, Machine.this()):
         return True
-    command = f"contextstash install {launched.installed_as}"
+    command = f"contextstash install {launched.name}"
     if yes or quiet or not (sys.stdin.isatty() and sys.stderr.isatty()):
         click.echo(f"contextstash: not installed in this client, so nothing is pruned. Run first: {command}", err=True)
         return False
@@ -238,7 +242,7 @@ def _check_configured(launched: LaunchedClient, arguments: tuple[str, ...], *, q
     from contextstash.cli.start.install import install
 
     with click.get_current_context().scope():
-        install.main(args=[str(launched.installed_as)], standalone_mode=False)
+        install.main(args=[launched.name], standalone_mode=False)
     return is_configured(launched, arguments, Machine.this())
 
 

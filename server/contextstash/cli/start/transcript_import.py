@@ -61,8 +61,8 @@ Result = Imported | Skipped
 
 async def import_one(stash: Stash, item: Found, session: str | None, advance: Advance) -> Result:
     """Skipped is only what was found in a folder: a file that the user named is imported, or the result is an error."""
-    from contextstash.hosts.following.ingest import ingest
-    from contextstash.hosts.readers.kinds import recognize
+    from contextstash.clients.follow import ingest
+    from contextstash.clients.recognition import recognize
 
     done = 0
 

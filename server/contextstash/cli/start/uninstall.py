@@ -9,7 +9,7 @@ import click
 from contextstash.cli.start.client_changes import CLIENT, DIFF, DRY_RUN, SCOPE, YES, apply_all, confirm_changes
 
 if TYPE_CHECKING:
-    from contextstash.hosts.clients import Scope
+    from contextstash.clients.client import Scope
 
 
 @click.command()
@@ -23,11 +23,12 @@ def uninstall(client: str, scope: Scope, **confirmation: bool) -> None:
 
     CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode.
     """
+    from contextstash.clients.client import Machine
+    from contextstash.clients.client import client as client_of
+    from contextstash.clients.install import apply_uninstall, plan_uninstall
     from contextstash.configuration.locations import data_folder
-    from contextstash.hosts.clients import CLIENTS, Machine
-    from contextstash.hosts.install.changes import apply_uninstall, plan_uninstall
 
-    changes = plan_uninstall(CLIENTS[client], scope, Machine.this())
+    changes = plan_uninstall(client_of(client), scope, Machine.this())
     if not any(change.needed for change in changes):
         click.echo(f"contextstash is not installed in {client}: {changes[0].path}")
         return

@@ -110,7 +110,7 @@ def serve_proxy(served: ServedProxy) -> None:
 
 async def proxy_app(served: ServedProxy) -> ProxyApp:
     """The application, with the stash and the connection to the model API open."""
-    from contextstash.hosts.following.ingest import ingest
+    from contextstash.clients.follow import ingest
     from contextstash.proxy.engine import Engine
     from contextstash.proxy.http.app import ProxyApp
     from contextstash.proxy.http.upstream import Upstream

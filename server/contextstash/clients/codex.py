@@ -1,0 +1,455 @@
+"""Codex CLI: its files, its MCP entry, its hooks, its window, its start behind the proxy, and its rollouts as messages.
+
+Rollouts are OpenAI Responses items, one JSON line each. Records as in openai/codex, codex-rs/protocol/src/protocol.rs
+(`RolloutItem`) and codex-rs/rollout/src/policy.rs; what a rollback drops as in codex-rs/core/src/context_manager/
+history.rs (`drop_last_n_user_turns`). Hooks as in the schemas and event handlers of its `hooks` crate, and as version
+0.169 ran.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from contextstash.clients.client import Client, Entry, Files, Hooks, Launch, Machine, Proxied, Scope, WindowSetting
+from contextstash.clients.transcripts import (
+    Batch,
+    DocumentReader,
+    Head,
+    Json,
+    Line,
+    Reader,
+    State,
+    is_at,
+    moment,
+    newest_first,
+    objects,
+    part,
+    reported_usage,
+    split_lines,
+    text_of,
+)
+from contextstash.files.regular_files import MAX_WHOLE_BYTES, open_regular, read_regular
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash_storage.errors import BadInputError
+
+if TYPE_CHECKING:
+    from contextstash_storage.records import Usage
+
+NOT_SENT = frozenset({"ghost_snapshot", "other"})
+"""Items of the rollout that never go to the model."""
+
+CONTEXT = (
+    "# agents.md instructions", "<environment_context>", "<user_instructions>", "<skill>", "<user_shell_command>",
+    "<turn_aborted>", "<subagent_notification>", "<hook_prompt",
+)  # fmt: skip
+"""Beginnings of messages that Codex itself adds with the role `user`: they do not begin a turn."""
+
+MAX_TURNS = 200
+"""How many turns back a rollback is followed. It bounds the reader's state; a longer rollback hides fewer messages."""
+
+MAX_HEAD_BYTES = 4_000_000
+"""Bytes of a rollout's first line, which holds the instructions that the session began with. A longer one is not
+read."""
+
+MAX_ROLLOUTS_SEARCHED = 300
+"""How many of the latest rollouts are searched for one of a project; an older one is not followed."""
+
+COMPRESSED = ".jsonl.zst"
+
+
+class CodexReader(Reader):
+    """Reads `response_item` records; `token_count` events report the usage of the reply before them. A rollback
+    rewinds the turns it names; the summary of a compaction covers all messages before it."""
+
+    name = "codex"
+
+    def claims(self, head: Head) -> bool:
+        return any(record.get("type") == "session_meta" for record in head.records)
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        reading = _Reading(state)
+        for line in lines:
+            payload = line.record.get("payload")
+            if isinstance(payload, dict):
+                reading.take(line, payload)
+        session = TranscriptSession(
+            session_id=str(state.get("session") or Path(source).stem),
+            format="openai-responses",
+            agent="codex",
+            model=state.get("model"),
+            source=source,
+            parent_session_id=state.get("parent"),
+            window=state.get("window"),
+            late_usage=reading.late_usage,
+        )
+        return [Batch(session, reading.messages)] if reading.messages or reading.late_usage else []
+
+
+class _Reading:
+    """One pass over some lines.
+
+    In the state, `turns` are the last messages before each turn, `spoken` is the last message that Codex did not add
+    itself, `reply` the last item of a reply that has no usage yet, `window` the tokens that Codex says it uses.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.messages: list[TranscriptMessage] = []
+        self.late_usage: tuple[str, Usage] | None = None
+        self._state = state
+
+    def take(self, line: Line, payload: Json) -> None:
+        kind, event = line.record.get("type"), text_of(payload.get("type"))
+        if kind == "session_meta" and text_of(payload.get("id")):
+            _begin(payload, self._state)
+        elif kind == "turn_context" and text_of(payload.get("model")):
+            self._state["model"] = payload["model"]
+        elif kind == "response_item" and event not in NOT_SENT:
+            self._item(line, payload)
+        elif kind == "compacted":
+            self._compacted(line, payload)
+        elif event == "task_started":
+            self._hear_window(payload)
+        elif event == "token_count":
+            info = part(payload, "info")
+            self._hear_window(info)
+            if isinstance(info.get("last_token_usage"), dict):
+                self._report(info["last_token_usage"])
+        elif event == "thread_rolled_back":
+            self._roll_back(payload.get("num_turns"))
+
+    def _hear_window(self, given: Json) -> None:
+        """The window as Codex states it: 95 % of its model's own, less than other programs have (codex-rs/core)."""
+        window = given.get("model_context_window")
+        if isinstance(window, int) and not isinstance(window, bool) and window > 0:
+            self._state["window"] = window
+
+    def _item(self, line: Line, item: Json) -> None:
+        if _is_reply(item):
+            self._state["reply"] = line.digest
+        elif not str(item.get("type")).endswith("_output"):
+            self._state.pop("reply", None)
+        if _begins_turn(item):
+            turns: list[str] = self._state.setdefault("turns", [])
+            turns.append(self._state.get("spoken" if turns else "last", ""))
+            del turns[:-MAX_TURNS]
+        model = self._state.get("model")
+        self._append(TranscriptMessage(item, line.digest, model=model, by_host=_is_by_codex(item)), line)
+        if not _is_context(item):
+            self._state["spoken"] = line.digest
+
+    def _compacted(self, line: Line, payload: Json) -> None:
+        body = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": _summary(payload)}]}
+        self._append(TranscriptMessage(body=body, key=line.digest, covers_before=True), line)
+        self._state.update(turns=[], spoken=line.digest)
+        self._state.pop("reply", None)
+
+    def _append(self, message: TranscriptMessage, line: Line) -> None:
+        at, rewind = moment(line.record.get("timestamp")), self._state.pop("rewind", None)
+        self.messages.append(replace(message, created_at=at, rewind_to_key=rewind))
+        self._state["last"] = line.digest
+
+    def _report(self, given: Json) -> None:
+        """The usage of a reply, on its last item. Codex writes it after the outputs of the calls in that reply, and
+        again if only its rate limits changed. If the reply was read earlier, the batch carries it as `late_usage`."""
+        reply = self._state.pop("reply", None)
+        if reply is None:
+            return
+        usage = reported_usage(given)
+        for place in range(len(self.messages) - 1, -1, -1):
+            if self.messages[place].key == reply:
+                self.messages[place] = replace(self.messages[place], usage=usage)
+                return
+        self.late_usage = (reply, usage) if usage else None
+
+    def _roll_back(self, turns: object) -> None:
+        known: list[str] = self._state.get("turns", [])
+        if isinstance(turns, int) and turns > 0 and known:
+            first = max(0, len(known) - turns)
+            self._state.update(dict.fromkeys(("rewind", "spoken", "last"), known[first]))
+            del known[first:]
+            self._state.pop("reply", None)
+
+
+def _begin(payload: Json, state: State) -> None:
+    """Only the first meta record counts: a fork repeats the meta record of its origin after its own."""
+    if "session" not in state:
+        state["session"] = payload["id"]
+        parent = text_of(payload.get("parent_thread_id")) or text_of(payload.get("forked_from_id"))
+        if parent:
+            state["parent"] = parent
+
+
+def _is_reply(item: Json) -> bool:
+    kind = str(item.get("type"))
+    return item.get("role") == "assistant" or kind == "reasoning" or kind.endswith("_call")
+
+
+def _begins_turn(item: Json) -> bool:
+    """Whether this is a message of the user, or of another agent."""
+    return item.get("type") == "agent_message" or (item.get("role") == "user" and not _is_context(item))
+
+
+def _is_context(item: Json) -> bool:
+    """Whether Codex added this message itself, before a turn of the user."""
+    if item.get("role") == "developer":
+        return True
+    return item.get("role") == "user" and any(text.startswith(CONTEXT) for text in _small_texts(item))
+
+
+def _is_by_codex(item: Json) -> bool:
+    """Whether nothing in a message of the user's role was typed by the user. Newer versions name each part's kind,
+    `user.text` or such as `environments.environment_context`."""
+    if item.get("role") != "user":
+        return False
+    kinds = part(item, "internal_chat_message_metadata_passthrough").get("content_item_kinds")
+    if isinstance(kinds, list) and kinds and all(isinstance(kind, str) for kind in kinds):
+        return not any(kind.startswith("user.") or kind == "unknown" for kind in kinds)
+    texts = _small_texts(item)
+    return bool(texts) and all(text.startswith(CONTEXT) for text in texts)
+
+
+def _small_texts(item: Json) -> list[str]:
+    return [str(found.get("text") or "").lstrip().lower() for found in objects(item.get("content"))]
+
+
+def _summary(payload: Json) -> str:
+    """Codex's replacement of the history: its summary, or the texts of the messages that it kept."""
+    if text := text_of(payload.get("message")):
+        return text
+    texts = []
+    for item in objects(payload.get("replacement_history")):
+        texts += [found["text"] for found in objects(item.get("content")) if text_of(found.get("text"))]
+    return "\n\n".join(texts) or "(Codex compacted the conversation here; its summary is not readable.)"
+
+
+class CompressedCodexReader(DocumentReader):
+    """Reads a compressed rollout whole. Its messages have the same keys as in the uncompressed file, so messages that
+    were read from that file are not recorded again."""
+
+    name = "codex"
+
+    def claims(self, head: Head) -> bool:
+        return head.path.name.endswith(COMPRESSED)
+
+    def load(self, path: Path) -> list[Line]:
+        """Raises BadInputError if it is damaged."""
+        from contextstash.files.zstandard import zstandard
+
+        zstd = zstandard()
+        data, packed = b"", read_regular(path)
+        try:
+            while packed:  # a file may be several frames
+                frame = zstd.ZstdDecompressor()
+                data += frame.decompress(packed, MAX_WHOLE_BYTES + 1 - len(data))
+                if len(data) > MAX_WHOLE_BYTES:
+                    raise BadInputError(f"This compressed rollout unpacks to more than {MAX_WHOLE_BYTES:,} bytes.")
+                if not frame.eof:
+                    raise BadInputError("This compressed rollout is damaged or still being written: it has no end.")
+                packed = frame.unused_data
+        except zstd.ZstdError as error:
+            raise BadInputError(f"This compressed rollout is damaged or still being written: {error}.") from error
+        return split_lines(data, at_end=True)[0]
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        return CodexReader().read(lines, {}, source.removesuffix(".zst"))
+
+
+def _home(environment: Mapping[str, str], home: Path) -> Path:
+    """The folder in which Codex keeps the user's files."""
+    return Path(environment.get("CODEX_HOME") or home / ".codex")
+
+
+def sessions_folder(home: Path) -> Path:
+    """The folder in which Codex keeps its rollouts."""
+    return _home(os.environ, home) / "sessions"
+
+
+def current_rollouts(folder: Path, project: Path | None) -> list[Path]:
+    """The rollout of this project (of any if none is named) that was written last, then those of its sub-agents.
+
+    A rollout's first line names its folder, and for a sub-agent its parent.
+    """
+    files = newest_first(folder.rglob("rollout-*.jsonl"), folder)[:MAX_ROLLOUTS_SEARCHED]
+    agents: list[tuple[Path, Json]] = []
+    for file in files:
+        head = _head(file)
+        if "subagent" in part(head, "source") or text_of(head.get("parent_thread_id")):
+            agents.append((file, head))
+        elif project is None or is_at(head.get("cwd"), project):
+            own = text_of(head.get("id"))
+            return [file, *(agent for agent, parent in agents if own and own in json.dumps(_parents(parent)))]
+    return []
+
+
+def _head(file: Path) -> Json:
+    try:
+        with open_regular(file) as lines:
+            record = json.loads(lines.readline(MAX_HEAD_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return part(record, "payload")
+
+
+def _parents(head: Json) -> list[object]:
+    return [head.get("source"), head.get("parent_thread_id"), head.get("forked_from_id")]
+
+
+def _is_of_same_project(transcript: Path, _: Path, folder: str | None) -> bool:
+    """Codex keeps a folder for each day, not for each project; a rollout's first line names its project's folder."""
+    return (
+        transcript.name.startswith("rollout-")
+        and folder is not None
+        and is_at(_head(transcript).get("cwd"), Path(folder))
+    )
+
+
+def texts_of(_: str, response: Any) -> list[str]:
+    """The texts that the model would see: a shell's output is a string, that of an MCP tool a result with blocks."""
+    if isinstance(response, str):
+        return [response]
+    blocks = response.get("content") if isinstance(response, dict) else response
+    if not isinstance(blocks, list) or not all(_is_text(block) for block in blocks):
+        return []  # the reason is text only: images and the like would be lost
+    if isinstance(response, dict) and (response.get("isError") or response.get("is_error")):
+        return []
+    return [block["text"] for block in blocks]
+
+
+def replacement(_: str, __: Any, texts: list[str]) -> dict[str, Any]:
+    """The hook's response. No field of it replaces an output: a decision `block` with a reason shows the reason in its
+    place, and the turn goes on. What is archived is what Codex's own limit, about 10,000 tokens, has left of it."""
+    return {"decision": "block", "reason": "\n".join(texts)}
+
+
+def _is_text(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
+
+
+def _hooks_file(machine: Machine, scope: Scope) -> Path:
+    return (_home(machine.environment, machine.home) if scope == "user" else machine.project / ".codex") / "hooks.json"
+
+
+def _settings_file(machine: Machine, scope: Scope) -> Path:
+    folder = _home(machine.environment, machine.home) if scope == "user" else machine.project / ".codex"
+    return folder / "config.toml"
+
+
+BUILT_IN = "openai"
+API_BASE = "https://api.openai.com/v1"
+CHATGPT_BASE = "https://chatgpt.com/backend-api/codex"
+"""The built-in provider's addresses: with an API key, and for users who signed in with ChatGPT."""
+
+
+@dataclass(frozen=True)
+class Provider:
+    """The address of a provider, and the setting that replaces it."""
+
+    base_url: str
+    setting: str
+
+
+def provider(environment: Mapping[str, str]) -> Provider:
+    """The provider that Codex would use with this environment. What a profile or an option of its own sets is not
+    seen."""
+    folder = _home(environment, Path.home())
+    settings = _document(folder / "config.toml", tomllib.loads)
+    name = settings.get("model_provider")
+    chosen = settings.get("model_providers")
+    own = chosen.get(name) if isinstance(chosen, dict) and isinstance(name, str) and name != BUILT_IN else None
+    if isinstance(own, dict) and isinstance(own.get("base_url"), str):
+        return Provider(own["base_url"], f"model_providers.{name}.base_url")
+    given = settings.get("openai_base_url") or environment.get("OPENAI_BASE_URL")
+    if isinstance(given, str) and given:
+        return Provider(given, "openai_base_url")
+    has_key = environment.get("CODEX_API_KEY") or _has_key(_document(folder / "auth.json", json.loads))
+    return Provider(API_BASE if has_key else CHATGPT_BASE, "openai_base_url")
+
+
+def _has_key(login: Mapping[str, Any]) -> bool:
+    """Whether the login is an API key. The file of a ChatGPT login can hold one in addition to its tokens."""
+    mode = login.get("auth_mode")
+    return bool(login.get("OPENAI_API_KEY")) and (mode == "apikey" if mode else not login.get("tokens"))
+
+
+def _document(path: Path, parse: Any) -> Mapping[str, Any]:
+    """The file's content; nothing if it cannot be read. Codex itself says what is wrong with it."""
+    try:
+        found = parse(read_regular(path).decode())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _upstream(environment: Mapping[str, str]) -> str:
+    parts = urlsplit(provider(environment).base_url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _launch(url: str, command: Sequence[str], environment: Mapping[str, str], upstream: str) -> Launch:
+    """The built-in provider at another address: with a provider of another name Codex would not let OpenAI compact, and
+    its list of sessions to resume would be empty. A provider that the user chose keeps its name too."""
+    chosen = provider(environment)
+    option = f"{chosen.setting}={json.dumps(url + urlsplit(chosen.base_url).path.rstrip('/'))}"
+    return Launch((command[0], "-c", option, *command[1:]), {})
+
+
+def _with_window(launch: Launch, value: float) -> Launch:
+    program, *arguments = launch.command
+    return Launch((program, "-c", f"model_auto_compact_token_limit={value}", *arguments), launch.environment)
+
+
+WAITS_FOR_SERVERS = "mcp_optional_startup_grace_ms=0"
+"""Codex (0.169, as it ran) then sends its first request when each MCP server has started, or has failed to within its
+own time limit. By default it waits for a second, in which a server in Python may not have started."""
+
+CODEX = Client(
+    "codex",
+    programs=("codex",),
+    entry=Entry(
+        "toml",
+        "mcp_servers",
+        {"user": lambda at: _settings_file(at, "user"), "project": lambda at: _settings_file(at, "project")},
+    ),
+    files=Files(sessions_folder, current_rollouts),
+    reader=CodexReader,
+    hooks=Hooks(
+        ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "SubagentStop"),
+        _hooks_file,
+        timeout=30,
+        parts=3,
+        remark="Codex runs new hooks only once you trust them: /hooks shows them.",
+        # Seconds. Codex waits for this hook before it exits, and ends it then at the latest (0.169).
+        timeouts={"SessionEnd": 3},
+        after_tool="PostToolUse",
+        before_compaction="PreCompact",
+        read_to_its_end=("SessionEnd", "SubagentStop", "Stop"),
+        mcp_prefix="mcp__",
+        texts_of=texts_of,
+        replacement=replacement,
+        # More than 10,000 characters of one hook are cut to their head and tail (its `additionalContextLimit`).
+        context_limit=9_800,
+        own_folders=lambda home: [found := sessions_folder(home), found.with_name("archived_sessions")],
+        is_of_same_project=_is_of_same_project,
+    ),
+    window=WindowSetting(
+        "Codex",
+        lowest=1,
+        highest=10_000_000,
+        value=lambda tokens: tokens,
+        file=_settings_file,
+        kind="toml",
+        keys=("model_auto_compact_token_limit",),
+        for_run=_with_window,
+    ),
+    proxied=Proxied(_upstream, _launch),
+    continued=lambda program, message: (program, "-c", WAITS_FOR_SERVERS, message),
+)
+
+CLIENTS = (CODEX,)

@@ -1,0 +1,91 @@
+"""Configuration files as documents: adds or removes an entry and keeps the rest as far as the library can."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+from contextstash.clients.client import Kind
+from contextstash_storage.errors import BadInputError
+
+Edit = Callable[[MutableMapping[str, Any]], None]
+"""Changes a document's content in place."""
+
+
+def edited(kind: Kind, text: str, edit: Edit, place: str) -> str:
+    """The document after `edit`. Raises BadInputError, naming the place, if it cannot be read."""
+    return {"json": _edited_json, "toml": _edited_toml, "yaml": _edited_yaml}[kind](text, edit, place)
+
+
+def content(kind: Kind, text: str, place: str) -> dict[str, Any]:
+    """The content of a document."""
+    found: dict[str, Any] = {}
+
+    def take(data: MutableMapping[str, Any]) -> None:
+        found.update(json.loads(json.dumps(data, default=str)))
+
+    edited(kind, text, take, place)
+    return found
+
+
+def _mapping(data: Any, place: str) -> MutableMapping[str, Any]:
+    if not isinstance(data, MutableMapping):
+        raise BadInputError(f"{place} does not hold a mapping of settings. Nothing was written.")
+    return data
+
+
+def _edited_json(text: str, edit: Edit, place: str) -> str:
+    try:
+        data = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(
+            f"{place} is not plain JSON ({error}); it may hold comments. Nothing was written: add the entry by hand."
+        ) from error
+    edit(_mapping(data, place))
+    indent = re.search(r"\n([ \t]+)\S", text)
+    ending = text[len(text.rstrip("\r\n")) :] if text.strip() else "\n"
+    return _written_json(data, indent[1] if indent else 2) + ending
+
+
+def _written_json(data: object, indent: int | str) -> str:
+    text = json.dumps(data, indent=indent, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can write
+        return json.dumps(data, indent=indent)
+    return text
+
+
+def _edited_toml(text: str, edit: Edit, place: str) -> str:
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        data = tomlkit.parse(text)
+    except TOMLKitError as error:
+        raise BadInputError(f"{place} is not valid TOML: {error}. Nothing was written.") from error
+    edit(data)
+    return tomlkit.dumps(data)
+
+
+def _edited_yaml(text: str, edit: Edit, place: str) -> str:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 4_096
+    try:
+        data = yaml.load(text)
+    except (YAMLError, ValueError) as error:
+        raise BadInputError(
+            f"{place} is not valid YAML: {' '.join(str(error).split())[:200]}. Nothing was written."
+        ) from error
+    data = {} if data is None else data
+    edit(_mapping(data, place))
+    stream = io.StringIO()
+    yaml.dump(data, stream)
+    return stream.getvalue()

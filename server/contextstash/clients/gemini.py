@@ -1,0 +1,410 @@
+"""Gemini CLI: its files, its MCP entry, its hooks, its window, and its recordings as OpenAI Chat messages.
+
+Formats as in google-gemini/gemini-cli, packages/core/src/services/chatRecordingTypes.ts and chatRecordingService.ts:
+`chats/session-*.json` is one object with `messages`; `chats/session-*.jsonl` has a head, a line for each message
+(repeated if it changed), `{"$set": …}` and `{"$rewindTo": id}`. Checkpoints (`/chat save`, and those of tool calls)
+hold a list of contents in the format of Gemini's API, which contextstash.clients.message_lists reads. Hooks as in its
+reference of hooks, and as its version 0.61 handles their responses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextstash.clients.client import Client, Entry, Files, Hooks, Launch, WindowSetting, below
+from contextstash.clients.transcripts import (
+    Conversation,
+    DocumentReader,
+    Head,
+    Json,
+    Line,
+    count_of,
+    load_document,
+    moment,
+    newest_first,
+    objects,
+    part,
+    paths_of,
+    split_lines,
+    text_of,
+    title_of,
+    usage_of,
+)
+from contextstash.files.regular_files import open_regular, read_regular
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+
+if TYPE_CHECKING:
+    from contextstash_storage.records import Native, Usage
+
+Content = str | Sequence[Json]
+
+
+def _assistant(text: str, calls: Sequence[Native], reasoning: str) -> Native:
+    """A reply of the model. At least one of `text`, `calls` and `reasoning` must not be empty."""
+    message: Native = {"role": "assistant", "content": text or None}
+    if reasoning:
+        message["reasoning_content"] = reasoning
+    if calls:
+        message["tool_calls"] = list(calls)
+    return message
+
+
+def _call(call_id: str, name: str, arguments: object) -> Native:
+    """A function call. `arguments` is JSON text, or a value, which is serialized."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
+
+
+def _text_part(text: str) -> Native:
+    return {"type": "text", "text": text}
+
+
+def _simple(parts: Sequence[Native]) -> Content:
+    """The parts as one string if all of them are text; else the parts unchanged."""
+    if all(part.get("type") == "text" for part in parts):
+        return "".join(part["text"] for part in parts)
+    return parts
+
+
+def content_of(value: Any) -> Content:
+    """A text, a part, or a list of them, as the content of a message; empty if nothing can be shown."""
+    items = value if isinstance(value, list) else [value]
+    return _simple([found for item in items if (found := _part(item)) is not None])
+
+
+def _part(item: object) -> Native | None:
+    if isinstance(item, str):
+        return _text_part(item) if item else None
+    if not isinstance(item, dict) or "functionResponse" in item or "functionCall" in item:
+        return None
+    if text_of(item.get("text")):
+        return _text_part(item["text"])
+    media, file = part(item, "inlineData"), part(item, "fileData")
+    kind = str(media.get("mimeType") or file.get("mimeType") or "")
+    if media and kind.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{media.get('data', '')}"}}
+    if media or file:
+        return _text_part(f"[{kind or 'file'} {file.get('fileUri', '')}]".replace(" ]", "]"))
+    return None
+
+
+def response_text(value: object) -> str:
+    """The result of a call as text, from the parts that were sent to Gemini."""
+    items = value if isinstance(value, list) else [value]
+    texts = []
+    for item in items:
+        answer = part(item, "functionResponse")
+        response = answer.get("response")
+        if answer:
+            texts.append(_response(response))
+        elif found := _part(item):
+            texts.append(found.get("text") or "[image]")
+    return "\n".join(texts)
+
+
+def _response(response: object) -> str:
+    if isinstance(response, dict) and len(response) == 1:
+        [only] = response.values()
+        if isinstance(only, str):
+            return only
+    return response if isinstance(response, str) else json.dumps(response, ensure_ascii=False)
+
+
+UNFINISHED = ("validating", "scheduled", "awaiting_approval", "executing")
+"""The states of calls that have no result yet (packages/core/src/scheduler/types.ts)."""
+
+
+class GeminiReader(DocumentReader):
+    """Reads a recording as OpenAI Chat messages: a reply, then each of its calls with its result.
+
+    Kept of a reply: text, thoughts (as `reasoning_content`), calls, usage. Not kept: which calls were made together,
+    thought signatures, how the terminal displayed a result, messages of Gemini CLI itself (`info`, `error`), and the
+    reply that it adds after a summary. After a compression the summary covers what it replaced.
+    """
+
+    name = "gemini"
+
+    def claims(self, head: Head) -> bool:
+        records = objects(head.document) or head.records
+        return any({"sessionId", "projectHash"} <= record.keys() for record in records[:3])
+
+    def records(self, path: Path) -> list[Json]:
+        return (
+            [line.record for line in split_lines(read_regular(path), at_end=True)[0]]
+            if path.suffix == ".jsonl"
+            else objects([load_document(path)])
+        )
+
+    def conversation(self, lines: list[Line], source: str) -> Conversation:
+        recording = _Recording()
+        for line in lines:
+            recording.take(line.record)
+        return _session(recording.head, source), recording.messages()
+
+
+def _session(head: Json, source: str) -> TranscriptSession:
+    path = Path(source)
+    parent = path.parent.name if head.get("kind") == "subagent" else None
+    return TranscriptSession(
+        session_id=text_of(head.get("sessionId")) or path.stem,
+        format="openai-chat",
+        agent="gemini",
+        title=title_of(head.get("summary")),
+        source=source,
+        parent_session_id=parent,
+    )
+
+
+class _Recording:
+    """The state of a recording after all its lines are applied."""
+
+    def __init__(self) -> None:
+        self.head: Json = {}
+        self._records: dict[str, Json] = {}
+        self._summaries: dict[str, str | None] = {}
+
+    def take(self, record: Json) -> None:
+        if text_of(record.get("$rewindTo")):
+            self._rewind(record["$rewindTo"])
+        elif isinstance(record.get("$set"), dict):
+            self._set(record["$set"])
+        elif text_of(record.get("id")):
+            self._records[record["id"]] = record
+        elif "sessionId" in record:
+            self._set(record)
+
+    def _set(self, given: Json) -> None:
+        self.head |= {name: value for name, value in given.items() if name != "messages" and value is not None}
+        if isinstance(given.get("messages"), list):
+            self._replace([record for record in objects(given["messages"]) if text_of(record.get("id"))])
+
+    def _rewind(self, to: str) -> None:
+        """Rewind to before this message; to the beginning if it does not exist."""
+        ids = list(self._records)
+        for gone in ids[ids.index(to) if to in ids else 0 :]:
+            del self._records[gone]
+
+    def _replace(self, records: list[Json]) -> None:
+        """The history as Gemini CLI rebuilt it. Known messages keep their first version, because
+        Gemini CLI may have masked them since. If the beginning was removed, one of the first new messages is its
+        summary."""
+        ids = [record["id"] for record in records]
+        known = next((place for place, found in enumerate(ids) if found in self._records), len(ids))
+        before = list(self._records)
+        forgotten = before[: before.index(ids[known])] if known < len(ids) else before
+        asked = [record for record in records[:known] if record.get("type") == "user"]
+        if asked and not set(forgotten) <= set(ids):
+            summary = next((record for record in asked if "<state_snapshot>" in json.dumps(record)), asked[-1])
+            self._summaries[summary["id"]] = ids[known] if known < len(ids) else None
+            self._records[summary["id"]] = summary
+        for record in records[known:] if before else records:
+            self._records.setdefault(record["id"], record)
+
+    def messages(self) -> Iterator[TranscriptMessage]:
+        """All messages, except those of a last reply with unfinished calls: it is read when they are finished."""
+        last = next(reversed(self._records), None)
+        by_record = {
+            key: list(_messages(record))
+            for key, record in self._records.items()
+            if key != last or not _is_unfinished(record)
+        }
+        for key, messages in by_record.items():
+            for message in messages:
+                yield self._as_summary(message, by_record) if key in self._summaries else message
+
+    def _as_summary(
+        self, message: TranscriptMessage, by_record: dict[str, list[TranscriptMessage]]
+    ) -> TranscriptMessage:
+        kept = self._summaries[str(message.key)]
+        ids = list(by_record)
+        after = ids[ids.index(kept) : ids.index(str(message.key))] if kept in by_record else []
+        first = next((found.key for place in after for found in by_record[place]), None)
+        return replace(message, covers_before=True, covers_before_key=first)
+
+
+def _is_unfinished(record: Json) -> bool:
+    """Whether a call in this reply has no result yet."""
+    return any(found.get("status") in UNFINISHED for found in objects(record.get("toolCalls")))
+
+
+def _messages(record: Json) -> Iterator[TranscriptMessage]:
+    if record.get("type") == "user":
+        yield from _user(record)
+    elif record.get("type") == "gemini":
+        yield from _reply(record)
+
+
+def _user(record: Json) -> Iterator[TranscriptMessage]:
+    """The text of the user. The results of calls are stored with the calls, so they are not read here."""
+    content = content_of(record.get("content"))
+    if content:
+        yield TranscriptMessage(
+            body={"role": "user", "content": content}, key=record["id"], created_at=moment(record.get("timestamp"))
+        )
+
+
+def _reply(record: Json) -> Iterator[TranscriptMessage]:
+    content = content_of(record.get("content"))
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    thoughts = "\n\n".join(filter(None, (_thought(item) for item in objects(record.get("thoughts")))))
+    about: dict[str, Any] = {"model": text_of(record.get("model")), "created_at": moment(record.get("timestamp"))}
+    calls = [item for item in objects(record.get("toolCalls")) if text_of(item.get("id")) and text_of(item.get("name"))]
+    usage = _usage(record.get("tokens"))
+    if text or (thoughts and not calls):
+        body = _assistant(text, (), thoughts)
+        yield TranscriptMessage(body=body, key=record["id"], usage=usage, **about)
+        usage, thoughts = None, ""
+    for item in calls:
+        key = f"{record['id']}#{item['id']}"
+        body = _assistant("", [_call(item["id"], item["name"], item.get("args"))], thoughts)
+        yield TranscriptMessage(body=body, key=key, usage=usage, **about)
+        usage, thoughts = None, ""
+        if item.get("result"):
+            answer = {"role": "tool", "tool_call_id": item["id"], "content": response_text(item["result"])}
+            yield TranscriptMessage(body=answer, key=f"{key}=", created_at=moment(item.get("timestamp")))
+
+
+def _thought(thought: Json) -> str:
+    subject, description = text_of(thought.get("subject")), text_of(thought.get("description"))
+    return "\n".join(filter(None, (f"**{subject}**" if subject else None, description)))
+
+
+def _usage(tokens: object) -> Usage | None:
+    """Gemini's `input` is the whole prompt; `thoughts` are not included in `output`."""
+    found = part({"tokens": tokens}, "tokens")
+    completion = count_of(found, "output") + count_of(found, "thoughts")
+    return usage_of(count_of(found, "input"), completion, count_of(found, "cached"))
+
+
+def home_folder(home: Path) -> Path:
+    """The folder in which Gemini CLI keeps all its files."""
+    configured = os.environ.get("GEMINI_CLI_HOME")
+    return (Path(configured) if configured else home) / ".gemini"
+
+
+def _chats_folder(root: Path, project: Path) -> Path:
+    """The folder of a project's recordings, by packages/core/src/config/projectRegistry.ts: named after the project's
+    short name, in older versions after the hash of its path."""
+    registry = load_document(root / "projects.json") if (root / "projects.json").is_file() else None
+    hashes = []
+    for path in paths_of(project):
+        named = part(registry, "projects").get(path)
+        if isinstance(named, str) and re.fullmatch(r"[a-z0-9-]+", named):
+            return root / "tmp" / named / "chats"
+        hashes.append(root / "tmp" / sha256(path.encode("utf-8", "surrogatepass")).hexdigest() / "chats")
+    return next((folder for folder in hashes if folder.is_dir()), hashes[0])
+
+
+def current_recordings(folder: Path, project: Path | None) -> list[Path]:
+    """The recording of this project that was written last (without a project: of this folder itself), then those of its
+    sub-agents."""
+    chats = folder if project is None else _chats_folder(folder, project)
+    found = newest_first([*chats.glob("session-*.json"), *chats.glob("session-*.jsonl")], chats)
+    if not found:
+        return []
+    session = _session_in(found[0])
+    return [found[0], *newest_first((chats / session).glob("*.jsonl"), chats)] if session else found[:1]
+
+
+def _session_in(file: Path) -> str | None:
+    """The id of the session in a recording, searched for in the first 4,096 bytes, because the head comes first."""
+    with open_regular(file) as recording:
+        found = re.search(rb'"sessionId"\s*:\s*"([A-Za-z0-9._-]+)"', recording.read(4096))
+    return found[1].decode() if found else None
+
+
+NOT_AN_ERROR = "This is no error: the tool did its work, and its output is too long to be shown whole. In part:\n"
+
+
+def texts_of(_: str, response: Any) -> list[str]:
+    """The texts of a response's content for the model; none if it is an error, or if any part is not text."""
+    if not isinstance(response, dict) or response.get("error"):
+        return []
+    content = response.get("llmContent")
+    parts: list[Any] = content if isinstance(content, list) else [content]
+    texts = [part["text"] if _is_text(part) else part for part in parts]
+    return [text for text in texts if isinstance(text, str)] if all(isinstance(text, str) for text in texts) else []
+
+
+def replacement(_: str, __: Any, texts: list[str]) -> dict[str, Any]:
+    """The hook's response. No field of it replaces an output: a decision `deny` shows its reason in its place, as an
+    error."""
+    return {"decision": "deny", "reason": NOT_AN_ERROR + "\n".join(texts)}
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and set(part) == {"text"}
+
+
+GEMINI_WINDOW = 1_048_576
+"""Tokens of the window of all models of Gemini CLI, of which its threshold is a share."""
+
+SYSTEM_SETTINGS = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
+
+
+def _with_window(launch: Launch, value: float) -> Launch:
+    """Gemini CLI has no option or variable for it, but one for the file of the machine's settings. Those that stand in
+    the machine's own file are kept."""
+    from contextstash.clients.configuration_files import content
+
+    given = Path(launch.environment.get(SYSTEM_SETTINGS) or "/etc/gemini-cli/settings.json")
+    settings = content("json", given.read_text("utf-8"), str(given)) if given.is_file() else {}
+    WINDOW.put(settings, value)
+    file = Path(tempfile.mkdtemp(prefix="contextstash-")) / "settings.json"
+    file.write_text(json.dumps(settings), "utf-8")
+    return Launch(launch.command, {**launch.environment, SYSTEM_SETTINGS: str(file)})
+
+
+_SETTINGS = below(".gemini", "settings.json")
+
+WINDOW = WindowSetting(
+    "Gemini CLI",
+    lowest=1,
+    highest=GEMINI_WINDOW,
+    value=lambda tokens: round(tokens / GEMINI_WINDOW, 4),
+    file=_SETTINGS,
+    kind="json",
+    keys=("model", "compressionThreshold"),
+    for_run=_with_window,
+)
+
+GEMINI = Client(
+    "gemini",
+    programs=("gemini", "gemini-cli"),
+    variables=("GEMINI_CLI",),
+    entry=Entry(
+        "json", "mcpServers", {"user": lambda at: _SETTINGS(at, "user"), "project": lambda at: _SETTINGS(at, "project")}
+    ),
+    files=Files(home_folder, current_recordings),
+    reader=GeminiReader,
+    # Gemini CLI fires PreCompress before every turn, also if it then compresses nothing: only the user's own /compress
+    # is sure to compress. It starts no new session after a compression, so the hand-off comes with the next prompt.
+    hooks=Hooks(
+        ("AfterTool", "PreCompress", "BeforeAgent", "SessionStart", "SessionEnd"),
+        _SETTINGS,
+        timeout=30_000,
+        after_tool="AfterTool",
+        before_compaction="PreCompress",
+        after_compaction="BeforeAgent",
+        only_manual_is_sure=True,
+        read_to_its_end=("SessionEnd", "AfterAgent"),
+        mcp_prefix="mcp_",
+        texts_of=texts_of,
+        replacement=replacement,
+        # A file is read to be worked with, so it is cut only if it is very long, as for Claude Code.
+        limits={"read_file": 40_000, "read_many_files": 40_000},
+        own_folders=lambda home: [home_folder(home) / "tmp"],
+    ),
+    window=WINDOW,
+    continued=lambda program, message: (program, "--prompt-interactive", message),
+)
+
+CLIENTS = (GEMINI,)

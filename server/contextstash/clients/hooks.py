@@ -1,0 +1,188 @@
+"""Handles a client's hook events: replaces large outputs after archiving them, reads transcripts, gives hand-offs.
+
+The event comes as JSON on standard input. Whatever goes wrong, the exit code is 0 and standard output is empty, so that
+the client continues as if there were no hook; a line in the log says what failed. Most events need nothing done, and
+nothing heavy is imported for those. What differs between clients is in their `Hooks`; the event's other fields and the
+response with `additionalContext` are the same for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from contextstash.clients.client import hooks_of
+from contextstash.clients.hook_files import note
+from contextstash.json.json_text import lenient_value
+
+if TYPE_CHECKING:
+    from contextstash.clients.client import Client, Hooks
+
+HOOKED = ("claude-code", "codex", "gemini")
+"""The clients whose hooks are handled. Here, because a hook must start before anything of its client is imported."""
+
+MIN_LIMIT = 4_000
+"""Characters up to which an output is shown whole without a look at the settings: the smallest limit of any preset, the
+4,000 bytes of `byte-budget`."""
+
+MAX_EVENT_BYTES = 32 * 1024 * 1024
+"""The largest event that is parsed, in 0.2 s. The tools' output in a larger one stays with the client as it is."""
+
+OWN_SERVER = "contextstash"
+
+HANDED_OFF = ("compact", "clear", "resume")
+"""The sources of a session's start whose window may lack what the session is about. A resumed window holds what the
+client recorded, with the hand-off that it was given, so it usually needs none."""
+
+
+def part_of(text: str) -> tuple[int, int] | None:
+    """The two numbers of a text such as `2/3`; None if it is not the number of a part."""
+    number, _, of = text.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and len(text) <= 5):
+        return None
+    return (int(number), int(of)) if 1 <= int(number) <= int(of) else None
+
+
+def run_hook(client: str, database: str | None = None, part: tuple[int, int] = (1, 1)) -> int:
+    """Handle one event of a client's hook, in this database or the default one; returns the exit code. `part` is the
+    number of this hook among those that give a hand-off together, and how many these are."""
+    if database is not None:
+        os.environ["CONTEXTSTASH_DB"] = database
+    from contextstash.clients.client import client as client_of
+
+    return run(client_of(client), part=part)
+
+
+def run(client: Client, read: Any = None, part: tuple[int, int] = (1, 1)) -> int:
+    """Handle one event; the exit code is always 0. `part` is the part of a hand-off that this hook gives, and of how
+    many."""
+    try:
+        event = lenient_value(_bounded(read or sys.stdin.buffer.read))
+        response = response_to(client, event, os.environ, part) if isinstance(event, dict) else None
+        if response is not None:
+            sys.stdout.write(json.dumps(response))
+            sys.stdout.flush()
+    except BaseException as error:  # an error of contextstash must not stop the client
+        note(client.name, f"{type(error).__name__}: {error}")
+    return 0
+
+
+def _bounded(read: Any) -> bytes:
+    """The event's bytes. One that is too large is read to its end, so that the client does not find a broken pipe."""
+    data: bytes = read(MAX_EVENT_BYTES + 1)
+    if len(data) <= MAX_EVENT_BYTES:
+        return data
+    while read(MAX_EVENT_BYTES):
+        pass
+    raise ValueError(f"An event of more than {MAX_EVENT_BYTES:,} bytes is not handled; its output stays as it is.")
+
+
+def response_to(
+    client: Client, event: Mapping[str, Any], environment: Mapping[str, str], part: tuple[int, int] = (1, 1)
+) -> dict[str, Any] | None:
+    """The hook's response to an event; None if there is nothing to say. Does not catch any error."""
+    name, hooks = event.get("hook_event_name"), hooks_of(client)
+    if name == "SessionStart" and event.get("source") in HANDED_OFF:
+        return _run(_hand_off(client, event, part))
+    if part[0] > 1:
+        return None  # the hook with the first part handles every other event
+    if name == hooks.after_tool:
+        return _after_tool(client, event, environment)
+    if name == hooks.after_compaction and _awaits_hand_off(event):
+        return _run(_hand_off(client, event, part))
+    if name in hooks.read_to_its_end or _compacts(hooks, event):
+        return _run(_read_transcripts(client, event))
+    return None
+
+
+def _compacts(hooks: Hooks, event: Mapping[str, Any]) -> bool:
+    """Whether the client is about to compact the session."""
+    is_sure = event.get("trigger") == "manual" or not hooks.only_manual_is_sure
+    return event.get("hook_event_name") == hooks.before_compaction and is_sure
+
+
+def _after_tool(client: Client, event: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any] | None:
+    tool, response, hooks = event.get("tool_name"), event.get("tool_response"), hooks_of(client)
+    # A page read from the archive is not archived again.
+    if not isinstance(tool, str) or (tool.startswith(hooks.mcp_prefix) and OWN_SERVER in tool):
+        return None
+    texts = hooks.texts_of(tool, response)
+    longest = max(map(len, texts), default=0)
+    if longest <= MIN_LIMIT or (longest <= hooks.limit(tool) and not _is_configured(client, environment)):
+        return None
+    return _run(_limited(client, event, tool, response, texts))
+
+
+def _is_configured(client: Client, environment: Mapping[str, str]) -> bool:
+    """Whether there are any settings, which may limit outputs more than the default does."""
+    from contextstash.clients.projects import project_folder
+    from contextstash.configuration.locations import has_settings
+
+    return has_settings(environment, project_folder(environment), client.name)
+
+
+def _run(work: Any) -> dict[str, Any] | None:
+    # Pydantic looks for plugins among all installed packages, which takes a tenth of a hook's time; we use none.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    import asyncio
+
+    response: dict[str, Any] | None = asyncio.run(work)
+    return response
+
+
+async def _limited(
+    client: Client, event: Mapping[str, Any], tool: str, response: Any, texts: list[str]
+) -> dict[str, Any] | None:
+    """Archive the texts that are over their limit; the response that shows the shortened ones, None if none is."""
+    from contextstash.clients.output_cut import cut_outputs
+
+    shown = await cut_outputs(client, event, tool, response, texts, _log_remarks(client))
+    return None if shown is None else hooks_of(client).replacement(tool, response, shown)
+
+
+async def _read_transcripts(client: Client, event: Mapping[str, Any]) -> None:
+    """Read the transcript to its end. Before a compaction, also note that a hand-off is awaited, if the client cannot
+    be given one at the start of its new window."""
+    from contextstash.clients.hook_stash import hook_stash, read_transcripts
+
+    async with hook_stash(client, _log_remarks(client)) as stash:
+        sessions = await read_transcripts(client, stash, event)
+    hooks = hooks_of(client)
+    awaits = hooks.after_compaction is not None and event.get("hook_event_name") == hooks.before_compaction
+    if awaits and any(sessions.values()):
+        _compaction_marker(event).touch(mode=0o600)
+
+
+async def _hand_off(client: Client, event: Mapping[str, Any], part: tuple[int, int]) -> dict[str, Any] | None:
+    from contextstash.clients.hook_stash import hand_off, hook_stash
+
+    async with hook_stash(client, _log_remarks(client)) as stash:
+        text = await hand_off(client, stash, event, part)
+    if event.get("hook_event_name") == hooks_of(client).after_compaction:
+        _compaction_marker(event).unlink(missing_ok=True)
+    if text is None:
+        return None
+    return {"hookSpecificOutput": {"hookEventName": event["hook_event_name"], "additionalContext": text}}
+
+
+def _awaits_hand_off(event: Mapping[str, Any]) -> bool:
+    """Whether the session was compacted and has not had its hand-off yet."""
+    return bool(event.get("session_id")) and _compaction_marker(event).exists()
+
+
+def _compaction_marker(event: Mapping[str, Any]) -> Any:
+    """The empty file that exists as long as a compacted session awaits its hand-off."""
+    import hashlib
+
+    from contextstash.configuration.locations import data_folder
+
+    digest = hashlib.sha256(str(event.get("session_id")).encode()).hexdigest()[:16]
+    return data_folder() / f"compacted-{digest}"
+
+
+def _log_remarks(client: Client) -> Any:
+    """A function that writes a remark on a project's files into the log."""
+    return lambda remark: note(client.name, remark)

@@ -1,0 +1,401 @@
+"""Installation: changes of a client's own configuration, planned first, written with a backup, undone to the byte."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextstash.clients.client import Client, Hooks, Kind, Machine, Scope, WindowSetting, clients, hooks_of
+from contextstash.clients.configuration_files import Edit, content, edited
+from contextstash.configuration.locations import data_folder
+from contextstash.files.atomic_file import replace_file
+from contextstash.files.regular_files import is_below, read_regular
+from contextstash_storage.databases import text_of
+from contextstash_storage.errors import BadInputError
+
+if TYPE_CHECKING:
+    from contextstash_storage.databases import Location
+
+KEY = "statusLine"
+
+
+def is_ours(line: Any) -> bool:
+    """Whether a status line is ours."""
+    command = str(line.get("command")) if isinstance(line, Mapping) else ""
+    return "contextstash" in command and "statusline" in command
+
+
+def other_line(settings: Any) -> str | None:
+    """The command of a status line that is not ours; None if there is none."""
+    line = settings.get(KEY) if isinstance(settings, Mapping) else None
+    if not line or is_ours(line):
+        return None
+    return str(line.get("command") if isinstance(line, Mapping) else line)
+
+
+SERVER = "contextstash"
+
+BACKUP = ".before-contextstash"
+
+MAX_FILE_BYTES = 64 * 1024 * 1024
+"""Largest configuration that is changed, in bytes. Claude Code keeps its history in its own: some megabytes."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of an installation in a file of the client: how it is added and removed, each with a line in words."""
+
+    path: Path
+    kind: Kind
+    add: Edit
+    adds: str
+    remove: Edit
+    removes: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file before and after; None if it does not exist. `does`: what the change does, in words. `window` is the value
+    that sets where the client compacts, and that of `before`, if the change sets it."""
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    does: tuple[str, ...] = ()
+    window: Mapping[str, Any] | None = None
+
+    @property
+    def needed(self) -> bool:
+        return self.before != self.after
+
+
+def plan_install(
+    client: Client,
+    scope: Scope,
+    machine: Machine,
+    command: Sequence[str],
+    *,
+    hooks: bool,
+    statusline: bool = False,
+    database: Location | None = None,
+    window: int | None = None,
+) -> list[Change]:
+    """The changes that an installation would make; server and hooks get the `database`, if one is named, and the client
+    compacts at `window` tokens. Raises BadInputError if the client has no such scope, no hooks or no such setting, or
+    if one of its files cannot be read."""
+    if hooks and client.hooks is None:
+        known = ", ".join(each.name for each in clients() if each.hooks)
+        raise BadInputError(f"contextstash has hooks for {known}, not for {client.name}. Leave --hooks out.")
+    named = () if database is None else ("--db", text_of(database))
+    follows = ("--follow", client.name) if client.files is not None else ()
+    entries = [_server(client, scope, machine, [*command, "serve", *follows, *named])]
+    if hooks:
+        entries.append(_hooks(client, scope, machine, command, named))
+    if statusline:
+        entries.append(_status_line(client, scope, machine, [*command, "statusline", *named]))
+    written: dict[str, Any] = {}
+    if window is not None:
+        entries.append(_window(window_setting(client), scope, machine, window, written))
+    changes = [_added(path, of_file) for path, of_file in _by_file(entries, scope, machine)]
+    return [replace(each, window=written if each.path == entries[-1].path else None) for each in changes]
+
+
+def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Change]:
+    """The changes that undo an installation: to the byte if the file was not changed since, else only our part."""
+    entries = [_server(client, scope, machine, [SERVER])]
+    if client.hooks is not None:
+        entries.append(_hooks(client, scope, machine, [SERVER], ()))
+    if client.has_status_line:
+        entries.append(_status_line(client, scope, machine, [SERVER]))
+    if client.window is not None:
+        entries.append(_window(client.window, scope, machine, 0, {}))
+    return [_undone(path, of_file) for path, of_file in _by_file(entries, scope, machine)]
+
+
+def _server(client: Client, scope: Scope, machine: Machine, command: Sequence[str]) -> Piece:
+    servers_of = client.entry
+    if servers_of is None:
+        raise BadInputError(f"{client.name} starts no MCP servers, but its sessions can be read: contextstash import")
+    if scope not in servers_of.files:
+        raise BadInputError(f"{client.name} has no configuration of the scope {scope}; leave --scope out.")
+    entry, key = servers_of.form(command), servers_of.key
+
+    def add(data: MutableMapping[str, Any]) -> None:
+        servers = data.setdefault(key, {})
+        if not isinstance(servers, MutableMapping):
+            raise BadInputError(f"'{key}' in that file is not a mapping. Nothing was written.")
+        if servers.get(SERVER) != entry:
+            servers[SERVER] = entry
+
+    def remove(data: MutableMapping[str, Any]) -> None:
+        servers = data.get(key)
+        if isinstance(servers, MutableMapping) and SERVER in servers:
+            del servers[SERVER]
+            if not servers:
+                del data[key]
+
+    path, adds = servers_of.files[scope](machine), f"the MCP server {SERVER}: {shlex.join(command)}"
+    return Piece(path, servers_of.kind, add, adds, remove, f"without the MCP server {SERVER}")
+
+
+def _hooks(client: Client, scope: Scope, machine: Machine, command: Sequence[str], options: Sequence[str]) -> Piece:
+    hooks = hooks_of(client)
+    adds = f"hooks for {', '.join(hooks.events)}: {shlex.join([*command, 'hook', client.name, *options])}"
+
+    def add(data: MutableMapping[str, Any]) -> None:
+        add_hooks(client, data, command, options)
+
+    def remove(data: MutableMapping[str, Any]) -> None:
+        remove_hooks(client, data)
+
+    return Piece(hooks.file(machine, scope), "json", add, adds, remove, "without its hooks")
+
+
+def _status_line(client: Client, scope: Scope, machine: Machine, command: Sequence[str]) -> Piece:
+    line = shlex.join(command)
+
+    def add(data: MutableMapping[str, Any]) -> None:
+        data[KEY] = {"type": "command", "command": line}
+
+    def remove(data: MutableMapping[str, Any]) -> None:
+        if is_ours(data.get(KEY)):
+            del data[KEY]
+
+    path = status_line_file(client, scope, machine)
+    return Piece(path, "json", add, f"the status line: {line}", remove, "without its status line")
+
+
+def _window(setting: WindowSetting, scope: Scope, machine: Machine, wanted: int, written: dict[str, Any]) -> Piece:
+    """What sets where the client compacts. It notes in `written` what it sets, and what stood there before: a value
+    that an earlier installation has set is not the user's."""
+    tokens, path = setting.nearest(wanted), setting.file(machine, scope)
+    value, key = setting.value(tokens), ".".join(setting.keys)
+    earlier = _records().get(str(path), {}).get("window")
+
+    def add(data: MutableMapping[str, Any]) -> None:
+        present = setting.read(data)
+        written.update(value=value, before=earlier["before"] if earlier and earlier["value"] == present else present)
+        setting.put(data, value)
+
+    def remove(data: MutableMapping[str, Any]) -> None:
+        if earlier:
+            setting.take_back(data, earlier)
+
+    adds = f"compaction at {tokens:,} tokens: {key} = {value}{setting.why}"
+    return Piece(path, setting.kind, add, adds, remove, f"with the former {key}")
+
+
+def window_setting(client: Client) -> WindowSetting:
+    """The setting at which a client compacts. Raises BadInputError if it has none."""
+    if client.window is None:
+        why = client.no_window or f"contextstash knows no setting of {client.name or 'this program'} for it"
+        known = ", ".join(each.name for each in clients() if each.window)
+        raise BadInputError(f"--window sets where a client compacts: {why}. Known: {known}.")
+    return client.window
+
+
+def add_hooks(
+    client: Client, settings: MutableMapping[str, Any], command: Sequence[str], options: Sequence[str] = ()
+) -> None:
+    """Add our hooks to each event, once; those that are there already get the new commands. Other hooks stay."""
+    given, hooks = hooks_of(client), settings.setdefault("hooks", {})
+    for event in given.events:
+        lines = [shlex.join([*command, "hook", client.name, *part, *options]) for part in _parts(given, event)]
+        groups = hooks.setdefault(event, [])
+        ours = [hook for group in groups for hook in group.get("hooks", ()) if _is_our_hook(client, hook)]
+        timeout = given.timeouts.get(event, given.timeout)
+        for hook, line in zip(ours, lines, strict=False):
+            hook["command"] = line
+            if event in given.timeouts:
+                hook["timeout"] = timeout
+        if more := lines[len(ours) :]:
+            own = next(
+                (group for group in groups if any(_is_our_hook(client, h) for h in group.get("hooks", ()))), None
+            )
+            if own is None:
+                groups.append(own := {"hooks": []})
+            own["hooks"] += [{"type": "command", "command": line, "timeout": timeout} for line in more]
+
+
+def _parts(hooks: Hooks, event: str) -> list[list[str]]:
+    """The options of each hook of an event that say which part of a hand-off it gives."""
+    if event != "SessionStart" or hooks.parts == 1:
+        return [[]]
+    return [["--part", f"{number}/{hooks.parts}"] for number in range(1, hooks.parts + 1)]
+
+
+def remove_hooks(client: Client, settings: MutableMapping[str, Any]) -> None:
+    """Remove our hook from every event, and what is empty after that."""
+    hooks = settings.get("hooks")
+    if not isinstance(hooks, dict):
+        return
+    for event in list(hooks):
+        groups = []
+        for group in hooks[event]:
+            rest = [hook for hook in group.get("hooks", ()) if not _is_our_hook(client, hook)]
+            if rest or not group.get("hooks"):
+                groups.append({**group, "hooks": rest})
+        hooks[event] = groups
+        if not groups:
+            del hooks[event]
+    if not hooks:
+        del settings["hooks"]
+
+
+def missing_hooks(client: Client, settings: Any) -> list[str]:
+    """The events without contextstash's hook in these settings."""
+    found = settings.get("hooks") if isinstance(settings, dict) else None
+    groups = found if isinstance(found, dict) else {}
+    return [event for event in hooks_of(client).events if not _has_our_hook(client, groups.get(event))]
+
+
+def _has_our_hook(client: Client, groups: Any) -> bool:
+    given = [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
+    return any(_is_our_hook(client, hook) for group in given for hook in group.get("hooks") or ())
+
+
+def _is_our_hook(client: Client, hook: Any) -> bool:
+    command = str(hook.get("command")) if isinstance(hook, dict) else ""
+    return "contextstash" in command and f"hook {client.name}" in command
+
+
+def status_line_file(client: Client, scope: Scope, machine: Machine) -> Path:
+    """The file with the client's status line. Raises BadInputError if it has none that can be set."""
+    if not client.has_status_line:
+        known = ", ".join(each.name for each in clients() if each.has_status_line)
+        raise BadInputError(f"contextstash has a status line for {known} only. Leave --statusline out.")
+    return hooks_of(client).file(machine, scope)
+
+
+def other_status_line(client: Client, scope: Scope, machine: Machine) -> str | None:
+    """The command of the status line that the user has already, if it is not ours."""
+    path = status_line_file(client, scope, machine)
+    return other_line(content("json", _decoded(_read(path) or b"", path), str(path)))
+
+
+def _by_file(entries: Sequence[Piece], scope: Scope, machine: Machine) -> list[tuple[Path, list[Piece]]]:
+    """The entries of each file: Gemini CLI keeps servers and hooks in one. Raises BadInputError if a file of a project
+    is a link out of it: the author of the repository could direct the edit to any file of the user."""
+    found: dict[Path, list[Piece]] = {}
+    for each in entries:
+        if scope == "project" and not is_below(each.path, machine.project):
+            raise BadInputError(f"{each.path} is a link out of the project. Nothing was written.")
+        found.setdefault(each.path, []).append(each)
+    return list(found.items())
+
+
+def _added(path: Path, entries: Sequence[Piece]) -> Change:
+    before = _read(path)
+    after = _edited(path, entries[0].kind, before or b"", [each.add for each in entries])
+    return Change(
+        path, before, after if after is not None or before is None else before, tuple(e.adds for e in entries)
+    )
+
+
+def _undone(path: Path, entries: Sequence[Piece]) -> Change:
+    current = _read(path)
+    if current is None:
+        return Change(path, None, None)
+    kind = entries[0].kind
+    effective = [each for each in entries if _edited(path, kind, current, [each.remove]) is not None]
+    does = tuple(each.removes for each in effective)
+    written = _records().get(str(path))
+    if written is not None and written["after"] == _digest(current):
+        return Change(path, current, _read(_backup(path)) if written["existed"] else None, does)
+    return Change(path, current, _edited(path, kind, current, [each.remove for each in effective]) or current, does)
+
+
+def _edited(path: Path, kind: Kind, data: bytes, edits: Sequence[Edit]) -> bytes | None:
+    """The file after the edits; None if they change nothing but the layout."""
+
+    def all_of_them(content: MutableMapping[str, Any]) -> None:
+        for each in edits:
+            each(content)
+
+    text = _decoded(data, path)
+    after = edited(kind, text, all_of_them, str(path))
+    return after.encode() if after != edited(kind, text, lambda _: None, str(path)) else None
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return read_regular(path, MAX_FILE_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadInputError(f"{path} cannot be read: {error.strerror}. Nothing was written.") from error
+
+
+def _decoded(data: bytes, path: Path) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{path} is not UTF-8 text. Nothing was written.") from error
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _backup(path: Path) -> Path:
+    return path.with_name(path.name + BACKUP)
+
+
+def _record_file() -> Path:
+    return data_folder() / "installs.json"
+
+
+def _records() -> dict[str, Any]:
+    """By file, the SHA-256 of what we wrote last (`after`), and whether the file existed before (`existed`)."""
+    try:
+        found = json.loads(_record_file().read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _record(path: Path, entry: dict[str, Any] | None) -> None:
+    records = _records()
+    records.pop(str(path), None)
+    if entry is not None:
+        records[str(path)] = entry
+    if records:
+        replace_file(_record_file(), json.dumps(records, indent=2).encode(), mode=0o600)
+    else:
+        _record_file().unlink(missing_ok=True)
+
+
+def apply_install(change: Change) -> None:
+    """Write a file and keep a backup next to it. A later installation keeps the first backup as long as no one else has
+    changed the file."""
+    if not change.needed or change.after is None:
+        return
+    known = _records().get(str(change.path))
+    existed = change.before is not None
+    if known is not None and change.before is not None and known["after"] == _digest(change.before):
+        existed = known["existed"]
+    elif change.before is not None:
+        # A repository may contain a link of this name, which would direct the copy to any file of the user.
+        replace_file(_backup(change.path), change.before, mode=0o600, follow_links=False)
+    replace_file(change.path, change.after)
+    window = change.window or (known or {}).get("window")
+    entry = {"after": _digest(change.after), "existed": existed}
+    _record(change.path, entry | ({"window": dict(window)} if window else {}))
+
+
+def apply_uninstall(change: Change) -> None:
+    """Write a file back, or delete it if there was none before, and its folder if that is empty then."""
+    if change.needed and change.after is not None:
+        replace_file(change.path, change.after)
+    elif change.needed:
+        change.path.unlink()
+    _backup(change.path).unlink(missing_ok=True)
+    _record(change.path, None)
+    folder = change.path.parent
+    if change.needed and change.after is None and not any(folder.iterdir()):
+        folder.rmdir()

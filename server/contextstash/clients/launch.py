@@ -1,0 +1,139 @@
+"""Starts clients: behind the proxy, with a window of another size, or with a first message; nothing else is changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextstash.clients.client import Client, Launch, Machine, Proxied, Scope, clients
+from contextstash.files.regular_files import read_regular
+
+if TYPE_CHECKING:
+    from contextstash_storage.databases import Location
+
+ANTHROPIC = "https://api.anthropic.com"
+OPENAI = "https://api.openai.com"
+
+SDK_VARIABLES = {"ANTHROPIC_BASE_URL": "", "OPENAI_BASE_URL": "/v1"}
+"""The variables of the providers' SDKs, and what follows the address in them."""
+
+
+def _other(variable: str, default: str, *variables: str) -> Client:
+    """A program whose model API is at the address in a variable, and which gets the proxy's address in these."""
+
+    def launch(url: str, command: Sequence[str], environment: Mapping[str, str], upstream: str) -> Launch:
+        return Launch(tuple(command), {name: url + SDK_VARIABLES[name] for name in variables})
+
+    return Client("", proxied=Proxied(base_of(variable, default), launch))
+
+
+def base_of(variable: str, default: str) -> Callable[[Mapping[str, str]], str]:
+    """A function that returns the model API at the address in a variable, else the default."""
+    return lambda environment: _without_version(environment.get(variable) or default)
+
+
+def _without_version(url: str) -> str:
+    """The address that the proxy puts in front of the client's paths, which begin with the version."""
+    return url.rstrip("/").removesuffix("/v1")
+
+
+OTHERS = {
+    ANTHROPIC: _other("ANTHROPIC_BASE_URL", ANTHROPIC, "ANTHROPIC_BASE_URL"),
+    OPENAI: _other("OPENAI_BASE_URL", OPENAI, "OPENAI_BASE_URL"),
+}
+"""Any other program, by the provider whose API it uses. The proxy goes to one provider, and the program may use both:
+with both SDKs' variables set, the key and the messages for the one would go to the other."""
+
+OTHER_AT_NAMED = _other("ANTHROPIC_BASE_URL", ANTHROPIC, *SDK_VARIABLES)
+"""Any other program at an address that the user named, which is a provider of neither: both variables are set."""
+
+
+def launched_client(program: str, upstream: str | None = None) -> Client:
+    """The client of a program, by its name or path; any other program has no name. `upstream` is the model API, if the
+    user named one."""
+    name = Path(program).name.removesuffix(".exe")
+    known = next((each for each in clients() if name in each.programs and each.proxied is not None), None)
+    return known or OTHERS.get(_without_version(upstream or ANTHROPIC), OTHER_AT_NAMED)
+
+
+def is_configured(client: Client, arguments: Sequence[str], machine: Machine) -> bool:
+    """Whether our server is configured in the client, by its files or by its arguments. True for unknown clients."""
+    if client.entry is None or any(_argument_names_us(argument) for argument in arguments):
+        return True
+    return any(_names_us(file(machine)) for file in client.entry.files.values())
+
+
+def _argument_names_us(argument: str) -> bool:
+    """Whether an argument, or the file of servers that it names, holds our server."""
+    return "contextstash" in argument or (argument.endswith(".json") and _names_us(Path(argument)))
+
+
+def _names_us(path: Path) -> bool:
+    try:
+        return b"contextstash" in read_regular(path)
+    except OSError:
+        return False
+
+
+NEEDED = ("PreCompact", "SessionStart", "SessionEnd")
+"""The events that a hand-off needs. The hook after each tool call, which cuts outputs, is left to `install --hooks`."""
+
+
+def with_hand_offs(client: Client, launch: Launch, machine: Machine, database: Location | None) -> Launch | None:
+    """The process with our hooks, if they are not installed; None if there is no way to add them for one run: Codex
+    and Gemini CLI read hooks from their files only, and a second option for settings would replace the user's."""
+    from contextstash.clients.install import add_hooks, missing_hooks
+    from contextstash.clients.installation import own_command
+    from contextstash_storage.databases import text_of
+
+    hooks, option = client.hooks, client.run_settings_option
+    if hooks is None:
+        return None
+    scopes: tuple[Scope, ...] = ("user", "project")
+    if any(not set(NEEDED) & set(missing_hooks(client, _settings(hooks.file(machine, scope)))) for scope in scopes):
+        return launch
+    program, *arguments = launch.command
+    if option is None or any(each.split("=")[0] == option for each in arguments):
+        return None
+    added: dict[str, Any] = {}
+    # A server's address reaches the hooks by the environment: it may hold a password.
+    named = ("--db", text_of(database.absolute())) if isinstance(database, Path) else ()
+    add_hooks(client, added, own_command(), named)
+    kept = {event: groups for event, groups in added["hooks"].items() if event in NEEDED}
+    return Launch((program, option, json.dumps({"hooks": kept}), *arguments), launch.environment)
+
+
+def _settings(path: Path) -> Any:
+    try:
+        return json.loads(read_regular(path))
+    except (OSError, ValueError):
+        return None
+
+
+CONTINUED = ("claude", "codex", "gemini")
+"""The programs of the clients that can be started with a first message and stay interactive. Here, because the command
+line's help names them before any client is imported. Sources: the clients' own --help."""
+
+MAX_ARGUMENT_BYTES = 120_000
+"""Of one argument of a program: Linux takes 131,072."""
+
+
+def continued(client: Client, program: str, message: str) -> tuple[str, ...]:
+    """The command that starts a client with a first message. Raises ValueError if there is none."""
+    if client.continued is None:
+        raise ValueError(f"{client.name} takes no first message")
+    return client.continued(program, message)
+
+
+def first_message(hand_off: str, session_id: str) -> str:
+    """The first message for the client: the hand-off, and how to read the rest of the session."""
+    return (
+        f"{hand_off}\n\n"
+        f"This continues session {session_id} of another client; nothing of it is in your own history. The tools of"
+        " contextstash may connect only after your first reply has begun. With them,"
+        f' search_history with session_id "{session_id}" finds anything that was said or done in it,'
+        " and get_archived_output returns an output by its handle. Say in two sentences where the work stands, and go"
+        " on with what is open."
+    )

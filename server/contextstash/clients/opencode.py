@@ -1,0 +1,346 @@
+"""OpenCode: its files, its MCP entry, and its sessions as Anthropic messages.
+
+Sessions are messages made of parts, in its database, or as `opencode export` writes one, as an object. Formats as in
+anomalyco/opencode (formerly sst/opencode), packages/opencode/src/session/message-v2.ts, session.sql.ts. The path of a
+session in the database is written as if that were a folder: `…/opencode.db/<session id>`. The files of versions before
+1.2 are not read: OpenCode moves them into its database itself, `opencode db migrate` again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextstash.clients.client import Client, Entry, Files
+from contextstash.clients.transcripts import (
+    Conversation,
+    DocumentReader,
+    Head,
+    Json,
+    Line,
+    Stamp,
+    count_of,
+    is_at,
+    load_document,
+    moment_of_ms,
+    newest_first,
+    objects,
+    parse_document,
+    part,
+    reminder,
+    text_of,
+    title_of,
+    usage_of,
+)
+from contextstash.files.regular_files import open_regular
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+
+if TYPE_CHECKING:
+    from contextstash_storage.records import Native, Usage
+
+
+DATABASES = "opencode*.db"
+"""`opencode.db`, or `opencode-<channel>.db` of an unreleased version (src/storage/db.ts)."""
+
+
+def data_folder(home: Path) -> Path:
+    """The folder of OpenCode's data, which is the same on each system; the database itself if OPENCODE_DB names one."""
+    configured = os.environ.get("XDG_DATA_HOME")
+    folder = (Path(configured) if configured else home / ".local" / "share") / "opencode"
+    return folder / os.environ.get("OPENCODE_DB", "")
+
+
+def current_sessions(folder: Path, project: Path | None) -> list[Path]:
+    """The session of this project that was changed last (of any project if none is named), then those of its
+    sub-agents."""
+    databases = [folder] if folder.is_file() else newest_first(folder.glob(DATABASES), folder)
+    return current_in_database(databases[0], project) if databases else []
+
+
+def is_in_database(path: Path) -> bool:
+    """Whether this names a session in a database."""
+    return path.parent.suffix == ".db" and path.parent.is_file()
+
+
+@contextmanager
+def _open(file: Path) -> Iterator[sqlite3.Connection]:
+    """The database, opened read-only. Raises OSError if it cannot be read, is a pipe, or has views in the place of
+    tables: a query of a folder that somebody else wrote may never end."""
+    open_regular(file).close()
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=2.0)) as database:
+            if database.execute("SELECT 1 FROM sqlite_schema WHERE type NOT IN ('table', 'index')").fetchone():
+                raise OSError(f"{file.name} is no database of OpenCode: it has views or triggers")
+            yield database
+    except sqlite3.Error as error:
+        raise OSError(f"{file.name} cannot be read as a database of OpenCode ({error})") from error
+
+
+def stamp_in_database(path: Path) -> Stamp:
+    """How many rows a session has in each table, and when one of them changed last. Raises OSError."""
+    rows = "SELECT COUNT(*), COALESCE(MAX(time_updated), 0) FROM {} WHERE session_id = ?"
+    with _open(path.parent) as database:
+        found = [database.execute(rows.format(table), (path.name,)).fetchone() for table in ("message", "part")]
+    return [int(number) for row in found for number in row]
+
+
+def load_from_database(path: Path) -> Iterator[Json]:
+    """The session's own record, then each message with its parts. Raises OSError."""
+    with _open(path.parent) as database:
+        found = database.execute("SELECT id, parent_id, title, directory FROM session WHERE id = ?", (path.name,))
+        session = found.fetchone()
+        if session is None:
+            return
+        head = dict(zip(("id", "parentID", "title", "directory"), session, strict=True))
+        yield {name: value for name, value in head.items() if value is not None}
+        parts: dict[str, list[Json]] = {}
+        rows = "SELECT message_id, id, data FROM part WHERE session_id = ? ORDER BY message_id, id"
+        for message_id, part_id, data in database.execute(rows, (path.name,)):
+            parts.setdefault(message_id, []).append({**_object(data), "id": part_id})
+        rows = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
+        for message_id, data in database.execute(rows, (path.name,)):
+            yield {"info": {**_object(data), "id": message_id}, "parts": parts.get(message_id, [])}
+
+
+def _object(data: str | bytes) -> Json:
+    found = parse_document(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data)
+    return found if isinstance(found, dict) else {}
+
+
+def sessions_in_database(file: Path) -> list[Path]:
+    """Every session in this database. Raises OSError if it is not a database of OpenCode."""
+    with _open(file) as database:
+        rows = database.execute("SELECT id FROM session ORDER BY time_created, id").fetchall()
+    return [file / str(session) for (session,) in rows]
+
+
+def current_in_database(file: Path, project: Path | None) -> list[Path]:
+    """The session of this project that was changed last (of any project if none is named), then those of its
+    sub-agents. Raises OSError."""
+    with _open(file) as database:
+        rows = database.execute("SELECT id, parent_id, directory FROM session ORDER BY time_updated DESC").fetchall()
+    own = [row[0] for row in rows if row[1] is None and (project is None or is_at(row[2], project))]
+    if not own:
+        return []
+    return [file / str(own[0]), *(file / str(row[0]) for row in rows if row[1] == own[0])]
+
+
+INTERRUPTED = "[Tool execution was interrupted]"
+"""The result that OpenCode itself writes for a call whose tool did not finish."""
+
+
+class OpenCodeReader(DocumentReader):
+    """Reads a session as Anthropic messages: each step of a reply, then the results of its calls.
+
+    A reply is read when it is complete, or when another message follows it. Outputs that OpenCode pruned are recorded
+    whole, and cleared from the view at the message after the pruning. Not kept: snapshots, patches, agent and retry
+    parts, attachments of results, and the part that marks a compaction if the summary follows it.
+    """
+
+    name = "opencode"
+
+    def claims(self, head: Head) -> bool:
+        if is_in_database(head.path):
+            return True
+        messages = head.document.get("messages") if isinstance(head.document, dict) else None
+        is_export = bool(part(head.document, "info").get("id")) and isinstance(messages, list)
+        return is_export and all("info" in item and "parts" in item for item in objects(messages))
+
+    def stamp(self, path: Path) -> Stamp:
+        return stamp_in_database(path) if is_in_database(path) else super().stamp(path)
+
+    def records(self, path: Path) -> Iterable[Json]:
+        """The session's own record, then each message with its parts."""
+        if is_in_database(path):
+            return load_from_database(path)
+        document = part({"": load_document(path)}, "")
+        return [part(document, "info"), *objects(document.get("messages"))]
+
+    def conversation(self, lines: list[Line], source: str) -> Conversation:
+        head, *records = [line.record for line in lines] or [{}]
+        session = TranscriptSession(
+            session_id=text_of(head.get("id")) or Path(source).stem,
+            format="anthropic",
+            agent="opencode",
+            title=title_of(head.get("title")),
+            source=source,
+            parent_session_id=text_of(head.get("parentID")),
+        )
+        return session, _messages(records)
+
+
+def _messages(records: list[Json]) -> Iterator[TranscriptMessage]:
+    first_keys: dict[str, str] = {}
+    kept: dict[str, str | None] = {}
+    pruned: list[tuple[float, str]] = []
+    for place, record in enumerate(records):
+        info, parts = part(record, "info"), objects(record.get("parts"))
+        key = text_of(info.get("id"))
+        if key is None:
+            continue
+        last = place == len(records) - 1
+        if info.get("role") == "user":
+            found = list(_user(info, parts))
+            tails = [text_of(found.get("tail_start_id")) for found in parts if found.get("type") == "compaction"]
+            kept[key] = tails[0] if tails else None
+        elif last and not _is_complete(info):
+            return
+        else:
+            found = list(_reply(info, parts))
+        if info.get("summary") is True:
+            tail = kept.get(str(info.get("parentID")))
+            found = [
+                replace(message, covers_before=True, covers_before_key=first_keys.get(tail or ""))
+                for message in found[:1]
+            ]
+        for message in found:
+            first_keys.setdefault(key, str(message.key))
+            yield _with_pruned(message, pruned)
+        pruned += _pruned(parts)
+
+
+def _is_complete(info: Json) -> bool:
+    return bool(part(info, "time").get("completed") or info.get("error"))
+
+
+def _pruned(parts: list[Json]) -> list[tuple[float, str]]:
+    """The calls whose output OpenCode dropped, each with the time of the pruning."""
+    times = [(part(item, "state", "time").get("compacted"), item.get("callID")) for item in parts]
+    return [(when, call) for when, call in times if isinstance(when, int | float) and isinstance(call, str)]
+
+
+def _with_pruned(message: TranscriptMessage, pruned: list[tuple[float, str]]) -> TranscriptMessage:
+    now = message.created_at.timestamp() * 1000 if message.created_at else 0.0
+    done = [found for found in pruned if found[0] <= now]
+    for found in done:
+        pruned.remove(found)
+    return replace(message, cleared_call_ids=tuple(call for _, call in done)) if done else message
+
+
+def _user(info: Json, parts: list[Json]) -> Iterator[TranscriptMessage]:
+    blocks = [block for item in parts if (block := _user_block(item)) is not None]
+    if blocks:
+        created = moment_of_ms(part(info, "time").get("created"))
+        yield TranscriptMessage(body={"role": "user", "content": blocks}, key=str(info["id"]), created_at=created)
+
+
+def _user_block(item: Json) -> Native | None:
+    kind = item.get("type")
+    if kind == "text" and text_of(item.get("text")) and not item.get("ignored"):
+        # OpenCode adds synthetic text to the user's message, for example the content of a file that the user named.
+        return {"type": "text", "text": reminder(item["text"]) if item.get("synthetic") is True else item["text"]}
+    if kind == "subtask":
+        return {"type": "text", "text": f"[{item.get('agent')} was sent to: {item.get('prompt')}]"}
+    if kind == "file" and item.get("mime") not in ("text/plain", "application/x-directory"):
+        return _file(item)
+    return None
+
+
+def _file(item: Json) -> Native:
+    """An image as data, another file as its name: OpenCode puts the content of text files into parts of their own."""
+    url, kind = str(item.get("url") or ""), str(item.get("mime") or "")
+    if kind.startswith("image/") and url.startswith("data:") and "," in url:
+        source = {"type": "base64", "media_type": kind, "data": url.partition(",")[2]}
+        return {"type": "image", "source": source}
+    return {"type": "text", "text": f"[Attached {kind or 'file'}: {item.get('filename') or 'file'}]"}
+
+
+def _reply(info: Json, parts: list[Json]) -> Iterator[TranscriptMessage]:
+    """The messages of a reply, step by step. The key of the first step is the id of OpenCode's message; later steps add
+    their number."""
+    about: dict[str, Any] = {
+        "model": text_of(info.get("modelID")),
+        "created_at": moment_of_ms(part(info, "time").get("created")),
+    }
+    steps = list(_steps(parts))
+    for number, (step, tokens) in enumerate(steps):
+        key = str(info["id"]) if number == 0 else f"{info['id']}#{number}"
+        tokens = tokens or (part(info, "tokens") if number == len(steps) - 1 else {})
+        blocks = [block for item in step if (block := _block(item)) is not None]
+        if blocks:
+            body = {"role": "assistant", "content": blocks}
+            yield TranscriptMessage(body=body, key=key, usage=_usage(tokens), **about)
+        if results := [_result(item) for item in step if _is_call(item)]:
+            done = max((part(item, "state", "time").get("end") or 0 for item in step if _is_call(item)), default=0)
+            body = {"role": "user", "content": results}
+            created = moment_of_ms(done) or about["created_at"]
+            yield TranscriptMessage(body=body, key=f"{key}=", created_at=created)
+
+
+def _steps(parts: list[Json]) -> Iterator[tuple[list[Json], Json]]:
+    """The parts of each step, and the tokens reported at its end."""
+    step: list[Json] = []
+    for item in parts:
+        if item.get("type") == "step-finish":
+            yield step, part(item, "tokens")
+            step = []
+        else:
+            step.append(item)
+    if step:
+        yield step, {}
+
+
+def _is_call(item: Json) -> bool:
+    return item.get("type") == "tool" and bool(text_of(item.get("callID"))) and bool(text_of(item.get("tool")))
+
+
+def _block(item: Json) -> Native | None:
+    kind = item.get("type")
+    if kind == "text" and text_of(item.get("text")):
+        return {"type": "text", "text": item["text"]}
+    if kind == "reasoning" and text_of(item.get("text")):
+        thinking = {"type": "thinking", "thinking": item["text"]}
+        signature = text_of(part(item, "metadata", "anthropic").get("signature"))
+        return {**thinking, "signature": signature} if signature else thinking
+    if _is_call(item):
+        arguments = part(item, "state", "input")
+        return {"type": "tool_use", "id": item["callID"], "name": item["tool"], "input": arguments}
+    return None
+
+
+def _result(item: Json) -> Native:
+    state = part(item, "state")
+    result = {"type": "tool_result", "tool_use_id": item["callID"]}
+    if state.get("status") == "completed":
+        return {**result, "content": str(state.get("output") or "")}
+    if state.get("status") == "error":
+        return {**result, "content": str(state.get("error") or ""), "is_error": True}
+    return {**result, "content": INTERRUPTED, "is_error": True}
+
+
+def _usage(tokens: Json) -> Usage | None:
+    """OpenCode does not include cached tokens in `input`, nor reasoning in `output`."""
+    cached, written = count_of(part(tokens, "cache"), "read"), count_of(part(tokens, "cache"), "write")
+    completion = count_of(tokens, "output") + count_of(tokens, "reasoning")
+    return usage_of(count_of(tokens, "input") + cached + written, completion, cached, written)
+
+
+def _entry(command: Sequence[str]) -> dict[str, Any]:
+    return {"type": "local", "command": list(command), "enabled": True}
+
+
+OPENCODE = Client(
+    "opencode",
+    programs=("opencode",),
+    variables=("OPENCODE",),
+    entry=Entry(
+        "json",
+        "mcp",
+        {
+            "user": lambda at: at.dot_config / "opencode" / "opencode.json",
+            "project": lambda at: at.project / "opencode.json",
+        },
+        _entry,
+    ),
+    files=Files(data_folder, current_sessions),
+    reader=OpenCodeReader,
+    no_window="OpenCode's, compaction.reserved, counts from the end of each model's window, so set it yourself in"
+    " opencode.json: the model's window without the size that you want",
+)
+
+CLIENTS = (OPENCODE,)

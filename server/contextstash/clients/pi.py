@@ -1,0 +1,213 @@
+"""pi: its files, and its sessions as Anthropic messages. It starts no MCP servers.
+
+A session's file is a tree of entries, one JSON line each, with messages in a format of its own. Entries as in
+badlogic/pi-mono, packages/coding-agent/docs/session.md and src/core/session-manager.ts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextstash.clients.client import Client, Files
+from contextstash.clients.transcripts import (
+    Batch,
+    Head,
+    Json,
+    Line,
+    Reader,
+    State,
+    count_of,
+    moment,
+    newest_first,
+    objects,
+    paths_of,
+    remember,
+    text_of,
+    usage_of,
+)
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+
+if TYPE_CHECKING:
+    from contextstash_storage.records import Native, Usage
+
+MAX_ENTRIES = 300
+"""How many entries that are not messages are remembered, to find the messages around them. It bounds the
+reader's state."""
+
+COMPACTED = "The conversation before this was compacted. Its summary:\n\n"
+LEFT = "Another branch of this conversation was left. Its summary:\n\n"
+
+
+class PiReader(Reader):
+    """Reads messages as Anthropic messages, without loss: pi keeps one format for all providers.
+
+    An entry whose parent is not the last entry rewinds the conversation to that parent. A compaction's summary covers
+    all before the first entry that it kept (in files of pi's first version, whose entries have no ids, it covers
+    everything before it). Not kept: the private data of extensions, labels, and commands that the user excluded from
+    the context.
+    """
+
+    name = "pi"
+
+    def claims(self, head: Head) -> bool:
+        return any(record.get("type") == "session" and "cwd" in record for record in head.records)
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        messages: list[TranscriptMessage] = []
+        for line in lines:
+            if line.record.get("type") == "session" and text_of(line.record.get("id")):
+                state.setdefault("session", line.record["id"])
+                continue
+            if line.record.get("type") == "session_info" and text_of(line.record.get("name")):
+                state["title"] = line.record["name"][:200]
+            found = _message(line, state)
+            rewind = _follow(line.record, found is not None, state)
+            if found is not None:
+                messages.append(replace(found, rewind_to_key=rewind))
+        session = TranscriptSession(
+            session_id=str(state.get("session") or Path(source).stem),
+            format="anthropic",
+            agent="pi",
+            title=state.get("title"),
+            source=source,
+        )
+        return [Batch(session, messages)] if messages else []
+
+
+def _follow(entry: Json, is_message: bool, state: State) -> str | None:
+    """The message that this entry rewinds the conversation to, None if it continues it; updates `state`.
+
+    `before` maps an entry that is not a message to the message above it, `after` to the one below it, `waiting` are
+    the entries that have no message below them yet, `back` is the target of the rewind at the next message.
+    """
+    own = text_of(entry.get("id"))
+    if own is None:
+        return None
+    parent = text_of(entry.get("parentId"))
+    before: dict[str, str] = state.setdefault("before", {})
+    above = before.get(parent or "", parent or "")
+    if "last" in state and parent != state["last"]:
+        state["back"] = above
+    state["last"] = own
+    waiting: list[str] = state.setdefault("waiting", [])
+    if is_message:
+        after: dict[str, str] = state.setdefault("after", {})
+        for each in waiting:
+            remember(after, each, own, MAX_ENTRIES)
+        waiting.clear()
+        back: str | None = state.pop("back", None)
+        return back
+    remember(before, own, above, MAX_ENTRIES)
+    waiting.append(own)
+    del waiting[:-MAX_ENTRIES]
+    return None
+
+
+def _message(line: Line, state: State) -> TranscriptMessage | None:
+    entry = line.record
+    body = _body(entry)
+    if body is None:
+        return None
+    message = entry["message"] if entry.get("type") == "message" else {}
+    reply = message.get("role") == "assistant"
+    kept = text_of(entry.get("firstKeptEntryId"))
+    return TranscriptMessage(
+        body=body,
+        key=text_of(entry.get("id")) or line.digest,
+        usage=_usage(message.get("usage")) if reply else None,
+        model=text_of(message.get("model")) if reply else None,
+        created_at=moment(entry.get("timestamp")),
+        covers_before=entry.get("type") == "compaction",
+        by_host=body["role"] == "user" and message.get("role") not in ("user", "toolResult"),
+        covers_before_key=state.get("after", {}).get(kept, kept) if entry.get("type") == "compaction" else None,
+    )
+
+
+def _body(entry: Json) -> Native | None:
+    kind = entry.get("type")
+    if kind == "message" and isinstance(entry.get("message"), dict):
+        return _converted(entry["message"])
+    if kind == "custom_message":
+        return _converted({"role": "custom", "content": entry.get("content")})
+    if kind in ("compaction", "branch_summary") and text_of(entry.get("summary")):
+        opening = COMPACTED if kind == "compaction" else LEFT
+        return {"role": "user", "content": [{"type": "text", "text": opening + entry["summary"]}]}
+    return None
+
+
+def _converted(message: Json) -> Native | None:
+    role = message.get("role")
+    if role == "bashExecution":
+        return None if message.get("excludeFromContext") else _command(message)
+    if not message.get("content"):
+        return None
+    content = message["content"]
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    blocks = [_block(block) for block in objects(content)]
+    if role != "toolResult":
+        return {"role": "user" if role in ("custom", "hookMessage") else role, "content": blocks}
+    result = {"type": "tool_result", "tool_use_id": message.get("toolCallId"), "content": blocks}
+    if message.get("isError"):
+        result["is_error"] = True
+    return {"role": "user", "content": [result]}
+
+
+def _command(message: Json) -> Native:
+    """A command that the user ran."""
+    text = f"Ran `{message.get('command')}`\n```\n{message.get('output') or ''}\n```"
+    if message.get("exitCode"):
+        text += f"\nIt exited with code {message['exitCode']}."
+    return {"role": "user", "content": [{"type": "text", "text": text}]}
+
+
+def _block(block: dict[str, Any]) -> dict[str, Any]:
+    kind = block.get("type")
+    if kind == "toolCall":
+        arguments = block.get("arguments") or {}
+        return {"type": "tool_use", "id": block.get("id"), "name": block.get("name"), "input": arguments}
+    if kind == "thinking":
+        thinking = {"type": "thinking", "thinking": block.get("thinking", "")}
+        return {**thinking, "signature": block["thinkingSignature"]} if block.get("thinkingSignature") else thinking
+    if kind == "image" and "data" in block:
+        source = {"type": "base64", "media_type": block.get("mimeType", "image/png"), "data": block["data"]}
+        return {"type": "image", "source": source}
+    return block
+
+
+def _usage(usage: object) -> Usage | None:
+    if not isinstance(usage, dict):
+        return None
+    cached, written = count_of(usage, "cacheRead"), count_of(usage, "cacheWrite")
+    return usage_of(count_of(usage, "input") + cached + written, count_of(usage, "output"), cached, written)
+
+
+def sessions_folder(home: Path) -> Path:
+    """The folder in which pi keeps its sessions."""
+    configured = os.environ.get("PI_CODING_AGENT_DIR")
+    return (Path(configured).expanduser() if configured else home / ".pi" / "agent") / "sessions"
+
+
+def current_sessions(folder: Path, project: Path | None) -> list[Path]:
+    """The session of this project that was written last; without a project: of this folder itself."""
+    for path in paths_of(project) if project else [""]:
+        name = f"--{path.lstrip('/').translate(str.maketrans('/:', '--'))}--"
+        place = folder / name if project else folder
+        if found := newest_first(place.glob("*.jsonl"), place):
+            return found[:1]
+    return []
+
+
+PI = Client(
+    "pi",
+    programs=("pi", "pi-coding-agent"),
+    variables=("PI_CODING_AGENT",),
+    files=Files(sessions_folder, current_sessions),
+    reader=PiReader,
+)
+
+CLIENTS = (PI,)

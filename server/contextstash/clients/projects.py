@@ -1,0 +1,60 @@
+"""What is known of a session from its client: its project, and whether the client has deleted its transcript."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from contextstash.files.regular_files import open_regular
+
+MAX_HEAD_BYTES = 200_000
+"""Bytes at the start of a transcript in which its folder is searched for. Claude Code and Codex name it in
+their first records."""
+
+
+def project_of(source: str | None) -> str | None:
+    """The folder in which the client ran, None if the transcript is gone or does not name one."""
+    if source is None or not source.endswith(".jsonl"):
+        return None
+    from contextstash.clients.transcripts import split_lines  # loads pydantic-core, which most commands need not
+
+    try:
+        with open_regular(Path(source)) as file:
+            lines, _ = split_lines(file.read(MAX_HEAD_BYTES), at_end=True)
+    except OSError:
+        return None
+    return next((found for line in lines if (found := _folder(line.record))), None)
+
+
+def _folder(record: dict[str, Any]) -> str | None:
+    payload = record.get("payload")
+    found = record.get("cwd") or (payload.get("cwd") if isinstance(payload, dict) else None)
+    return found if isinstance(found, str) and found.strip() else None
+
+
+PROJECT_VARIABLES: Mapping[str, str] = {"claude-code": "CLAUDE_PROJECT_DIR"}
+"""The variable in which a client names the project to the programs that it starts, by client. The others start them in
+the project's folder and name none. Here, because each command asks for the project before it knows of any client."""
+
+
+def project_folder(environment: Mapping[str, str], client: str | None = None) -> Path:
+    """The project that this client, or any if none is given, names, else the current folder. The variables of other
+    clients do not count: one that was started in another one's shell inherits the name of that one's project."""
+    names = [name for each, name in PROJECT_VARIABLES.items() if client in (each, None)]
+    named = next((found for name in names if (found := environment.get(name))), None)
+    return Path(named) if named else Path.cwd()
+
+
+def deleted_by(source: str | None) -> date | None:
+    """The day by which the file that a session was read from was deleted; None if it is there. That is the last day on
+    which something was added to its folder or removed. Only files of lines count: other sources name a part of a
+    database or of a folder."""
+    if source is None or not source.endswith(".jsonl"):
+        return None
+    path = Path(source)
+    if not path.is_absolute() or path.exists():
+        return None
+    folder = next((parent for parent in path.parents if parent.exists()), None)
+    return date.today() if folder is None else date.fromtimestamp(folder.stat().st_mtime)

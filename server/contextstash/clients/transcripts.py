@@ -1,0 +1,338 @@
+"""Transcripts as messages: the records of a file, and what is new in them since it was read last.
+
+A file of lines is read from the position where the last reading stopped; a transcript that its client rewrites, or
+keeps in a database, is read whole each time it changed. What a record says is in the file of its client.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextstash.files.regular_files import read_regular
+from contextstash.json.json_text import LENIENT_DECODER, lenient_value
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+
+if TYPE_CHECKING:
+    from contextstash_storage.records import Usage
+
+_log = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+State = dict[str, Any]
+"""A reader's state between two readings. It is stored in the database, so it holds only JSON values."""
+
+Stamp = list[int]
+"""Sizes and times that change whenever the transcript on disk changes."""
+
+Conversation = tuple[TranscriptSession, Iterable[TranscriptMessage]]
+
+MAX_TAIL_MESSAGES = 400
+"""How many of the last messages are remembered one by one, to find where the conversation was rewound. It bounds the
+reader's state; a longer rewind is read as new messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One record of a transcript. `digest` is a short hash of the line's bytes, the same at every reading."""
+
+    record: Json
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages of one session, in order."""
+
+    session: TranscriptSession
+    messages: list[TranscriptMessage]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The beginning of a transcript. `document` is its JSON value, the list of `records` if it is a file of lines, None
+    if it is not JSON; `records` are the first ones of a file of lines, or the document if that is one object."""
+
+    path: Path
+    document: object = None
+    records: Sequence[Json] = ()
+
+
+class Reader(ABC):
+    """Reads one kind of transcript: a file of lines, of which only what is new is read."""
+
+    name: str
+
+    @abstractmethod
+    def claims(self, head: Head) -> bool:
+        """Whether a transcript that begins so is of this kind."""
+
+    @abstractmethod
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        """The messages in these lines; updates `state`. Unknown records are skipped."""
+
+
+class DocumentReader(Reader):
+    """Reads one kind of transcript that is read whole: a JSON document, or a part of a database."""
+
+    def stamp(self, path: Path) -> Stamp:
+        """When the transcript changed last, and how large it is. Raises OSError if it does not exist."""
+        found = path.stat()
+        return [found.st_mtime_ns, found.st_size]
+
+    def load(self, path: Path) -> list[Line]:
+        """All records, in order. Raises OSError if they cannot be read."""
+        return [Line(record, digest_of(json.dumps(record).encode())) for record in self.records(path)]
+
+    def records(self, path: Path) -> Iterable[Json]:
+        """All records, by default the objects of a list. Raises OSError if they cannot be read."""
+        return objects(load_document(path))
+
+    def conversation(self, lines: list[Line], source: str) -> Conversation:
+        """The session of these records, and all its messages. A reader has this or its own `read`."""
+        raise NotImplementedError
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        """The messages that are new since the last reading; updates `state`. `lines` are all records of the
+        transcript."""
+        session, messages = self.conversation(list(lines), source)
+        fresh = unseen(list(messages), state)
+        return [Batch(session, fresh)] if fresh else []
+
+
+def split_lines(data: bytes, *, at_end: bool) -> tuple[list[Line], int]:
+    """The complete records in `data`, and how many bytes they use.
+
+    A last line without a line end is left for the next reading, unless `at_end` is true and the line is complete.
+    A damaged line is skipped with a warning; several records on one line are split.
+    """
+    end = data.rfind(b"\n") + 1
+    lines = [line for raw in data[:end].split(b"\n") for line in _records(raw)]
+    rest = data[end:]
+    if at_end and rest.strip() and (last := _whole(rest)) is not None:
+        lines.append(last)
+        end = len(data)
+    return lines, end
+
+
+def first_records(data: bytes, limit: int) -> list[Line]:
+    """The first complete records in `data`, at most `limit`; the rest is not parsed. A last line without a line end
+    counts if it is complete."""
+    raw_lines = data.split(b"\n")
+    found = list(islice((line for raw in raw_lines[:-1] for line in _records(raw)), limit))
+    if len(found) < limit and raw_lines[-1].strip() and (last := _whole(raw_lines[-1])) is not None:
+        found.append(last)
+    return found
+
+
+def _whole(raw: bytes) -> Line | None:
+    record = parse_document(raw)
+    return Line(record, digest_of(raw)) if isinstance(record, dict) else None
+
+
+_BEGINNING = re.compile(r'\{"(?:timestamp|parentUuid|type)":')
+"""How the records of all clients that write JSON lines begin. It finds the next record after a damaged one."""
+
+
+def _records(raw: bytes) -> Iterator[Line]:
+    text = raw.decode("utf-8", "replace").strip().strip("\ufeff\0").strip()
+    place = 0
+    while place < len(text):
+        try:
+            record, end = LENIENT_DECODER.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            _log.warning("skipped a damaged record of %d characters", len(text) - place)
+            again = _BEGINNING.search(text, place + 1)
+            if again is None:
+                return
+            place = again.start()
+            continue
+        if isinstance(record, dict):
+            yield Line(record, digest_of(text[place:end].encode("utf-8", "surrogatepass")))
+        place = end
+        while place < len(text) and text[place].isspace():
+            place += 1
+
+
+def parse_document(data: bytes) -> Any:
+    """The JSON value of these bytes; None if they are not valid JSON."""
+    try:
+        return lenient_value(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def load_document(path: Path) -> object:
+    """The JSON value in this file; None if it is not valid JSON, for example while it is being written. Raises
+    OSError."""
+    document: object = parse_document(read_regular(path))
+    if document is None:
+        _log.warning("Skipped a file of a transcript that is not valid JSON at present: %s", path.name)
+    return document
+
+
+def unseen(messages: Sequence[TranscriptMessage], state: State) -> list[TranscriptMessage]:
+    """Returns the messages that `state` does not contain yet, and adds them to `state`.
+
+    If other messages replaced known ones, the first new message names the message that the conversation was rewound
+    to. If some of the replaced messages still exist at another position, there was no rewind.
+    """
+    digests = [_short(message.key or "") for message in messages]
+    tail = str(state.get("tail", "")).split()
+    base = int(state.get("count", 0)) - len(tail)
+    known = _known(digests, tail, base, state)
+    fresh = list(messages[known:])
+    gone = set(tail[known - base :]) if known >= base else set()
+    if fresh and gone and gone.isdisjoint(digests[known:]) and fresh[0].rewind_to_key is None:
+        fresh[0] = replace(fresh[0], rewind_to_key=messages[known - 1].key if known else "")
+    if fresh:
+        base = max(0, len(digests) - MAX_TAIL_MESSAGES)
+        state.update(count=len(digests), head=_digest(digests[:base]), tail=" ".join(digests[base:]))
+    return fresh
+
+
+def _known(digests: Sequence[str], tail: Sequence[str], base: int, state: State) -> int:
+    """How many of the first messages are unchanged since the last reading."""
+    if len(digests) < base or _digest(digests[:base]) != state.get("head", _digest([])):
+        return 0
+    known = base
+    for before, now in zip(tail, digests[base:], strict=False):
+        if before != now:
+            break
+        known += 1
+    return known
+
+
+def _short(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+
+def _digest(digests: Sequence[str]) -> str:
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()[:20]
+
+
+def digest_of(raw: bytes) -> str:
+    """A short hash of these bytes."""
+    return hashlib.sha256(raw.strip()).hexdigest()[:20]
+
+
+def remember(entries: dict[str, Any], key: str, value: Any, limit: int) -> None:
+    """Put an entry last; the oldest leave if there are more than `limit`."""
+    entries.pop(key, None)
+    entries[key] = value
+    while len(entries) > limit:
+        del entries[next(iter(entries))]
+
+
+def objects(value: object) -> list[Json]:
+    """The objects in a list; none if the value is not a list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def part(record: object, *names: str) -> Json:
+    """The object found under these names, each inside the previous one; empty if it does not exist."""
+    for name in names:
+        record = record.get(name) if isinstance(record, dict) else None
+    return record if isinstance(record, dict) else {}
+
+
+def text_of(value: object) -> str | None:
+    """The value if it is a string that is not blank, else None."""
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def title_of(value: object) -> str | None:
+    """The beginning of a title, None if there is none."""
+    return (text_of(value) or "").strip()[:200] or None
+
+
+def moment(value: object) -> datetime | None:
+    """The time of an ISO 8601 string with a zone; None if the value is not one."""
+    if not isinstance(value, str):
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
+
+
+def moment_of_ms(value: object) -> datetime | None:
+    """The time of a number of milliseconds since 1970; None if the value is not one."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e14:
+        return None
+    return datetime.fromtimestamp(value / 1000, UTC)
+
+
+def count_of(record: Json, *names: str) -> int:
+    """The first of these fields that holds a positive number; 0 if none does."""
+    for name in names:
+        value = record.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return 0
+
+
+def usage_of(prompt: int, completion: int, cached: int = 0, written: int = 0) -> Usage | None:
+    """The usage of a request; None if no prompt is reported. `prompt` includes cached tokens."""
+    from contextstash_storage.records import Usage  # loads pydantic, which most hooks need not
+
+    if not prompt:
+        return None
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached, cache_write_tokens=written)
+
+
+def reported_usage(given: object) -> Usage | None:
+    """The usage of a request as its provider reported it, None if it is not one."""
+    from contextstash.formats.usage import read_usage
+
+    return read_usage(given) if isinstance(given, dict) else None
+
+
+_TAG = re.compile(r"<(?=/?system-reminder)", re.IGNORECASE)
+
+
+def reminder(text: str) -> str:
+    """The text between the tags of a reminder, with such tags in the text escaped, so that the text cannot close it."""
+    return f"<system-reminder>\n{_TAG.sub('‹', text)}\n</system-reminder>"
+
+
+def newest_first(files: Iterable[Path], folder: Path) -> list[Path]:
+    """The files in this folder, the one written last first. Links to files outside the folder and files that were
+    deleted meanwhile are left out."""
+    known = [(written, file) for file in files if (written := _written(file, folder)) is not None]
+    return [file for _, file in sorted(known, key=lambda found: found[0], reverse=True)]
+
+
+def is_within(file: Path, folder: Path) -> bool:
+    """Whether this is a file in the folder or below it, after links are followed."""
+    return _written(file, folder) is not None
+
+
+def _written(file: Path, folder: Path) -> int | None:
+    try:
+        if not file.is_file() or not file.resolve().is_relative_to(folder.resolve()):
+            return None
+        return file.stat().st_mtime_ns
+    except (OSError, RuntimeError):
+        return None
+
+
+def paths_of(project: Path) -> list[str]:
+    """The paths by which a client may name a project's folder."""
+    return list(dict.fromkeys((str(project.absolute()), str(project.resolve()))))
+
+
+def is_at(directory: object, project: Path) -> bool:
+    """Whether a directory that a client recorded is this project's folder."""
+    return isinstance(directory, str) and str(Path(directory)) in paths_of(project)

@@ -1,1 +1,0 @@
-"""Hosts: everything that differs from client to client. No other package knows a host."""

@@ -1,1 +1,0 @@
-"""Following: finding a client's transcripts and recording what is new in them."""

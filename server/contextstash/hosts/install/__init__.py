@@ -1,1 +1,0 @@
-"""Installation: adds contextstash to the clients' own configuration files, and removes it."""

@@ -1,1 +1,0 @@
-"""Readers of transcripts, one file for each host."""

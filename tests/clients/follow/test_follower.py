@@ -1,0 +1,144 @@
+"""Following hosts other than Claude Code, by the project's folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash.cli.scripts.serve import FOLLOWED
+from contextstash.clients.follow import AUTO, Follower, find_transcripts, followed, ingest
+from tests.support.host_files import write_json, write_lines, write_opencode
+from tests.support.stashes import history, stash_at
+
+SESSION = "4c0f2c3a-0000-4000-8000-000000000001"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder of its own, in which a project is the current folder, and no host's variables."""
+    for name in ("CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME", "PI_CODING_AGENT_DIR", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", "/srv/of-the-outer-claude")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "orchard").mkdir()
+    monkeypatch.chdir(tmp_path / "orchard")
+    return tmp_path / "home"
+
+
+def codex(home: Path, project: str, texts: list[str]) -> None:
+    head = {"timestamp": "t", "type": "session_meta", "payload": {"id": SESSION, "cwd": project, "source": "cli"}}
+    said: list[dict[str, Any]] = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]} for text in texts
+    ]
+    lines = [head, *({"timestamp": "t", "type": "response_item", "payload": item} for item in said)]
+    write_lines(home / ".codex" / "sessions" / "2026" / "05" / "01" / "rollout-1.jsonl", lines)
+
+
+def gemini(home: Path, project: str, texts: list[str]) -> None:
+    folder = home / ".gemini" / "tmp" / hashlib.sha256(project.encode()).hexdigest() / "chats"
+    said = [{"id": f"u{n}", "timestamp": "t", "type": "user", "content": text} for n, text in enumerate(texts)]
+    write_json(folder / "session-1.json", {"sessionId": SESSION, "projectHash": "h", "messages": said})
+
+
+def gemini_named(home: Path, project: str, texts: list[str]) -> None:
+    write_json(home / ".gemini" / "projects.json", {"projects": {project: "orchard-1"}})
+    said = [{"id": f"u{n}", "timestamp": "t", "type": "user", "content": text} for n, text in enumerate(texts)]
+    lines = [{"sessionId": SESSION, "projectHash": "h", "kind": "main"}, *said]
+    write_lines(home / ".gemini" / "tmp" / "orchard-1" / "chats" / "session-1.jsonl", lines)
+
+
+def opencode(home: Path, project: str, texts: list[str]) -> None:
+    talk = [
+        ({"id": f"msg_{number}", "role": "user", "time": {"created": 1}}, [{"type": "text", "text": text}])
+        for number, text in enumerate(texts)
+    ]
+    write_opencode(home / ".local" / "share" / "opencode" / "opencode.db", SESSION, talk, directory=project)
+
+
+def pi(home: Path, project: str, texts: list[str]) -> None:
+    name = f"--{project.strip('/').replace('/', '-')}--"
+    said = [{"type": "message", "timestamp": "t", "message": {"role": "user", "content": text}} for text in texts]
+    head = {"type": "session", "id": SESSION, "cwd": project}
+    write_lines(home / ".pi" / "agent" / "sessions" / name / "1.jsonl", [head, *said])
+
+
+WRITERS = {"codex": codex, "gemini": gemini, "gemini-named": gemini_named, "opencode": opencode, "pi": pi}
+
+
+@pytest.mark.parametrize("host", WRITERS)
+async def test_the_session_of_the_current_folder_is_followed_as_it_grows(host: str, home: Path) -> None:
+    async with stash_at(home.parent / "stash.db") as stash:
+        follower = Follower(stash, find_transcripts(host.removesuffix("-named")))
+        assert await follower.catch_up() is None
+        WRITERS[host](home, str(Path.cwd()), ["One"])
+        assert await follower.catch_up() == SESSION
+        WRITERS[host](home, str(Path.cwd()), ["One", "Two"])
+        assert await follower.catch_up() == SESSION
+        recorded = await history(stash, SESSION)
+        assert len(recorded) == 2
+        assert "Two" in json.dumps(recorded[1])
+
+
+@pytest.mark.parametrize("host", WRITERS)
+async def test_the_session_of_another_folder_is_not_followed(host: str, home: Path) -> None:
+    WRITERS[host](home, str(home / "elsewhere"), ["One"])
+    async with stash_at(home.parent / "stash.db") as stash:
+        assert await Follower(stash, find_transcripts(host.removesuffix("-named"))).catch_up() is None
+
+
+FIND = "from contextstash.clients.follow import find_transcripts; print(*find_transcripts('auto')())"
+RUN = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)"
+
+
+@pytest.mark.parametrize("host", ["codex", "gemini", "opencode", "pi"])
+def test_the_host_that_started_the_server_is_followed(host: str, home: Path) -> None:
+    for write in (codex, gemini, opencode, pi):
+        write(home, str(Path.cwd()), ["One"])
+    server = ["sh", "-c", '"$0" -c "$1"', sys.executable, FIND]
+    done = subprocess.run([host, "-c", RUN, *server], executable=sys.executable, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    [found] = find_transcripts(host)()
+    assert done.stdout.split() == [str(found)]
+
+
+def test_the_command_line_offers_every_host() -> None:
+    assert sorted(FOLLOWED) == sorted((AUTO, *followed()))
+
+
+def test_a_project_folder_that_leads_out_of_the_hosts_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "5b1f6c1e-0000-4000-8000-000000000001.jsonl").write_text("{}\n")
+    projects = tmp_path / "config" / "projects"
+    projects.mkdir(parents=True)
+    (projects / "-srv-app").symlink_to(elsewhere)
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(projects.parent))
+    assert find_transcripts("claude-code", project=Path("/srv/app"))() == []
+
+
+async def test_a_session_that_was_deleted_is_not_followed_until_it_is_imported(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with stash_at(home.parent / "stash.db") as stash:
+        follower = Follower(stash, find_transcripts("codex"))
+        codex(home, str(Path.cwd()), ["One"])
+        assert await follower.catch_up() == SESSION
+        await stash.delete_session(SESSION)
+        for count in (2, 3):
+            codex(home, str(Path.cwd()), ["One", "Two", "Three"][:count])
+            assert await follower.catch_up() is None
+            assert not (await stash.list_sessions()).sessions
+        assert caplog.text.count("not recorded again; `contextstash import") == 1
+        [transcript] = find_transcripts("codex")()
+        await ingest(stash, transcript, wanted=True)
+        codex(home, str(Path.cwd()), ["One", "Two", "Three", "Four"])
+        assert await follower.catch_up() == SESSION
+        assert len(await history(stash, SESSION)) == 4

@@ -1,0 +1,196 @@
+"""What is new in a transcript goes into the stash once, however the file came to grow."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash.clients.follow import Follower, find_transcripts, ingest
+from contextstash.service.stash import Stash
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.sqlite import open_sqlite
+
+SESSION = "11111111-2222-3333-4444-555555555555"
+
+
+def record(uuid: str, parent: str | None, text: str, **more: Any) -> dict[str, Any]:
+    """A prompt as Claude Code writes it; `more` overrides."""
+    return {
+        "type": "user",
+        "uuid": uuid,
+        "parentUuid": parent,
+        "sessionId": SESSION,
+        "isSidechain": False,
+        "timestamp": "2026-01-28T22:26:39.918Z",
+        "message": {"role": "user", "content": text},
+        **more,
+    }
+
+
+def reply(uuid: str, parent: str, text: str) -> dict[str, Any]:
+    message = {"id": f"msg_{uuid}", "role": "assistant", "model": "m", "content": [{"type": "text", "text": text}]}
+    return record(uuid, parent, "", type="assistant", message=message)
+
+
+def lines(records: Sequence[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(item).encode() + b"\n" for item in records)
+
+
+TALK = [record("a", None, "First question"), reply("b", "a", "First answer"), record("c", "b", "Second question")]
+
+
+@pytest.fixture
+async def stash(tmp_path: Path) -> AsyncIterator[Stash]:
+    opened = Stash(await open_sqlite(tmp_path / "stash.db"))
+    yield opened
+    await opened.close()
+
+
+async def texts(stash: Stash, session_id: str = SESSION) -> list[Any]:
+    page = await stash.read_messages(session_id)
+    return [message.message["content"] for message in page.messages]
+
+
+async def test_a_transcript_read_twice_is_recorded_once(stash: Stash, tmp_path: Path) -> None:
+    transcript = tmp_path / f"{SESSION}.jsonl"
+    transcript.write_bytes(lines(TALK))
+    first = await ingest(stash, transcript)
+    second = await ingest(stash, transcript)
+    assert (first.session_id, first.recorded) == (SESSION, 3)
+    assert (second.session_id, second.recorded) == (SESSION, 0)
+
+
+@pytest.mark.parametrize("cut", [1, 60, 300, 500, 700])
+async def test_a_cut_line_is_recorded_once_the_rest_of_it_came(stash: Stash, tmp_path: Path, cut: int) -> None:
+    transcript = tmp_path / f"{SESSION}.jsonl"
+    data = lines(TALK)
+    transcript.write_bytes(lines(TALK[:1]) + data[len(lines(TALK[:1])) :][:cut])
+    await ingest(stash, transcript)
+    transcript.write_bytes(data)
+    await ingest(stash, transcript)
+    assert await texts(stash) == [item["message"]["content"] for item in TALK]
+
+
+async def test_a_file_that_was_replaced_is_read_from_its_beginning(stash: Stash, tmp_path: Path) -> None:
+    transcript = tmp_path / f"{SESSION}.jsonl"
+    transcript.write_bytes(lines(TALK))
+    await ingest(stash, transcript)
+    transcript.write_bytes(lines([TALK[0], record("z", "a", "Another way on")]))
+    report = await ingest(stash, transcript)
+    assert report.recorded == 1
+    assert (await texts(stash))[-1] == "Another way on"
+
+
+async def test_broken_and_unknown_lines_lose_nothing_else(
+    stash: Stash, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    transcript = tmp_path / f"{SESSION}.jsonl"
+    unknown = lines([{"type": "a-new-thing", "uuid": "n", "parentUuid": "b", "sessionId": SESSION}])
+    data = lines(TALK[:2]) + b'{"type":"user","secret\n\xff\xfe\n' + unknown + lines(TALK[2:])
+    transcript.write_bytes(data.replace(b"\n", b"\r\n"))
+    await ingest(stash, transcript)
+    assert len(await texts(stash)) == 3
+    assert "secret" not in caplog.text
+
+
+async def test_records_run_together_on_one_line_are_both_recorded(stash: Stash, tmp_path: Path) -> None:
+    transcript = tmp_path / f"{SESSION}.jsonl"
+    transcript.write_bytes(lines(TALK[:1]) + lines(TALK[1:]).replace(b"}\n{", b"}{"))
+    await ingest(stash, transcript)
+    assert len(await texts(stash)) == 3
+
+
+async def test_a_longer_copy_of_a_message_list_adds_the_rest_alone(stash: Stash, tmp_path: Path) -> None:
+    saved = tmp_path / "run.json"
+    messages = [{"role": "user", "content": f"question {place}"} for place in range(4)]
+    saved.write_text(json.dumps(messages[:2]))
+    first = await ingest(stash, saved)
+    saved.write_text(json.dumps(messages))
+    second = await ingest(stash, saved)
+    assert (first.recorded, second.recorded) == (2, 2)
+    assert first.session_id == second.session_id
+
+
+async def test_a_file_that_is_not_a_transcript_is_refused(stash: Stash, tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text('{"name": "not messages"}')
+    with pytest.raises(BadInputError):
+        await ingest(stash, tmp_path / "other.json")
+
+
+async def test_the_follower_records_what_is_new_at_each_call(stash: Stash, tmp_path: Path) -> None:
+    folder = tmp_path / "transcripts"
+    folder.mkdir()
+    follower = Follower(stash, find_transcripts("claude-code", folder))
+    assert await follower.catch_up() is None
+    transcript = folder / f"{SESSION}.jsonl"
+    transcript.write_bytes(lines(TALK[:2]))
+    assert await follower.catch_up() == SESSION
+    with transcript.open("ab") as file:
+        file.write(lines(TALK[2:]))
+    assert await asyncio.gather(*(follower.catch_up() for _ in range(4))) == [SESSION] * 4
+    assert len(await texts(stash)) == 3
+
+
+async def test_the_follower_records_sub_agents_as_sessions_of_their_own(stash: Stash, tmp_path: Path) -> None:
+    folder = tmp_path / "transcripts"
+    (folder / SESSION / "subagents").mkdir(parents=True)
+    (folder / f"{SESSION}.jsonl").write_bytes(lines(TALK))
+    side = record("s", None, "Look into it", isSidechain=True, agentId="a1b2c3")
+    (folder / SESSION / "subagents" / "agent-a1b2c3.jsonl").write_bytes(lines([side]))
+    assert await Follower(stash, find_transcripts("claude-code", folder)).catch_up() == SESSION
+    assert await texts(stash, f"{SESSION}.a1b2c3") == ["Look into it"]
+    assert len(await texts(stash)) == 3
+
+
+async def test_the_transcript_written_to_last_is_the_current_one(stash: Stash, tmp_path: Path) -> None:
+    folder = tmp_path / "transcripts"
+    folder.mkdir()
+    other = SESSION.replace("1", "9")
+    for place, session_id in enumerate((SESSION, other)):
+        path = folder / f"{session_id}.jsonl"
+        path.write_bytes(lines([{**item, "sessionId": session_id} for item in TALK]))
+        os.utime(path, (1000 + place, 1000 + place))
+    follower = Follower(stash, find_transcripts("claude-code", folder))
+    assert await follower.catch_up() == other
+    os.utime(folder / f"{SESSION}.jsonl", (2000, 2000))
+    assert await follower.catch_up() == SESSION
+
+
+def test_an_unknown_host_cannot_be_followed() -> None:
+    with pytest.raises(BadInputError, match="claude-code"):
+        find_transcripts("no-such-host")
+
+
+def said(*words: str) -> list[dict[str, Any]]:
+    return [{"role": ("user", "assistant")[place % 2], "content": word} for place, word in enumerate(words)]
+
+
+REWRITES = {
+    "an earlier message was changed": ["one", "CHANGED", "three", "four"],
+    "it became shorter": ["one", "two"],
+    "it was replaced": ["other", "words"],
+    "it was replaced by a longer one": ["other", "words", "here", "and", "there"],
+}
+
+
+@pytest.mark.parametrize("changed", REWRITES.values(), ids=REWRITES.keys())
+async def test_a_list_of_messages_that_was_rewritten_is_the_conversation_and_the_old_one_stays(
+    stash: Stash, tmp_path: Path, changed: list[str]
+) -> None:
+    path = tmp_path / "list.jsonl"
+    before = said("one", "two", "three", "four")
+    path.write_bytes(lines(before))
+    name = (await ingest(stash, path)).session_id
+    assert name is not None
+    for now in (said(*changed), said(*changed, "grown"), before, said("one", "two", "three", "four", "five")):
+        path.write_bytes(lines(now))
+        await ingest(stash, path)
+        assert (await ingest(stash, path)).recorded == 0
+        assert (await stash.get_context(name, budget=100_000)).messages == now
+        assert (await texts(stash, name))[:4] == ["one", "two", "three", "four"]

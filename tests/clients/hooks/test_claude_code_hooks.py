@@ -1,0 +1,434 @@
+"""A Claude Code session through its hooks: outputs replaced, a compaction survived, everything found again."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash.clients.claude_code import CLAUDE_CODE
+from contextstash.clients.hooks import MAX_EVENT_BYTES, run
+from contextstash.clients.output_cut import MAX_ARCHIVED_CHARACTERS
+from contextstash_storage.sqlite.glance import glance
+from tests.support.command_line import CommandLine
+
+SESSION = "70d782f7-b303-4e48-9512-6bec16c37abd"
+LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000)) + "\nfatal error: disk full"
+
+
+class Hooked:
+    """A project in which Claude Code runs with our hooks; its transcript grows as the test goes on."""
+
+    def __init__(self, contextstash: CommandLine) -> None:
+        self.command_line = contextstash
+        self.transcript = contextstash.folder / ".claude" / "projects" / "-home-dev-app" / f"{SESSION}.jsonl"
+        self.transcript.parent.mkdir(parents=True)
+        self._number = 0
+
+    def fire(self, event: str, part: str = "1/1", **fields: Any) -> Any:
+        """The hook's response to an event, None if it has none."""
+        named = {"session_id": SESSION, "transcript_path": str(self.transcript), "hook_event_name": event, **fields}
+        done = self.command_line.run("hook", "claude-code", "--part", part, typed=json.dumps(named))
+        assert (done.returncode, done.stderr) == (0, "")
+        return json.loads(done.stdout) if done.stdout else None
+
+    def after(self, tool: str, response: Any, **tool_input: Any) -> Any:
+        """The replaced response, None if it is unchanged."""
+        answer = self.fire("PostToolUse", tool_name=tool, tool_input=tool_input, tool_response=response)
+        if answer is None:
+            return None
+        assert answer["hookSpecificOutput"]["hookEventName"] == "PostToolUse"
+        return answer["hookSpecificOutput"]["updatedToolOutput"]
+
+    def write(self, role: str, content: Any, agent: str | None = None, tokens: int = 0, **fields: Any) -> None:
+        """A line of the transcript, or of that of a sub-agent. A reply reports `tokens` as the size of its request."""
+        self._number += 1
+        usage = {"usage": {"input_tokens": tokens, "output_tokens": 1}} if tokens else {}
+        transcript = self.transcript
+        if agent is not None:
+            transcript = transcript.with_suffix("") / "subagents" / f"agent-{agent}.jsonl"
+            transcript.parent.mkdir(parents=True, exist_ok=True)
+            fields |= {"isSidechain": True, "agentId": agent}
+        record = {
+            "type": role,
+            "uuid": f"00000000-0000-4000-8000-{self._number:012}",
+            "parentUuid": f"00000000-0000-4000-8000-{self._number - 1:012}" if self._number > 1 else None,
+            "sessionId": SESSION,
+            "timestamp": f"2026-11-20T10:{self._number // 60:02}:{self._number % 60:02}.000Z",
+            "message": {"role": role, "content": content, **usage},
+            **fields,
+        }
+        with transcript.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def call(self, number: int, output: str | None, agent: str | None = None, tokens: int = 0) -> None:
+        """A tool call and its result, as the transcript has them; without an output the tool still runs."""
+        self.tool(number, "Bash", {"command": f"make {number}"}, output, agent, tokens)
+
+    def tool(
+        self, number: int, name: str, given: Any, output: str | None, agent: str | None = None, tokens: int = 0
+    ) -> None:
+        """A call of any tool, and its result."""
+        use = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": given}
+        self.write("assistant", [use], agent, tokens)
+        if output is not None:
+            self.write("user", [{"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": output}], agent)
+
+    def whole(self, handle: str) -> str:
+        return self.command_line.run("show", handle).stdout
+
+
+@pytest.fixture
+def hooked(contextstash: CommandLine) -> Hooked:
+    return Hooked(contextstash)
+
+
+def handle_in(text: str) -> str:
+    found = re.search(r"out_[a-z2-7]+(?:-\d+)?", text)
+    assert found, text[-300:]
+    return found[0]
+
+
+def test_a_large_output_is_replaced_in_its_own_shape_once_it_is_archived(hooked: Hooked) -> None:
+    response = {"stdout": LARGE, "stderr": "", "interrupted": False, "isImage": False}
+    updated = hooked.after("Bash", response, command="make all")
+    assert set(updated) == {"stdout", "stderr", "interrupted", "isImage"}
+    assert len(updated["stdout"]) <= 10_000 < len(LARGE)
+    assert updated["stdout"].startswith("0: compiling part 0\n")
+    assert "fatal error: disk full" in updated["stdout"]
+    assert hooked.whole(handle_in(updated["stdout"])) == LARGE
+
+
+def test_the_receipt_and_the_status_name_what_a_hook_shortened(hooked: Hooked) -> None:
+    response = {"stdout": LARGE, "stderr": "", "interrupted": False, "isImage": False}
+    shown = hooked.after("Bash", response, command="make all")["stdout"]
+    hooked.write("user", "Fix the build.")
+    hooked.write("assistant", [{"type": "text", "text": "Done."}], tokens=5_000, model="claude-sonnet-4-5")
+    line = hooked.command_line
+    assert line.run("import", hooked.transcript).returncode == 0
+    receipt = line.json("receipt", SESSION)
+    assert (receipt["unchanged_sessions"], receipt["shortened_outputs"]) == (0, 1)
+    assert receipt["shortened_tokens"] > len(shown) / 4
+    assert "Hooks or gateways shortened 1 new output of " in line.run("receipt", SESSION).stdout
+    assert "1 new output shortened by a hook or gateway, kept whole by handle." in line.run("status").stdout
+
+
+def test_the_whole_of_an_output_that_claude_code_keeps_in_a_file_is_archived(hooked: Hooked) -> None:
+    file = hooked.transcript.with_suffix("") / "tool-results" / "b7me750tt.txt"
+    file.parent.mkdir(parents=True)
+    file.write_text(LARGE)
+    response = {"stdout": LARGE[:30_000], "stderr": "", "persistedOutputPath": str(file), "persistedOutputSize": 9}
+    updated = hooked.after("Bash", response, command="make all")
+    assert set(updated) == {"stdout", "stderr"}
+    assert "fatal error: disk full" in updated["stdout"]
+    assert hooked.whole(handle_in(updated["stdout"])) == LARGE
+
+
+def test_the_text_of_a_file_is_cut_only_if_it_is_very_long(hooked: Hooked) -> None:
+    def read(characters: int) -> Any:
+        return hooked.after("Read", {"type": "text", "file": {"filePath": "a.py", "content": LARGE[:characters]}})
+
+    assert read(40_000) is None
+    assert read(60_000)
+
+
+def test_an_output_is_left_whole_if_a_cut_would_save_less_than_a_quarter_of_it(hooked: Hooked) -> None:
+    limit = 10_000
+    assert hooked.after("Bash", {"stdout": LARGE[: limit * 4 // 3], "stderr": ""}) is None
+    longer = hooked.after("Bash", {"stdout": LARGE[: limit * 4 // 3 + 1], "stderr": ""})
+    assert len(longer["stdout"]) <= limit
+
+
+def test_a_file_is_cut_only_at_its_end_because_claude_code_numbers_the_lines_that_are_left(hooked: Hooked) -> None:
+    updated = hooked.after("Read", {"type": "text", "file": {"filePath": "a.py", "content": LARGE, "startLine": 1}})
+    shown = updated["file"]["content"]
+    kept = shown[: shown.rindex("[contextstash")].rstrip("\n")
+    assert len(kept) > 30_000
+    assert LARGE.startswith(f"{kept}\n")
+    assert hooked.whole(handle_in(shown)) == LARGE
+
+
+def test_of_an_output_that_claude_code_keeps_in_a_file_no_more_is_shown_than_its_own_preview_has(
+    hooked: Hooked,
+) -> None:
+    wide = LARGE.replace("part", "部分")
+    updated = persisted(hooked, wide, hooked.transcript.with_suffix("") / "tool-results" / "b7me750tt.txt")
+    assert len(updated["stdout"].encode()) <= 2_000
+    assert hooked.whole(handle_in(updated["stdout"])) == wide
+
+
+def test_if_the_file_of_an_output_cannot_be_read_claude_codes_own_preview_of_it_stays(hooked: Hooked) -> None:
+    assert persisted(hooked, LARGE, hooked.command_line.folder / "elsewhere.txt") is None
+    assert not hooked.command_line.database.exists()
+
+
+def persisted(hooked: Hooked, text: str, file: Path) -> Any:
+    """What is shown of an output that Claude Code keeps in this file."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    response = {"stdout": text[:30_000], "stderr": "", "persistedOutputPath": str(file), "persistedOutputSize": 9}
+    return hooked.after("Bash", response, command="make all")
+
+
+def test_an_output_too_long_to_be_archived_while_the_client_waits_stays_as_it_is(hooked: Hooked) -> None:
+    assert hooked.after("mcp__some__tool", "x" * (MAX_ARCHIVED_CHARACTERS + 1)) is None
+    assert "too long" in (hooked.command_line.database.parent / "hooks.log").read_text()
+    assert not hooked.command_line.database.exists()
+
+
+def test_a_very_large_event_is_read_to_its_end_and_not_handled(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CONTEXTSTASH_DB", str(tmp_path / "sessions.db"))
+    event = io.BytesIO(b'{"hook_event_name": "PostToolUse", "x": "%b"}' % (b"x" * MAX_EVENT_BYTES))
+    assert run(CLAUDE_CODE, event.read) == 0
+    assert capsys.readouterr().out == ""
+    assert event.read() == b""
+    assert "is not handled" in (tmp_path / "hooks.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("tool", "response", "text_of"),
+    [
+        ("Read", {"type": "text", "file": {"filePath": "a.py", "content": LARGE}}, lambda r: r["file"]["content"]),
+        ("Grep", {"mode": "content", "content": LARGE, "numLines": 4_001}, lambda r: r["content"]),
+        ("mcp__github__get_file", [{"type": "text", "text": LARGE}], lambda r: r[0]["text"]),
+        ("mcp__github__get_file", {"content": [{"type": "text", "text": LARGE}]}, lambda r: r["content"][0]["text"]),
+        ("mcp__some__tool", LARGE, lambda r: r),
+    ],
+    ids=["Read", "Grep", "MCP blocks", "MCP result", "text"],
+)
+def test_each_tools_shape_is_kept(hooked: Hooked, tool: str, response: Any, text_of: Any) -> None:
+    updated = hooked.after(tool, response, path="a.py")
+    assert type(updated) is type(response)
+    assert hooked.whole(handle_in(text_of(updated))) == LARGE
+
+
+@pytest.mark.parametrize(
+    ("tool", "response"),
+    [
+        ("Bash", {"stdout": "done", "stderr": ""}),
+        ("mcp__contextstash__get_archived_output", [{"type": "text", "text": LARGE}]),
+        ("mcp__plugin_contextstash_contextstash__search_history", [{"type": "text", "text": LARGE}]),
+        ("Edit", {"filePath": "a.py", "originalFile": LARGE}),
+        ("mcp__shots__take", [{"type": "image", "data": "A" * 90_000}]),
+        ("Bash", None),
+    ],
+    ids=["small", "our own page", "our own find", "unknown shape", "image", "nothing"],
+)
+def test_what_is_small_ours_or_unknown_stays(hooked: Hooked, tool: str, response: Any) -> None:
+    assert hooked.after(tool, response) is None
+    assert not hooked.command_line.database.exists()
+
+
+def test_a_compaction_is_survived_with_a_hand_off_and_everything_found_again(hooked: Hooked) -> None:
+    hooked.write("user", "Fix the build. Never touch the public API.")
+    for number in range(12):
+        hooked.call(number, "".join(f"{line}: built part {number}\n" for line in range(200)))
+    updated = hooked.after("Bash", {"stdout": LARGE, "stderr": ""}, command="make all")
+    hooked.call(99, updated["stdout"])
+    assert hooked.fire("PreCompact", trigger="auto") is None
+    hooked.write("user", "This session continues from before.", isCompactSummary=True)
+    context = hooked.fire("SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
+    assert "Never touch the public API." in context
+    assert "## Outputs kept, newest first" in context
+    assert len(context) <= 10_000
+    assert "11: built part 7" in hooked.whole(handle_in(_line_with(context, "make 7")))
+    found = hooked.command_line.json("search", "fatal disk full")
+    assert hooked.whole(handle_in(updated["stdout"])) == LARGE
+    assert found["hits"]
+
+
+def test_a_long_hand_off_comes_in_parts_that_the_client_takes_whole(hooked: Hooked) -> None:
+    hooked.write("user", "Fix the build. Never touch the public API.")
+    for number in range(40):
+        line = "return the_sum_of_all_fines_of_one_reader_in_one_year"
+        functions = "".join(f"def part_{number}_{each}():\n    {line}_{each}\n\n" for each in range(60))
+        hooked.tool(number, "Write", {"file_path": f"/srv/part{number}.py", "content": functions}, "created")
+    hooked.write("user", "This session continues from before.", isCompactSummary=True)
+    answers = [hooked.fire("SessionStart", f"{number}/3", source="compact") for number in (1, 2, 3)]
+    parts = [answer["hookSpecificOutput"]["additionalContext"] for answer in answers if answer]
+    assert [len(part) <= 10_000 for part in parts] == [True, True]
+    first, second = parts
+    assert "part 1 of 2 of a hand-off" in first
+    assert "part 2 of 2 of a hand-off, continued" in second
+    assert "Never touch the public API." in first
+    assert all("def part_39_" in part for part in parts)
+    assert [hooked.fire("SessionStart", f"{number}/3", source="compact") for number in (1, 2, 3)] == [None] * 3
+    found = glance(hooked.command_line.database, SESSION, "none")
+    assert found is not None
+    assert found.handoffs == 1
+
+
+def test_hooks_of_further_parts_do_nothing_else(hooked: Hooked) -> None:
+    assert hooked.fire("PreCompact", "2/3", trigger="auto") is None
+    assert hooked.fire("SessionStart", "2/3", source="startup") is None
+    assert not hooked.command_line.database.exists()
+
+
+def started_sub_agents(hooked: Hooked, *agents: str, tokens: int = 150_000, waits: bool = True) -> None:
+    """A main agent that started sub-agents, each of which has got the results of all its calls."""
+    hooked.write("user", "MAIN TASK: fix the build.")
+    for number in range(6):
+        hooked.call(number, "".join(f"{line}: main built {number}\n" for line in range(200)), tokens=90_000)
+    if waits:
+        hooked.call(50, None, tokens=100_000)
+    for agent in agents:
+        hooked.write("user", f"HELPER TASK {agent}: read the tests.", agent)
+        for number in range(6):
+            output = "".join(f"{line}: {agent} read {number}\n" for line in range(200))
+            hooked.call(int(agent) * 100 + number, output, agent, tokens)
+
+
+def test_a_compaction_of_a_sub_agent_gets_that_sub_agents_hand_off_not_the_main_agents(hooked: Hooked) -> None:
+    started_sub_agents(hooked, "7")
+    assert hooked.fire("PreCompact", trigger="auto") is None
+    context = hooked.fire("SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
+    assert "HELPER TASK 7" in context
+    assert "MAIN TASK" not in context
+
+
+def test_if_it_is_unclear_which_sub_agent_was_compacted_none_gets_a_hand_off(hooked: Hooked) -> None:
+    started_sub_agents(hooked, "7", "8")
+    assert hooked.fire("SessionStart", source="compact") is None
+
+
+@pytest.mark.parametrize(("tokens", "task"), [(150_000, "HELPER TASK 7"), (40_000, "MAIN TASK")])
+def test_beside_a_sub_agent_in_the_background_the_larger_window_was_compacted(
+    hooked: Hooked, tokens: int, task: str
+) -> None:
+    started_sub_agents(hooked, "7", tokens=tokens, waits=False)
+    context = hooked.fire("SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
+    assert task in context
+
+
+def test_a_sub_agent_that_ended_or_runs_a_tool_was_not_compacted(hooked: Hooked) -> None:
+    started_sub_agents(hooked, "7", "8", waits=False)
+    hooked.write("assistant", [{"type": "text", "text": "Read them all."}], "7", 150_000)
+    hooked.call(900, None, "8", 150_000)
+    context = hooked.fire("SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
+    assert "MAIN TASK" in context
+
+
+def _line_with(text: str, word: str) -> str:
+    return next(line for line in text.splitlines() if word in line and "out_" in line)
+
+
+def test_after_a_clear_the_last_session_of_the_project_is_handed_off(hooked: Hooked) -> None:
+    hooked.write("user", "Fix the build. Never touch the public API.")
+    for number in range(12):
+        hooked.call(number, "".join(f"{line}: built part {number}\n" for line in range(200)))
+    assert hooked.fire("SessionEnd", reason="clear") is None
+    new = hooked.transcript.with_name("11111111-1111-4111-8111-111111111111.jsonl")
+    answer = hooked.fire("SessionStart", source="clear", session_id=new.stem, transcript_path=str(new))
+    assert f"hand-off of session {SESSION}" in answer["hookSpecificOutput"]["additionalContext"]
+
+
+def test_a_new_session_gets_nothing(hooked: Hooked) -> None:
+    assert hooked.fire("SessionStart", source="startup") is None
+    assert hooked.fire("SessionStart", source="clear") is None
+
+
+@pytest.mark.parametrize("typed", ["", "{", "[]", '"text"', "{}", '{"hook_event_name": "Unheard"}', "\udcff"])
+def test_whatever_comes_the_user_is_not_disturbed(contextstash: CommandLine, typed: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "contextstash", "hook", "claude-code"],
+        input=typed.encode("utf-8", "surrogateescape"),
+        env={**os.environ, "CONTEXTSTASH_DB": str(contextstash.database), "HOME": str(contextstash.folder)},
+        capture_output=True,
+        cwd=contextstash.folder,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_if_the_archive_cannot_be_written_the_output_stays_and_the_log_says_why(hooked: Hooked) -> None:
+    hooked.command_line.database.write_bytes(b"this is no database" * 100)
+    assert hooked.after("Bash", {"stdout": LARGE, "stderr": ""}, command="make") is None
+    log = (hooked.command_line.database.parent / "hooks.log").read_text()
+    assert "StoreError" in log
+    assert "compiling" not in log
+
+
+def test_the_users_limit_counts(hooked: Hooked) -> None:
+    agents = hooked.command_line.folder / "contextstash" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "claude-code.yaml").write_text("output_tokens: 1500\n")
+    updated = hooked.after("Bash", {"stdout": LARGE[:6_100], "stderr": ""})
+    assert len(updated["stdout"]) <= 6_000
+
+
+def test_real_transcripts_are_read_to_their_end(hooked: Hooked) -> None:
+    traces = Path(__file__).parents[3] / ".." / "shared" / "traces" / "claude_code"
+    if not traces.is_dir():
+        pytest.skip("no traces beside the repository")
+    trace = min(traces.glob("*.jsonl"), key=lambda path: path.stat().st_size)
+    hooked.transcript.write_bytes(trace.read_bytes())
+    assert hooked.fire("SessionEnd", reason="exit") is None
+    assert hooked.command_line.json("sessions")["sessions"]
+
+
+def test_a_cut_imports_neither_other_formats_nor_a_vocabulary(hooked: Hooked) -> None:
+    event = {"session_id": SESSION, "hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_input": {}}
+    event["tool_response"] = {"stdout": LARGE, "stderr": ""}
+    program = "import os, sys; os._exit = lambda code: print(*sys.modules, file=sys.stderr)"
+    program += "; sys.argv = ['contextstash', 'hook', 'claude-code']; from contextstash.__main__ import main; main()"
+    folder = hooked.command_line.folder
+    environment = {**os.environ, "HOME": str(folder), "CONTEXTSTASH_DB": str(folder / "cut.db")}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, input=json.dumps(event), env=environment, capture_output=True, text=True, check=True)
+    assert "stdout" in json.loads(done.stdout)["hookSpecificOutput"]["updatedToolOutput"]
+    imported = set(done.stderr.split())
+    assert "contextstash.formats.openai_chat.format" in imported
+    heavy = {
+        "contextstash.formats.anthropic.format",
+        "contextstash.formats.gemini.format",
+        "tiktoken",
+        "mcp",
+        "anthropic",
+        "click",
+    }
+    assert not imported & heavy
+
+
+@pytest.mark.parametrize("event", ["Stop", "SessionEnd"])
+def test_a_session_that_was_deleted_is_recorded_again_only_by_an_import(hooked: Hooked, event: str) -> None:
+    run = hooked.command_line.run
+    hooked.write("user", "The private matter 4711.")
+    hooked.write("assistant", "Noted.")
+    hooked.fire("Stop")
+    assert "4711" in run("search", "4711").stdout
+    run("delete", SESSION, "--yes")
+    for _ in range(2):
+        hooked.write("user", "Go on.")
+        hooked.call(1, "done", agent="a1")
+        hooked.fire(event)
+        hooked.fire("SessionStart", source="resume")
+        assert "No sessions" in run("sessions").stdout
+    log = next(hooked.command_line.folder.rglob("hooks.log")).read_text().splitlines()
+    assert len(log) == 1
+    assert f"not recorded again; `contextstash import {hooked.transcript}` brings it back" in log[0]
+    run("import", str(hooked.transcript))
+    hooked.write("user", "Once more: 4712.")
+    hooked.fire(event)
+    assert "message 0" in run("search", "4711").stdout
+    assert "Once more" in run("search", "4712").stdout
+
+
+def test_no_output_of_a_deleted_session_is_archived_while_its_client_goes_on(hooked: Hooked) -> None:
+    run = hooked.command_line.run
+    response = {"stdout": f"{LARGE}\nkey 4712", "stderr": ""}
+    hooked.write("user", "The private matter 4711.")
+    hooked.fire("Stop")
+    updated = hooked.after("Bash", response, command="make all")
+    run("delete", SESSION, "--yes")
+    assert hooked.after("Bash", response, command="make all") is None
+    assert run("show", handle_in(updated["stdout"])).returncode != 0
+    run("import", str(hooked.transcript))
+    assert hooked.after("Bash", response, command="make all") == updated

@@ -1,0 +1,194 @@
+"""Codex's rollouts: rollbacks, usage that comes late, and which one is the current."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash.clients.codex import CodexReader, current_rollouts
+from contextstash.clients.follow import ingest
+from contextstash.clients.transcripts import Batch, Line, State, digest_of
+from contextstash_storage.records import Usage
+from tests.support.host_files import write_lines
+from tests.support.stashes import stash_at, view
+
+SESSION = "019d6d29-8cf7-7fe3-adc9-000000000001"
+
+Json = dict[str, Any]
+
+
+def line(kind: str, **payload: Any) -> Json:
+    return {"timestamp": "2026-05-01T10:00:00.000Z", "type": kind, "payload": payload}
+
+
+def meta(session: str = SESSION, **more: Any) -> Json:
+    return line("session_meta", id=session, cwd="/srv/orchard", source="cli", **more)
+
+
+def message(role: str, text: str) -> Json:
+    kind = "output_text" if role == "assistant" else "input_text"
+    return line("response_item", type="message", role=role, content=[{"type": kind, "text": text}])
+
+
+def usage(prompt: int) -> Json:
+    last = {"input_tokens": prompt, "cached_input_tokens": 10, "output_tokens": 5, "total_tokens": prompt + 5}
+    return line("event_msg", type="token_count", info={"last_token_usage": last})
+
+
+def rolled_back(turns: int) -> Json:
+    return line("event_msg", type="thread_rolled_back", num_turns=turns)
+
+
+CONTEXT = message("user", "<environment_context>\n  <cwd>/srv/orchard</cwd>\n</environment_context>")
+TALK = [meta(), message("developer", "Rules"), CONTEXT, message("user", "One"), message("assistant", "First")]
+TALK += [
+    CONTEXT,
+    message("user", "Two"),
+    message("assistant", "Second"),
+    message("user", "Three"),
+    message("assistant", "Third"),
+]
+
+
+async def shown_after(folder: Path, records: list[Json]) -> str:
+    async with stash_at(folder / "stash.db") as stash:
+        await ingest(stash, write_lines(folder / "rollout-1.jsonl", records))
+        return str(await view(stash, SESSION))
+
+
+async def test_a_rollback_takes_back_the_turns_it_names(tmp_path: Path) -> None:
+    shown = await shown_after(tmp_path, [*TALK, rolled_back(2), message("user", "Again")])
+    assert all(text in shown for text in ("Rules", "One", "First", "Again"))
+    assert not any(text in shown for text in ("Two", "Second", "Three", "Third"))
+    assert shown.count("environment_context") == 2
+
+
+async def test_a_rollback_of_more_turns_than_there_are_leaves_what_came_before_the_first(tmp_path: Path) -> None:
+    shown = await shown_after(tmp_path, [*TALK, rolled_back(9), message("user", "Again")])
+    assert all(text in shown for text in ("Rules", "environment_context", "Again"))
+    assert not any(text in shown for text in ("One", "Two", "Three"))
+
+
+async def test_rollbacks_one_after_another_go_back_further(tmp_path: Path) -> None:
+    records = [*TALK, rolled_back(1), message("user", "Again"), rolled_back(2), message("user", "At last")]
+    shown = await shown_after(tmp_path, records)
+    assert all(text in shown for text in ("One", "First", "At last"))
+    assert not any(text in shown for text in ("Two", "Three", "Again"))
+
+
+def batch_of(records: list[Json], state: State) -> Batch:
+    lines = [Line(record, digest_of(json.dumps(record).encode())) for record in records]
+    [batch] = CodexReader().read(lines, state, "rollout-1.jsonl")
+    return batch
+
+
+def test_usage_that_comes_in_a_later_reading_names_its_reply() -> None:
+    state: State = {}
+    reply = batch_of([meta(), message("user", "One"), message("assistant", "First")], state).messages[-1]
+    late = batch_of([usage(900), usage(900)], state)
+    assert late.messages == []
+    assert late.session.late_usage == (reply.key, Usage(prompt_tokens=900, completion_tokens=5, cached_tokens=10))
+    following = batch_of([message("user", "Two"), message("assistant", "Second"), usage(950)], state)
+    assert following.session.late_usage is None
+    assert following.messages[1].usage == Usage(prompt_tokens=950, completion_tokens=5, cached_tokens=10)
+
+
+async def test_a_rollout_read_line_by_line_reports_what_it_does_as_a_whole(tmp_path: Path) -> None:
+    records = [meta(), message("user", "One"), message("assistant", "First"), usage(900), message("user", "Two")]
+    records += [message("assistant", "Second"), usage(950)]
+    reported = []
+    for size in (1, len(records)):
+        path = tmp_path / f"rollout-{size}.jsonl"
+        async with stash_at(tmp_path / f"{size}.db") as stash:
+            for end in range(size, len(records) + 1, size):
+                await ingest(stash, write_lines(path, records[:end]))
+            counters = (await stash.read_session(SESSION)).counters
+            calls = [(call.request_seq, call.prompt_tokens) for call in (await stash.list_calls(SESSION)).calls]
+            reported.append((counters.reported, counters.reported_view, counters.reported_seq, calls))
+    assert reported[0] == reported[1]
+    assert len(reported[0][3]) == 2
+
+
+WINDOW = 258_400
+"""What Codex 0.1xx writes for a model that has 1,050,000 tokens elsewhere."""
+
+
+def windowed(kind: str) -> Json:
+    if kind == "task_started":
+        return line("event_msg", type=kind, model_context_window=WINDOW)
+    return line("event_msg", type="token_count", info={**usage(900)["payload"]["info"], "model_context_window": WINDOW})
+
+
+@pytest.mark.parametrize("kind", ["task_started", "token_count"])
+async def test_the_window_is_the_one_that_codex_says_it_uses(tmp_path: Path, kind: str) -> None:
+    turn = line("turn_context", model="gpt-5.4", cwd="/srv/orchard")
+    async with stash_at(tmp_path / "stash.db") as stash:
+        rollout = write_lines(tmp_path / "rollout-1.jsonl", [meta(), turn, *TALK[1:]])
+        await ingest(stash, rollout)
+        before = await stash.estimate_context(SESSION)
+        write_lines(rollout, [meta(), turn, *TALK[1:], windowed(kind), message("user", "Four")])
+        await ingest(stash, rollout)
+        after = await stash.estimate_context(SESSION)
+        await stash.configure_session(SESSION, settings={"window": 100_000})
+        configured = await stash.estimate_context(SESSION)
+    assert before.window > after.window == WINDOW
+    assert configured.window == 100_000
+
+
+def test_the_current_rollout_is_the_projects_own_with_its_sub_agents(tmp_path: Path) -> None:
+    spawned = {"subagent": {"thread_spawn": {"parent_thread_id": SESSION, "depth": 1}}}
+    heads = {
+        "01/rollout-own": meta(),
+        "02/rollout-agent": {**meta("other-1"), "payload": {**meta("other-1")["payload"], "source": spawned}},
+        "02/rollout-elsewhere": line("session_meta", id="other-2", cwd="/srv/other", source="cli"),
+        "02/rollout-older": meta("other-3"),
+    }
+    times = {"01/rollout-own": 30, "02/rollout-agent": 40, "02/rollout-elsewhere": 50, "02/rollout-older": 10}
+    for name, head in heads.items():
+        path = write_lines(tmp_path / "2026" / "05" / f"{name}.jsonl", [head])
+        os.utime(path, (times[name], times[name]))
+    found = current_rollouts(tmp_path, Path("/srv/orchard"))
+    assert [path.stem for path in found] == ["rollout-own", "rollout-agent"]
+    assert [path.stem for path in current_rollouts(tmp_path, None)] == ["rollout-elsewhere"]
+    assert current_rollouts(tmp_path, Path("/srv/nowhere")) == []
+
+
+async def test_only_what_the_person_typed_is_taken_for_the_task(tmp_path: Path) -> None:
+    kinds = {"content_item_kinds": ["hooks.stop"]}
+    hooked = message("user", "The hook says: never stop before the lint passes.")
+    hooked["payload"]["internal_chat_message_metadata_passthrough"] = kinds
+    records = [
+        meta(),
+        message("user", "<environment_context>\n<cwd>/srv</cwd>\n</environment_context>"),
+        message("user", "<skill>\n<name>fmt</name>\nAlways use three bullet points.\n</skill>"),
+        hooked,
+        message("user", '<hook_prompt hook_run_id="1">You must never stop here.</hook_prompt>'),
+        message("user", "Report row 77."),
+        message("assistant", "Row 77 is known."),
+    ]
+    path = write_lines(tmp_path / f"rollout-{SESSION}.jsonl", records)
+    async with stash_at(tmp_path / "t.db") as stash:
+        await ingest(stash, path)
+        [line] = (await stash.list_sessions()).sessions
+        text = await stash.hand_off(SESSION) or ""
+    assert line.title == "Report row 77."
+    assert "Report row 77." in text
+    for added in ("bullet points", "never stop"):
+        assert added not in text
+
+
+@pytest.mark.parametrize("step", [1, 100], ids=["line by line", "at once"])
+async def test_the_summary_of_codex_is_not_handed_off_as_the_agents_last_words(tmp_path: Path, step: int) -> None:
+    """Codex has the model write it, records the reply like any other, and compacts with its text."""
+    records = [meta(), CONTEXT, message("user", "Report row 77."), message("assistant", "Reading the rows first.")]
+    records += [message("assistant", "CODEX SUMMARY"), line("compacted", message="Another model wrote:\nCODEX SUMMARY")]
+    async with stash_at(tmp_path / "t.db") as stash:
+        for end in range(step, len(records) + step, step):
+            await ingest(stash, write_lines(tmp_path / f"rollout-{SESSION}.jsonl", records[:end]))
+        text = await stash.hand_off(SESSION) or ""
+    assert "Reading the rows first." in text
+    assert "CODEX SUMMARY" not in text
