@@ -97,7 +97,7 @@ def test_a_replaced_response_stays_an_object_under_its_key_and_loses_its_media()
         {"function_response": {"id": "c", "name": "Shot", "response": {"result": "[archived 1]"}}},
     ]
     assert native == before
-    with pytest.raises(BadInputError, match="Block 2 of this content is not a tool result"):
+    with pytest.raises(BadInputError, match="Block 2 of this message is not a tool result"):
         GEMINI.replace(native, {2: "x"})
 
 

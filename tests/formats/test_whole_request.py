@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.formats.request.whole import format_of, kept_elsewhere, marks_beside, too_many_marks
+from contextstash.formats.request.whole import format_of, kept_elsewhere, marks_beside
 
 HI = {"role": "user", "content": "hi"}
 CONTENT: dict[str, Any] = {"role": "user", "parts": [{"text": "hi"}]}
@@ -41,10 +41,5 @@ def test_a_request_may_continue_a_conversation_that_the_provider_stores() -> Non
 def test_breakpoints_of_tools_and_system_prompt_count_and_so_does_the_automatic_one() -> None:
     system = [{"type": "text", "text": "be brief", **MARK}]
     request = {"system": system, "tools": [{"name": "f"}, {"name": "g", **MARK}], **MARK}
-    marked = {"role": "user", "content": [{"type": "text", "text": "x", **MARK}]}
     assert marks_beside(request) == 3
     assert marks_beside({"system": "be brief"}) == 0
-    assert too_many_marks(request, [marked]) == []
-    assert too_many_marks(request, [marked] * 2) == [
-        "The request has 5 cache breakpoints, 3 of them outside the messages; at most 4 are allowed."
-    ]

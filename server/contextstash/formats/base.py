@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Block, Native, Role, Usage
+
+Path = tuple[str | int, ...]
+"""The way to a value: keys of objects and indexes of arrays, from outside to inside."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The contents of a native message. `texts[i]` is the readable text of `blocks[i]`. The blocks have no token counts
-    yet: a counter adds them. `group` is the provider's id of the reply that the message belongs to."""
+    """The contents of a native message. `texts[i]` is the readable text of `blocks[i]`, and `paths[i]` the way to the
+    value that can be replaced by another text, empty if there is none. The blocks have no token counts yet: a counter
+    adds them. `group` is the provider's id of the reply that the message belongs to."""
 
     role: Role
     blocks: tuple[Block, ...]
     texts: tuple[str, ...]
+    paths: tuple[Path, ...] = ()
     usage: Usage | None = None
     model: str | None = None
     group: str | None = None
@@ -45,10 +52,22 @@ class Format(ABC):
     def read(self, native: Native) -> Reading:
         """The contents of the message. Raises BadMessageError, which names the wrong field and what it should be."""
 
-    @abstractmethod
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
-        """A copy with the content of the tool results at these block indexes replaced by the texts; of a tool call its
-        large texts are, and an image becomes a text. Everything else, including ids and error flags, is unchanged."""
+        """A copy with the content of the tool results at these block indexes, including the media nested in them,
+        replaced by the texts. Everything else, including ids and error flags, is unchanged. Raises BadInputError if
+        the block at an index is not a tool result that a text can replace."""
+        paths = self.read(native).paths if texts else ()
+        changed = dict(native)
+        for index, text in texts.items():
+            path = paths[index] if index < len(paths) else ()
+            if not path:
+                raise BadInputError(f"Block {index} of this message is not a tool result that can be replaced.")
+            changed = _replaced(changed, path, partial(self.in_place_of, native, text))
+        return changed
+
+    @abstractmethod
+    def in_place_of(self, native: Native, text: str, old: Any) -> Any:
+        """The value that stands for the text in place of `old`, which a path of the message's reading leads to."""
 
     @abstractmethod
     def without_thinking(self, native: Native) -> Native | None:
@@ -75,3 +94,12 @@ class Format(ABC):
     @abstractmethod
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
         """The tools as they are put among the tools of a request."""
+
+
+def _replaced(value: Any, path: Path, change: Callable[[Any], Any]) -> Any:
+    """A copy with the value at a path changed; a key at its end may be missing."""
+    if not path:
+        return change(value)
+    if isinstance(value, dict):
+        return {**value, path[0]: _replaced(value.get(path[0]), path[1:], change)}
+    return [_replaced(item, path[1:], change) if place == path[0] else item for place, item in enumerate(value)]

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from contextstash.formats.base import Reading
+from contextstash.formats.base import Path, Reading
 from contextstash.formats.image_sizes import image_size
-from contextstash.formats.main_argument import main_argument, parsed
+from contextstash.formats.main_argument import main_argument
 from contextstash.formats.usage import read_usage
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Block, BlockType, Role
@@ -31,10 +31,11 @@ read as text. That is longer than a URL or a caption."""
 
 
 class Piece(NamedTuple):
-    """A block and its readable text."""
+    """A block, its readable text, and the way to the value that can be replaced by another text."""
 
     block: Block
     text: str
+    path: Path = ()
 
 
 def piece(
@@ -60,23 +61,21 @@ def piece(
 
 def image_piece(data: object, *, call_id: str | None = None) -> Piece:
     """An image; `data` is its base64 or its URL."""
-    block, text = piece("image", call_id=call_id)
-    return Piece(block.model_copy(update={"pixels": image_size(data)}), text)
+    found = piece("image", call_id=call_id)
+    return found._replace(block=found.block.model_copy(update={"pixels": image_size(data)}))
 
 
 def call_piece(call_id: str | None, tool: str, arguments: object) -> Piece:
-    """A tool call; its text is the arguments as JSON, unchanged if they are text already. A call that the client relays
-    to an MCP server is one of the server's tool."""
+    """A tool call; its text is the arguments as JSON, unchanged if they are text already."""
     text = arguments if isinstance(arguments, str) else as_json(arguments)
-    tool, given = relayed(tool, arguments)
-    return piece("tool_call", text, call_id=call_id, tool=tool, argument=main_argument(given))
+    return piece("tool_call", text, call_id=call_id, tool=tool, argument=main_argument(arguments))
 
 
 def result_pieces(
-    call_id: str, parts: Iterable[Piece], *, tool: str | None = None, is_error: bool = False
+    call_id: str, parts: Iterable[Piece], path: Path, *, tool: str | None = None, is_error: bool = False
 ) -> list[Piece]:
     """One tool result with the text of all its parts, then the images and documents nested in it, each with the
-    result's call id."""
+    result's call id. `path` leads to all of its content."""
     texts: list[str] = []
     nested: list[Piece] = []
     for part in parts:
@@ -84,7 +83,8 @@ def result_pieces(
             nested.append(Piece(part.block.model_copy(update={"call_id": storable(call_id)}), part.text))
         else:
             texts.append(part.text)
-    return [piece("tool_result", "\n".join(texts), call_id=call_id, tool=tool, is_error=is_error), *nested]
+    result = piece("tool_result", "\n".join(texts), call_id=call_id, tool=tool, is_error=is_error)
+    return [result._replace(path=path), *nested]
 
 
 def opaque(native: Mapping[str, Any], call_id: str | None = None) -> Piece:
@@ -119,6 +119,7 @@ def reading(native: Mapping[str, Any], role: Role, pieces: Iterable[Piece], grou
         role=role,
         blocks=tuple(each.block for each in pieces),
         texts=tuple(each.text for each in pieces),
+        paths=tuple(each.path for each in pieces),
         usage=read_usage(usage) if isinstance(usage, Mapping) else None,
         model=_name(native.get("model")),
         group=_name(group),
@@ -195,21 +196,3 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (list, "a list"),
     (dict, "an object"),
 )
-
-
-RELAYS = frozenset({"use_mcp_tool"})
-"""Cline's and Roo Code's tool for all MCP servers: {"server_name": …, "tool_name": …, "arguments": an object, or its
-JSON}."""
-
-
-def relayed(tool: str, arguments: object) -> tuple[str, object]:
-    """The tool that a call is for, as `server/tool`, with its own arguments; unchanged if no client relays it."""
-    if tool not in RELAYS:
-        return tool, arguments
-    given = parsed(arguments) if isinstance(arguments, str) else arguments
-    if not isinstance(given, Mapping):
-        return tool, arguments
-    server, name = given.get("server_name"), given.get("tool_name")
-    if not (isinstance(server, str) and isinstance(name, str) and server and name):
-        return tool, arguments
-    return f"{server}/{name}", given.get("arguments") or {}

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from contextstash.formats.base import Path
+
 
 class Span(NamedTuple):
     """The bytes `start` to `end` (not included) of a text."""
@@ -125,10 +127,6 @@ def next_item(text: bytes, at: int, closing: bytes) -> int:
     if sign != b",":
         raise JsonPositionError(f"a comma or {closing.decode()} expected at byte {at}")
     return skip_space(text, at + 1)
-
-
-Path = tuple[str | int, ...]
-"""The way to a value: keys of objects and indexes of arrays, from outside to inside."""
 
 
 def find(text: bytes, at: int, path: Path) -> Span:

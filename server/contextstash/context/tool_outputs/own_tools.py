@@ -48,7 +48,7 @@ _TOOL = (
 """Clients write `mcp__contextstash__search_history` (Claude Code, Codex), `mcp__plugin_contextstash_contextstash__…`
 (its plugins), `contextstash_search_history` (OpenCode), `mcp_contextstash_search_history` (VS Code, Cursor),
 `contextstash.search_history` and the like; Roo Code `mcp--contextstash--search_history`; Cline a random key of six
-characters, `cAb3dE0mcp0search_history`, or `use_mcp_tool` (formats/relayed_calls.py). Nothing else may stand between
+characters, `cAb3dE0mcp0search_history`. Nothing else may stand between
 the server's name and the tool's: our gateway offers the tools of other servers as `contextstash__github_get_summary`.
 """
 

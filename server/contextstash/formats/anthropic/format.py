@@ -30,7 +30,6 @@ from contextstash.formats.breakpoints import (
     keep_breakpoints,
     sent_breakpoints,
 )
-from contextstash.formats.large_parts import with_parts_replaced
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 
@@ -88,18 +87,8 @@ class AnthropicFormat(Format):
         pieces = [found for block in _content(native) for found in _read_block(block)]
         return reading(native, role, pieces, group=native.get("id") if role == "assistant" else None)
 
-    def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
-        """See Format. Raises BadInputError if the block at an index cannot be replaced."""
-        content = list(native["content"]) if isinstance(native.get("content"), list) else []
-        left = dict(texts)
-        index = 0
-        for place, block in enumerate(content):
-            pieces = _read_block((place, block))
-            if index in left and pieces and pieces[0].block.type == "tool_result":
-                content[place] = {**block, "content": _like(block.get("content"), left.pop(index))}
-            index += len(pieces)
-        changed = {**native, "content": content} if texts else dict(native)
-        return with_parts_replaced(changed, self.name, self.read(native).blocks, left) if left else changed
+    def in_place_of(self, native: Native, text: str, old: Any) -> Any:
+        return [{"type": "text", "text": text}] if isinstance(old, list) else text
 
     def without_thinking(self, native: Native) -> Native | None:
         content = content_of(native)
@@ -129,10 +118,6 @@ class AnthropicFormat(Format):
         return [{"name": each.name, "description": each.description, "input_schema": each.arguments} for each in tools]
 
 
-def _like(old: object, text: str) -> object:
-    return [{"type": "text", "text": text}] if isinstance(old, list) else text
-
-
 def _matches_block(block: object) -> float:
     if not isinstance(block, dict) or not isinstance(block.get("type"), str):
         return 0.0
@@ -159,7 +144,7 @@ def _read_block(entry: tuple[int, object]) -> list[Piece]:
     place, value = entry
     where = f"content[{place}]"
     block = need_object(value, where)
-    pieces = _pieces(block, where)
+    pieces = _pieces(block, place, where)
     nested = content_of(block) if block["type"] == "tool_result" else ()
     if not any(part.get(BREAKPOINT_KEY) is not None for part in (block, *nested)):
         return pieces
@@ -167,7 +152,7 @@ def _read_block(entry: tuple[int, object]) -> list[Piece]:
     return [pieces[0]._replace(block=marked), *pieces[1:]]
 
 
-def _pieces(block: Mapping[str, Any], where: str) -> list[Piece]:
+def _pieces(block: Mapping[str, Any], place: int, where: str) -> list[Piece]:
     kind = need_text(block, "type", where)
     if kind == "tool_use":
         call_id = need_text(block, "id", where, empty=False)
@@ -175,7 +160,8 @@ def _pieces(block: Mapping[str, Any], where: str) -> list[Piece]:
     if kind == "tool_result":
         call_id = need_text(block, "tool_use_id", where, empty=False)
         parts = _result_parts(block.get("content"), where)
-        return result_pieces(call_id, parts, is_error=block.get("is_error") is True)
+        is_error = block.get("is_error") is True
+        return result_pieces(call_id, parts, ("content", place, "content"), is_error=is_error)
     if kind in ("function_call", "function_call_output", "image_url"):
         raise BadMessageError(f"{where} is an OpenAI '{kind}'; expected Anthropic blocks. Record it in its own format.")
     return [_read_plain(block, kind, where)]

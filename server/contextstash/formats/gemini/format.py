@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextstash.formats.base import Format, Reading, ToolSchema
+from contextstash.formats.base import Format, Path, Reading, ToolSchema
 from contextstash.formats.block_reader import (
     Piece,
     as_json,
@@ -24,7 +24,7 @@ from contextstash.formats.block_reader import (
 )
 from contextstash.formats.gemini.assembly import assemble
 from contextstash.formats.gemini.parts import data_keys, get, id_of, other_keys, spelling
-from contextstash_storage.errors import BadInputError, BadMessageError
+from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 
 ROLES: dict[str, Role] = {
@@ -74,18 +74,12 @@ class GeminiFormat(Format):
         about = {"usage": usage or native.get("usage"), "model": model or native.get("model")}
         return reading(about, role, pieces, group=get(native, "responseId"))
 
-    def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
-        """See Format. Raises BadInputError if the block at an index is not a tool result."""
-        parts = list(native.get("parts") or ())
-        left = dict(texts)
-        index = 0
-        for place, pieces in enumerate(_read_parts(native)):
-            if index in left and pieces and pieces[0].block.type == "tool_result":
-                parts[place] = _replaced(parts[place], left.pop(index))
-            index += len(pieces)
-        if left:
-            raise BadInputError(f"Block {min(left)} of this content is not a tool result.")
-        return {**native, "parts": parts} if texts else dict(native)
+    def in_place_of(self, native: Native, text: str, old: Any) -> Any:
+        """A response with this text, an object as the API requires, and without nested media. An output stays under its
+        key, because the model has seen the tool answer like that."""
+        response = old.get("response") or {}
+        field = _only_text(response) or ("error" if _is_error(response) else "output")
+        return {**{name: value for name, value in old.items() if name != "parts"}, "response": {field: text}}
 
     def without_thinking(self, native: Native) -> Native | None:
         """The content unchanged. Edits of earlier contents do not invalidate signatures, and the API refuses function
@@ -133,10 +127,11 @@ def _read_parts(native: Mapping[str, Any]) -> list[list[Piece]]:
     if not isinstance(parts, list):
         raise BadMessageError(f"parts is {kind_of(parts)}; expected a list of parts.")
     numbers: Counter[tuple[str, str]] = Counter()
-    return [_read_part(part, f"parts[{place}]", numbers) for place, part in enumerate(parts)]
+    return [_read_part(part, place, numbers) for place, part in enumerate(parts)]
 
 
-def _read_part(value: object, where: str, numbers: Counter[tuple[str, str]]) -> list[Piece]:
+def _read_part(value: object, place: int, numbers: Counter[tuple[str, str]]) -> list[Piece]:
+    where = f"parts[{place}]"
     part = need_object(value, where)
     if "type" in part:
         raise BadMessageError(f"{where} has a 'type', as parts of other formats do; expected Gemini's parts.")
@@ -149,12 +144,13 @@ def _read_part(value: object, where: str, numbers: Counter[tuple[str, str]]) -> 
     data = get(part, key)
     if key == "text":
         return [_read_text(part, data, where)]
-    data = need_object(data, f"{where}.{spelling(part, key)}")
-    where = f"{where}.{spelling(part, key)}"
+    spelled = spelling(part, key)
+    where = f"{where}.{spelled}"
+    data = need_object(data, where)
     if key == "functionCall":
         return [_read_call(data, where, numbers)]
     if key == "functionResponse":
-        return _read_response(data, where, numbers)
+        return _read_response(data, where, ("parts", place, spelled), numbers)
     if key in ("inlineData", "fileData"):
         return [_read_media(part, data)]
     if key == "executableCode":
@@ -176,7 +172,7 @@ def _read_call(call: Mapping[str, Any], where: str, numbers: Counter[tuple[str, 
     return call_piece(_call_id(call, name, "call", numbers), name, arguments or {})
 
 
-def _read_response(answer: Mapping[str, Any], where: str, numbers: Counter[tuple[str, str]]) -> list[Piece]:
+def _read_response(answer: Mapping[str, Any], where: str, path: Path, numbers: Counter[tuple[str, str]]) -> list[Piece]:
     name = need_text(answer, "name", where, empty=False)
     response = answer.get("response")
     if response is not None and not isinstance(response, dict):
@@ -188,7 +184,7 @@ def _read_response(answer: Mapping[str, Any], where: str, numbers: Counter[tuple
     for place, value in enumerate(nested or ()):
         pieces.append(_read_nested(need_object(value, f"{where}.parts[{place}]")))
     call_id = _call_id(answer, name, "response", numbers)
-    return result_pieces(call_id, pieces, tool=name, is_error=_is_error(response or {}))
+    return result_pieces(call_id, pieces, path, tool=name, is_error=_is_error(response or {}))
 
 
 def _read_nested(part: Mapping[str, Any]) -> Piece:
@@ -249,13 +245,3 @@ def _mcp_texts(response: Mapping[str, Any]) -> list[str] | None:
 def _is_error(response: Mapping[str, Any]) -> bool:
     """Google's reference reserves the key `error` for failures; `isError` is MCP's."""
     return bool(response.get("error")) or response.get("isError") is True
-
-
-def _replaced(part: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """The part with this text as its response, an object as the API requires, and without nested media. An output stays
-    under its key, because the model has seen the tool answer like that."""
-    key = spelling(part, "functionResponse")
-    answer = {name: value for name, value in part[key].items() if name != "parts"}
-    response = answer.get("response") or {}
-    field = _only_text(response) or ("error" if _is_error(response) else "output")
-    return {**part, key: {**answer, "response": {field: text}}}

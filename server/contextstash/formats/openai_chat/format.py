@@ -21,7 +21,6 @@ from contextstash.formats.block_reader import (
     result_pieces,
     role_of,
 )
-from contextstash.formats.large_parts import with_parts_replaced
 from contextstash.formats.openai_chat.assembly import assemble, is_empty, legacy_call_id
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
@@ -81,14 +80,8 @@ class OpenAIChatFormat(Format):
             pieces = [*_thinking(native), *pieces, *_spoken(native), *_calls(native)]
         return reading(native, role, pieces, group=native.get("id") if role == "assistant" else None)
 
-    def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
-        """See Format. Raises BadInputError if the block at an index cannot be replaced."""
-        if not texts:
-            return dict(native)
-        if native.get("role") not in ("tool", "function") or any(texts.keys() - {0}):
-            return with_parts_replaced(native, self.name, self.read(native).blocks, texts)
-        parts = isinstance(native.get("content"), list)
-        return {**native, "content": [{"type": "text", "text": texts[0]}] if parts else texts[0]}
+    def in_place_of(self, native: Native, text: str, old: Any) -> Any:
+        return [{"type": "text", "text": text}] if isinstance(old, list) else text
 
     def without_thinking(self, native: Native) -> Native | None:
         """A copy without the signed thinking of a Claude model behind a gateway. Other reasoning stays: DeepSeek and
@@ -131,7 +124,7 @@ def _read_result(native: Mapping[str, Any]) -> list[Piece]:
         call_id = legacy_call_id(need_text(native, "name", "the message", empty=False))
     else:
         call_id = need_text(native, "tool_call_id", "the message", empty=False)
-    return result_pieces(call_id, _read_content(native), tool=tool)
+    return result_pieces(call_id, _read_content(native), ("content",), tool=tool)
 
 
 def _thinking(native: Mapping[str, Any]) -> Iterator[Piece]:

@@ -22,7 +22,6 @@ from contextstash.formats.block_reader import (
     result_pieces,
     role_of,
 )
-from contextstash.formats.large_parts import with_parts_replaced
 from contextstash.formats.openai_responses.assembly import (
     APPROVAL_REQUEST,
     APPROVAL_RESPONSE,
@@ -98,15 +97,12 @@ class OpenAIResponsesFormat(Format):
             pieces = list(_read_item(native, kind))
         return reading(native, role, pieces, group=native.get("response_id"))
 
-    def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
-        """See Format. Raises BadInputError if the block at an index cannot be replaced."""
-        if not texts:
-            return dict(native)
-        blocks = self.read(native).blocks
-        if blocks and blocks[0].type == "tool_result" and 0 in texts:
-            native = {**native, "output": _output_like(native, texts[0])}
-            texts = {index: text for index, text in texts.items() if index != 0}
-        return with_parts_replaced(native, self.name, blocks, texts)
+    def in_place_of(self, native: Native, text: str, old: Any) -> Any:
+        if item_type(native) == "shell_call_output":
+            last = old[-1] if isinstance(old, list) and old else {}
+            outcome = last.get("outcome", {"type": "exit", "exit_code": 0})
+            return [{"stdout": text, "stderr": "", "outcome": outcome}]
+        return [{"type": "input_text", "text": text}] if isinstance(old, list) else text
 
     def without_thinking(self, native: Native) -> Native | None:
         """None for reasoning. Another item of the model loses its id: by that the API knows that there was reasoning,
@@ -243,7 +239,7 @@ def _read_output(native: Mapping[str, Any], kind: str, call_id: str) -> list[Pie
         parts = [piece("text", as_json(output))]
     else:
         raise BadMessageError(f"output is {kind_of(output)}; expected a string or a list of parts.")
-    return result_pieces(call_id, parts, is_error=native.get("status") == "failed")
+    return result_pieces(call_id, parts, ("output",), is_error=native.get("status") == "failed")
 
 
 def _shell_parts(output: object) -> list[Piece]:
@@ -252,12 +248,3 @@ def _shell_parts(output: object) -> list[Piece]:
     chunks = [need_object(chunk, f"output[{place}]") for place, chunk in enumerate(output)]
     texts = [chunk.get(key) for chunk in chunks for key in ("stdout", "stderr")]
     return [piece("text", text) for text in texts if isinstance(text, str) and text]
-
-
-def _output_like(native: Mapping[str, Any], text: str) -> object:
-    output = native.get("output")
-    if item_type(native) == "shell_call_output":
-        last = output[-1] if isinstance(output, list) and output else {}
-        outcome = last.get("outcome", {"type": "exit", "exit_code": 0})
-        return [{"stdout": text, "stderr": "", "outcome": outcome}]
-    return [{"type": "input_text", "text": text}] if isinstance(output, list) else text

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from contextstash.formats.base import Path
 from contextstash.formats.breakpoints import BREAKPOINT_KEY, content_of
-from contextstash.formats.json_positions import Path, Span, Splice, dumped, elements, spliced, without
+from contextstash.formats.json_positions import Span, Splice, dumped, elements, spliced, without
 from contextstash.formats.request.text import RequestText, TextMessage, ToolResult, is_thinking
 
 

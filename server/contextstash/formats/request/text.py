@@ -12,10 +12,10 @@ from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from contextstash.formats.anthropic.assembly import THINKING
+from contextstash.formats.base import Path
 from contextstash.formats.breakpoints import BREAKPOINT_KEY, content_of
 from contextstash.formats.json_positions import (
     JsonPositionError,
-    Path,
     Span,
     find,
     first_item,

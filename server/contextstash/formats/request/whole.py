@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextstash.formats.breakpoints import BREAKPOINT_KEY, MAX_BREAKPOINTS, content_of, count_breakpoints
+from contextstash.formats.breakpoints import BREAKPOINT_KEY, count_breakpoints
 from contextstash.formats.detection import fitting_format
 from contextstash_storage.records import Native
 
@@ -46,17 +46,6 @@ def marks_beside(request: Mapping[str, Any]) -> int:
         + count_breakpoints(_blocks(request.get("system")))
         + (request.get(BREAKPOINT_KEY) is not None)
     )
-
-
-def too_many_marks(request: Mapping[str, Any], natives: Sequence[Native]) -> list[str]:
-    """The violation of the limit on breakpoints, if there is one."""
-    elsewhere, marks = marks_beside(request), sum(count_breakpoints(content_of(native)) for native in natives)
-    if marks + elsewhere <= MAX_BREAKPOINTS:
-        return []
-    return [
-        f"The request has {marks + elsewhere} cache breakpoints, {elsewhere} of them outside the messages;"
-        f" at most {MAX_BREAKPOINTS} are allowed."
-    ]
 
 
 def _blocks(value: object) -> list[Any]:
