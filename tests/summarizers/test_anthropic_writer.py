@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from contextstash.context.extraction.turns import Turn
+from contextstash.context.events.turns import Turn
 from contextstash.summarizers.anthropic import AnthropicSummarizer, digest_output_text
 from contextstash.summarizers.base import SummaryRequest, WriterFailedError, WriterSettings, WrittenSummary
 from contextstash.summarizers.writer_fallback import choose, content_key, write_summary
@@ -168,13 +168,6 @@ async def test_a_part_too_long_for_the_model_is_halved() -> None:
     with model_provider(too_long, Answer()) as provider:
         assert (await write(provider, request(turns), input_tokens=11_000)).text == SUMMARY
     assert len(provider.requests) == 3
-
-
-async def test_summaries_are_merged_into_one() -> None:
-    with model_provider() as provider:
-        await write(provider, request((), merging=("The first half.", "The second half.")))
-    content = provider.requests[0]["messages"][0]["content"]
-    assert content.index("The first half.") < content.index("The second half.")
 
 
 async def test_one_output_is_digested() -> None:

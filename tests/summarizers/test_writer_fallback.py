@@ -27,11 +27,12 @@ async def test_auto_writes_an_extractive_summary_if_the_host_passed_none() -> No
 
 
 async def test_the_extractive_summarizer_keeps_within_its_limit_and_includes_an_earlier_summary() -> None:
-    earlier = "## Task\n- Build the library service."
-    whole = SummaryRequest(request().turns, 100, quarter, previous=earlier)
+    earlier = "The task was to build the library service."
+    whole = SummaryRequest(request().turns, 100, quarter, earlier=earlier)
     text = (await write_summary(whole, choose("extractive"))).text
     assert quarter(text) <= 100
-    assert text.startswith("## Task\n- Build the library service.\n- Fix the fines.")
+    assert text.startswith("## Task\n- Fix the fines.")
+    assert earlier in text
 
 
 @pytest.mark.parametrize("summary", ["", " \n ", "done"])
@@ -75,13 +76,3 @@ async def test_if_the_earlier_summary_stays_the_new_one_does_not_repeat_it() -> 
     turns = tuple(Script().user("Fix the fines.").assistant("The fines are fixed now.").turns)
     asked = SummaryRequest(turns, 200, quarter, previous="## Task\n- Build the service.", replaces=False)
     assert "Build the service" not in (await write_summary(asked, choose("extractive"))).text
-
-
-async def test_without_a_model_summaries_are_merged_section_by_section() -> None:
-    merging = ("## Task\n- Build the service.", "## Task\n- Fix the fines.\n\n## Findings\n- fines.py rounds down")
-    asked = SummaryRequest((), 200, quarter, merging=merging)
-    text = (await write_summary(asked, choose("extractive"))).text
-    assert "Build the service." in text
-    assert "Fix the fines." in text
-    assert "fines.py rounds down" in text
-    assert text.count("## Task") == 1

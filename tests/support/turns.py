@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import settings
 
-from contextstash.context.extraction.turns import Turn
+from contextstash.context.events.turns import Turn
 from contextstash.formats.main_argument import main_argument
 from contextstash_storage.records import Block
 from tests.support.effort import examples

@@ -98,8 +98,6 @@ class _ModelSession:
 
     async def _once(self, request: SummaryRequest, part_tokens: int) -> str:
         system = prompts.system_text(request)
-        if request.merging:
-            return await self._short_enough(system, prompts.merging_text(request.merging), request)
         previous, replaces, text = request.previous, request.replaces, ""
         for part in _parts(request, self._settings.output_chars, part_tokens):
             asked = prompts.user_text(part, previous, replaces=replaces)

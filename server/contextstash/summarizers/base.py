@@ -16,7 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from contextstash.context.extraction.turns import Turn
+from contextstash.context.events.state import State
+from contextstash.context.events.turns import Turn
+from contextstash.context.handoff.summary import ALONE, Beside
 from contextstash_storage.errors import SummarizerError
 from contextstash_storage.records import Usage
 
@@ -47,14 +49,12 @@ class SummaryRequest:
     """The turns to summarize, oldest first, and the summary before them.
 
     `previous` is the summary of everything before the turns. If `replaces` is true, the new summary replaces it; if
-    not, it stays and the new one builds on it. `merging` are summaries to merge into one, oldest first; `turns` is
-    empty then. If `superseded` is true, a newer summary stays after the merged one, which therefore need not
-    say how things stand at its end. `instructions` are the user's. `prompt` is the name or the text of a prompt (see
-    `summarizers.prompts`). The summary may have `max_tokens` tokens, counted with `count`. `history` are more of the
-    turns before its end, also such as an earlier summary covers, for how things stand and names that are in use for
-    longer; `first_seq` is the first message that the summary replaces; `shown` are the
-    turns that stay in the view after it, so that it need not repeat their names. `words_kept` says that the view has
-    the user's words in addition to the summary.
+    not, it stays and the new one builds on it. `instructions` are the user's. `prompt` is the name or the text of a
+    prompt (see `summarizers.prompts`). The summary may have `max_tokens` tokens, counted with `count`.
+
+    Without a model it is written from `state`, the session's state after the last of these turns (None if it is to be
+    made of the turns): of what was done from message `since` on, with `earlier`, what somebody else wrote of what was
+    before; `beside` is what the view shows beside it.
     """
 
     turns: tuple[Turn, ...]
@@ -62,14 +62,12 @@ class SummaryRequest:
     count: Callable[[str], int]
     previous: str | None = None
     replaces: bool = True
-    merging: tuple[str, ...] = ()
-    superseded: bool = False
     instructions: str | None = None
     prompt: str = "handoff"
-    history: tuple[Turn, ...] = ()
-    shown: tuple[Turn, ...] = ()
-    words_kept: bool = False
-    first_seq: int = 0
+    state: State | None = None
+    since: int = 0
+    earlier: str = ""
+    beside: Beside = ALONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import asyncio
 
-from contextstash.context.extraction.summary.extractive_summary import extract_summary
+from contextstash.context.events.state import fold
+from contextstash.context.handoff.summary import summary_of
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 
 
 class ExtractiveSummarizer:
-    """Composes a summary of verbatim parts of the session."""
+    """Writes a summary from the state of the session."""
 
     strategy = "extractive"
     slow = False
 
     async def write(self, request: SummaryRequest) -> WrittenSummary:
-        merged = "\n\n".join(request.merging) or None
-        text = await asyncio.to_thread(
-            extract_summary,
-            request.turns,
-            previous=merged or (request.previous if request.replaces else None),
-            standing=None if request.replaces else request.previous,
-            superseded=request.superseded,
-            max_tokens=request.max_tokens,
-            count=request.count,
-            instructions=request.instructions,
-            history=request.history,
-            shown=request.shown,
-            words_kept=request.words_kept,
-            first_seq=request.first_seq,
-        )
+        text = await asyncio.to_thread(_written, request)
         return WrittenSummary(text, self.strategy)
+
+
+def _written(request: SummaryRequest) -> str:
+    return summary_of(
+        fold(request.turns) if request.state is None else request.state,
+        since=request.since,
+        beside=request.beside,
+        earlier=request.earlier,
+        instructions=request.instructions or "",
+        max_tokens=request.max_tokens,
+        count=request.count,
+    )

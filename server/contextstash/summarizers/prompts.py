@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from contextstash.context.extraction.turns import Turn
+from contextstash.context.events.turns import Turn
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import encodable, one_line, unbracketed
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
@@ -54,8 +54,6 @@ Copy paths, names, ids, numbers and error messages exactly. If an old tool outpu
 PREVIOUS_REPLACED = "What came before it was summarized as follows. Your summary replaces this one too: include \
 whatever is still relevant."
 PREVIOUS_STANDS = "What came before it was summarized as follows. That summary stays; do not repeat it, build on it."
-MERGING = "Merge these summaries, which cover one session in order from its beginning, into one. If they differ, the \
-later one is right; describe what is finished in fewer words."
 
 MEDIA = {"image": "[image]", "document": "[document]"}
 
@@ -82,12 +80,6 @@ def user_text(session: str, previous: str | None, *, replaces: bool) -> str:
         note = PREVIOUS_REPLACED if replaces else PREVIOUS_STANDS
         before = f"{note}\n\n<previous_summary>\n{_TAGS.sub('‹', encodable(previous))}\n</previous_summary>\n\n"
     return f"{before}<session>\n{encodable(session)}\n</session>\n\nWrite the summary now."
-
-
-def merging_text(summaries: Sequence[str]) -> str:
-    """The message to the model with the summaries to merge."""
-    parts = [f"<summary>\n{_TAGS.sub('‹', encodable(summary))}\n</summary>" for summary in summaries]
-    return "\n\n".join((MERGING, "<session>", *parts, "</session>", "Write the summary now."))
 
 
 def transcript_text(turns: Sequence[Turn], output_chars: int | None) -> str:

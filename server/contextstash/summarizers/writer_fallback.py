@@ -105,7 +105,7 @@ def content_key(request: SummaryRequest, strategy: str, model: str | None) -> st
     """A digest of everything that determines a summary: the same session, instructions and summarizer have the same."""
     digest = hashlib.sha256()
     head = [strategy, model, request.prompt, request.instructions, request.max_tokens, request.previous]
-    digest.update(json.dumps([*head, request.replaces, request.merging, request.superseded]).encode())
+    digest.update(json.dumps([*head, request.replaces]).encode())
     for turn in request.turns:
         for text in (turn.role, *turn.texts):
             digest.update(text.encode("utf-8", "surrogatepass"))

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from contextstash import __version__
-from contextstash.context.extraction.user.requests_and_rules import without_host_text
+from contextstash.context.events.requests import without_host_text
 from contextstash.context.text.sanitize import one_line
 from contextstash.context.tool_outputs.own_tools import OWN_TOOLS
 from contextstash.display.blocks import Shown, shown

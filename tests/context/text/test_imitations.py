@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.context.extraction.summary_format import Section, heading
 from contextstash.context.text.imitations import defused, is_speaker_line
+from tests.support.summaries import Section, heading
 from tests.support.turns import laws
 
 

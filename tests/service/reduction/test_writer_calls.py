@@ -6,15 +6,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from contextstash.service.reduction.lease import Lease
-from contextstash.service.reduction.merge_summaries import merge_summaries
 from contextstash.service.reduction.prune import prune_oldest
-from contextstash.service.reduction.summary_request import Writers
 from contextstash.service.stash import Stash
-from contextstash_storage.errors import EditConflictError
-from contextstash_storage.records import Native
 from tests.support.gated_store import before
 from tests.support.model_provider import Answer, model_provider
 from tests.support.sized_sessions import reply, rounds, user
@@ -72,36 +65,3 @@ async def test_a_model_that_is_down_is_not_asked_again_after_a_conflict(tmp_path
             pruned = await prune_oldest(stash._access, SESSION)
             shown = await digests_in(stash)
     assert len(pruned.archived) == shown == len(provider.requests) == 3
-
-
-async def conflict() -> None:
-    raise EditConflictError("edited by another process")
-
-
-@pytest.mark.parametrize("answer", [Answer(text=DIGEST), Answer(status=401, error="authentication_error")])
-async def test_after_conflicts_each_merged_summary_was_written_by_one_call_and_has_its_cost(
-    tmp_path: Path, answer: Answer, preset_with: Callable[..., str]
-) -> None:
-    path = tmp_path / "m.db"
-    room: dict[str, Any] = {"window": 60_000, "compact_keep_tokens": 0}
-    async with stash_at(path, **room) as stash:
-        natives: list[Native] = []
-        for number in range(4):
-            natives += [(user, reply)[place % 2](2_000 + 10 * number + place) for place in range(10)]
-            await stash.record_messages(natives, session_id=SESSION)
-            told = f"Part {number} is done: " + f"detail {number} " * 40
-            assert (await stash.compact_session(SESSION, summary=told)).compacted
-    with model_provider(answer) as provider:
-        settings: dict[str, Any] = {
-            "summarizer_base_url": provider.url,
-            "preset": preset_with(summaries_share=0.005),
-            **room,
-        }
-        async with stash_at(path, api_key="k", **settings) as stash:
-            before(stash, "append_edits", in_turn(conflict, conflict))
-            said = await merge_summaries(stash._access, SESSION, Writers(strategy="auto"), Lease())
-            calls = (await stash.list_calls(SESSION)).calls
-            events = [event for event in await stash.read_events(SESSION) if event.reason.startswith("Merged")]
-    assert said is not None
-    assert said.count("Merged") == len(events) == len(provider.requests) == len(calls) > 0
-    assert sum(event.cost or 0.0 for event in events) == sum(call.cost or 0.0 for call in calls)

@@ -268,10 +268,9 @@ def _place(candidate: Candidate) -> Place:
 def keep_limits(snapshot: SessionSnapshot, importance: Importance = UNKNOWN) -> KeepLimits:
     """What a compaction keeps, by the session's settings and the importance of the outputs in the view."""
     settings, tokens = snapshot.settings, snapshot.budget.compact_keep_tokens
-    levels, whole, request = settings.summaries == "levels", None, 0
+    # If the summaries take too much of the window, the next one takes the place of all.
+    levels, whole, request = settings.summaries == "levels" and _one_more_fits(snapshot), None, 0
     if snapshot.budget.low_water is not None and settings.compact_keep_tokens is None:
-        # A summary that would have to be merged at once is written together with the earlier ones instead.
-        levels = levels and _one_more_fits(snapshot)
         # An eighth is kept even if system prompt, tools and summaries take the rest of what the mark allows.
         tokens = max(tokens - _fixed_tokens(snapshot, levels) - pinned_tokens(snapshot), snapshot.budget.free // 8)
         whole = int(tokens * WHOLE_SHARE)
@@ -289,11 +288,13 @@ def keep_limits(snapshot: SessionSnapshot, importance: Importance = UNKNOWN) -> 
 
 
 def _one_more_fits(snapshot: SessionSnapshot) -> bool:
-    """Whether the standing summaries and a further one stay within their share of the window."""
+    """Whether the standing summaries stay within their share of the window, with a further one if the room that a
+    reduction leaves is bounded."""
     head = leading_fixed(snapshot.entries)
     standing = snapshot.entries[head : head + _leading_summaries(snapshot.entries[head:])]
     share = int(snapshot.budget.usable * snapshot.settings.summaries_share)
-    return total_tokens(standing) + snapshot.budget.summary_tokens <= share
+    bounded = snapshot.budget.low_water is not None and snapshot.settings.compact_keep_tokens is None
+    return total_tokens(standing) + snapshot.budget.summary_tokens * bounded <= share
 
 
 def _fixed_tokens(snapshot: SessionSnapshot, levels: bool) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from contextstash.context.extraction.summary_format import with_files
 from contextstash.context.text.sanitize import unforged
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.context.tool_outputs.placeholders import filled_placeholder, placeholder
@@ -73,7 +72,7 @@ def summary_edit(
     pinned: str = "",
     files: str = "",
 ) -> SummaryEdit:
-    """The edit that shows `first_seq` to `last_seq` as this text, in it the texts of `files`, and after it the `pinned`
+    """The edit that shows `first_seq` to `last_seq` as this text, after it the texts of `files`, and then the `pinned`
     outputs among them. The caller adds the change of the counters."""
     marker = snapshot.settings.summary_marker
     if marker is None:
@@ -82,7 +81,7 @@ def summary_edit(
     else:
         shown = f"{marker}\n{unforged(text)}"
     if files:
-        shown = with_files(shown, files)
+        shown = f"{shown}\n\n{files}"
     if pinned:
         shown = f"{shown}\n\n{pinned}"
     return SummaryEdit(

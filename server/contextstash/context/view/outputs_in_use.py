@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
-from contextstash.context.extraction.actions import Action
-from contextstash.context.extraction.files.file_actions import Verb, file_uses
+from contextstash.context.events.calls import Call
+from contextstash.context.events.files import file_uses
+from contextstash.context.events.kinds import Verb
 from contextstash.context.tool_outputs.own_tools import is_own_retrieval
 
 RECENT_CALLS = 60
@@ -86,7 +87,7 @@ def _uses_of(tool: str, argument: str) -> tuple[tuple[str, Verb], ...]:
         return ((argument, "read"),) if argument else ()
     if patched := _PATCHED.findall(argument):
         return tuple((path, "edited") for path in patched)
-    command = Action(0, "", argument, "", {"command": _HEREDOC.sub(r"\1", argument)})
+    command = Call(0, "", argument, "", {"command": _HEREDOC.sub(r"\1", argument)})
     return tuple((use.path, use.verb) for use in file_uses(command))
 
 

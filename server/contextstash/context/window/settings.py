@@ -223,10 +223,10 @@ class ContextSettings(UserSettings):
     """`both`: a compaction keeps `compact_keep_tokens`, and at least `compact_keep_messages`; `either`: the messages
     count only if `compact_keep_tokens` is 0."""
     summaries: Literal["one", "levels"] = "levels"
-    """`one`: a single summary of all older messages; `levels`: recent summaries in detail, older ones merged."""
+    """`one`: a single summary of all older messages; `levels`: summaries stand beside each other."""
     # Summaries leave nine tenths of the window to the work.
     summaries_share: float = Field(default=0.10, gt=0, le=1)
-    """Merge threshold: summaries are merged if together they exceed this share of the usable window."""
+    """If the summaries exceed this share of the usable window, the next one takes the place of all."""
     summary_share: float | None = Field(default=None, gt=0, le=1)
     """Maximum share of a request's budget that a summary takes; a summary that reaches it is not sent."""
     summary_marker: str | None = None

@@ -62,7 +62,7 @@ async def _summary(stash: Stash, **arguments: Any) -> SummaryResult:
 @declared("Get summary", lines.summary, read_only=True, call=_summary)
 async def get_summary(
     session_id: SessionId = None,
-    level: Annotated[str | None, Field(description="recent, medium, long or an id (sum_...); default: all")] = None,
+    level: Annotated[str | None, Field(description="recent (the newest) or an id (sum_...); default: all")] = None,
 ) -> SummaryResult:
     """The summary of the session's older messages. Use after a compaction or to resume."""
 

@@ -8,8 +8,8 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import Any
 
-from contextstash.context.extraction.turns import Turn
-from contextstash.context.extraction.user.requests_and_rules import requests_of
+from contextstash.context.events.requests import requests_of
+from contextstash.context.events.turns import Turn
 from contextstash.context.text.sanitize import one_line
 from contextstash.context.view.branches import path_to
 from contextstash.context.view.view import Entry, build_view, edits_in_force

@@ -7,12 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
-from contextstash.context.extraction.actions import actions_of
-from contextstash.context.extraction.files.files_under_edit import EditedFile, files_of
-from contextstash.context.extraction.files.standing_texts import focus_of, lines_shown, standing_texts
-from contextstash.context.extraction.summary.audit import append_pointers, audit_summary
-from contextstash.context.extraction.turns import Turn
+from contextstash.context.events.state import State
+from contextstash.context.events.turns import Turn
+from contextstash.context.handoff.audit import append_pointers, audit_summary
+from contextstash.context.handoff.file_pieces import KnownFile, focus_of, known_files, lines_shown, pieces_of_files
+from contextstash.context.handoff.summary import Beside
 from contextstash.context.text.sanitize import MARKER, unforged
 from contextstash.context.view.compaction_plan import (
     MAX_SUMMARY_SHARE,
@@ -20,6 +21,7 @@ from contextstash.context.view.compaction_plan import (
     CompactPlan,
     KeepLimits,
     keep_limits,
+    leading_fixed,
     outputs_to_archive,
     plan_compaction,
     plan_same,
@@ -31,13 +33,13 @@ from contextstash.context.view.pinned_outputs import unpinned_outputs
 from contextstash.context.view.prune_plan import Candidate, oldest_outputs
 from contextstash.context.view.reach import Beyond
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
-from contextstash.context.view.summary_tiers import standing_summaries
 from contextstash.context.view.view import Changes, Entry, difference, total_tokens
 from contextstash.service.apply_edits import Planned, edit, entries_after
 from contextstash.service.reduction.digests import compaction_digest_edit
 from contextstash.service.reduction.lease import Lease, LeaseLostError, only_one
-from contextstash.service.reduction.merge_summaries import merge_summaries, pinned_within
+from contextstash.service.reduction.pins import pinned_within
 from contextstash.service.reduction.prune import archive_outputs, client_note, importance_in_view, view_change
+from contextstash.service.reduction.session_state import keep_state, state_at
 from contextstash.service.reduction.summary_request import Writers, covered_turns, recent_history, shown_turns, written
 from contextstash.service.reduction.user_words import keeps_words, words_with
 from contextstash.service.results import AuditResult, CompactResult
@@ -45,7 +47,7 @@ from contextstash.service.session_access import Access
 from contextstash.service.stripped_thinking import Stripping, binds, plan_stripping
 from contextstash.service.view_reader import WITHIN_REACH
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
-from contextstash_storage.records import ArchiveEdit, Block, Edit, Event, Part, Session, SummaryEdit
+from contextstash_storage.records import ArchiveEdit, Edit, Event, Part, Session, SummaryEdit
 
 MIN_TOKENS = 100
 """With less room nothing is shown: it would be fewer than some ten lines of code."""
@@ -70,9 +72,9 @@ async def files_in_use(snapshot: SessionSnapshot, turns: Sequence[Turn], shown: 
 
 def _written(snapshot: SessionSnapshot, turns: Sequence[Turn], shown: Sequence[Turn], room: int) -> str:
     visible = {handle for turn in shown for place, handle in turn.handles.items() if turn.texts[place].strip()}
-    files = [file for file in files_of(actions_of(turns)) if not _is_shown(file, visible)]
+    files = [file for file in known_files(turns) if not _is_shown(file, visible)]
     count, seen = snapshot.counter.count, lines_shown(shown)
-    text = standing_texts(files, room, count, focus=focus_of(turns), seen=seen)
+    text = pieces_of_files(files, room, count, focus_of(turns), seen)
     if not text:
         return ""
     head = (
@@ -82,14 +84,9 @@ def _written(snapshot: SessionSnapshot, turns: Sequence[Turn], shown: Sequence[T
     return f"{head}\n{unforged(text)}"
 
 
-def _is_shown(file: EditedFile, visible: set[str]) -> bool:
+def _is_shown(file: KnownFile, visible: set[str]) -> bool:
     """Whether the view shows the file's newest read, of the whole file."""
-    return file.text.whole and file.handle in visible
-
-
-def as_turns(text: str) -> list[Turn]:
-    """The text as a turn that the view shows, so that a summary need not repeat its names."""
-    return [Turn(0, "tool", (Block(type="text", size=len(text)),), (text,))] if text else []
+    return file.whole and file.handle in visible
 
 
 MIN_SUMMARY_TOKENS = 200
@@ -149,14 +146,14 @@ class _Compaction:
     summary: WrittenSummary | None = None
     cost: float | None = None
     span: tuple[int, int] = (0, -1)
+    folded: tuple[SessionSnapshot, State] | None = None
 
     async def run(self) -> CompactResult:
-        """Compact the session; then merge its summaries if they are too many."""
+        """Compact the session."""
         result = await edit(self.access, self._plan)
-        if not result.compacted:
-            return result
-        merged = await merge_summaries(self.access, self.first.session_id, self.writers, self.lease)
-        return result.model_copy(update={"reason": f"{result.reason} {merged}"}) if merged else result
+        if result.compacted and self.folded is not None:
+            await keep_state(self.access, *self.folded)
+        return result
 
     async def _plan(self) -> Planned[CompactResult] | CompactResult:
         access, first = self.access, self.first
@@ -184,17 +181,15 @@ class _Compaction:
         access, started = self.access, time.perf_counter()
         span = (plan.first_seq, plan.last_seq)
         stripping = await asyncio.to_thread(plan_stripping, snapshot, plan.last_seq + 1, needed=True)
-        turns = await covered_turns(access, snapshot, plan)
         archived = await asyncio.to_thread(outputs_to_archive, plan.kept, keep, unpinned_outputs(snapshot))
         shown = await shown_turns(access, snapshot, _not_covered(snapshot, plan), archived)
         recent = await recent_history(access, snapshot, snapshot.session.counters.messages - 1)
-        history = [turn for turn in recent if turn.seq <= plan.last_seq]
+        state = await state_at(access, snapshot, plan.last_seq, recent)
+        self.folded = (snapshot, state)
         in_use = await files_in_use(snapshot, recent, shown, _room_of_files(snapshot, plan, keep))
-        told = [*shown, *as_turns(in_use)]
-        request = summary_request(snapshot, plan, turns, self.writers.instructions, history=history, shown=told)
-        summary = self.summary or await self._written(snapshot, request, span)
+        summary = self.summary or await self._written(snapshot, plan, state, shown, in_use)
         words = await words_with(access, snapshot, plan.last_seq, plan.tokens)
-        text, audit = await audited(snapshot, turns, summary.text, plan.tokens, request, words.told)
+        text, audit = await audited(snapshot, state, summary, plan.tokens, words.told)
         pinned = await pinned_within(access, snapshot, *span)
         made = await asyncio.to_thread(
             summary_edit, snapshot, text, *span, strategy=summary.strategy, level="recent", pinned=pinned, files=in_use
@@ -221,12 +216,16 @@ class _Compaction:
         return Planned(snapshot, edits, result, event=event, check=check, dry_run=self.dry_run)
 
     async def _written(
-        self, snapshot: SessionSnapshot, request: SummaryRequest, span: tuple[int, int]
+        self, snapshot: SessionSnapshot, plan: CompactPlan, state: State, shown: Sequence[Turn], in_use: str
     ) -> WrittenSummary:
         chosen = self.writers.chosen(self.access, snapshot)
-        writing = written(self.access, snapshot, chosen, request, span)
+        # Only a model reads the turns; without one, the state has what a summary needs.
+        turns = await covered_turns(self.access, snapshot, plan) if any(writer.slow for writer in chosen) else ()
+        request = summary_request(snapshot, plan, turns, self.writers.instructions, state, shown, in_use)
+        self.span = (plan.first_seq, plan.last_seq)
+        writing = written(self.access, snapshot, chosen, request, self.span)
         summary, self.cost = await self.lease.while_held(writing)
-        self.summary, self.span = summary, span
+        self.summary = summary
         return summary
 
     def _result(
@@ -249,9 +248,14 @@ def _plan(snapshot: SessionSnapshot, keep: KeepLimits, asked: bool) -> tuple[Com
     """The plan, and what it keeps."""
     outputs = unpinned_outputs(snapshot)
     plan = plan_compaction(snapshot.entries, keep, outputs)
-    if not plan.covered and asked and keep.whole is not None:
-        # With placeholders everything fits below the mark. Who asks for a compaction gets one all the same.
-        plan = plan_compaction(snapshot.entries, replace(keep, whole=None), outputs)
+    if not plan.covered and not keep.levels and snapshot.settings.summaries == "levels":
+        # There is too little beside the summaries to write one in the place of all.
+        keep = replace(keep, levels=True)
+        plan = plan_compaction(snapshot.entries, keep, outputs)
+    if not plan.covered and asked and (keep.whole is not None or standing_summaries(snapshot.entries)):
+        # With placeholders everything fits below the mark, or a short summary leaves room for all that came after it.
+        # Who asks for a compaction gets one all the same.
+        plan = plan_compaction(snapshot.entries, replace(keep, whole=None, either=False), outputs)
     if plan.covered and keep.whole is not None:
         # The texts of files in use follow the summary, and take the place of some recent messages.
         budget = snapshot.budget
@@ -267,13 +271,15 @@ def summary_request(
     plan: CompactPlan,
     turns: Sequence[Turn],
     instructions: str | None,
-    *,
-    history: Sequence[Turn] = (),
+    state: State | None = None,
     shown: Sequence[Turn] = (),
+    in_use: str = "",
 ) -> SummaryRequest:
-    """The request to a summarizer for this plan."""
+    """The request to a summarizer for this plan. `shown` are the turns that the view shows beside the summary, `in_use`
+    are the texts of files there."""
     covered = tuple(entry.summary for entry in plan.covered if entry.summary)
     previous = covered or standing_summaries(snapshot.entries)
+    beside = Beside.of_turns(shown, words=keeps_words(snapshot.settings))
     return SummaryRequest(
         turns=tuple(turns),
         previous="\n\n".join(edit.summary for edit in previous) or None,
@@ -281,12 +287,22 @@ def summary_request(
         instructions=instructions,
         prompt=snapshot.settings.summary_prompt,
         max_tokens=_summary_tokens(snapshot, plan),
-        words_kept=keeps_words(snapshot.settings),
-        history=tuple(history),
-        first_seq=plan.first_seq,
-        shown=tuple(shown),
         count=snapshot.counter.count,
+        state=state,
+        since=plan.first_seq,
+        earlier="\n\n".join(edit.summary for edit in covered if edit.strategy != EXTRACTIVE),
+        beside=replace(beside, texts=[*beside.texts, in_use]),
     )
+
+
+EXTRACTIVE = "extractive"
+"""The strategy of summaries that are made of the session's state: the next one has what they tell."""
+
+
+def standing_summaries(entries: Sequence[Entry]) -> tuple[SummaryEdit, ...]:
+    """The summaries at the head of a view, after the system messages, oldest first."""
+    standing = takewhile(lambda entry: entry.summary is not None, entries[leading_fixed(entries) :])
+    return tuple(entry.summary for entry in standing if entry.summary is not None)
 
 
 def _summary_tokens(snapshot: SessionSnapshot, plan: CompactPlan) -> int:
@@ -364,19 +380,17 @@ MAX_POINTER_SHARE = 10
 
 
 async def audited(
-    snapshot: SessionSnapshot, turns: Sequence[Turn], summary: str, tokens: int, request: SummaryRequest, words: str
+    snapshot: SessionSnapshot, state: State, summary: WrittenSummary, tokens: int, words: str
 ) -> tuple[str, AuditResult | None]:
-    """Compare the summary with the messages that it replaces, which took `tokens`, and with the pointers of the
-    previous summary if it replaces one. What the user's `words` in addition to it hold, it does not lack. Returns it
-    with pointers to what it lacks; unchanged, without a result, if there is no room for any."""
+    """Compare a summary that a model or the host wrote with the state of the session; it replaces so many `tokens`.
+    What the user's `words` in addition to it hold, it does not lack. Returns it with pointers to what it lacks;
+    unchanged, without a result, if it was made of the state, or if there is no room for any."""
     max_tokens = min(AUDIT_TOKENS, tokens // MAX_POINTER_SHARE)
-    if not max_tokens or not turns:
-        return summary, None
-    previous = request.previous if request.replaces else None
-    held = f"{words}\n\n{summary}"
-    audit = await asyncio.to_thread(audit_summary, turns, held, previous=previous)
+    if not max_tokens or summary.strategy == EXTRACTIVE:
+        return summary.text, None
+    audit = await asyncio.to_thread(audit_summary, state, f"{words}\n\n{summary.text}")
     text, pointers = await asyncio.to_thread(
-        append_pointers, summary, audit.missing, max_tokens=max_tokens, count=snapshot.counter.count
+        append_pointers, summary.text, audit.missing, max_tokens=max_tokens, count=snapshot.counter.count
     )
     return text, AuditResult(
         facts=len(audit.held) + len(audit.missing),

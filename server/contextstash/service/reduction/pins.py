@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextstash.context.extraction.user.user_block import RULE_PREFIX
-from contextstash.context.view.pinned_outputs import HANDLE_PREFIX, outputs_of_pins, pinned_outputs
+from contextstash.context.handoff.user_block import RULE_PREFIX
+from contextstash.context.view.pinned_outputs import HANDLE_PREFIX, outputs_of_pins, pinned_outputs, pinned_text
+from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.window.settings import session_layer
 from contextstash.service.apply_edits import Planned, edit
+from contextstash.service.masks import shown_text
 from contextstash.service.recording import session_settings
 from contextstash.service.reduction.restore import restore
 from contextstash.service.reduction.user_words import rules_edit
@@ -16,7 +18,7 @@ from contextstash.service.results import ConfigureResult
 from contextstash.service.session_access import Access
 from contextstash.service.stripped_thinking import binds
 from contextstash_storage.errors import HandleNotFoundError, SessionNotFoundError
-from contextstash_storage.records import ArchiveEdit
+from contextstash_storage.records import ArchiveEdit, Output
 
 
 async def configure_session(
@@ -102,3 +104,12 @@ async def _bring_back(access: Access, session_id: str, added: Sequence[str]) -> 
             " get_archived_output reads them now."
         )
     return " ".join(notes) or None
+
+
+async def pinned_within(access: Access, snapshot: SessionSnapshot, first_seq: int, last_seq: int) -> str:
+    """The pinned outputs of the messages `first_seq` to `last_seq` as a summary shows them; empty if there are none."""
+    wanted = [output for output in pinned_outputs(snapshot).values() if first_seq <= output.seq <= last_seq]
+    texts: list[tuple[Output, str]] = []
+    async for batch in access.output_texts(snapshot, sorted(wanted, key=lambda output: (output.seq, output.block))):
+        texts += [(output, shown_text(snapshot.settings, text)) for output, text in batch]
+    return pinned_text(snapshot, texts)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from contextstash.context.view.session_snapshot import SessionSnapshot
-from contextstash.context.view.summary_tiers import LEVELS
 from contextstash.service.masks import shown_text
 from contextstash.service.results import SummaryResult
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, NotFoundError
 from contextstash_storage.records import SummaryEdit
 
+RECENT = "recent"
+"""The level of the newest summary."""
+
 
 async def get_summary(access: Access, session_id: str | None = None, *, level: str | None = None) -> SummaryResult:
-    """All summaries in the view joined, after the messages with the user's words; or, by `level`, the newest one of a
-    level, or any summary ever made by its id (sum_…). Raises NotFoundError if there is none."""
+    """All summaries in the view joined, after the messages with the user's words; or, by `level`, the newest one
+    ("recent"), or any summary ever made by its id (sum_…). Raises NotFoundError if there is none."""
     if level is not None and level.startswith("sum_"):
         store = access.store
         session_id = await store.find_summary(level, session_id) or await store.find_summary(level) or session_id
@@ -48,9 +50,9 @@ def _wanted(snapshot: SessionSnapshot, level: str | None) -> list[SummaryEdit]:
         return list(snapshot.overlay.summaries)
     if level.startswith("sum_"):
         return [edit for edit in snapshot.edits if isinstance(edit, SummaryEdit) and edit.summary_id == level][-1:]
-    if level not in LEVELS:
-        raise BadInputError(f"level is one of {', '.join(LEVELS)}, or the id of a summary (sum_…), not '{level}'.")
-    return [edit for edit in snapshot.overlay.summaries if edit.level == level][-1:]
+    if level != RECENT:
+        raise BadInputError(f"level is {RECENT}, or the id of a summary (sum_…), not '{level}'.")
+    return list(snapshot.overlay.summaries)[-1:]
 
 
 def _chapter(edit: SummaryEdit) -> str:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from contextstash.context.extraction.turns import Turn, without_own_calls
+from contextstash.context.events.turns import Turn, without_own_calls
 from contextstash.context.view.compaction_plan import CompactPlan
 from contextstash.context.view.prune_plan import Candidate
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
@@ -21,11 +21,11 @@ from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import CachedSummary, Message, RewindEdit
 
 HISTORY_MESSAGES = 400
-"""How many messages before the end of a summary its names in use are taken from. Measured with bench/fidelity: 300 keep
-nearly as much as all; the limit bounds the work in a long session."""
+"""From how many of the newest messages the texts of files in use are taken. Measured with bench/fidelity: 300
+keep nearly as much as all; the limit bounds the work in a long session."""
 
 MAX_READ = 1_500
-"""From how many of the messages that it covers a summary is written, the newest. A window of 200,000 tokens holds
+"""From how many of the messages that it covers a model writes a summary, the newest. A window of 200,000 tokens holds
 fewer, so only a session which was never reduced has more; each takes about a millisecond."""
 
 OPENING = 50
@@ -84,12 +84,17 @@ async def written(
 
 
 async def recent_history(access: Access, snapshot: SessionSnapshot, last_seq: int) -> tuple[Turn, ...]:
-    """The turns of the HISTORY_MESSAGES messages up to `last_seq`, also those that a summary covers already, but not
-    those of a hidden branch."""
+    """The turns of the HISTORY_MESSAGES messages up to `last_seq`, also those that a summary covers already."""
+    return await visible_turns(access, snapshot, max(0, last_seq - HISTORY_MESSAGES + 1), last_seq)
+
+
+async def visible_turns(access: Access, snapshot: SessionSnapshot, first: int, last: int) -> tuple[Turn, ...]:
+    """The turns of the messages from `first` to `last`, but not those of a hidden branch."""
+    if last < first:
+        return ()
     hidden = [edit.span for edit in snapshot.edits if isinstance(edit, RewindEdit)]
-    first = max(0, last_seq - HISTORY_MESSAGES + 1)
-    recorded = await access.messages_at(snapshot, range(first, last_seq + 1))
-    outputs = await access.store.read_outputs(snapshot.session_id, first=first, last=last_seq)
+    recorded = await access.messages_at(snapshot, range(first, last + 1))
+    outputs = await access.store.read_outputs(snapshot.session_id, first=first, last=last)
     handles = {(output.seq, output.block): output.handle for output in outputs}
     kept = [
         message

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from contextstash.context.extraction.actions import is_dialog
-from contextstash.context.extraction.turns import Turn, without_own_calls
-from contextstash.context.extraction.user.user_block import pinned_rules, read_block, rules_block, user_block
+from contextstash.context.events.calls import is_dialog
+from contextstash.context.events.turns import Turn, without_own_calls
+from contextstash.context.handoff.user_block import pinned_rules, read_block, rules_block, user_block
 from contextstash.context.text.sanitize import USER_BLOCK_WHOLE
 from contextstash.context.view.compaction_plan import leading_fixed
 from contextstash.context.view.session_snapshot import SessionSnapshot

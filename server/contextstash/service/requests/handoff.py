@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from contextstash.context.extraction.summary.handoff_sections import HandedOff, handoff_sections
-from contextstash.context.extraction.turns import Turn, without_own_calls
-from contextstash.context.extraction.user.user_block import pinned_rules
+from contextstash.context.events.turns import Turn, without_own_calls
+from contextstash.context.handoff.sections import HandedOff, handoff_sections
+from contextstash.context.handoff.user_block import pinned_rules
 from contextstash.context.text.sanitize import MARKER, OF_SESSION
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.context.tool_outputs.own_tools import is_own_call

@@ -1,1 +1,0 @@
-"""Extracts from the messages, without a model, what a summary should contain."""

@@ -1,1 +1,0 @@
-"""The extractive summary and the hand-off: their sections, their budget, and the audit of what they contain."""

@@ -1,0 +1,81 @@
+"""Commits and pull requests, as a summary tells them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.summaries import Section, extract_summary, read_summary
+from tests.support.turns import Script, quarter
+
+
+def done_in(script: Script, **more: Any) -> list[str]:
+    text = extract_summary(script.turns, max_tokens=2_000, count=quarter, **more)
+    return read_summary(text).get(Section.DONE, [])
+
+
+def bash(script: Script, command: str, printed: str) -> Script:
+    return script.call("Bash", {"command": command}, printed)
+
+
+def test_a_commit_is_told_by_what_git_prints() -> None:
+    script = Script().user("Fix it and commit.")
+    bash(
+        script,
+        "git add -A && git commit -m \"$(cat <<'EOF'\nRead the fines once\n\nThe file was read twice.\n\n"
+        'Co-Authored-By: Claude <a@b.c>\nEOF\n)"',
+        "[fines 1a2b3c4] Read the fines once\n 1 file changed",
+    )
+    assert done_in(script) == ["(2) committed 1a2b3c4 on fines: Read the fines once"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git commit -q -F - <<'EOF'\nRead the fines once\nEOF",
+        'git add a.py && git commit -qm "Read the fines once"',
+        "git -C /srv commit -q -m 'Read the fines once'",
+    ],
+)
+def test_a_quiet_commit_is_told_by_its_message(command: str) -> None:
+    assert done_in(bash(Script().user("Commit."), command, "")) == ["(2) committed: Read the fines once"]
+
+
+def test_an_amended_commit_takes_the_place_of_the_one_before() -> None:
+    script = bash(Script().user("Commit."), "git commit -qm 'Read the fines once'", "")
+    bash(script, "git commit -q --amend -m 'Read the fines only once'", "")
+    assert done_in(script) == ["(4) committed: Read the fines only once"]
+
+
+def test_a_failed_or_refused_commit_is_not_told() -> None:
+    failed = "Exit code 128\nfatal: index.lock: File exists."
+    assert done_in(bash(Script().user("Commit."), "git commit -m 'Read once'", failed)) == []
+
+
+def test_a_pull_request_is_told_with_its_address_and_title() -> None:
+    script = bash(Script().user("Commit, open a PR."), "git commit -qm 'Read the fines once'", "")
+    url = "https://github.com/city/fines/pull/7"
+    bash(script, "git push && gh pr create --title 'Read the fines once' --body x", f"done\n{url}")
+    bash(script, 'gh pr create --title "Close the file"', url.replace("7", "8"))
+    assert done_in(script) == [
+        "(2) committed: Read the fines once",
+        f"(4) opened {url}: Read the fines once",
+        "(6) opened https://github.com/city/fines/pull/8: Close the file",
+    ]
+
+
+def test_what_is_done_is_known_over_summaries() -> None:
+    first = extract_summary(
+        bash(Script().user("Commit."), "git commit -qm 'Read the fines once'", "").turns, max_tokens=900, count=quarter
+    )
+    later = bash(Script().user("Next."), "git commit -qm 'Close the file'", "")
+    later.turns = [replace(turn, seq=turn.seq + 3) for turn in later.turns]
+    assert done_in(later, previous=first) == ["(2) committed: Read the fines once", "(5) committed: Close the file"]
+
+
+def test_a_commit_that_the_user_refused_is_not_told_even_if_the_format_has_no_flag_for_it() -> None:
+    refused = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+    assert done_in(bash(Script().user("Commit."), "git commit -m 'Read once'", refused)) == []
+    assert done_in(bash(Script().user("Commit."), "git commit -qm 'Read once'", refused)) == []

@@ -1,0 +1,51 @@
+"""What a summary says is under way: every request on which the agent has not ended its turn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.support.summaries import Section, extract_summary, read_summary
+from tests.support.turns import Script, quarter
+
+
+def summary_of(script: Script, **more: Any) -> str:
+    return extract_summary(script.turns, max_tokens=900, count=quarter, words_kept=True, **more)
+
+
+def under_way(text: str) -> list[str]:
+    return [line for line in read_summary(text).get(Section.OPEN, []) if line.startswith("In progress: ")]
+
+
+def interrupted() -> Script:
+    script = Script().user("Which claims are open?").assistant("Three.").user("Verify and fix each of them in a loop.")
+    script.assistant("Fixing the first.").call("Bash", {"command": "git commit -am a"}, None)
+    script.user("[Request interrupted by user for tool use]").user("Just remove the folder from the commit.")
+    return script.assistant("Removing it.").call("Bash", {"command": "git rm -r folder"}, "rm 'folder'")
+
+
+BOTH = ["In progress: the requests in messages 2 and 6, in the words above"]
+
+
+def test_a_request_that_was_interrupted_for_another_one_is_under_way_as_well() -> None:
+    assert under_way(summary_of(interrupted())) == BOTH
+
+
+def test_what_is_under_way_is_known_if_the_requests_are_of_an_earlier_summary() -> None:
+    first = summary_of(interrupted())
+    later = Script().call("Bash", {"command": "ls"}, "a").call("Bash", {"command": "ls -a"}, "b")
+    later.turns = [replace(turn, seq=turn.seq + 10) for turn in later.turns]
+    assert under_way(summary_of(later, previous=first)) == BOTH
+    later.assistant("All are done.")
+    later.turns[-1] = replace(later.turns[-1], seq=14)
+    assert under_way(summary_of(later, previous=first)) == []
+
+
+def test_a_request_before_the_end_of_a_turn_or_that_is_taken_back_is_not_under_way() -> None:
+    script = interrupted().user("Never mind, we look at it later. Push it.")
+    script.assistant("Pushing.").call("Bash", {"command": "git push"}, "ok")
+    assert under_way(summary_of(script)) == [
+        "In progress: the request in message 10, in the words above: Never mind, we look at it later. Push it."
+    ]
+    script.assistant("Pushed.").user("And the docs?").call("Bash", {"command": "ls docs"}, "a.md")
+    assert "message 15, in the words above: And the docs?" in under_way(summary_of(script))[0]
