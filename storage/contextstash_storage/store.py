@@ -43,7 +43,7 @@ from contextstash_storage.records import (
     Usage,
 )
 from contextstash_storage.search.query_terms import EVERYWHERE, SearchFilter
-from contextstash_storage.sql import append, logs, outputs, requests, sessions
+from contextstash_storage.sql import append, logs, messages, outputs, requests, session_news, sessions
 from contextstash_storage.sql.edits import check_expected, edit_records, find_summary, insert_edits, number_edits
 from contextstash_storage.sql.prepared_messages import stored_fingerprint
 from contextstash_storage.sql.rows import check_changes, made, read_session
@@ -224,20 +224,39 @@ class SessionStore(ABC):
 
     get_cursor = _owner_reader(sessions.get_cursor)
 
-    @abstractmethod
     async def read_messages(
         self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
     ) -> list[Message]:
         """Messages `first..last`, both included, in order."""
 
-    @abstractmethod
+        def steps() -> Steps[messages.MessageRows]:
+            key, session = yield from read_session(self.owner, session_id)
+            end = session.counters.messages - 1 if last is None else last
+            return (yield from messages.rows_between(key, session, first, end, bodies=bodies))
+
+        return await (await self._of_owner(steps, together=True)).messages()
+
     async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
         """The messages at these positions, with their bodies, in order of position."""
 
-    @abstractmethod
+        def steps() -> Steps[messages.MessageRows]:
+            key, _ = yield from read_session(self.owner, session_id)
+            return (yield from messages.rows_at(key, session_id, seqs))
+
+        return await (await self._of_owner(steps, together=True)).messages()
+
     async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
         """The session, its newest request, and beyond what the reader knows of it its edits and its messages with their
         outputs: what each turn of an agent loop needs, as of one moment."""
+        news = await self._of_owner(lambda: session_news.read_news(self.owner, session_id, known), together=True)
+        return SessionNews(
+            news.session,
+            known,
+            news.request,
+            tuple(await made(edit_of, news.edits)),
+            tuple(await news.messages.messages()),
+            tuple(await made(self._output_of, news.outputs)),
+        )
 
     find_key = _session_reader(logs.find_key)
 

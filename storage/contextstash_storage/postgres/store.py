@@ -14,7 +14,6 @@ from contextstash_storage.postgres import (
     full_text_search,
     leases,
     session_copy,
-    session_news,
     sessions,
     token_sums,
 )
@@ -28,17 +27,13 @@ from contextstash_storage.records import (
     Copied,
     Count,
     Counters,
-    KnownPart,
-    Message,
     NewMessage,
     Output,
     SearchHit,
     Session,
-    SessionNews,
     TokenSum,
 )
 from contextstash_storage.search.query_terms import EVERYWHERE, SearchFilter
-from contextstash_storage.sql.messages import MessageRows, rows_at, rows_between
 from contextstash_storage.sql.prepared_messages import Batch, is_large, prepare
 from contextstash_storage.sql.rows import read_session
 from contextstash_storage.sql.steps import Key, Steps
@@ -110,23 +105,6 @@ class PostgresStore(SessionStore):
         prepared = await asyncio.to_thread(prepare, messages) if large else prepare(messages)
         batch = Batch(self.owner, session_id, prepared, count, **placed)
         return await self._write_steps(lambda: append_messages.append(batch))
-
-    async def read_messages(
-        self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
-    ) -> list[Message]:
-        def steps() -> Steps[MessageRows]:
-            key, session = yield from read_session(self.owner, session_id)
-            end = session.counters.messages - 1 if last is None else last
-            return (yield from rows_between(key, session, first, end, bodies=bodies))
-
-        return await (await self._of_owner(steps, together=True)).messages()
-
-    async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
-        return await self._database.read(lambda db: session_news.read_news(db, self._key(session_id), known))
-
-    async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
-        rows = await self._of_session(session_id, lambda key: rows_at(key, session_id, seqs), together=True)
-        return await rows.messages()
 
     async def search(
         self, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None

@@ -7,7 +7,6 @@ import copy
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
@@ -19,18 +18,14 @@ from contextstash_storage.records import (
     Copied,
     Count,
     Counters,
-    KnownPart,
-    Message,
     NewMessage,
     Output,
     SearchHit,
     Session,
-    SessionNews,
     TokenSum,
 )
 from contextstash_storage.search.documents import is_indexed_later
 from contextstash_storage.search.query_terms import EVERYWHERE, SearchFilter
-from contextstash_storage.sql.messages import MessageRows, rows_at, rows_between
 from contextstash_storage.sql.prepared_messages import Batch, read_rows
 from contextstash_storage.sql.steps import Key, Steps
 from contextstash_storage.sql.version import VERSION
@@ -55,7 +50,6 @@ from contextstash_storage.sqlite.connection import (
 from contextstash_storage.sqlite.database_file import FindKey, make_file, no_key
 from contextstash_storage.sqlite.deletion import Deletion
 from contextstash_storage.sqlite.output_rows import output_of
-from contextstash_storage.sqlite.read_messages import read_news
 from contextstash_storage.sqlite.rows import store_counters
 from contextstash_storage.sqlite.schema import make_tables, note_version
 from contextstash_storage.sqlite.search_index import IndexWork, has_work, queued_messages
@@ -199,24 +193,6 @@ class SqliteStore(SessionStore):
         if any(is_indexed_later(message) for message in messages):
             await self._index_work.wait()
         return appended
-
-    async def read_messages(
-        self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
-    ) -> list[Message]:
-        def rows(db: sqlite3.Connection) -> MessageRows:
-            row, session = session_row(db, self.owner, session_id)
-            end = session.counters.messages - 1 if last is None else last
-            return run(db, rows_between((row,), session, first, end, bodies=bodies))
-
-        return await (await self._reader.read(rows)).messages()
-
-    async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
-        rows = await self._of_session(session_id, lambda key: rows_at(key, session_id, seqs))
-        return await rows.messages()
-
-    async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
-        news, rows = await self._reader.read(lambda db: read_news(db, self.owner, session_id, known))
-        return replace(news, messages=tuple(await rows.messages()))
 
     async def search(
         self, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
