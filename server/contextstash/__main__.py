@@ -22,6 +22,8 @@ def main() -> None:
                 part = part_of(given.get("--part", "1/1"))
                 if part is not None:
                     _run_and_end(client, given.get("--db"), part)
+        case ["window", client] if not client.startswith("-"):
+            _answer_and_end(client)
         case ["statusline"]:
             _print_status_and_end()
         case ["statusline", "--db", database]:
@@ -41,6 +43,15 @@ def _run_and_end(client: str, database: str | None, part: tuple[int, int]) -> No
     apart takes a seventh of the time for which the client waits."""
     gc.set_threshold(HOOK_GC_THRESHOLD)
     _end(run_hook(client, database, part))
+
+
+def _answer_and_end(client: str) -> NoReturn:
+    """Handle a request of a client's plugin, as fast as a hook."""
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    gc.set_threshold(HOOK_GC_THRESHOLD)
+    from contextstash.clients.client_window import run
+
+    _end(run(client))
 
 
 def _print_status_and_end(database: str | None = None) -> NoReturn:

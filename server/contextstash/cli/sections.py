@@ -49,6 +49,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "proxy": "Stand between a client and the model API.",
         "hook": "Handle an event of a client's hooks.",
         "statusline": "Print Claude Code's status line.",
+        "window": "Answer a compaction of a client, for its plugin.",
         "completion": "Print the completion script of a shell.",
     },
 }

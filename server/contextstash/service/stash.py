@@ -15,6 +15,7 @@ from functools import wraps
 from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
+from contextstash.context.view.client_window import ClientMessage
 from contextstash.context.view.handoff_parts import WHOLE, Part
 from contextstash.service.queries import (
     diagnosis,
@@ -35,7 +36,7 @@ from contextstash.service.recording import provider_reasoning as reasoning
 from contextstash.service.recording.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.recording.late_usage import book_late
 from contextstash.service.reduction import compact, pins, prune, restore, summaries
-from contextstash.service.requests import call_log, get_context, handoff, overflow_recovery
+from contextstash.service.requests import call_log, client_window, get_context, handoff, overflow_recovery
 from contextstash.service.requests.proxied import Changed, ProxiedSessions, with_effect
 from contextstash.service.results import ContextResult, RecordResult
 from contextstash.service.session_access import Access, AccessOptions
@@ -233,6 +234,18 @@ class Stash:
         return await handoff.hand_off_once(self._access, session_id, max_tokens, to, resumed, part)
 
     hand_off_text = _use_case(handoff.hand_off)
+
+    # What a client's own window holds.
+
+    read_client_window = _use_case(client_window.read_client_window)
+
+    async def compact_client_window(
+        self, session_id: str, messages: Sequence[ClientMessage], *, tokens: int = client_window.WINDOW_TOKENS
+    ) -> client_window.ClientWindow:
+        """Compact a client's window to about so many tokens: the hand-off, and the newest messages."""
+        return await client_window.compact_client_window(
+            self._access, self._recorder.record_transcript, session_id, messages, tokens
+        )
 
     # Sessions, and what happened to them.
 

@@ -105,6 +105,7 @@ given to end. If that is not enough, the parts are shown in another order; each 
 NEW_WINDOW = "Hand-off to the client's new window."
 TO_SESSION = "Hand-off to session {}."
 PART = " Part {} of {}."
+INSIDE = "Hand-off in a window that was compacted by us."
 
 HEAD = (
     f"{{}}: {OF_SESSION}{{}}. Everything of it is kept: search_history finds it, get_archived_output reads outputs"
@@ -295,7 +296,7 @@ async def _await_part(access: Access, session_id: str, reason: str, seq: int) ->
 async def _has_had_it(access: Access, session_id: str, reason: str, resumed: bool, *, same: bool) -> bool:
     """Whether this window has had its hand-off, or needs none."""
     events = await access.store.last_events(session_id, ("handoff",), MAX_PARTS)
-    last = next((event for event in events if event.reason == reason), None)
+    last = next((event for event in events if event.reason in (reason, INSIDE)), None)
     if resumed:
         began = await _last_compaction(access, session_id)
         return began is None or (last is not None and last.seq >= began)

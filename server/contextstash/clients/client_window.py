@@ -1,0 +1,139 @@
+"""The command that a client's plugin runs: JSON in, JSON out. It asks no model, and changes nothing in the client.
+
+Asked, one object on standard input:
+
+    {"do": "compact", "session": "…", "transcript": "/…", "agent": "…", "messages": […], "tokens": 20000}
+
+`do` is what to do. `transcript`, the client's own file, is read to its end first; then `session` may be left out.
+`agent` is the sub-agent whose window it is, if it is one's. A message of the list, in the order of the client's next
+request, is
+
+    {"id": "…", "role": "user", "text": "…", "calls": [{"id", "tool", "input"}], "results": [{"id", "text", "error"}]}
+
+with the id that the transcript has too, if there is one; what is empty may be left out, and so may anything else that
+the client keeps in a message (reasoning, images).
+
+Returned, one object on standard output:
+
+- `record`: `{"session_id", "recorded"}`. What is new in the transcript is recorded.
+- `compact`: the window after a compaction to about so many `tokens`, which is recorded.
+- `view`: the window as it is now, with what was pruned, compacted, pinned and restored; nothing is decided, so a longer
+  list gives a window that begins with the same, until something is changed.
+
+A window is `{"session_id", "messages", "tokens_before", "tokens_after", "left", "line"}`. Each of its messages is one
+of ours, `{"role": "user", "text"}`; or a message of the list as it is, by its place, `{"at": 5}`; or that with the
+texts of some results replaced by their calls, `{"at": 5, "results": {"call": "text"}}`. Messages that are not named
+leave the window. `line` says in a line what happened.
+
+If anything fails nothing is written to standard output, a line on standard error says why, and the exit code is 1: the
+client goes on as if there were no plugin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextstash.clients.client import client as client_of
+from contextstash.clients.follow import find_transcripts, ingest
+from contextstash.clients.hook_files import note, own_file
+from contextstash.clients.hook_stash import hook_stash
+from contextstash.context.view.client_window import ClientCall, ClientMessage, ClientResult
+from contextstash.json.json_text import lenient_value
+from contextstash_storage.errors import BadInputError
+
+if TYPE_CHECKING:
+    from contextstash.service.requests.client_window import ClientWindow
+    from contextstash.service.stash import Stash
+
+MAX_BYTES = 64 * 1024 * 1024
+"""The largest request that is read: ten windows of a million tokens."""
+
+SECONDS = 8.0
+"""How long all of it may take. The plugin waits ten seconds: what it does not wait for must not be recorded."""
+
+
+def run(client: str) -> int:
+    """Handle one request of a client's plugin; returns the exit code."""
+    try:
+        asked = lenient_value(sys.stdin.buffer.read(MAX_BYTES))
+        if not isinstance(asked, dict):
+            raise BadInputError("Expected a JSON object on standard input; see contextstash window --help.")
+        answer = asyncio.run(asyncio.wait_for(_answer(client, asked), SECONDS))
+    except Exception as error:  # whatever fails, the client goes on without us
+        said = f"{type(error).__name__}: {error}"
+        note(client, said)
+        sys.stderr.write(f"Error: {' '.join(said.split())}\n")
+        return 1
+    sys.stdout.write(json.dumps(answer))
+    sys.stdout.flush()
+    return 0
+
+
+async def _answer(client: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    work = asked.get("do")
+    if work not in ("compact", "view", "record"):
+        raise BadInputError("'do' is one of compact, view, record.")
+    messages = [_message(each) for each in _objects(asked, "messages")]
+    async with hook_stash(client_of(client), lambda remark: note(client, remark)) as stash:
+        session_id, recorded = await _recorded(client, stash, asked)
+        if session_id is None:
+            raise BadInputError("The session is not known: pass 'session', or its 'transcript'.")
+        if work == "record":
+            return {"session_id": session_id, "recorded": recorded}
+        if work == "view":
+            window = await stash.read_client_window(session_id, messages)
+        else:
+            tokens = asked.get("tokens")
+            more = {"tokens": tokens} if isinstance(tokens, int) and tokens > 0 else {}
+            window = await stash.compact_client_window(session_id, messages, **more)
+        return {**window.model_dump(), "line": line_of(window)}
+
+
+async def _recorded(client: str, stash: Stash, asked: Mapping[str, Any]) -> tuple[str | None, int]:
+    """The session, and how many messages were new in its transcript."""
+    session_id, named, agent = (asked.get(name) for name in ("session", "transcript", "agent"))
+    recorded = 0
+    if isinstance(named, str) and named:
+        files = client_of(client).files
+        folder = None if files is None else files.folder(Path.home())
+        path = None if folder is None else await asyncio.to_thread(own_file, named, client, [folder])
+        for file in find_transcripts(client, path)() if path else ():
+            report = await ingest(stash, file, reduce=False)
+            recorded += report.recorded
+            if file.stem == f"agent-{agent}" if agent else file == path:
+                session_id = report.session_id
+    return (session_id if isinstance(session_id, str) and session_id else None), recorded
+
+
+def line_of(window: ClientWindow) -> str:
+    """What happened, in a line for the user."""
+    before, after = (f"{round(tokens / 1000):,}k" for tokens in (window.tokens_before, window.tokens_after))
+    return f"{before} → {after} tokens, {window.left} messages archived, all of them searchable."
+
+
+def _message(given: Mapping[str, Any]) -> ClientMessage:
+    calls = tuple(
+        ClientCall(_text(call, "id"), _text(call, "tool"), call.get("input")) for call in _objects(given, "calls")
+    )
+    results = tuple(
+        ClientResult(_text(each, "id"), _text(each, "text"), bool(each.get("error")))
+        for each in _objects(given, "results")
+    )
+    return ClientMessage(_text(given, "id"), _text(given, "role"), _text(given, "text"), calls, results)
+
+
+def _objects(given: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    listed = given.get(name) or []
+    if not isinstance(listed, list) or not all(isinstance(each, Mapping) for each in listed):
+        raise BadInputError(f"'{name}' is a list of objects.")
+    return listed
+
+
+def _text(given: Mapping[str, Any], name: str) -> str:
+    found = given.get(name)
+    return found if isinstance(found, str) else ""

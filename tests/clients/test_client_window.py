@@ -1,0 +1,228 @@
+"""The command that a client's plugin runs: as a process, with the client's transcript, without the client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash.context.view.client_window import ClientCall, ClientMessage, ClientResult, applied
+from contextstash.service.recording.transcript_records import window_key
+from contextstash_storage.sqlite import open_sqlite
+from tests.support.command_line import CommandLine, failure_of, write_transcript
+
+SESSION = "5b1f6c1e-0000-4000-8000-000000000001"
+PROMPT = "Read all the orchard files. You must not change any of them."
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
+
+
+@pytest.fixture
+def transcript(tmp_path: Path) -> Path:
+    path = tmp_path / ".claude" / "projects" / "-orchard" / f"{SESSION}.jsonl"
+    path.parent.mkdir(parents=True)
+    write_transcript(path, outputs=60)
+    return path
+
+
+def listed(transcript: Path) -> list[dict[str, Any]]:
+    """The messages that Claude Code has in its window, as its plugin passes them."""
+    found: list[dict[str, Any]] = []
+    for record in map(json.loads, transcript.read_text().splitlines()):
+        if record.get("subtype") == "compact_boundary":
+            found.clear()
+        if record["type"] not in ("user", "assistant"):
+            continue
+        content = record["message"]["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        found.append(
+            {
+                "id": record["uuid"],
+                "role": record["type"],
+                "text": "".join(block["text"] for block in blocks if block["type"] == "text"),
+                "calls": [
+                    {"id": block["id"], "tool": block["name"], "input": block["input"]}
+                    for block in blocks
+                    if block["type"] == "tool_use"
+                ],
+                "results": [
+                    {"id": block["tool_use_id"], "text": block["content"]}
+                    for block in blocks
+                    if block["type"] == "tool_result"
+                ],
+            }
+        )
+    return found
+
+
+def ask(home: CommandLine, transcript: Path, do: str = "compact", **more: Any) -> dict[str, Any]:
+    request = {"do": do, "transcript": str(transcript), "messages": listed(transcript), **more}
+    done = home.run("window", "claude-code", typed=json.dumps(request))
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def window(transcript: Path, answer: dict[str, Any]) -> list[ClientMessage]:
+    messages = [
+        ClientMessage(
+            each["id"],
+            each["role"],
+            each["text"],
+            tuple(ClientCall(**call) for call in each["calls"]),
+            tuple(ClientResult(**result) for result in each["results"]),
+        )
+        for each in listed(transcript)
+    ]
+    return applied(messages, answer["messages"])
+
+
+def write_window(transcript: Path, messages: list[ClientMessage], at: str) -> None:
+    """What Claude Code 2.1.330 writes after a plugin returned these messages: all of them again, under new ids."""
+    boundary = {"type": "system", "subtype": "compact_boundary", "uuid": f"boundary-{at}", "timestamp": f"{at}.500Z"}
+    records: list[dict[str, Any]] = [{**boundary, "sessionId": SESSION, "parentUuid": None}]
+    for number, message in enumerate(messages):
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": message.text}] if message.text else []
+        blocks += [{"type": "tool_use", "id": c.id, "name": c.tool, "input": c.input} for c in message.calls]
+        blocks += [{"type": "tool_result", "tool_use_id": r.id, "content": r.text} for r in message.results]
+        made = {"model": "<synthetic>"} if message.role == "assistant" else {}
+        records.append(
+            {
+                "type": message.role,
+                "uuid": f"{at}-{number}",
+                "parentUuid": records[-1]["uuid"],
+                "sessionId": SESSION,
+                "timestamp": f"{at}.400Z",
+                "message": {"role": message.role, "content": blocks, **made},
+            }
+        )
+    with transcript.open("a") as file:
+        file.writelines(json.dumps(record) + "\n" for record in records)
+
+
+def recorded(home: CommandLine) -> tuple[list[str], list[str | None]]:
+    """The kinds of the session's events, and the keys of its messages."""
+
+    async def read() -> tuple[list[str], list[str | None]]:
+        async with await open_sqlite(home.database) as store:
+            events = await store.read_events(SESSION)
+            messages = await store.read_messages(SESSION, bodies=False)
+            return [event.kind for event in events], [message.key for message in messages]
+
+    return asyncio.run(read())
+
+
+def handle_in(placeholder: str) -> str:
+    return str(re.findall(r"out_\w+", placeholder)[-1])
+
+
+def test_a_compaction_returns_the_users_words_and_the_newest_messages(home: CommandLine, transcript: Path) -> None:
+    answer = ask(home, transcript, tokens=6_000)
+    first, *kept = window(transcript, answer)
+    assert PROMPT in first.text
+    assert first.text.startswith("[contextstash")
+    assert answer["tokens_before"] > 12_000
+    assert answer["tokens_after"] < 7_000
+    assert answer["messages"][-1] == {"at": len(listed(transcript)) - 1}
+    assert answer["left"] == len(listed(transcript)) - len(kept)
+    assert "archived" in answer["line"]
+    calls = {call.id for message in kept for call in message.calls}
+    assert {result.id for message in kept for result in message.results} == calls
+
+
+def test_a_placeholder_names_the_handle_of_the_whole_output(home: CommandLine, transcript: Path) -> None:
+    answer = ask(home, transcript, tokens=8_000)
+    texts = {call: text for part in answer["messages"] for call, text in part.get("results", {}).items()}
+    originals = {each["id"]: each["text"] for message in listed(transcript) for each in message["results"]}
+    assert texts
+    for call, text in texts.items():
+        assert originals[call].strip() in home.run("show", handle_in(text)).stdout
+
+
+def test_the_view_is_the_window_of_the_compaction_until_something_is_changed(
+    home: CommandLine, transcript: Path
+) -> None:
+    compacted = ask(home, transcript, tokens=6_000)
+    viewed = ask(home, transcript, "view")
+    assert viewed["messages"] == compacted["messages"]
+    changed = next(part for part in compacted["messages"] if "results" in part)
+    [text] = changed["results"].values()
+    assert home.run("restore", handle_in(text), "--session", SESSION).returncode == 0
+    assert {"at": changed["at"]} in ask(home, transcript, "view")["messages"]
+
+
+def test_what_the_client_then_writes_is_recognized(home: CommandLine, transcript: Path) -> None:
+    before = ask(home, transcript, "record")["recorded"]
+    assert before == len(listed(transcript))
+    answer = ask(home, transcript, tokens=6_000)
+    text = answer["messages"][0]["text"]
+    write_window(transcript, window(transcript, answer), "2026-11-20T12:00:00")
+    assert ask(home, transcript, "record")["recorded"] == 0
+    assert recorded(home)[1].count(window_key(text)) == 1
+    assert recorded(home)[0].count("compaction") == 1
+
+
+def test_a_second_compaction_holds_one_hand_off_with_the_first_request(home: CommandLine, transcript: Path) -> None:
+    for number in range(3):
+        answer = ask(home, transcript, tokens=5_000)
+        shown = window(transcript, answer)
+        write_window(transcript, shown, f"2026-11-20T12:0{number}:00")
+        assert sum(message.text.startswith("[contextstash: hand-off") for message in shown) == 1
+        assert PROMPT in shown[0].text
+
+
+def test_the_hooks_give_no_second_hand_off_to_a_window_that_we_compacted(home: CommandLine, transcript: Path) -> None:
+    ask(home, transcript, tokens=6_000)
+    event = {"hook_event_name": "SessionStart", "source": "compact", "session_id": SESSION}
+    started = home.run("hook", "claude-code", typed=json.dumps({**event, "transcript_path": str(transcript)}))
+    assert started.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "typed", ["", "[]", "{", '{"do": "else"}', '{"do": "compact"}', '{"do": "view", "session": "no-such-session"}']
+)
+def test_a_broken_request_is_one_line_and_exit_code_1(home: CommandLine, typed: str) -> None:
+    assert failure_of(home.run("window", "claude-code", typed=typed))
+
+
+def test_a_file_outside_of_the_clients_folders_is_not_read(home: CommandLine, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.jsonl"
+    write_transcript(outside)
+    asked = {"do": "record", "transcript": str(outside)}
+    assert "outside of" in failure_of(home.run("window", "claude-code", typed=json.dumps(asked)))
+
+
+def test_a_session_too_short_to_compact_is_left_to_the_client(home: CommandLine, tmp_path: Path) -> None:
+    folder = tmp_path / ".claude" / "projects" / "-short"
+    folder.mkdir(parents=True)
+    write_transcript(folder / f"{SESSION}.jsonl", outputs=0)
+    asked = {
+        "do": "compact",
+        "transcript": str(folder / f"{SESSION}.jsonl"),
+        "messages": listed(folder / f"{SESSION}.jsonl"),
+    }
+    assert "nothing to compact" in failure_of(home.run("window", "claude-code", typed=json.dumps(asked)))
+
+
+def test_a_damaged_database_is_one_line(home: CommandLine, transcript: Path) -> None:
+    home.database.write_bytes(b"not a database" * 1_000)
+    asked = {"do": "compact", "transcript": str(transcript), "messages": listed(transcript)}
+    assert failure_of(home.run("window", "claude-code", typed=json.dumps(asked)))
+
+
+def test_a_locked_database_is_given_up_in_time_and_nothing_is_recorded(home: CommandLine, transcript: Path) -> None:
+    ask(home, transcript, "record")
+    with sqlite3.connect(home.database, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        asked = {"do": "compact", "transcript": str(transcript), "messages": listed(transcript)}
+        assert failure_of(home.run("window", "claude-code", typed=json.dumps(asked)))
+        other.execute("ROLLBACK")
+    assert "compaction" not in recorded(home)[0]
