@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -295,6 +296,17 @@ def clients() -> Iterator[Client]:
     for module in dict.fromkeys(MODULES.values()):
         yield from _own(module)
     yield from other_clients()
+
+
+def found_clients(machine: Machine) -> list[Client]:
+    """The clients that are on this machine: their program is on the path, or their configuration is there."""
+    return [each for each in clients() if each.entry is not None and _is_there(each, each.entry, machine)]
+
+
+def _is_there(client: Client, entry: Entry, machine: Machine) -> bool:
+    place = entry.files["user"](machine)
+    its_folder = place.parent not in (machine.home, machine.dot_config) and place.parent.is_dir()
+    return its_folder or place.is_file() or any(shutil.which(program) for program in client.programs)
 
 
 def used_windows() -> Mapping[str, Callable[[str | None, int], int | None]]:

@@ -156,3 +156,18 @@ def test_a_folder_does_not_bring_back_what_was_deleted_and_a_named_file_does(con
     assert contextstash.json("sessions")["sessions"] == []
     [back] = contextstash.json("import", path)
     assert back["recorded"] == 8
+
+
+def test_without_a_path_the_clients_own_folders_are_read(contextstash: CommandLine) -> None:
+    assert "No client has kept a session here" in failure_of(contextstash.run("import"))
+    session = "5b1f6c1e-0000-4000-8000-000000000001"
+    write_transcript(contextstash.folder / ".claude" / "projects" / "p" / f"{session}.jsonl", outputs=1)
+    [report] = contextstash.json("import")
+    assert (report["session_id"], report["recorded"]) == (session, 4)
+
+
+def test_a_file_whose_only_message_is_refused_is_a_failure(contextstash: CommandLine) -> None:
+    path = write_json(contextstash.folder / "m.json", [{"role": "user", "content": [{"type": "text", "text": 5}]}])
+    done = contextstash.run("import", path)
+    assert done.returncode == 1
+    assert "no message in it can be recorded" in done.stderr

@@ -208,7 +208,7 @@ def test_the_projects_own_file_is_written_if_that_scope_is_given(contextstash: C
 def test_the_difference_is_shown_and_nothing_written_unless_agreed(contextstash: CommandLine) -> None:
     summary = run(contextstash, "install", "cursor", "--dry-run")
     assert '"contextstash": {' not in summary
-    assert "mcp.json is created: 12 lines added" in summary
+    assert "mcp.json would be created: 12 lines added" in summary
     assert "  the MCP server contextstash: " in summary
     assert '+    "contextstash": {' in run(contextstash, "install", "cursor", "--dry-run", "--diff")
     done = contextstash.run("install", "cursor")
@@ -349,3 +349,29 @@ def test_another_status_line_stays_and_is_not_removed(contextstash: CommandLine)
 def test_only_claude_code_has_a_status_line(contextstash: CommandLine) -> None:
     done = contextstash.run("install", "codex", "--statusline", "--yes")
     assert (done.returncode, "status line for claude-code only" in done.stderr) == (1, True)
+
+
+def test_all_clients_on_the_machine_are_installed_at_once(contextstash: CommandLine) -> None:
+    for name in (".codex", ".cursor", ".gemini"):
+        (contextstash.folder / name).mkdir()
+    environment = {"PATH": "/nowhere"}
+    done = contextstash.run("install", "--hooks", "--yes", environment=environment)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.endswith(":")] == ["codex:", "gemini:", "cursor:"]
+    assert (contextstash.folder / ".codex" / "hooks.json").exists()
+    assert (contextstash.folder / ".cursor" / "mcp.json").exists()
+    assert not (contextstash.folder / ".claude.json").exists()
+
+
+def test_without_a_terminal_it_says_what_would_be_and_that_nothing_was_written(contextstash: CommandLine) -> None:
+    done = contextstash.run("install", "codex")
+    assert done.returncode == 1
+    assert "config.toml would be created" in done.stdout
+    assert "Nothing was written" in done.stderr
+    assert not (contextstash.folder / ".codex").exists()
+
+
+def test_uninstall_names_what_is_left(contextstash: CommandLine) -> None:
+    contextstash.run("install", "codex", "--yes")
+    said = contextstash.run("uninstall", "codex", "--yes").stdout
+    assert str(contextstash.database.parent) in said.splitlines()[-1]

@@ -47,6 +47,7 @@ class ClientName(click.ParamType[str]):
 
 
 CLIENT = click.argument("client", metavar="CLIENT", type=ClientName())
+CLIENT_OR_ALL = click.argument("client", metavar="[CLIENT]", type=ClientName(), required=False)
 DIFF = click.option("--diff", is_flag=True, help="Show each line that would change.")
 SCOPE = click.option("--scope", type=click.Choice(["user", "project"]), default="user", show_default=True)
 YES = click.option("--yes", is_flag=True, help="Write without asking.")
@@ -57,26 +58,26 @@ def confirm_changes(changes: list[Change], yes: bool, dry_run: bool, diff: bool)
     """Whether to write the changes, which are shown: --yes says so, or the user is asked."""
     for change in changes:
         if change.needed:
-            (_show if diff else _sum_up)(change)
+            _show(change) if diff else _sum_up(change, yes=yes and not dry_run)
     if not diff:
         click.echo("--diff shows each line.")
     if dry_run:
         click.echo("Nothing was written.")
         return False
     if not yes and not sys.stdin.isatty():
-        raise BadInputError("Not a terminal: check the changes above and pass --yes to write it.")
+        raise BadInputError("Nothing was written, as there is no terminal to ask in: pass --yes to write it.")
     return yes or click.confirm("Write these changes?", err=True)
 
 
-def _sum_up(change: Change) -> None:
-    """The changes of a file, one line for each."""
+def _sum_up(change: Change, *, yes: bool) -> None:
+    """The changes of a file, one line for each. Without `yes` they are not decided yet."""
     lines = list(_difference(change))[2:]
     added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-    fate = "is created" if change.before is None else "is deleted" if change.after is None else "is changed"
+    fate = "created" if change.before is None else "deleted" if change.after is None else "changed"
     counts = " and ".join(
         f"{counted(number, 'line')} {verb}" for number, verb in ((added, "added"), (removed, "removed")) if number
     )
-    click.echo(f"{change.path} {fate}: {counts}")
+    click.echo(f"{change.path} {'is' if yes else 'would be'} {fate}: {counts}")
     for each in change.does:
         click.echo(f"  {_printable(each)}")
 

@@ -41,11 +41,13 @@ MAX_ROWS = 30
 
 
 @click.command("import")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="[PATH...]", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--session", metavar="NEW_ID", help="The id under which an exported session is stored here.")
 @database_options
 def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], session: str | None) -> int:
     """Record the sessions in PATH: transcripts, folders of them, a client's own storage. Safe to repeat.
+
+    Without PATH, the sessions of all clients on this machine, from their own folders.
 
     Reads Claude Code, Codex, Gemini CLI, OpenCode, pi, files of OpenAI, Anthropic or Gemini messages, and exported
     sessions; the format is detected from the content. Other files in a folder are skipped, and so are exported sessions
@@ -53,6 +55,7 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
 
     Exit code 1 if a file could not be read; the others are recorded.
     """
+    paths = paths or _own_folders()
     found, failed = _transcripts(paths)
 
     async def work(stash: Stash) -> list[Result]:
@@ -79,6 +82,19 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
     for line in _skipped_lines(skipped):
         echo(line, err=True)
     return 1 if any(result.error for result in results) else 0
+
+
+def _own_folders() -> tuple[Path, ...]:
+    """The folders in which the clients on this machine keep their transcripts. Raises BadInputError for none."""
+    from contextstash.clients.client import clients
+
+    places = [each.files.folder(Path.home()) for each in clients() if each.files is not None]
+    there = tuple(place for place in places if place is not None and place.exists())
+    if not there:
+        raise BadInputError("No client has kept a session here: name a transcript, or a folder of them.")
+    for place in there:
+        echo(f"Reading {place}", err=True)
+    return there
 
 
 def _transcripts(given: Sequence[Path]) -> tuple[list[Found], list[Imported]]:
@@ -114,9 +130,15 @@ async def _with_known(stash: Stash, results: Sequence[Result]) -> list[Result]:
             recorded[each.session_id] += each.recorded
     known = {name: max(0, (await stash.read_session(name)).counters.messages - new) for name, new in recorded.items()}
     return [
-        replace(each, known=known[each.session_id]) if isinstance(each, Imported) and each.session_id else each
+        _known(each, known[each.session_id]) if isinstance(each, Imported) and each.session_id else each
         for each in results
     ]
+
+
+def _known(result: Imported, known: int) -> Imported:
+    if not (result.recorded or known or result.error):
+        return replace(result, error="no message in it can be recorded; the lines above say why.")
+    return replace(result, known=known)
 
 
 def _total(done: Sequence[Imported]) -> str:

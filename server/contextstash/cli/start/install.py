@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.options import DatabaseType, tokens
-from contextstash.cli.start.client_changes import CLIENT, DIFF, DRY_RUN, SCOPE, YES, apply_all, confirm_changes
+from contextstash.cli.start.client_changes import CLIENT_OR_ALL, DIFF, DRY_RUN, SCOPE, YES, apply_all, confirm_changes
 from contextstash.display.visible_text import visible
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from contextstash.clients.client import Scope
     from contextstash_storage.databases import Location
 
 
 @click.command()
-@CLIENT
+@CLIENT_OR_ALL
 @click.option("--hooks", is_flag=True, help="Also install hooks: they archive large outputs and write hand-offs.")
 @click.option("--statusline", is_flag=True, help="Also make ours the status line of claude-code.")
 @click.option(
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @DRY_RUN
 @DIFF
 def install(
-    client: str,
+    client: str | None,
     hooks: bool,
     statusline: bool,
     db: Location | None,
@@ -47,8 +47,40 @@ def install(
 ) -> None:
     """Add contextstash to CLIENT's own configuration. Safe to repeat; uninstall removes it.
 
-    CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode.
+    CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode; without it, contextstash is
+    added to each of them that is on this machine, with those of the options that it has.
     """
+    if client is not None:
+        _install(client, confirmation, hooks=hooks, statusline=statusline, db=db, window=window, scope=scope)
+        return
+    from contextstash.clients.client import Machine, found_clients
+
+    found = [each for each in found_clients(Machine.this()) if each.entry and scope in each.entry.files]
+    if not found:
+        raise BadInputError("No client was found on this machine: name one, such as contextstash install codex.")
+    for each in found:
+        click.echo(f"{each.name}:")
+        _install(
+            each.name,
+            confirmation,
+            hooks=hooks and each.hooks is not None,
+            statusline=statusline and each.has_status_line,
+            db=db,
+            window=window if each.window else None,
+            scope=scope,
+        )
+
+
+def _install(
+    client: str,
+    confirmation: Mapping[str, bool],
+    *,
+    hooks: bool,
+    statusline: bool,
+    db: Location | None,
+    window: int | None,
+    scope: Scope,
+) -> None:
     from contextstash.clients.client import Machine
     from contextstash.clients.client import client as client_of
     from contextstash.clients.install import apply_install, other_status_line, plan_install, window_setting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -26,7 +27,7 @@ def uninstall(client: str, scope: Scope, **confirmation: bool) -> None:
     from contextstash.clients.client import Machine
     from contextstash.clients.client import client as client_of
     from contextstash.clients.install import apply_uninstall, plan_uninstall
-    from contextstash.configuration.locations import data_folder
+    from contextstash.configuration.locations import data_folder, user_config_folder
 
     changes = plan_uninstall(client_of(client), scope, Machine.this())
     if not any(change.needed for change in changes):
@@ -35,4 +36,5 @@ def uninstall(client: str, scope: Scope, **confirmation: bool) -> None:
     if confirm_changes(changes, **confirmation):
         apply_all(changes, apply_uninstall)
         click.echo("Uninstalled. The recorded sessions are kept: contextstash sessions")
-        click.echo(f"The folder with the database is kept too: {data_folder()}")
+        folders = [folder for folder in (data_folder(), user_config_folder() / "contextstash") if folder.exists()]
+        click.echo(f"What is left, if you want to delete it too: {shlex.join(map(str, folders))}")
