@@ -1,1 +1,1 @@
-"""Measurements of contextstash; see docs/performance.md, docs/fidelity.md and docs/proxy.md."""
+"""Measurements of contextstash; see docs/measured.md."""

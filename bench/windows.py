@@ -194,7 +194,7 @@ def _tokens(call: Recorded, text: str) -> int:
 
 
 LIFETIMES = {"5m": 300, "1h": 3600}
-"""Seconds that a cache entry lives after its last use. Source: docs/proxy.md, "When it prunes"."""
+"""Seconds that a cache entry lives after its last use. Source: docs/measured.md, "When it prunes"."""
 
 
 def recached(calls: Sequence[Recorded], cache: str) -> None:

@@ -1,4 +1,4 @@
-"""Generates `settings.md`, `tools.md` and `command-line.md` from the code.
+"""Generates `settings.md`, `tools.md`, `command-line.md` and the table of rooms in `architecture.md` from the code.
 
 `make docs` runs it; a test checks that they are current.
 """
@@ -34,7 +34,23 @@ def pages() -> dict[str, str]:
         "settings.md": settings_page(),
         "tools.md": asyncio.run(tools_page()),
         "command-line.md": command_line_page(),
+        "architecture.md": architecture_page(),
     }
+
+
+def architecture_page() -> str:
+    """The page as it is written, with the rooms and what the first line of each says."""
+    written = (FOLDER / "architecture.md").read_text(encoding="utf-8").partition("| room |")[0]
+    rows = [
+        f"| `{path.parent.relative_to(source).as_posix()}/` | {_cell(_first_line(path))} |"
+        for source in (FOLDER.parent / "server", FOLDER.parent / "storage")
+        for path in sorted(source.rglob("__init__.py"))
+    ]
+    return "\n".join([f"{written}| room | what is in it |", "| --- | --- |", *rows]) + "\n"
+
+
+def _first_line(path: Path) -> str:
+    return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").splitlines()[0]
 
 
 def settings_page() -> str:
@@ -45,7 +61,7 @@ def settings_page() -> str:
     parts = [
         "# Settings",
         MADE,
-        "How to set them: [configuration](configuration.md). Shares are shares of the usable window, which is the"
+        "How to set them: [guide](guide.md#settings). Shares are shares of the usable window, which is the"
         " window minus the reserve for the reply. A preset that is not listed under a setting uses the default; the"
         f" variants are {', '.join(f'`{name}`' for name in PRESETS if name.endswith(('-cost', '-quality')))}.",
     ]

@@ -16,7 +16,7 @@ from contextstash_storage.search.query_terms import NAME_MARK
 
 CALL_WEIGHT = 10.0
 """How much a word in a call's arguments counts, where one in a text counts 1. Of 10, 15 and 30 the best recall, by
-0.5 points, on half of the recorded sessions (outputs that were fetched again: docs/fidelity.md)."""
+0.5 points, on half of the recorded sessions (outputs that were fetched again: docs/measured.md)."""
 
 PAIR_WEIGHT = 3.0
 """How much the score of a call counts for its output, where the output's own counts 1; 2, 3 and 5 were tried."""
@@ -25,7 +25,7 @@ CALL_WORDS = 30
 """The score of a call with more words (a patch, a script, the text of a file) counts less for its output, in inverse
 proportion: it names much that its output does not hold. Of recorded calls half have up to 19 words, three quarters up
 to 44. Of 15, 20, 30, 40 and none, on half of the recorded sessions: an agent that fetches an output again and searches
-with its own words finds it first in 52 instead of 33 % of the cases (docs/fidelity.md)."""
+with its own words finds it first in 52 instead of 33 % of the cases (docs/measured.md)."""
 
 OUTPUT_CHARACTERS = 200
 """The score of a call counts half for an output with fewer characters: who looks for what a command has shown is not

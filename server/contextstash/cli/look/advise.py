@@ -26,7 +26,7 @@ METHOD = (
     " charged with the client's summary, a new window that the cache has not seen, a hand-off of 5,000 tokens, and"
     " 8,700 tokens that agents read again (measured after 28 compactions). Held: of the replies, those for which the"
     " new window with its hand-off, or one search, had all that they used; measured on 13 other sessions of Claude Code"
-    " (docs/proxy.md), not on yours."
+    " (docs/measured.md), not on yours."
 )
 
 

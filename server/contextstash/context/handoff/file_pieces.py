@@ -2,7 +2,7 @@
 
     pieces_of_files(known_files(turns), 2_000, count, focus_of(turns))
 
-Measured on recorded compactions (docs/fidelity.md): the functions that the newest messages speak of hold the old lines
+Measured on recorded compactions (docs/measured.md): the functions that the newest messages speak of hold the old lines
 of the next edit more often than the surroundings of the newest edits do, and those of files that were only read too.
 """
 

@@ -10,8 +10,7 @@ from contextstash.context.window.token_counters import Counter
 from contextstash_storage.records import Counters, NewMessage, Part, SentRequest, Usage
 
 MIN_GROWTH = 200
-"""Fewer tokens say nothing of how the provider counts: what a host adds to prompts unseen would outweigh them.
-bench/estimation.py leaves out increments below this size as well."""
+"""Fewer tokens say nothing of how the provider counts: what a host adds to prompts unseen would outweigh them."""
 
 MAX_RATIO = 2.0
 """Largest ratio of a provider's count to ours, and its inverse the smallest: the families' factors are between 1 and
@@ -23,11 +22,11 @@ sessions differ by less; text that was never recorded makes a report differ by m
 
 UNSURE_SHARE = 0.08
 """By how much new messages may be larger than they are counted with another family's vocabulary: the median error of
-new tool results in recorded sessions of Claude Code was 8 % (bench/estimation.py)."""
+new tool results in recorded sessions of Claude Code was 8 %."""
 
 UNREPORTED = "no usage reported yet, so it may be 29 % too low to 5 % too high"
 """What the method of an estimate says before the first report. Lowest: the tool results of 33 recorded sessions, each
-as a whole, by `python bench/estimation.py` (all but two of them within 12 %); highest: Gemini's factor, if the provider
+as a whole (all but two of them within 12 %); highest: Gemini's factor, if the provider
 counts as its vocabulary does (tests/support/gemini_loop.py)."""
 
 UNDECLARED = ", and without system prompt and tools, which are not declared"

@@ -86,14 +86,14 @@ class UserSettings(BaseModel):
 
     compact_automatic: bool = True
     """Compact automatically; if false, only on request."""
-    # Nothing happens before the window is well used: each reduction rewrites the prompt cache. docs/fidelity.md.
+    # Nothing happens before the window is well used: each reduction rewrites the prompt cache. docs/measured.md.
     compact_at: float = Field(default=0.92, gt=0, le=1)
     """Compaction threshold: the level is `compact` above this share of the usable window."""
     messages_at: int | None = Field(default=None, gt=0)
     """Compaction threshold in messages since the last summary."""
     tokens_at: int | None = Field(default=None, gt=0)
     """Compaction threshold in tokens."""
-    # Measured with bench/fidelity: docs/fidelity.md has the curve of retention against cost.
+    # Measured with bench/fidelity: docs/measured.md has the curve of retention against cost.
     low_water: float | None = Field(default=0.43, gt=0, lt=1)
     """Target of an automatic reduction as a share of the usable window: in one step, older tool outputs become
     placeholders and the oldest messages a summary. If not set, pruning and compaction each have their own threshold and

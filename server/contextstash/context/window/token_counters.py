@@ -80,7 +80,7 @@ The provider's report corrects it."""
 class Family:
     """How a family of models counts: the vocabulary, a factor, and the tokens of a tool result in addition to its text.
 
-    `factor` and `result_overhead` were measured on recorded sessions with bench/estimation.py: the growth of the prompt
+    `factor` and `result_overhead` were measured on recorded sessions: the growth of the prompt
     that the provider reported, compared with the count of the tool results just added. A family that `quotes_results`
     takes them as JSON objects, and it is not documented if it counts a line break in one as the two characters of JSON.
     """

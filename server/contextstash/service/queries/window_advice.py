@@ -19,7 +19,7 @@ of the window; above 150,000 most clients compact anyway."""
 
 LACKING = {60_000: 9.1, 80_000: 7.0, 100_000: 5.3, 120_000: 4.2, 150_000: 2.7}
 """Replies, in percent, that used something which neither the new window with its hand-off nor one search held: measured
-on 13 sessions of Claude Code (`bench.windows`; docs/proxy.md). Not of the user's own sessions: their hand-offs would
+on 13 sessions of Claude Code (`bench.windows`; docs/measured.md). Not of the user's own sessions: their hand-offs would
 take a second for each session and size."""
 
 MIN_CALLS = 30

@@ -82,7 +82,7 @@ MIN_TOKENS = 200
 
 WINDOW_SHARE = 40
 """A hand-off takes at most the window divided by this: 5,000 tokens of 200,000. After recorded compactions the agents
-read 5,800 tokens again on average; docs/fidelity.md has what more and fewer tokens keep."""
+read 5,800 tokens again on average; docs/measured.md has what more and fewer tokens keep."""
 
 SESSION_SHARE = 8
 """It takes at most what was recorded divided by this: a hand-off saves reading again, so it stays far below that."""
