@@ -230,7 +230,7 @@ def test_what_a_placeholder_stands_for_can_be_retrieved(
     messages = session(8)
     prune_cold(proxy, clock, messages)
     shown = json.dumps(provider.bodies[-1]["messages"][2])
-    handle = shown[shown.index("out_") :][:12]
+    handle = shown[shown.index("out_") :][: len("out_") + 16]
     page = in_stash(proxy.database, lambda stash: stash.get_archived_output(handle, max_tokens=8000))
     assert page.text.startswith('line 0-0: äöü "quoted"')
 

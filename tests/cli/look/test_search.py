@@ -97,7 +97,7 @@ def test_a_handle_is_said_to_be_what_it_is_instead_of_searched_for(orchard: Orch
     [line] = orchard.run("search", handle).stdout.splitlines()
     assert line.startswith(f"{handle} is an output of Read, 121 lines, ")
     assert line.endswith(f", message {hit['seq'] - 1} of session {orchard.session}: contextstash show {handle}")
-    assert "There is no output" in failure_of(orchard.run("search", "out_nosuch23"))
+    assert "There is no output" in failure_of(orchard.run("search", "out_nosuchnosuchnosu"))
 
 
 def test_a_session_is_found_by_its_title(orchard: Orchard) -> None:
