@@ -1,1 +1,1 @@
-"""Speed and size of the service by the length of a session, next to floors and rivals."""
+"""Speed and size of the service by the length of a session."""

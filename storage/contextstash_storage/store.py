@@ -189,7 +189,7 @@ class SessionStore(ABC):
 
     @abstractmethod
     async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:
-        """Delete a session with everything that belongs to it, including blobs that no other session uses, and the
+        """Delete a session with everything that belongs to it, and the
         existing ones of the sessions `along`. One transaction makes them invisible; then their rows, their words in the
         search index and their pages in the write-ahead log are removed in pieces. False if some of that is still to be
         done, because another process reads an older state, the database is locked or the disk is full. It is then tried

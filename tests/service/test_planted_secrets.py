@@ -67,7 +67,7 @@ async def shown_texts(stash: Stash) -> AsyncIterator[tuple[str, str]]:
     while first is not None:
         page = await stash.read_messages(SESSION, first=first, limit=100)
         yield "messages", json.dumps([line.model_dump(mode="json") for line in page.messages], ensure_ascii=False)
-        beside = await stash.read_side_by_side(SESSION, first=first)
+        beside = await stash.read_shown_messages(SESSION, first=first)
         yield "pages", beside.model_dump_json()
         first = page.next_seq
     for handle in await all_handles(stash):

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from contextstash.service.results import SideBySideBlock, SideBySideMessage
+from contextstash.service.results import ShownBlock, ShownMessage
 from contextstash.sharing.markdown import markdown_message
 from tests.support.effort import examples
 
@@ -34,10 +34,8 @@ ACTIVE = re.compile(r"<(?:script|img)\b|<a href=\"(?!https?:|mailto:)|<!--|\x1b"
 
 
 def message(*texts: str, kind: str = "text") -> str:
-    blocks = [SideBySideBlock(type=kind, heading="", text=text) for text in texts]
-    return markdown_message(
-        SideBySideMessage(seq=0, role="user", tokens=1, created_at="", blocks=blocks, visible=True), ""
-    )
+    blocks = [ShownBlock(type=kind, heading="", text=text) for text in texts]
+    return markdown_message(ShownMessage(seq=0, role="user", tokens=1, created_at="", blocks=blocks, visible=True), "")
 
 
 @settings(max_examples=examples(200), deadline=None)

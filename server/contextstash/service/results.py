@@ -173,7 +173,7 @@ class Timeline(Result):
     changes: list[Change]
 
 
-class SideBySideBlock(Result):
+class ShownBlock(Result):
     """A block as it was recorded; `shown` is what the model sees in its place, if that is something else, and
     `state` the kind of edit that it is. Of a tool call `text` is the arguments, as JSON if they are not text."""
 
@@ -188,19 +188,19 @@ class SideBySideBlock(Result):
     state: str | None = None
 
 
-class SideBySideMessage(Result):
+class ShownMessage(Result):
     """A message; one that the model does not see is hidden by the summary `summary_id`, or by the client itself."""
 
     seq: int
     role: str
     tokens: int
     created_at: Moment
-    blocks: list[SideBySideBlock]
+    blocks: list[ShownBlock]
     visible: bool
     summary_id: str | None = None
 
 
-class SideBySideSummary(Result):
+class ShownSummary(Result):
     summary_id: str
     first_seq: int
     last_seq: int
@@ -210,10 +210,10 @@ class SideBySideSummary(Result):
     level: str
 
 
-class SideBySidePage(Result):
+class ShownPage(Result):
     session_id: str
-    messages: list[SideBySideMessage]
-    summaries: list[SideBySideSummary] = Field(description="Those that cover some of the page's messages")
+    messages: list[ShownMessage]
+    summaries: list[ShownSummary] = Field(description="Those that cover some of the page's messages")
     total: int
     first: int
     next_seq: int | None = None

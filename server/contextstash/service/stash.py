@@ -24,7 +24,7 @@ from contextstash.service.queries import (
     retention,
     retrieval,
     sessions,
-    side_by_side,
+    shown_messages,
     status,
     timeline,
     transfer,
@@ -265,7 +265,7 @@ class Stash:
     read_session = _use_case(Access.session)
     read_messages = _use_case(sessions.read_messages)
     read_conversation = _use_case(sessions.read_conversation)
-    read_side_by_side = _use_case(side_by_side.read_side_by_side)
+    read_shown_messages = _use_case(shown_messages.read_shown_messages)
     export_session = _use_case(transfer.export_session)
     export_view = _use_case(transfer.export_view)
     import_session = _use_case(transfer.import_session)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from contextstash.sharing.html import PAGE_MESSAGES, html_pieces, seer_of, side_by_side
+from contextstash.sharing.html import PAGE_MESSAGES, html_pieces, seer_of, shown_messages
 from contextstash.sharing.markdown import markdown_head, markdown_message, markdown_summary
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ async def _markdown(stash: Stash, session_id: str) -> AsyncIterator[str]:
     status = await stash.context_status(session_id)
     seer = seer_of(status)
     yield markdown_head(status)
-    async for summary, message in side_by_side(stash, session_id):
+    async for summary, message in shown_messages(stash, session_id):
         yield markdown_message(message, seer) if summary is None else markdown_summary(summary, seer)
 
 

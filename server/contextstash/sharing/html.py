@@ -12,7 +12,7 @@ from contextstash.display import style_sheet
 from contextstash.display.blocks import Shown, shown
 from contextstash.display.template_filters import FILTERS, seer
 from contextstash.display.visible_text import in_page
-from contextstash.service.results import ContextStatus, SideBySideMessage, SideBySideSummary
+from contextstash.service.results import ContextStatus, ShownMessage, ShownSummary
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
@@ -26,14 +26,12 @@ def seer_of(status: ContextStatus) -> str:
     return seer(status.estimate.view_tokens is not None)
 
 
-async def side_by_side(
-    stash: Stash, session_id: str
-) -> AsyncIterator[tuple[SideBySideSummary | None, SideBySideMessage]]:
+async def shown_messages(stash: Stash, session_id: str) -> AsyncIterator[tuple[ShownSummary | None, ShownMessage]]:
     """The messages of a session in order. Before the first message that a summary replaces, the summary with it."""
     yielded: set[str] = set()
     first: int | None = 0
     while first is not None:
-        page = await stash.read_side_by_side(session_id, first=first, limit=PAGE_MESSAGES)
+        page = await stash.read_shown_messages(session_id, first=first, limit=PAGE_MESSAGES)
         for message in page.messages:
             for summary in page.summaries:
                 if summary.first_seq == message.seq and summary.summary_id not in yielded:
@@ -60,7 +58,7 @@ async def html_pieces(stash: Stash, session_id: str) -> AsyncIterator[str]:
     status = await stash.context_status(session_id)
     seer = seer_of(status)
     yield head.render(status=status, version=__version__, style=style_sheet())
-    async for summary, message in side_by_side(stash, session_id):
+    async for summary, message in shown_messages(stash, session_id):
         if summary is None:
             yield messages.render(message=message, seer=seer)
         else:

@@ -6,7 +6,7 @@ import re
 
 from contextstash.display.markdown import is_passive
 from contextstash.display.visible_text import visible
-from contextstash.service.results import ContextStatus, SideBySideBlock, SideBySideMessage, SideBySideSummary
+from contextstash.service.results import ContextStatus, ShownBlock, ShownMessage, ShownSummary
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
@@ -24,7 +24,7 @@ def markdown_head(status: ContextStatus) -> str:
     )
 
 
-def markdown_summary(summary: SideBySideSummary, seer: str) -> str:
+def markdown_summary(summary: ShownSummary, seer: str) -> str:
     """A summary, before the first of the messages that it replaces."""
     return (
         f"\n## Summary {summary.summary_id} of messages {summary.first_seq} to {summary.last_seq}\n\n"
@@ -32,7 +32,7 @@ def markdown_summary(summary: SideBySideSummary, seer: str) -> str:
     )
 
 
-def markdown_message(message: SideBySideMessage, seer: str) -> str:
+def markdown_message(message: ShownMessage, seer: str) -> str:
     """One message with all its blocks."""
     hidden = "" if message.visible else f", in summary {message.summary_id}" if message.summary_id else ", not in view"
     pieces = [f"\n## {message.seq} {_plain(message.role)}{hidden}\n"]
@@ -40,7 +40,7 @@ def markdown_message(message: SideBySideMessage, seer: str) -> str:
     return "\n".join(pieces)
 
 
-def _block(block: SideBySideBlock, seer: str) -> str:
+def _block(block: ShownBlock, seer: str) -> str:
     named = " ".join(filter(None, (NAMES.get(block.type, ""), _plain(block.heading), block.handle or "")))
     head = f"**{named}**\n\n" if named else ""
     if block.type == "text":

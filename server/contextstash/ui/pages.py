@@ -157,7 +157,7 @@ class Pages:
         total = session.counters.messages
         first = _number(request, "first", max(0, total - MESSAGES_SHOWN))
         first = max(0, min(first, total - 1))
-        page = await stash.read_side_by_side(session_id, first=first, limit=MESSAGES_SHOWN)
+        page = await stash.read_shown_messages(session_id, first=first, limit=MESSAGES_SHOWN)
         shown = {summary.summary_id: summary for summary in page.summaries}
         view = request.query_params.get("view", "")
         return self._templates.page(
@@ -179,7 +179,7 @@ class Pages:
         total = (await stash.read_session(session_id)).counters.messages
         if seq >= total:  # asked before the database is, which has no numbers as long as an address can be
             raise NotFoundError(f"Session {session_id} has no message {seq}: it has {total:,}.")
-        page = await stash.read_side_by_side(session_id, first=seq, limit=1)
+        page = await stash.read_shown_messages(session_id, first=seq, limit=1)
         [recorded] = (await stash.read_messages(session_id, first=seq, limit=1)).messages
         native = cut(json.dumps(recorded.message, ensure_ascii=False, indent=2), MAX_WHOLE)
         title = (await self._rows.row(stash, await stash.read_session(session_id))).title
@@ -213,7 +213,7 @@ class Pages:
         session_id = request.path_params["session_id"]
         stash = await self._stash()
         summary = await stash.get_summary(session_id, level=request.path_params["summary_id"])
-        covered = await stash.read_side_by_side(session_id, first=summary.first_seq, limit=MESSAGES_SHOWN)
+        covered = await stash.read_shown_messages(session_id, first=summary.first_seq, limit=MESSAGES_SHOWN)
         messages = [message for message in covered.messages if message.seq <= summary.last_seq]
         return self._templates.page(request, "summary.html", summary=summary, messages=messages)
 

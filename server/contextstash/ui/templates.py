@@ -20,7 +20,7 @@ from contextstash.context.tool_outputs.own_tools import OWN_TOOLS
 from contextstash.display.blocks import Shown, shown
 from contextstash.display.template_filters import FILTERS
 from contextstash.display.visible_text import in_page
-from contextstash.service.results import SideBySideMessage
+from contextstash.service.results import ShownMessage
 
 MESSAGES_ABOVE = 5
 """Messages that a page shows above the one that it is opened for."""
@@ -79,7 +79,7 @@ class Gist:
     look: str
 
 
-def gist(message: SideBySideMessage) -> Gist:
+def gist(message: ShownMessage) -> Gist:
     """The line of a message in the outline."""
     said = [one_line(without_host_text(block.text), MAX_GIST) for block in message.blocks if block.type == "text"]
     calls = [block.heading for block in message.blocks if block.type == "tool_call"]

@@ -11,7 +11,7 @@ from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.masks import shown_text, shown_texts
 from contextstash.service.proxied_clients import sends_own_history
-from contextstash.service.results import SideBySideBlock, SideBySideMessage, SideBySidePage, SideBySideSummary
+from contextstash.service.results import ShownBlock, ShownMessage, ShownPage, ShownSummary
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, ContextstashError
 from contextstash_storage.records import Block, Cover, Message, SummaryEdit
@@ -19,7 +19,7 @@ from contextstash_storage.records import Block, Cover, Message, SummaryEdit
 MAX_MESSAGES = 500
 
 
-async def read_side_by_side(access: Access, session_id: str, *, first: int = 0, limit: int = 100) -> SideBySidePage:
+async def read_shown_messages(access: Access, session_id: str, *, first: int = 0, limit: int = 100) -> ShownPage:
     """A page of the history with what the model sees in the place of each message: messages `first` to
     `first + limit - 1`. Raises SessionNotFoundError, or BadInputError if a number is bad."""
     if first < 0 or not 1 <= limit <= MAX_MESSAGES:
@@ -33,14 +33,14 @@ async def read_side_by_side(access: Access, session_id: str, *, first: int = 0, 
     fmt, settings = get_format(session.format), access.settings(session)
     entries = {entry.first_seq: entry for entry in build_view(messages, overlay) if entry.message}
     handles = {(output.seq, output.block): output.handle for output in outputs}
-    return SideBySidePage(
+    return ShownPage(
         session_id=session_id,
         messages=[
             _message(message, entries.get(message.seq), overlay, _read(message, fmt, settings), handles)
             for message in messages
         ],
         summaries=[
-            SideBySideSummary.of(edit, text=shown_text(settings, edit.text))
+            ShownSummary.of(edit, text=shown_text(settings, edit.text))
             for edit in overlay.summaries
             if _touches(edit, first, last)
         ],
@@ -57,8 +57,8 @@ def _message(
     overlay: Overlay,
     read: Sequence[tuple[Block, str]],
     handles: Mapping[Place, str],
-) -> SideBySideMessage:
-    return SideBySideMessage.of(
+) -> ShownMessage:
+    return ShownMessage.of(
         message,
         blocks=[_block(place, entry, handles.get((message.seq, place)), *each) for place, each in enumerate(read)],
         summary_id=None if entry else _covering(overlay.covers, message.seq),
@@ -78,10 +78,10 @@ def _read(message: Message, fmt: Format, settings: ContextSettings) -> list[tupl
     return list(zip(counted, texts, strict=True))
 
 
-def _block(place: int, entry: Entry | None, handle: str | None, block: Block, text: str) -> SideBySideBlock:
+def _block(place: int, entry: Entry | None, handle: str | None, block: Block, text: str) -> ShownBlock:
     edit = entry.replaced.get(place) if entry else None
     stripped = entry is not None and entry.stripped and block.type == "thinking"
-    return SideBySideBlock.of(
+    return ShownBlock.of(
         block,
         heading=" ".join(filter(None, (block.tool, block.argument))),
         text=text,
