@@ -106,7 +106,8 @@ class Hooks:
     which gives a part of a hand-off. `remark` is what the user has to know.
 
     Events: `after_tool` and `before_compaction` are the client's names for these two; `read_to_its_end` are the events
-    at which its transcript is read.
+    at which its transcript is read. `read_after` are the seconds since the last reading after which it is read after a
+    tool too, None if it never is.
     `after_compaction` is the event at which a compacted session can be given context, if that is not the start of a
     session. `only_manual_is_sure` is true if the client also fires `before_compaction` when it then compacts nothing,
     except if the user asked for it. `takes_instructions`: what a hook prints before a compaction reaches the model that
@@ -144,6 +145,7 @@ class Hooks:
     after_compaction: str | None = None
     only_manual_is_sure: bool = False
     takes_instructions: bool = False
+    read_after: float | None = None
     # About 2,500 tokens at 4 characters each. The rest stays retrievable.
     default_limit: int = 10_000
     limits: Mapping[str, int] = field(default_factory=dict)

@@ -420,7 +420,7 @@ CODEX = Client(
     files=Files(sessions_folder, current_rollouts),
     reader=CodexReader,
     hooks=Hooks(
-        ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "SubagentStop"),
+        ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "Stop", "SubagentStop"),
         _hooks_file,
         timeout=30,
         parts=3,
@@ -429,7 +429,9 @@ CODEX = Client(
         timeouts={"SessionEnd": 3},
         after_tool="PostToolUse",
         before_compaction="PreCompact",
-        read_to_its_end=("SessionEnd", "SubagentStop", "Stop"),
+        read_to_its_end=("SessionEnd", "Stop", "SubagentStop"),
+        # Seconds. A turn can take an hour, and a killed one ends without an event; each reading delays the next step.
+        read_after=30,
         mcp_prefix="mcp__",
         texts_of=texts_of,
         replacement=replacement,

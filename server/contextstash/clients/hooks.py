@@ -90,7 +90,10 @@ def response_to(
     if part[0] > 1:
         return None  # the hook with the first part handles every other event
     if name == hooks.after_tool:
-        return _after_tool(client, event, environment)
+        response = _after_tool(client, event, environment)
+        if hooks.read_after is not None and _is_due(event, hooks.read_after):
+            _follow(client, event)
+        return response
     if name == hooks.after_compaction and _awaits_hand_off(event):
         return _run(_hand_off(client, event, part))
     if name in hooks.read_to_its_end or _compacts(hooks, event):
@@ -114,6 +117,23 @@ def _after_tool(client: Client, event: Mapping[str, Any], environment: Mapping[s
     if longest <= MIN_LIMIT or (longest <= hooks.limit(tool) and not _is_configured(client, environment)):
         return None
     return _run(_limited(client, event, tool, response, texts))
+
+
+def _is_due(event: Mapping[str, Any], seconds: float) -> bool:
+    """Whether the session's transcript was last read by a hook so many seconds ago, or never."""
+    import time
+
+    marker = _marker("read", event)
+    return not marker.exists() or time.time() - marker.stat().st_mtime >= seconds
+
+
+def _follow(client: Client, event: Mapping[str, Any]) -> None:
+    """Read the transcript in the middle of a turn. What fails is logged only: the hook's response to the tool's output
+    is the same, and the next reading begins at the same place."""
+    try:
+        _run(_read_transcripts(client, event))
+    except Exception as error:
+        note(client.name, f"{type(error).__name__}: {error}")
 
 
 def _is_configured(client: Client, environment: Mapping[str, str]) -> bool:
@@ -150,10 +170,13 @@ async def _read_transcripts(client: Client, event: Mapping[str, Any]) -> None:
 
     async with hook_stash(client, _log_remarks(client)) as stash:
         sessions = await read_transcripts(client, stash, event)
-    hooks = hooks_of(client)
-    awaits = hooks.after_compaction is not None and event.get("hook_event_name") == hooks.before_compaction
-    if awaits and any(sessions.values()):
-        _compaction_marker(event).touch(mode=0o600)
+    name, hooks = event.get("hook_event_name"), hooks_of(client)
+    if hooks.after_compaction is not None and name == hooks.before_compaction and any(sessions.values()):
+        _mark("compacted", event)
+    if name == "SessionEnd":
+        _marker("read", event).unlink(missing_ok=True)
+    elif hooks.read_after is not None:
+        _mark("read", event)
 
 
 async def _hand_off(client: Client, event: Mapping[str, Any], part: tuple[int, int]) -> dict[str, Any] | None:
@@ -162,7 +185,7 @@ async def _hand_off(client: Client, event: Mapping[str, Any], part: tuple[int, i
     async with hook_stash(client, _log_remarks(client)) as stash:
         text = await hand_off(client, stash, event, part)
     if event.get("hook_event_name") == hooks_of(client).after_compaction:
-        _compaction_marker(event).unlink(missing_ok=True)
+        _marker("compacted", event).unlink(missing_ok=True)
     if text is None:
         return None
     return {"hookSpecificOutput": {"hookEventName": event["hook_event_name"], "additionalContext": text}}
@@ -170,17 +193,24 @@ async def _hand_off(client: Client, event: Mapping[str, Any], part: tuple[int, i
 
 def _awaits_hand_off(event: Mapping[str, Any]) -> bool:
     """Whether the session was compacted and has not had its hand-off yet."""
-    return bool(event.get("session_id")) and _compaction_marker(event).exists()
+    return bool(event.get("session_id")) and _marker("compacted", event).exists()
 
 
-def _compaction_marker(event: Mapping[str, Any]) -> Any:
-    """The empty file that exists as long as a compacted session awaits its hand-off."""
+def _marker(kind: str, event: Mapping[str, Any]) -> Any:
+    """An empty file of a session: `compacted` exists as long as it awaits its hand-off, `read` is as old as the last
+    reading of its transcript."""
     import hashlib
 
     from contextstash.configuration.locations import data_folder
 
     digest = hashlib.sha256(str(event.get("session_id")).encode()).hexdigest()[:16]
-    return data_folder() / f"compacted-{digest}"
+    return data_folder() / f"{kind}-{digest}"
+
+
+def _mark(kind: str, event: Mapping[str, Any]) -> None:
+    marker = _marker(kind, event)
+    marker.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # a database on a server needs no folder here
+    marker.touch(mode=0o600)
 
 
 def _log_remarks(client: Client) -> Any:

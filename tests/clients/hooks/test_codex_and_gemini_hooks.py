@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def rollout(folder: Path, name: str, session: str, place: Path, *texts: str) -> 
         lines.append({"type": "response_item", "payload": said})
         reply = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Noted."}]}
         lines.append({"type": "response_item", "payload": reply})
-    stamped = [{"timestamp": "2026-11-20T10:00:00Z", **line} for line in lines]
+    stamped = [{"timestamp": f"2026-11-20T10:{n // 60:02}:{n % 60:02}Z", **line} for n, line in enumerate(lines)]
     path.write_text("".join(json.dumps(line) + "\n" for line in stamped))
     return path
 
@@ -113,6 +114,39 @@ def test_codex_is_told_of_a_compacted_session_when_it_goes_on(contextstash: Comm
     answer = fire(contextstash, "codex", "SessionStart", source="compact", **fields)
     assert answer["hookSpecificOutput"]["hookEventName"] == "SessionStart"
     assert "5433" in answer["hookSpecificOutput"]["additionalContext"]
+
+
+def test_a_codex_session_is_recorded_while_it_runs(contextstash: CommandLine) -> None:
+    folder = contextstash.folder
+
+    def recorded(event: str, turns: int, **fields: Any) -> int:
+        path = rollout(folder, "2026-11-20T10-00-00", SESSION, folder, *TOLD[:turns])
+        assert fire(contextstash, "codex", event, transcript_path=str(path), **fields) is None
+        [session] = contextstash.json("sessions")["sessions"]
+        assert session["title"].startswith("Step 0: the port must stay 5433")
+        return int(session["messages"])
+
+    ran = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_response": "short"}
+    assert recorded("PostToolUse", 1, **ran) == 2
+    assert recorded("PostToolUse", 2, **ran) == 2  # read a moment ago
+    [marker] = contextstash.database.parent.glob("read-*")
+    os.utime(marker, (0, 0))
+    assert recorded("PostToolUse", 2, **ran) == 4
+    assert recorded("Stop", 3) == 6
+    assert recorded("SessionEnd", 4, reason="other") == 8
+    assert not marker.exists()
+
+
+def test_a_rollout_that_cannot_be_read_does_not_keep_an_output_from_being_archived(contextstash: CommandLine) -> None:
+    ran = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_response": LARGE}
+    answer = fire(contextstash, "codex", "PostToolUse", transcript_path="/etc/hosts", **ran)
+    assert answer["decision"] == "block"
+
+
+def test_codex_calls_its_hook_at_the_end_of_each_turn(contextstash: CommandLine) -> None:
+    assert contextstash.run("install", "codex", "--hooks", "--yes").returncode == 0
+    installed = json.loads((contextstash.folder / ".codex" / "hooks.json").read_text())["hooks"]
+    assert {"PostToolUse", "Stop", "SessionEnd"} <= set(installed)
 
 
 def test_a_cleared_codex_session_is_handed_on_within_its_own_project_only(contextstash: CommandLine) -> None:

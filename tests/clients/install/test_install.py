@@ -262,7 +262,7 @@ def test_hooks_of_other_clients_are_put_in_and_taken_out_to_the_byte(
     called = [hook["command"] for groups in hooks.values() for group in groups for hook in group["hooks"]]
     assert called.count("greet") == 1
     # Codex bounds what one hook may add, so three give a part of a hand-off each.
-    assert sum(f"hook {client} " in command for command in called) == {"codex": 7, "gemini": 5}[client]
+    assert sum(f"hook {client} " in command for command in called) == {"codex": 8, "gemini": 5}[client]
     assert "already" in run(contextstash, "install", client, "--hooks", "--yes")
     run(contextstash, "uninstall", client, "--yes")
     assert path.read_text() == own
