@@ -67,3 +67,33 @@ async def test_a_summary_is_found_by_its_id_alone_in_whatever_session_it_is(tmp_
         assert (await stash.get_summary(level=made.summary_id)).session_id == SESSION
         assert (await stash.get_summary("newer", level=made.summary_id)).session_id == SESSION
         assert (await stash.restore_outputs([made.summary_id])).session_id == SESSION
+
+
+MENTIONED = "# Files mentioned by the user:\n\n## tax.py: /srv/app/tax.py\n\n## My request for Codex:\nRound the tax."
+
+
+@pytest.mark.parametrize(
+    ("prompts", "title"),
+    [
+        (["hi", "Round the tax to cents."], "Round the tax to cents."),
+        (["Hello Claude! Round the tax. To cents, please."], "Round the tax. To cents, please."),
+        (["ok", "Good morning.", "hi"], "ok"),
+        (["hi", "hello there"], "hi"),
+        ([MENTIONED], "Round the tax."),
+        (["# Task\n\nRound the tax to cents."], "Round the tax to cents."),
+        (["# Round the tax"], "# Round the tax"),
+        (["Fix it"], "Fix it"),
+        (["四捨五入を直して", "Also this one."], "四捨五入を直して"),
+        (["Round `tax(x)` in tax.py. " + "It is wrong. " * 20], "Round `tax(x)` in tax.py. It is wrong."),
+    ],
+)
+async def test_a_title_is_what_the_user_said_first_that_says_something(
+    tmp_path: Path, prompts: list[str], title: str
+) -> None:
+    async with stash_at(tmp_path / "t.db") as stash:
+        said = [{"role": "user", "content": text} for text in prompts]
+        replies = [{"role": "assistant", "content": "Yes?"}] * len(said)
+        await stash.record_messages([each for pair in zip(said, replies, strict=True) for each in pair], session_id="s")
+        [line] = (await stash.list_sessions()).sessions
+    assert line.title is not None
+    assert line.title.startswith(title)

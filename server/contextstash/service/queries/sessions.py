@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -11,6 +12,7 @@ from typing import Any
 from contextstash.context.events.requests import requests_of
 from contextstash.context.events.turns import Turn
 from contextstash.context.text.sanitize import one_line
+from contextstash.context.text.sentences import sentences
 from contextstash.context.view.branches import path_to
 from contextstash.context.view.view import Entry, build_view, edits_in_force
 from contextstash.formats import get_format
@@ -99,6 +101,16 @@ MAX_PROMPT_TOKENS = 20_000
 
 TITLE_CHARACTERS = 80
 
+MAX_TITLE_SCANNED = 4_000
+"""Characters of a prompt in which its first sentence is searched for: it bounds the time that a list takes."""
+
+_ATTACHED = re.compile(r"\A\s*# .*^## My request for Codex:$", re.DOTALL | re.MULTILINE)
+"""What Codex's extensions for editors put before a prompt: open and mentioned files, findings of a review."""
+
+_GREETING = re.compile(r"(?:hi|hello|hey|good (?:morning|afternoon|evening))(?: \w{1,15})?\W*", re.IGNORECASE)
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+")
+"""A word, or a letter of a language that is written without spaces."""
+
 MAX_TITLE_CHARACTERS = 200
 """Of a title that the client gave, as the readers of transcripts limit it."""
 
@@ -126,7 +138,7 @@ async def session_line(access: Access, session_id: str) -> SessionLine:
 
 
 async def line_of(access: Access, session: Session) -> SessionLine:
-    """A session as a line of a list. Without a title of its own it has the beginning of the first prompt."""
+    """A session as a line of a list. Without a title of its own it has the beginning of what the user said first."""
     estimate = await estimate_session(access, session)
     return SessionLine.of(
         session,
@@ -140,10 +152,27 @@ async def line_of(access: Access, session: Session) -> SessionLine:
 
 
 async def title_of(access: Access, session: Session) -> str | None:
-    """A session's own title, else the beginning of the first prompt."""
+    """A session's own title, else what the user said first, from the first sentence that says something."""
     if session.title:
         return one_line(shown_text(access.settings(session), session.title), MAX_TITLE_CHARACTERS)
-    return await _first_prompt(access, session)
+    found = await _prompts(access, session, 0, FIRST_MESSAGES - 1)
+    return next((said for text in found if (said := _said(text))), _beginning(found[0]) if found else None)
+
+
+def _said(prompt: str) -> str:
+    """A prompt's line from its first sentence that says something; empty if each is one word, a greeting or a
+    heading."""
+    attached = _ATTACHED.match(prompt)
+    for line in prompt[attached.end() if attached else 0 :][:MAX_TITLE_SCANNED].splitlines():
+        found = [] if line.lstrip().startswith(("#", "```")) else sentences(line)
+        for place, sentence in enumerate(found):
+            if len(_WORD.findall(sentence)) > 1 and not _GREETING.fullmatch(sentence):
+                return _beginning(" ".join(found[place:]))
+    return ""
+
+
+def _beginning(text: str) -> str:
+    return one_line(text, TITLE_CHARACTERS)
 
 
 async def _last_message_at(access: Access, session: Session) -> datetime | None:
@@ -152,17 +181,11 @@ async def _last_message_at(access: Access, session: Session) -> datetime | None:
     return newest[0].created_at if newest else None
 
 
-async def _first_prompt(access: Access, session: Session) -> str | None:
-    """The beginning of what the user typed first, without what the client added."""
-    found = await _prompts(access, session, 0, FIRST_MESSAGES - 1)
-    return found[0] if found else None
-
-
 async def last_prompt(access: Access, session: Session) -> str | None:
     """The beginning of what the user typed last, if that was among the last messages."""
     last = session.counters.messages - 1
     found = await _prompts(access, session, max(0, last - LAST_MESSAGES + 1), last)
-    return found[-1] if found else None
+    return _said(found[-1]) or _beginning(found[-1]) if found else None
 
 
 async def _prompts(access: Access, session: Session, first: int, last: int) -> list[str]:
@@ -180,7 +203,7 @@ async def _prompts(access: Access, session: Session, first: int, last: int) -> l
         if each.role == "user" and each.kind == "message" and each.tokens <= MAX_PROMPT_TOKENS
     ]
     requests, _ = requests_of(turns)
-    return [one_line(request.text, TITLE_CHARACTERS) for request in requests]
+    return [request.text for request in requests]
 
 
 async def delete_session(access: Access, session_id: str, *, others: Sequence[str] = ()) -> DeleteResult:
