@@ -106,12 +106,10 @@ class Hooks:
     which gives a part of a hand-off. `remark` is what the user has to know.
 
     Events: `after_tool` and `before_compaction` are the client's names for these two; `read_to_its_end` are the events
-    at which its transcript is read. `read_after` are the seconds since the last reading after which it is read after a
-    tool too, None if it never is.
+    at which its transcript is read, `read_after` the seconds after which it is read again after a tool, None if never.
     `after_compaction` is the event at which a compacted session can be given context, if that is not the start of a
     session. `only_manual_is_sure` is true if the client also fires `before_compaction` when it then compacts nothing,
-    except if the user asked for it. `takes_instructions`: what a hook prints before a compaction reaches the model that
-    writes the summary.
+    except if the user asked for it.
 
     Outputs: `texts_of` returns the texts of a tool's response that the model would see, in order, or none if the
     response has an unknown shape; `replacement` returns the hook's response that shows other texts instead.
@@ -144,7 +142,6 @@ class Hooks:
     timeouts: Mapping[str, int] = field(default_factory=dict)
     after_compaction: str | None = None
     only_manual_is_sure: bool = False
-    takes_instructions: bool = False
     read_after: float | None = None
     # About 2,500 tokens at 4 characters each. The rest stays retrievable.
     default_limit: int = 10_000
