@@ -419,8 +419,9 @@ class Event(Record):
     """One line of a session's log: what happened to its context, and what it did.
 
     `seq` is how many messages were recorded by then, `parts` what the view held afterwards by part, `strategy` who
-    wrote the summary (`client` if the client compacted), `cost` what that took in US dollars if it is known: the model
-    call, or for a prune by the proxy what it is expected to take to write the provider's cache again.
+    wrote the summary (`client` if the client compacted, `client_window` if contextstash did so in the client's own
+    window), `cost` what that took in US dollars if it is known: the model call, or for a prune by the proxy what it is
+    expected to take to write the provider's cache again.
     """
 
     event_id: int = 0

@@ -120,6 +120,17 @@ def recorded(home: CommandLine) -> tuple[list[str], list[str | None]]:
     return asyncio.run(read())
 
 
+def test_the_event_of_a_compaction_says_that_it_was_by_contextstash(home: CommandLine, transcript: Path) -> None:
+    ask(home, transcript, tokens=6_000)
+
+    async def read() -> list[tuple[str | None, str | None]]:
+        async with await open_sqlite(home.database) as store:
+            events = await store.read_events(SESSION)
+            return [(event.strategy, event.reason) for event in events if event.kind == "compaction"]
+
+    assert asyncio.run(read()) == [("client_window", "contextstash compacted the client's window.")]
+
+
 def handle_in(placeholder: str) -> str:
     return str(re.findall(r"out_\w+", placeholder)[-1])
 

@@ -239,7 +239,7 @@ def _facts(status: ContextStatus) -> Iterator[str]:
 
 def _own_view(status: ContextStatus) -> Iterator[str]:
     """The effect of contextstash's last reduction, by its own count; the client and the provider count differently."""
-    last = next((each for each in status.changes or () if each.strategy != "client"), None)
+    last = next((each for each in status.changes or () if each.strategy not in ("client", "client_window")), None)
     if status.estimate.view_tokens is None:
         if last is not None:
             yield f"Last {last.kind}, {when(last.created_at)}: {_change_of(last)} tokens{VIEW}."

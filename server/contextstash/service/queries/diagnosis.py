@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from contextstash.context.window.refill_diagnosis import refill_of, refill_sentence
 from contextstash.service.estimate import estimate_messages, estimate_session
-from contextstash.service.recording.client_edits import CLIENT
+from contextstash.service.recording.client_edits import OF_CLIENTS_WINDOW
 from contextstash.service.reduction.automatic import oscillating
 from contextstash.service.results import Estimate
 from contextstash.service.session_access import Access
@@ -56,7 +56,7 @@ async def _refilled(access: Access, session: Session, estimate: Estimate) -> str
     events = await access.store.last_events(session.session_id, ("compaction", "recovery"), 1)
     if not events or not events[0].parts:
         return None
-    if session.source is not None and events[0].strategy != CLIENT:
+    if session.source is not None and events[0].strategy not in OF_CLIENTS_WINDOW:
         return None  # it changed only our view: the client's window was not emptied
     [event] = events
     outputs = await access.store.read_outputs(session.session_id, first=event.seq)

@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 
 from contextstash.configuration.windows_and_prices import price_of
 from contextstash.formats.usage import with_cache
-from contextstash.service.recording.client_edits import CLIENT
+from contextstash.service.recording.client_edits import OF_CLIENTS_WINDOW
 from contextstash.service.results import Savings
 from contextstash.service.session_access import Access
 from contextstash_storage.records import Call, Event, EventKind, Lever, Session, Usage
@@ -49,7 +49,7 @@ async def effects_of(access: Access, session: Session, since: date | None = None
 
 async def _read(access: Access, session: Session) -> tuple[list[Event], list[Call]]:
     events = await access.store.last_events(session.session_id, SHRINKING, MAX_EVENTS)
-    ours = [event for event in reversed(events) if event.strategy != CLIENT]
+    ours = [event for event in reversed(events) if event.strategy not in OF_CLIENTS_WINDOW]
     return ours, await access.store.read_calls(session.session_id, limit=MAX_CALLS)
 
 

@@ -14,7 +14,7 @@ from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Entry, difference
 from contextstash.service.apply_edits import Planned, edit, entries_after
 from contextstash.service.estimate import estimate_session
-from contextstash.service.recording.transcript_records import TranscriptMessage
+from contextstash.service.recording.transcript_records import TranscriptMessage, is_window_key
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import (
@@ -33,6 +33,12 @@ from contextstash_storage.records import (
 
 CLIENT = "client"
 """The strategy of events that log what a client did to its own window."""
+
+CLIENT_WINDOW = "client_window"
+"""The strategy of compactions by contextstash in the client's own window, for the client's plugin."""
+
+OF_CLIENTS_WINDOW = (CLIENT, CLIENT_WINDOW)
+"""The strategies of events that changed the client's window; all others changed only our view."""
 
 
 async def mirror_before(access: Access, session: Session, message: TranscriptMessage) -> None:
@@ -100,15 +106,18 @@ async def partial_compaction(
 
 
 async def log_compaction(access: Access, session: Session, appended: Appended) -> None:
-    """Log a compaction by the client as an event; `session` is as it was before the messages of `appended`, the last of
-    which is the client's summary. A reader that ends before this has stored the compaction without its event."""
+    """Log a compaction by the client, or by us in its window, as an event; `session` is as it was before the messages
+    of `appended`, the last of which is the summary. A reader that ends before this has stored the compaction without
+    its event."""
     summary = appended.messages[-1]
     if summary.kind != "summary":
         return
     now = appended.session
     before, after = await estimate_session(access, session), await estimate_session(access, now)
-    changes = {"messages_before": session.counters.view_messages, "created_at": summary.created_at}
+    changes: dict[str, Any] = {"messages_before": session.counters.view_messages, "created_at": summary.created_at}
     event = await client_compaction(access, now, before.tokens, after.tokens)
+    if is_window_key(summary.key):
+        changes |= {"strategy": CLIENT_WINDOW, "reason": "contextstash compacted the client's window."}
     await access.store.append_event(now.session_id, event.model_copy(update=changes))
 
 

@@ -8,11 +8,18 @@ from datetime import datetime
 
 from contextstash_storage.records import Native, Usage
 
+_WINDOW_KEY = "window-"
+
 
 def window_key(text: str) -> str:
     """The key of the message that begins a window which contextstash wrote for a client: both the compaction, when it
     is recorded, and the client's transcript, when it is read, find the same message by it."""
-    return f"window-{hashlib.sha256(text.strip().encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+    return f"{_WINDOW_KEY}{hashlib.sha256(text.strip().encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+def is_window_key(key: str | None) -> bool:
+    """Whether a message with this key begins a window which contextstash wrote."""
+    return key is not None and key.startswith(_WINDOW_KEY)
 
 
 @dataclass(frozen=True, slots=True)
