@@ -358,6 +358,7 @@ CLAUDE_CODE = Client(
         file=below(".claude", "settings.json"),
         kind="json",
         keys=("autoCompactWindow",),
+        models="modelSettings",
         for_run=_with_window,
         why=f" ({RESERVE:,} more: so far below it Claude Code compacts)",
     ),

@@ -179,7 +179,8 @@ class Proxied:
 class WindowSetting:
     """The setting at which a client compacts its window; `name` is the client's own name. `value` is what it takes for
     a size in tokens, of at least `lowest` and at most `highest`; `keys` is its place in the `file` of the client's
-    configuration; `for_run` adds it to a process; `why` says why the value is another than the size, if it is."""
+    configuration; below `models` each model may have the same key, which then counts instead; `for_run` adds it to a
+    process; `why` says why the value is another than the size, if it is."""
 
     name: str
     lowest: int
@@ -189,6 +190,7 @@ class WindowSetting:
     kind: Kind
     keys: tuple[str, ...]
     for_run: Callable[[Launch, float], Launch]
+    models: str = ""
     why: str = ""
 
     def nearest(self, tokens: int) -> int:
@@ -217,8 +219,23 @@ class WindowSetting:
             settings = settings.get(key) if isinstance(settings, Mapping) else None
         return settings
 
+    def of_models(self, settings: Any) -> dict[str, Any]:
+        """The values that models have of their own."""
+        listed = settings.get(self.models) if self.models and isinstance(settings, Mapping) else None
+        named = listed.items() if isinstance(listed, Mapping) else ()
+        key = self.keys[-1]
+        return {name: each[key] for name, each in named if isinstance(each, Mapping) and key in each}
+
+    def put_for_models(self, settings: MutableMapping[str, Any], values: Mapping[str, object]) -> None:
+        """Set the values of these models, which have one."""
+        for model, value in values.items():
+            settings[self.models][model][self.keys[-1]] = value
+
     def take_back(self, settings: MutableMapping[str, Any], written: Mapping[str, Any]) -> None:
-        """Set the value back to that `before` what was `written`; without effect if the user has changed it since."""
+        """Set the value back to that `before` what was `written`; without effect if the user has changed it since.
+        Each model's value likewise."""
+        ours = {name for name, value in self.of_models(settings).items() if value == written["value"]}
+        self.put_for_models(settings, {name: was for name, was in written.get("models", {}).items() if name in ours})
         if self.read(settings) != written["value"]:
             return
         if written["before"] is not None:

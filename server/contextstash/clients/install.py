@@ -179,8 +179,14 @@ def _window(setting: WindowSetting, scope: Scope, machine: Machine, wanted: int,
 
     def add(data: MutableMapping[str, Any]) -> None:
         present = setting.read(data)
-        written.update(value=value, before=earlier["before"] if earlier and earlier["value"] == present else present)
+        models = setting.of_models(data)
+        if earlier:
+            ours = {name for name, found in models.items() if found == earlier["value"]}
+            models.update({name: was for name, was in earlier.get("models", {}).items() if name in ours})
+        before = earlier["before"] if earlier and earlier["value"] == present else present
+        written.update(value=value, before=before, models=models)
         setting.put(data, value)
+        setting.put_for_models(data, dict.fromkeys(models, value))
 
     def remove(data: MutableMapping[str, Any]) -> None:
         if earlier:
