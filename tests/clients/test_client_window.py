@@ -15,6 +15,7 @@ from contextstash.context.view.client_window import ClientCall, ClientMessage, C
 from contextstash.service.recording.transcript_records import window_key
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.command_line import CommandLine, failure_of, write_transcript
+from tests.support.host_files import write_opencode
 
 SESSION = "5b1f6c1e-0000-4000-8000-000000000001"
 PROMPT = "Read all the orchard files. You must not change any of them."
@@ -237,3 +238,18 @@ def test_a_locked_database_is_given_up_in_time_and_nothing_is_recorded(home: Com
         assert failure_of(home.run("window", "claude-code", typed=json.dumps(asked)))
         other.execute("ROLLBACK")
     assert "compaction" not in recorded(home)[0]
+
+
+def test_a_session_in_opencodes_database_is_recorded(home: CommandLine) -> None:
+    time = {"created": 1, "completed": 2}
+    talk = [
+        ({"id": "msg_1", "role": "user", "time": time}, [{"type": "text", "text": PROMPT}]),
+        ({"id": "msg_2", "role": "assistant", "time": time}, [{"type": "text", "text": "Done."}]),
+    ]
+    database = home.folder / ".local" / "share" / "opencode" / "opencode.db"
+    session = write_opencode(database, "ses_1", talk, directory="/srv/orchard")
+    done = home.run("window", "opencode", typed=json.dumps({"do": "record", "transcript": str(session)}))
+    assert json.loads(done.stdout) == {"session_id": "ses_1", "recorded": 2}
+    outside = write_opencode(home.folder / "other.db", "ses_2", talk, directory="/srv/orchard")
+    refused = home.run("window", "opencode", typed=json.dumps({"do": "record", "transcript": str(outside)}))
+    assert "is outside of" in failure_of(refused)

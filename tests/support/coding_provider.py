@@ -31,8 +31,14 @@ SUMMARY = "<summary>The model's summary: the work goes on.</summary>"
 SUB_AGENT = "You are the helper."
 """A prompt with these words is a sub-agent's."""
 
-_COMPACTION = ("your task is to create a detailed summary", "context checkpoint compaction")
-_SHELLS = {"Bash": "command", "exec_command": "cmd", "shell_command": "command"}
+_COMPACTION = (
+    "your task is to create a detailed summary",
+    "context checkpoint compaction",
+    "create a new anchored summary",
+    "create a structured context checkpoint summary",
+    "create a concise checkpoint of the user's request",
+)
+_SHELLS = {"Bash": "command", "bash": "command", "exec_command": "cmd", "shell_command": "command"}
 """The clients' tools that run a shell command, and their arguments."""
 
 
@@ -67,11 +73,12 @@ class Asked:
 
 @dataclass
 class CodingProvider:
-    """Its address and the requests of the main agent and its sub-agents; `usages` are the model and the tokens of each
-    request that is billed, also of those without tools. The main agent runs `command` `steps` times, a sub-agent
-    `sub_agent_steps` times; the main agent starts one first if there are any. With `fails_to_compact` it refuses to
-    write a summary, and counts that. If it `thinks`, each call comes after reasoning; `thoughts` counts what came back
-    of it. The reply number `drops_at` reports a piece of reasoning as dropped."""
+    """Its address and the requests of the main agent and its sub-agents; `usages` are the model and the tokens of
+    each request that is billed, also of those without tools. The main agent runs `command` `steps` times, a sub-
+    agent `sub_agent_steps` times; the main agent starts one first if there are any, and makes its `first_calls`
+    before all others. With `fails_to_compact` it refuses to write a summary, and counts that. If it `thinks`, each
+    call comes after reasoning; `thoughts` counts what came back of it. The reply number `drops_at` reports a piece
+    of reasoning as dropped."""
 
     command: str
     steps: int
@@ -87,6 +94,7 @@ class CodingProvider:
     made: dict[str, int] = field(default_factory=dict)
     fails_to_compact: bool = False
     refused: int = 0
+    first_calls: tuple[tuple[str, Json], ...] = ()
 
     def turns(self) -> list[Asked]:
         """The main agent's requests, without those for a summary."""
@@ -101,6 +109,8 @@ class CodingProvider:
         who = "sub-agent" if asked.is_sub_agent else "main"
         starter = next((name for name in ("Agent", "Task") if name in tools), None)
         made = self.made[who] = self.made.get(who, 0) + 1
+        if who == "main" and made <= len(self.first_calls):
+            return self.first_calls[made - 1]
         if who == "main" and self.sub_agent_steps and starter and made == 1:
             task = {"description": "help", "prompt": f"{SUB_AGENT} Run it.", "subagent_type": "general-purpose"}
             return starter, task

@@ -8,6 +8,7 @@ runs after every tool call of its client, so this module and those of the client
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -159,6 +160,34 @@ class Hooks:
 
 
 @dataclass(frozen=True)
+class Plugin:
+    """A plugin inside a client, which gives it our view of a session as its window: `source` is its file in the folder
+    plugins, `file` where the client loads it for all projects of a user, `does` what it is for, in words."""
+
+    source: str
+    file: Callable[[Machine], Path]
+    does: str
+
+    @property
+    def _text(self) -> str:
+        return (Path(__file__).parent / "plugins" / self.source).read_text("utf-8")
+
+    def code(self, command: Sequence[str], options: Sequence[str]) -> bytes:
+        """The plugin as it is installed: with the program's command, and the options of its calls."""
+        named = {"PROGRAM": list(command), "OPTIONS": list(options)}
+        lines = "".join(f"const {name} = {json.dumps(value)}\n" for name, value in named.items())
+        return self._text.replace(PROGRAM, lines).encode()
+
+    def is_ours(self, code: bytes) -> bool:
+        """Whether a file is this plugin, of whichever version or installation."""
+        return code.startswith(self._text.partition("\n")[0].encode())
+
+
+PROGRAM = 'const PROGRAM = ["contextstash"]\nconst OPTIONS = []\n'
+"""The lines of a plugin's source in whose place the installed one names the program."""
+
+
+@dataclass(frozen=True)
 class Launch:
     """A client's process: its command, and the variables that are added to its environment."""
 
@@ -267,6 +296,7 @@ class Client:
     files: Files | None = None
     reader: Callable[[], Reader] | None = None
     hooks: Hooks | None = None
+    plugin: Plugin | None = None
     window: WindowSetting | None = None
     no_window: str | None = None
     used_window: Callable[[str | None, int], int | None] | None = None
@@ -274,6 +304,10 @@ class Client:
     continued: Callable[[str, str], tuple[str, ...]] | None = None
     run_settings_option: str | None = None
     has_status_line: bool = False
+
+    def has_place(self, scope: Scope) -> bool:
+        """Whether something of ours can be installed in this scope."""
+        return (self.entry is not None and scope in self.entry.files) or (self.plugin is not None and scope == "user")
 
 
 def hooks_of(client: Client) -> Hooks:
@@ -316,11 +350,13 @@ def clients() -> Iterator[Client]:
 
 def found_clients(machine: Machine) -> list[Client]:
     """The clients that are on this machine: their program is on the path, or their configuration is there."""
-    return [each for each in clients() if each.entry is not None and _is_there(each, each.entry, machine)]
+    return [each for each in clients() if _is_there(each, machine)]
 
 
-def _is_there(client: Client, entry: Entry, machine: Machine) -> bool:
-    place = entry.files["user"](machine)
+def _is_there(client: Client, machine: Machine) -> bool:
+    if client.entry is None:  # its folder of plugins may not be there yet
+        return client.plugin is not None and client.plugin.file(machine).parents[1].is_dir()
+    place = client.entry.files["user"](machine)
     its_folder = place.parent not in (machine.home, machine.dot_config) and place.parent.is_dir()
     return its_folder or place.is_file() or any(shutil.which(program) for program in client.programs)
 

@@ -41,6 +41,8 @@ def own_file(path: str, client: str, folders: Sequence[Path]) -> Path | None:
         mode = found.stat().st_mode
     except FileNotFoundError:
         return None
+    except NotADirectoryError:  # a session in a client's database is named as if that were a folder
+        mode = found.parent.stat().st_mode
     if not stat.S_ISREG(mode):
         raise BadInputError(f"Not read: {str(found)[:200]} is not a regular file.")
     return found

@@ -10,7 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.clients.client import Client, Hooks, Kind, Machine, Scope, WindowSetting, clients, hooks_of
+from contextstash.clients.client import (
+    Client,
+    Hooks,
+    Kind,
+    Machine,
+    Plugin,
+    Scope,
+    WindowSetting,
+    clients,
+    hooks_of,
+)
 from contextstash.clients.configuration_files import Edit, content, edited
 from contextstash.configuration.locations import data_folder
 from contextstash.files.atomic_file import replace_file
@@ -93,7 +103,10 @@ def plan_install(
         raise BadInputError(f"contextstash has hooks for {known}, not for {client.name}. Leave --hooks out.")
     named = () if database is None else ("--db", text_of(database))
     follows = ("--follow", client.name) if client.files is not None else ()
-    entries = [_server(client, scope, machine, [*command, "serve", *follows, *named])]
+    plugin = client.plugin if scope == "user" else None
+    entries = []
+    if client.entry is not None or plugin is None:
+        entries.append(_server(client, scope, machine, [*command, "serve", *follows, *named]))
     if hooks:
         entries.append(_hooks(client, scope, machine, command, named))
     if statusline:
@@ -102,19 +115,27 @@ def plan_install(
     if window is not None:
         entries.append(_window(window_setting(client), scope, machine, window, written))
     changes = [_added(path, of_file) for path, of_file in _by_file(entries, scope, machine)]
-    return [replace(each, window=written if each.path == entries[-1].path else None) for each in changes]
+    changes = [replace(each, window=written if each.path == entries[-1].path else None) for each in changes]
+    if plugin is not None:
+        path, code = plugin.file(machine), plugin.code(command, named)
+        changes.append(Change(path, _read(path), code, (plugin.does,)))
+    return changes
 
 
 def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Change]:
     """The changes that undo an installation: to the byte if the file was not changed since, else only our part."""
-    entries = [_server(client, scope, machine, [SERVER])]
+    plugin = client.plugin if scope == "user" else None
+    entries = []
+    if client.entry is not None or plugin is None:
+        entries.append(_server(client, scope, machine, [SERVER]))
     if client.hooks is not None:
         entries.append(_hooks(client, scope, machine, [SERVER], ()))
     if client.has_status_line:
         entries.append(_status_line(client, scope, machine, [SERVER]))
     if client.window is not None:
         entries.append(_window(client.window, scope, machine, 0, {}))
-    return [_undone(path, of_file) for path, of_file in _by_file(entries, scope, machine)]
+    changes = [_undone(path, of_file) for path, of_file in _by_file(entries, scope, machine)]
+    return changes if plugin is None else [*changes, _without_plugin(plugin, plugin.file(machine))]
 
 
 def _server(client: Client, scope: Scope, machine: Machine, command: Sequence[str]) -> Piece:
@@ -310,10 +331,27 @@ def _undone(path: Path, entries: Sequence[Piece]) -> Change:
     kind = entries[0].kind
     effective = [each for each in entries if _edited(path, kind, current, [each.remove]) is not None]
     does = tuple(each.removes for each in effective)
-    written = _records().get(str(path))
-    if written is not None and written["after"] == _digest(current):
-        return Change(path, current, _read(_backup(path)) if written["existed"] else None, does)
+    if _is_as_written(path, current):
+        return Change(path, current, _former(path), does)
     return Change(path, current, _edited(path, kind, current, [each.remove for each in effective]) or current, does)
+
+
+def _without_plugin(plugin: Plugin, path: Path) -> Change:
+    """A file of another program that has the name of ours stays."""
+    current = _read(path)
+    if current is None or not plugin.is_ours(current):
+        return Change(path, current, current)
+    return Change(path, current, _former(path), ("without its plugin",))
+
+
+def _is_as_written(path: Path, current: bytes) -> bool:
+    written = _records().get(str(path))
+    return written is not None and written["after"] == _digest(current)
+
+
+def _former(path: Path) -> bytes | None:
+    """The file as it was before the first installation; None if there was none."""
+    return _read(_backup(path)) if _records().get(str(path), {}).get("existed") else None
 
 
 def _edited(path: Path, kind: Kind, data: bytes, edits: Sequence[Edit]) -> bytes | None:

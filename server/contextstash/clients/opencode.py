@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.clients.client import Client, Entry, Files
+from contextstash.clients.client import Client, Entry, Files, Plugin
 from contextstash.clients.transcripts import (
     Conversation,
     DocumentReader,
@@ -339,6 +339,11 @@ OPENCODE = Client(
     ),
     files=Files(data_folder, current_sessions),
     reader=OpenCodeReader,
+    plugin=Plugin(
+        "opencode.js",
+        lambda at: at.dot_config / "opencode" / "plugins" / "contextstash.js",
+        "a plugin: above 100,000 tokens older messages leave each request for a hand-off",
+    ),
     no_window="OpenCode's, compaction.reserved, counts from the end of each model's window, so set it yourself in"
     " opencode.json: the model's window without the size that you want",
 )

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.clients.client import Client, Files
+from contextstash.clients.client import Client, Files, Plugin
 from contextstash.clients.transcripts import (
     Batch,
     Head,
@@ -29,7 +29,8 @@ from contextstash.clients.transcripts import (
     text_of,
     usage_of,
 )
-from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.context.text.sanitize import MARKER
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession, window_key
 
 if TYPE_CHECKING:
     from contextstash_storage.records import Native, Usage
@@ -65,7 +66,7 @@ class PiReader(Reader):
             if line.record.get("type") == "session_info" and text_of(line.record.get("name")):
                 state["title"] = line.record["name"][:200]
             found = _message(line, state)
-            rewind = _follow(line.record, found is not None, state)
+            rewind = _follow(line.record, found.key if found else None, state)
             if found is not None:
                 messages.append(replace(found, rewind_to_key=rewind))
         session = TranscriptSession(
@@ -78,11 +79,13 @@ class PiReader(Reader):
         return [Batch(session, messages)] if messages else []
 
 
-def _follow(entry: Json, is_message: bool, state: State) -> str | None:
-    """The message that this entry rewinds the conversation to, None if it continues it; updates `state`.
+def _follow(entry: Json, key: str | None, state: State) -> str | None:
+    """The message that this entry rewinds the conversation to, None if it continues it; updates `state`. `key` is that
+    of the entry's own message, None if it is none.
 
-    `before` maps an entry that is not a message to the message above it, `after` to the one below it, `waiting` are
-    the entries that have no message below them yet, `back` is the target of the rewind at the next message.
+    `before` maps an entry that is not a message to the message above it, and one whose message has another key to
+    that; `after` maps to the one below it, `waiting` are the entries that have no message below them yet, `back` is the
+    target of the rewind at the next message.
     """
     own = text_of(entry.get("id"))
     if own is None:
@@ -94,10 +97,12 @@ def _follow(entry: Json, is_message: bool, state: State) -> str | None:
         state["back"] = above
     state["last"] = own
     waiting: list[str] = state.setdefault("waiting", [])
-    if is_message:
+    if key is not None:
+        if key != own:
+            remember(before, own, key, MAX_ENTRIES)
         after: dict[str, str] = state.setdefault("after", {})
         for each in waiting:
-            remember(after, each, own, MAX_ENTRIES)
+            remember(after, each, key, MAX_ENTRIES)
         waiting.clear()
         back: str | None = state.pop("back", None)
         return back
@@ -117,7 +122,7 @@ def _message(line: Line, state: State) -> TranscriptMessage | None:
     kept = text_of(entry.get("firstKeptEntryId"))
     return TranscriptMessage(
         body=body,
-        key=text_of(entry.get("id")) or line.digest,
+        key=_window_key(entry) or text_of(entry.get("id")) or line.digest,
         usage=_usage(message.get("usage")) if reply else None,
         model=text_of(message.get("model")) if reply else None,
         created_at=moment(entry.get("timestamp")),
@@ -125,6 +130,12 @@ def _message(line: Line, state: State) -> TranscriptMessage | None:
         by_host=body["role"] == "user" and message.get("role") not in ("user", "toolResult"),
         covers_before_key=state.get("after", {}).get(kept, kept) if entry.get("type") == "compaction" else None,
     )
+
+
+def _window_key(entry: Json) -> str | None:
+    """The key of a compaction that our plugin gave, and that was recorded then."""
+    summary = text_of(entry.get("summary")) if entry.get("type") == "compaction" else None
+    return window_key(summary) if summary and summary.startswith(MARKER) else None
 
 
 def _body(entry: Json) -> Native | None:
@@ -186,10 +197,15 @@ def _usage(usage: object) -> Usage | None:
     return usage_of(count_of(usage, "input") + cached + written, count_of(usage, "output"), cached, written)
 
 
+def agent_folder(home: Path) -> Path:
+    """pi's own folder."""
+    configured = os.environ.get("PI_CODING_AGENT_DIR")
+    return Path(configured).expanduser() if configured else home / ".pi" / "agent"
+
+
 def sessions_folder(home: Path) -> Path:
     """The folder in which pi keeps its sessions."""
-    configured = os.environ.get("PI_CODING_AGENT_DIR")
-    return (Path(configured).expanduser() if configured else home / ".pi" / "agent") / "sessions"
+    return agent_folder(home) / "sessions"
 
 
 def current_sessions(folder: Path, project: Path | None) -> list[Path]:
@@ -208,6 +224,11 @@ PI = Client(
     variables=("PI_CODING_AGENT",),
     files=Files(sessions_folder, current_sessions),
     reader=PiReader,
+    plugin=Plugin(
+        "pi.js",
+        lambda at: agent_folder(at.home) / "extensions" / "contextstash.js",
+        "an extension: pi's compactions are answered by a hand-off",
+    ),
 )
 
 CLIENTS = (PI,)

@@ -121,6 +121,46 @@ def test_a_second_time_nothing_is_written(contextstash: CommandLine, client: str
     assert path.read_bytes() == written
 
 
+PLUGINS = {"opencode": "opencode/plugins/contextstash.js", "pi": ".pi/agent/extensions/contextstash.js"}
+
+
+@pytest.mark.parametrize("client", PLUGINS)
+def test_a_plugin_names_this_contextstash_and_is_gone_afterwards(contextstash: CommandLine, client: str) -> None:
+    path = contextstash.folder / PLUGINS[client]
+    assert str(path) in run(contextstash, "install", client, "--dry-run")
+    assert not path.exists()
+    run(contextstash, "install", client, "--yes", "--db", "mine.db")
+    lines = path.read_text().splitlines()
+    [program] = [json.loads(line.partition("=")[2]) for line in lines if line.startswith("const PROGRAM = ")]
+    [options] = [json.loads(line.partition("=")[2]) for line in lines if line.startswith("const OPTIONS = ")]
+    assert Path(program[0]).is_absolute()
+    assert options == ["--db", str(contextstash.folder / "mine.db")]
+    assert "installed in" in run(contextstash, "install", client, "--yes", "--db", "mine.db")
+    run(contextstash, "uninstall", client, "--yes")
+    assert not path.parent.exists()
+
+
+def test_a_plugin_that_the_user_changed_is_removed_and_another_of_its_name_stays(contextstash: CommandLine) -> None:
+    path = contextstash.folder / PLUGINS["pi"]
+    run(contextstash, "install", "pi", "--yes")
+    path.write_text(path.read_text().replace("SECONDS = 10", "SECONDS = 20"))
+    run(contextstash, "uninstall", "pi", "--yes")
+    assert not path.exists()
+    path.parent.mkdir()
+    path.write_text("// my own\n")
+    assert "not installed in pi" in run(contextstash, "uninstall", "pi", "--yes")
+    assert path.read_text() == "// my own\n"
+    run(contextstash, "install", "pi", "--yes")
+    run(contextstash, "uninstall", "pi", "--yes")
+    assert path.read_text() == "// my own\n"
+
+
+def test_a_plugin_is_never_written_into_a_project(contextstash: CommandLine) -> None:
+    run(contextstash, "install", "opencode", "--yes", "--scope", "project")
+    assert list(contextstash.folder.rglob("contextstash.js")) == []
+    assert "starts no MCP servers" in failure_of(contextstash.run("install", "pi", "--yes", "--scope", "project"))
+
+
 @pytest.mark.parametrize("client", ["codex", "goose", "cursor"])
 def test_what_the_user_changed_since_stays(contextstash: CommandLine, client: str) -> None:
     path = place(contextstash, client)
@@ -305,7 +345,6 @@ def test_an_installation_with_hooks_is_summed_up_in_a_line_for_each_thing(contex
         ("claude-cod", "There is no client 'claude-cod'. Did you mean claude-code? See: contextstash install --help"),
         ("claude", "Did you mean claude-code or claude-desktop?"),
         ("Gemni", "Did you mean gemini?"),
-        ("pi", "pi starts no MCP servers, but its sessions can be read: contextstash import ~/.pi/agent/sessions"),
         ("emacs", "CLIENT is claude-code, claude-desktop, codex, "),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any
 from contextstash.clients.follow import ingest
 from contextstash.clients.pi import current_sessions
 from contextstash.clients.transcripts import State
+from contextstash.service.recording.transcript_records import window_key
 from tests.support.host_files import keys, read, write_lines
 from tests.support.stashes import stash_at, valid_view
 
@@ -69,6 +70,16 @@ def test_a_compaction_covers_all_before_the_first_entry_it_kept(tmp_path: Path) 
         assert "All so far" in summary.body["content"][0]["text"]
         assert (summary.covers_before, summary.covers_before_key) == (True, named)
         assert after.rewind_to_key is None
+
+
+def test_a_compaction_by_our_extension_has_the_key_under_which_it_was_recorded(tmp_path: Path) -> None:
+    ours = "[contextstash: hand-off of session s]"
+    compaction = entry("c1", "a5", "compaction", summary=ours, firstKeptEntryId="a4", tokensBefore=9)
+    later = [compaction, user("a6", "c1", "On"), user("a7", "c1", "Again")]
+    messages = read(write_lines(tmp_path / "1.jsonl", [*TALK, *later]))
+    assert messages[-3].key == window_key(ours)
+    assert messages[-3].covers_before_key == "a4"
+    assert [message.rewind_to_key for message in messages[-2:]] == [None, window_key(ours)]
 
 
 def test_summaries_of_branches_commands_and_extensions_words_are_read(tmp_path: Path) -> None:

@@ -16,12 +16,7 @@ from contextstash_storage.errors import BadInputError
 if TYPE_CHECKING:
     from contextstash.clients.install import Change
 
-CLIENT_NAMES = ("claude-code", "claude-desktop", "codex", "cursor", "vscode", "gemini", "goose", "opencode")
-
-WITHOUT_SERVERS = {
-    "pi": "pi starts no MCP servers, but its sessions can be read: contextstash import ~/.pi/agent/sessions",
-}
-"""Clients that contextstash reads, but cannot be installed in, and what to do instead."""
+CLIENT_NAMES = ("claude-code", "claude-desktop", "codex", "cursor", "vscode", "gemini", "goose", "opencode", "pi")
 
 
 class ClientName(click.ParamType[str]):
@@ -32,8 +27,6 @@ class ClientName(click.ParamType[str]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value in CLIENT_NAMES:
             return value
-        if value in WITHOUT_SERVERS:
-            raise click.UsageError(WITHOUT_SERVERS[value], ctx)
         close = [name for name in CLIENT_NAMES if name.startswith(value)]
         close = close or difflib.get_close_matches(value.lower(), CLIENT_NAMES, n=2, cutoff=0.6)
         meant = f"Did you mean {' or '.join(close)}?" if close else f"CLIENT is {', '.join(CLIENT_NAMES)}."

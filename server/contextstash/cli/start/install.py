@@ -47,15 +47,15 @@ def install(
 ) -> None:
     """Add contextstash to CLIENT's own configuration. Safe to repeat; uninstall removes it.
 
-    CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode; without it, contextstash is
-    added to each of them that is on this machine, with those of the options that it has.
+    CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose, opencode or pi; without it,
+    contextstash is added to each of them that is on this machine, with those of the options that it has.
     """
     if client is not None:
         _install(client, confirmation, hooks=hooks, statusline=statusline, db=db, window=window, scope=scope)
         return
     from contextstash.clients.client import Machine, found_clients
 
-    found = [each for each in found_clients(Machine.this()) if each.entry and scope in each.entry.files]
+    found = [each for each in found_clients(Machine.this()) if each.has_place(scope)]
     if not found:
         raise BadInputError("No client was found on this machine: name one, such as contextstash install codex.")
     for each in found:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def uninstall(client: str, scope: Scope, **confirmation: bool) -> None:
     """Remove contextstash from CLIENT's configuration. An unchanged file gets its former bytes back.
 
-    CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode.
+    CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose, opencode or pi.
     """
     from contextstash.clients.client import Machine
     from contextstash.clients.client import client as client_of
