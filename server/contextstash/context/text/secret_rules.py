@@ -50,7 +50,7 @@ _PLAIN_PASSWORD = r"(?i)(?:pass(?:word|wd)?|pwd|secret|user|token|none|null|true
 _WORD = r"(?:[A-Za-z][a-z]*|[A-Z]+|v?\d+(?:\.\d+)*)"
 _NAME_PART = r"(?:^|[-_])[A-Za-z][a-z]{2,}(?:[-_]|$)"
 _DATED = r"(?i)[\dTZ:.+-]+|0x[0-9a-f]+|v?\d+(?:[.-]\w+)+|[0-9a-f]{7,12}|[a-z]+[-_]?[a-z]*\d+[a-z]?"
-_CAMEL = r"[a-z]{4}|^[a-z]{2,}(?:[A-Z][a-z]{2,}|\d{1,2})*$"
+_IDENTIFIER = r"(?:[A-Z]?[a-z]{2,}|\d{1,2}|[._-])+"
 _CODE = r"[A-Za-z_][\w]*(?:(?:\.|->|::)[A-Za-z_]\w*)*"
 _SETTERS = ("set", "with", "add", "put")
 """Beginnings of the names of functions that are given a secret; other functions ask for one by its name."""
@@ -157,10 +157,11 @@ def _assigned(found: re.Match[str]) -> bool:
     while start > 0 and found.start() - start < 40 and (text[start - 1].isalnum() or text[start - 1] in "_-."):
         start -= 1
     name = text[start : found.end("n")]
-    is_call = "(" in (found.groupdict().get("b") or "")
+    between = found.groupdict().get("b") or ""
+    is_call = "(" in between
     if _is_plain_name(name) or _is_dummy(value) or text[end : end + 1] in ("(", "[", "{"):
         return False
-    if is_call and not name.lower().startswith(_SETTERS):
+    if is_call and not name.rpartition(".")[2].lower().startswith(_SETTERS):
         return False
     if found.groupdict().get("y"):
         return (
@@ -169,11 +170,13 @@ def _assigned(found: re.Match[str]) -> bool:
             and _is_opaque(value)
         )
     value = value.rstrip(".!?:")
+    if between.strip(" \t:") == "is" and re.fullmatch(_IDENTIFIER, value):
+        return False  # "the password is hashed2times"
     if re.search(r"(?i)passw|passphrase|pwd|_pass$", name) and "\n" not in value:
         return _is_password(value)
     is_whole = "://" not in value and " " not in value and not _is_path(value)
-    is_code = found.groupdict().get("w") and not name.isupper() and re.search(_CAMEL, value)
-    return is_whole and (_is_opaque(value) or (_is_short_key(value) and not is_code))
+    is_code = re.fullmatch(_IDENTIFIER, value) and ("." in value or len(value) < MIN_OPAQUE)
+    return is_whole and not is_code and (_is_opaque(value) or _is_short_key(value))
 
 
 def _is_named(found: re.Match[str]) -> bool:
@@ -201,6 +204,11 @@ def _is_quoted_password(found: re.Match[str]) -> bool:
 def _is_opaque_value(found: re.Match[str]) -> bool:
     value = value_of(found)
     return not _is_dummy(value) and not _is_path(value) and _is_opaque(value)
+
+
+def _is_address_token(found: re.Match[str]) -> bool:
+    """Whether what stands before a host's name is a token, and no user's name."""
+    return _is_opaque_value(found) or _is_short_key(value_of(found))
 
 
 def _is_login(found: re.Match[str]) -> bool:
@@ -358,11 +366,11 @@ _VALUE = (
     r"""(?:(?P<q>\\?["'])(?P<v>[^"'\\\n‹›•]{3,200})(?P=q)"""
     r"""|(?P<w>[^\s"'\\<>|‹›•]{3,200}))"""
 )
-_UP_TO = rf"[ \t](?:[^\n|;]{{0,{MAX_COMMAND}}}?[ \t])?"
+_UP_TO = rf"[ \t](?:[^\n|;]{{0,{MAX_COMMAND}}}?[ \t])??"
 _OPTION = (
     rf"(?:(?:mysql|mariadb|mycli)[a-z_-]{{0,12}}{_UP_TO}-p(?!rint|ort|rotocol|lugin|ath)|sshpass[ \t]{{1,4}}-p[ \t]?"
     rf"|(?: login|mongo[a-z]{{0,8}}){_UP_TO}-p[ \t]{{1,4}}(?!https?\b|ssh\b)|redis-cli{_UP_TO}-a[ \t]{{1,4}}"
-    rf"|ldap[a-z]{{3,8}}{_UP_TO}-w[ \t]{{1,4}}|(?:zip|sqlcmd){_UP_TO}-P[ \t]?|7z[az]?{_UP_TO}-p(?=\S)"
+    rf"|ldap[a-z]{{3,8}}{_UP_TO}-w[ \t]{{1,4}}|(?:zip|sqlcmd){_UP_TO}-P[ \t]?|7z[az]?{_UP_TO}[\"']?-p(?=[^\s\"'])"
     r"|htpasswd[ \t]+(?:-[A-Za-z]{0,3}n[A-Za-z]{0,3}[ \t]+|(?:-\w+[ \t]+){1,4}[^\s-]\S*[ \t]+)[^\s-]\S*[ \t]+)"
 )
 """Commands whose options have one letter: a password follows, of the first ones without a space."""
@@ -438,9 +446,9 @@ COMMON_RULES: tuple[Rule, ...] = (
     Rule(
         "token in an address",
         ("://",),
-        r"""://(?P<v>[A-Za-z0-9_.~-]{16,255})@(?=[\w\[-])""",
-        gate=r"""://[A-Za-z0-9_.~-]{16}[A-Za-z0-9_.~-]*@""",
-        holds=_is_opaque_value,
+        r"""://(?P<v>[A-Za-z0-9_.~-]{8,255})@(?=[\w\[-])""",
+        gate=r"""://[A-Za-z0-9_.~-]{8}[A-Za-z0-9_.~-]*@""",
+        holds=_is_address_token,
     ),
     Rule(
         "bearer token",
