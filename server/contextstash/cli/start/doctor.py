@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from contextstash_storage.databases import Location
     from contextstash_storage.postgres.address import Address
 
+ROUND_TRIP = "round trip over stdio"
 ROUND_TRIP_SECONDS = 30.0
 """About as long as clients wait for a server to start; a slower one is reported as failing."""
 
@@ -66,7 +67,7 @@ def doctor(db: Location | None, secrets: bool, as_json: bool) -> int:
         return report(db or default_database(), as_json=as_json)
     with _round_trip() as trip:  # the server starts while the rest is checked
         for check in (_program, lambda: _database(db or default_database()), _vocabulary, _settings, _clients, trip):
-            for finding in _safely(check):
+            for finding in _safely(check, ROUND_TRIP if check is trip else "settings and files"):
                 found.append(finding)
                 if not as_json:
                     _print(finding)
@@ -94,12 +95,12 @@ def _print(finding: Finding) -> None:
         say(f"      {finding.advice}", indent=6)
 
 
-def _safely(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """The findings of a check. An error in the check is a finding too."""
+def _safely(check: Callable[[], Iterator[Finding]], what: str) -> Iterator[Finding]:
+    """The findings of a check. An error in the check is a finding too, about `what`."""
     try:
         yield from check()
     except ContextstashError as error:
-        yield Finding("settings and files", "wrong", str(error), "Fix what the message names.")
+        yield Finding(what, "wrong", str(error), "Fix what the message names.")
     except Exception as error:
         yield Finding("this check", "wrong", f"failed: {type(error).__name__}: {error}", "Please report it.")
 
@@ -345,6 +346,6 @@ def _round_trip() -> Iterator[Callable[[], Iterator[Finding]]]:
             def check() -> Iterator[Finding]:
                 tools, tokens = result()
                 took = f"{time.perf_counter() - started:.1f} s"
-                yield Finding("round trip over stdio", "ok", f"{tools} tools, one call ({tokens} tokens), {took}")
+                yield Finding(ROUND_TRIP, "ok", f"{tools} tools, one call ({tokens} tokens), {took}")
 
             yield check
