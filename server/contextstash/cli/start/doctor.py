@@ -135,11 +135,11 @@ def _database(path: Location) -> Iterator[Finding]:
     yield from _size(path.stat().st_size, health.largest)
     if said := news(path, is_read=sys.stdout.isatty()):
         yield Finding("retention", "note", said.removeprefix("Retention: "))
-    if health.check == "ok":
-        yield from _proxied(path)
     mode = stat.S_IMODE(path.stat().st_mode)
     if sys.platform != "win32" and mode & 0o077:
         yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")
+    if health.check == "ok":
+        yield from _proxied(path)  # last: whoever opens the database takes the others' rights from its file
 
 
 UNREAD_SECONDS = 7 * 86_400
