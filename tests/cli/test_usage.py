@@ -105,10 +105,10 @@ def test_a_wrong_value_of_a_setting_is_refused_in_plain_words(contextstash: Comm
         assert "window must be a whole number, not 'abc'" in failure_of(contextstash.run(*arguments))
 
 
-def test_an_install_without_a_client_lists_the_clients_in_a_sentence(contextstash: CommandLine) -> None:
+def test_an_install_where_no_client_is_lists_the_clients_in_a_sentence(contextstash: CommandLine) -> None:
     [line] = contextstash.run("install").stderr.splitlines()
     assert "Choose from: claude-code, " in line
-    assert line.endswith("opencode. See: contextstash install --help")
+    assert line.endswith("opencode, pi. See: contextstash install --help")
 
 
 def test_the_pages_take_the_next_port_if_theirs_is_in_use(capsys: pytest.CaptureFixture[str]) -> None:

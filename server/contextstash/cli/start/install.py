@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.options import DatabaseType, tokens
-from contextstash.cli.start.client_changes import CLIENT_OR_ALL, DIFF, DRY_RUN, SCOPE, YES, apply_all, confirm_changes
+from contextstash.cli.start.client_changes import (
+    CLIENT_NAMES,
+    CLIENT_OR_ALL,
+    DIFF,
+    DRY_RUN,
+    SCOPE,
+    YES,
+    apply_all,
+    confirm_changes,
+)
 from contextstash.display.visible_text import visible
 from contextstash_storage.errors import BadInputError
 
@@ -57,7 +66,10 @@ def install(
 
     found = [each for each in found_clients(Machine.this()) if each.has_place(scope)]
     if not found:
-        raise BadInputError("No client was found on this machine: name one, such as contextstash install codex.")
+        raise BadInputError(
+            f"No client was found on this machine. Choose from: {', '.join(CLIENT_NAMES)}."
+            " See: contextstash install --help"
+        )
     for each in found:
         click.echo(f"{each.name}:")
         _install(
