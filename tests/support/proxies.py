@@ -86,24 +86,26 @@ def running_proxy(
     *,
     settings: Mapping[str, Any] | None = None,
     secret: str | None = None,
+    under_run: bool = False,
     **options: Any,
 ) -> Iterator[RunningProxy]:
-    """The proxy before this model API, with its database."""
+    """The proxy before this model API, with its database; `under_run` as `contextstash run` starts it."""
 
     async def open_stash() -> Stash:
         return Stash(await open_sqlite(database, busy_seconds=1.0), settings=settings)
 
+    listener = socket.create_server(("127.0.0.1", 0))
     served = ServedProxy(
         upstream,
         ProxyOptions(**{"step_seconds": 30.0, "keep_tokens": KEEP_TOKENS, **options}),
         open_stash,
         database=database,
         secret=secret,
+        descriptor=listener.fileno() if under_run else None,
         clock=clock,
     )
     ready = threading.Event()
     found: list[Any] = []
-    listener = socket.create_server(("127.0.0.1", 0))
 
     async def run() -> None:
         app = await proxy_app(served)

@@ -8,7 +8,7 @@ import json
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -34,7 +34,7 @@ from contextstash.proxy.request_lines import (
 from contextstash.proxy.senders import Sender
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.requests.proxied import Catalog, ProxiedEdits, ProxiedSessions, RecordedList
-from contextstash_storage.records import ProxiedSession, Usage
+from contextstash_storage.records import Native, ProxiedSession, Usage
 
 _NUMBER = re.compile(r"\d+")
 
@@ -151,7 +151,7 @@ class Conversation:
     the size of the window that this ends, in tokens. `responses` are the
     lines that the provider keeps, by the ids of their responses, empty until they are recorded; `origin` has the one
     with which this conversation begins, until that is recorded here. `stored_since` is when the session was created; it
-    is `deleted` if that one is gone.
+    is `deleted` if that one is gone. `final` reads the reply to the last request, if that ends a turn.
     """
 
     session_id: str
@@ -185,6 +185,7 @@ class Conversation:
     stored_since: datetime | None = None
     deleted: bool = False
     recording: asyncio.Lock = field(default_factory=asyncio.Lock)
+    final: Callable[[], list[Native]] = list
     _compared: tuple[Line, Line, int] = ((), (), 0)
 
     def note_model(self, request: RequestText) -> None:
@@ -465,6 +466,11 @@ class Conversations:
         if origin.deleted or gone:
             found.forget()
             await self._sessions.note_unrecorded(origin.session_id, (), tuple(origin.responses))
+
+    @property
+    def in_memory(self) -> list[Conversation]:
+        """The newest ones, in the order in which they went on."""
+        return list(self._known.values())
 
     async def note_unrecorded(self, conversation: Conversation, request: RequestText) -> None:
         """Note the responses to the client of a deleted session, so that it is recognized by them after a restart."""

@@ -48,7 +48,7 @@ from contextstash.proxy.senders import sender_of
 from contextstash.proxy.side_calls import SideCalls, before_summary
 from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin
 from contextstash_storage.errors import ContextstashError, EditConflictError
-from contextstash_storage.records import Session, Usage
+from contextstash_storage.records import Native, Session, Usage
 
 logger = logging.getLogger(__name__)
 
@@ -361,9 +361,11 @@ class Engine:
         healed: bool = False,
         response: Mapping[str, Any] | None = None,
         dropped: Sequence[DroppedPiece] = (),
+        final: Callable[[], list[Native]] = list,
     ) -> None:
         """Book and record a request after its reply has ended, in the background. `response` is the reply, if the API
-        sends it as a whole (Responses API); `dropped` is the reasoning that the provider left out of the request."""
+        sends it as a whole (Responses API); `dropped` is the reasoning that the provider left out of the request;
+        `final` reads the messages of the reply, if that ends a turn."""
         conversation = prepared.conversation
         self.ended(prepared)
         try:
@@ -382,7 +384,9 @@ class Engine:
             counts = {"healed": state.healed + healed, "reasoning_dropped": state.reasoning_dropped + len(new)}
             conversation.state = state.model_copy(update=counts)
             former = None if prepared.left_behind else self._advance(prepared, usage, response)
-            if prepared.left_behind:
+            if not prepared.left_behind:
+                conversation.final = final
+            else:
                 conversation.keep_response(
                     response, replied_line(prepared.request, prepared.request.messages, response)
                 )
@@ -565,6 +569,26 @@ class Engine:
         if not task.done():
             raise TimeoutError
         return task.result()
+
+    async def end(self) -> None:
+        """Wait until everything is recorded, and record the last replies, which no request holds."""
+        await self.idle()
+        for conversation in self._conversations.in_memory if self._sessions is not None else ():
+            try:
+                await self._record_final(conversation)
+            except Exception as error:
+                logger.warning("%s: its last reply is not recorded: %s", conversation.session_id, type(error).__name__)
+
+    async def _record_final(self, conversation: Conversation) -> None:
+        """Record the reply to a conversation's last request behind the messages of that. A transcript brings it too,
+        and what another process has recorded since goes further."""
+        request = conversation.request
+        if request is None or is_side_call(request) or conversation.recorded != request.messages:
+            return
+        reply = [message_of(native, request.format) for native in conversation.final()]
+        session = await self._present(conversation) if reply and not conversation.followed else None
+        if session is not None and session.counters.messages == conversation.stored.messages:
+            await self._record_line(conversation, (*request.messages, *reply), conversation.usage)
 
     async def idle(self) -> None:
         """Wait until everything is recorded."""

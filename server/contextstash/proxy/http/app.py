@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from contextstash.proxy.conversations import AskedRequest
@@ -16,6 +17,7 @@ from contextstash.proxy.headers import RawHeaders, header, is_web_socket, passed
 from contextstash.proxy.http.admission import behind_secret, is_foreign_host, is_foreign_page
 from contextstash.proxy.http.body_limits import MAX_BODY_BYTES, HeldBodies
 from contextstash.proxy.http.encodings import decodable_only, packed, readable_error, unpacked
+from contextstash.proxy.http.final_reply import final_reply
 from contextstash.proxy.http.stream_start import held_start
 from contextstash.proxy.http.upstream import Upstream
 from contextstash.proxy.http.usage_tap import UsageTap
@@ -279,7 +281,10 @@ class Exchange:
         if isinstance(prepared, AskedRequest):
             self._engine.finish_side_call(prepared, tap.usage)
         elif prepared is not None:
-            self._engine.finish(prepared, tap.usage, healed=healed, response=tap.response, dropped=tap.dropped)
+            final = partial(final_reply, prepared.request.format, tap.parts)
+            self._engine.finish(
+                prepared, tap.usage, healed=healed, response=tap.response, dropped=tap.dropped, final=final
+            )
 
     async def _no_response(self, error: Exception) -> None:
         """The upstream could not be reached, or closed the connection: an error that clients try again on."""

@@ -132,7 +132,7 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
 
     async def at_end() -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(engine.idle(), served.record_seconds)
+            await asyncio.wait_for(engine.idle() if served.descriptor is None else engine.end(), served.record_seconds)
         closing = asyncio.ensure_future(_close(upstream, stash))
         await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
         if served.at_once and not closing.done():

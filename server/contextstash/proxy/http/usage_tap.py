@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from contextstash.formats.reasoning_reports import DroppedPiece, dropped_pieces
@@ -16,11 +17,15 @@ MAX_LINE_BYTES = 1 << 20
 MAX_JSON_BYTES = 16 << 20
 """Longer events and bodies are not read for their usage; they are passed on all the same."""
 
+MAX_REPLY_BYTES = 1 << 20
+"""A longer reply is not kept: replies that end a turn take some 10 kB as a stream, 100 bytes for each piece."""
+
 
 class UsageTap:
     """Gets every chunk of a response. `usage` is what the provider has reported so far, None if none was readable;
     `response` is the reply with its id, if it came as a whole (Responses API); `dropped` is the reasoning that the
-    provider left out of the request, as far as it says so."""
+    provider left out of the request, as far as it says so; `parts` are its events or
+    its body, if that is not too long."""
 
     def __init__(self, content_type: str | None, content_encoding: str | None, *, long_writes: bool = False) -> None:
         """With `long_writes` the request asks that the cache keeps what it writes for an hour: a usage that does not
@@ -31,6 +36,8 @@ class UsageTap:
         self._decoder = decoder(content_encoding)
         self._pending = b""
         self._reported: dict[str, Any] = {}
+        self._size = 0
+        self._events: list[bytes] = []
         self.response: dict[str, Any] | None = None
         self.dropped: tuple[DroppedPiece, ...] = ()
 
@@ -63,6 +70,13 @@ class UsageTap:
             return found
         return found.model_copy(update={"cache_write_1h_tokens": found.cache_write_tokens})
 
+    @property
+    def parts(self) -> Sequence[bytes]:
+        """The events of the stream so far, or the body; none if they are too long or could not be read."""
+        if not self._readable or max(self._size, len(self._pending)) > MAX_REPLY_BYTES:
+            return ()
+        return self._events if self._stream else (self._pending,)
+
     def _stop(self) -> None:
         self._readable, self._pending = False, b""
 
@@ -72,7 +86,12 @@ class UsageTap:
             self._stop()
         for line in lines:
             # Nearly all events are pieces of the reply: only those that can report something are parsed.
-            if line.startswith(b"data:") and (b'usage"' in line or REPORT in line):
+            if not line.startswith(b"data:"):
+                continue
+            self._size += len(line)
+            if self._size <= MAX_REPLY_BYTES:
+                self._events.append(line[5:])
+            if b'usage"' in line or REPORT in line:
                 self._merge(json.loads(line[5:]))
 
     def _merge(self, data: Any) -> None:
