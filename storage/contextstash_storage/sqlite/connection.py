@@ -120,15 +120,16 @@ def translated(work: Work[Result], db: sqlite3.Connection) -> Result:
     """What `work` returns; what the driver raises becomes an error that says what to do."""
     try:
         return work(db)
-    except DriverError as error:
+    except (DriverError, UnicodeDecodeError) as error:
         raise store_error(error) from error
     except (UnicodeEncodeError, OverflowError) as error:
         raise BadInputError(f"A name or number among the arguments cannot be stored: {error}.") from error
 
 
-def store_error(error: sqlite3.Error) -> StoreError:
-    """The StoreError for a driver's error, which says what it means and what to do."""
-    code = primary_code(error)
+def store_error(error: sqlite3.Error | UnicodeDecodeError) -> StoreError:
+    """The StoreError for a driver's error, which says what it means and what to do. The driver cannot say in words what
+    is wrong with a damaged schema that is no text."""
+    code = sqlite3.SQLITE_CORRUPT if isinstance(error, UnicodeDecodeError) else primary_code(error)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusyError(
             "The database is locked by another process for too long; nothing was written. Try again in a moment."
@@ -210,7 +211,7 @@ async def connect(
     except Exception as error:
         # It reports its end to the event loop, which a hook closes at once: too late, that would be printed.
         await asyncio.to_thread(connection._thread.join)
-        if isinstance(error, DriverError):
+        if isinstance(error, (DriverError, UnicodeDecodeError)):
             raise store_error(error) from error
         raise
     return connection

@@ -56,7 +56,7 @@ def look_at(path: Path, find_key: FindKey = no_key) -> Health:
                 f"SELECT session_id, counters ->> '$.appended' AS tokens FROM sessions WHERE {IS_SEEN}"
                 " AND tokens > 0 ORDER BY tokens DESC LIMIT 3"
             ).fetchall()
-    except DriverError as error:
+    except (DriverError, UnicodeDecodeError) as error:
         raise store_error(error) from error
     places = tuple(sources), tuple(largest)
     return Health(int(sessions), int(version), str(check), damaged, *places, encrypted)

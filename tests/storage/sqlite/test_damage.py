@@ -105,3 +105,15 @@ async def test_a_damaged_segment_names_its_messages_and_leaves_the_others_readab
     assert await store.delete_session(SESSION)
     await store.close()
     assert look_at(path).damaged == ()
+
+
+async def test_a_damaged_schema_that_is_no_text_is_said_to_be_damage(path: Path) -> None:
+    """The driver fails to make the text of its own error."""
+    await filled(path)
+    content = path.read_bytes()
+    place = content.index(b"CREATE TABLE messages")
+    path.write_bytes(content[: place + 13] + b"\xf3(\xff" + content[place + 16 :])
+    with pytest.raises(StoreError, match="damaged"):
+        await open_sqlite(path)
+    with pytest.raises(StoreError, match="damaged"):
+        look_at(path)
