@@ -7,6 +7,7 @@ Sources: its documentation (code.claude.com/docs/en: hooks, settings, env-vars),
 from __future__ import annotations
 
 import copy
+import json
 import os
 import re
 import time
@@ -15,8 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.clients.client import Client, Entry, Files, Hooks, Launch, Proxied, WindowSetting, below, typed
+from contextstash.clients.client import (
+    Client,
+    Entry,
+    Files,
+    Hooks,
+    Launch,
+    Machine,
+    Proxied,
+    WindowSetting,
+    below,
+    typed,
+)
 from contextstash.clients.launch import ANTHROPIC, base_of
+from contextstash.files.regular_files import read_regular
 
 if TYPE_CHECKING:
     from contextstash.clients.transcripts import Reader
@@ -315,8 +328,22 @@ def _launch(url: str, command: Sequence[str], environment: Mapping[str, str], up
     return Launch(tuple(command), added)
 
 
+PLUGIN = "contextstash@contextstash"
+"""Our plugin in our marketplace, as `claude plugin install` names it (.claude-plugin/marketplace.json)."""
+
+
+def _has_plugin(machine: Machine) -> bool:
+    try:
+        settings = json.loads(read_regular(machine.home / ".claude" / "settings.json"))
+    except (OSError, ValueError):
+        return False
+    enabled = settings.get("enabledPlugins") if isinstance(settings, dict) else None
+    return isinstance(enabled, dict) and enabled.get(PLUGIN) is True
+
+
 CLAUDE_CODE = Client(
     "claude-code",
+    has_plugin=_has_plugin,
     programs=("claude", "claude-code"),
     variables=("CLAUDE_PROJECT_DIR", "CLAUDECODE"),
     entry=Entry(

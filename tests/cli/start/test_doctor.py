@@ -99,3 +99,17 @@ def test_an_installed_client_without_hooks_and_one_with_some_are_told_so(tmp_pat
     [some] = _hooks(client("claude-code"), "user", machine)
     assert (some.state, some.says) == ("note", "missing for PreCompact")
     assert list(_hooks(client("cursor"), "user", machine)) == []
+
+
+def test_our_plugin_in_claude_code_counts_as_installed_and_is_not_installed_twice(contextstash: CommandLine) -> None:
+    """`claude plugin install contextstash@contextstash` writes no more than this into the user's settings."""
+    settings = contextstash.folder / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text(json.dumps({"enabledPlugins": {"contextstash@contextstash": True}}))
+    _, found = findings(contextstash)
+    assert found["claude-code (plugin)"]["state"] == "ok"
+    assert "clients" not in found
+    refused = contextstash.run("install", "claude-code", "--hooks", "--yes")
+    assert refused.returncode == 1
+    assert "Our plugin is in this client already" in refused.stderr
+    assert not (contextstash.folder / ".claude.json").exists()

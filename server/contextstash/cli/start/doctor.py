@@ -258,6 +258,9 @@ def _clients() -> Iterator[Finding]:
     machine = Machine.this()
     installed = 0
     for client in clients():
+        if client.has_plugin(machine):
+            installed += 1
+            yield Finding(f"{client.name} (plugin)", "ok", "installed: its server, its hooks, its compactions")
         for scope, place in client.entry.files.items() if client.entry else ():
             path = place(machine)
             if not path.is_file():

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from contextstash_storage.databases import Location
 
 
+HAS_PLUGIN = (
+    "Our plugin is in this client already, with the server and the hooks: nothing was written, as both would be there"
+    " twice. To have them by `install` instead: claude plugin uninstall contextstash@contextstash"
+)
+
+
 @click.command()
 @CLIENT_OR_ALL
 @click.option("--hooks", is_flag=True, help="Also install hooks: they archive large outputs and write hand-offs.")
@@ -64,7 +70,8 @@ def install(
         return
     from contextstash.clients.client import Machine, found_clients
 
-    found = [each for each in found_clients(Machine.this()) if each.has_place(scope)]
+    machine = Machine.this()
+    found = [each for each in found_clients(machine) if each.has_place(scope) and not each.has_plugin(machine)]
     if not found:
         raise BadInputError(
             f"No client was found on this machine. Choose from: {', '.join(CLIENT_NAMES)}."
@@ -108,6 +115,8 @@ def _install(
     if window is not None and (remark := window_setting(client_of(client)).remark_on(window)):
         click.echo(remark, err=True)
     machine = Machine.this()
+    if client_of(client).has_plugin(machine):
+        raise BadInputError(HAS_PLUGIN)
     wants_line = statusline
     statusline = wants_line and _may_replace(other_status_line(client_of(client), scope, machine))
     changes = plan_install(
