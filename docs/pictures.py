@@ -113,7 +113,7 @@ def photograph(address: str) -> None:
         browser = playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"))
         page = browser.new_page(viewport={"width": 1280, "height": 960})
         page.goto(address)
-        page.locator("main a").first.click()
+        page.locator("main a[href*='sessions/']").first.click()
         page.screenshot(path=IMAGES / "session.png")
         browser.close()
 
