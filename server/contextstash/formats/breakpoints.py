@@ -41,15 +41,6 @@ def count_breakpoints(blocks: Iterable[object]) -> int:
     return sum(_is_breakpoint(block) for block in _with_nested(blocks))
 
 
-def breakpoints_of(native: Native) -> list[Native]:
-    """The cache breakpoints of a message, including nested ones."""
-    return [
-        block[BREAKPOINT_KEY]
-        for block in _with_nested(content_of(native))
-        if isinstance(block.get(BREAKPOINT_KEY), dict)
-    ]
-
-
 def keep_breakpoints(native: Native, kept: Collection[int]) -> Native:
     """The message without its breakpoints except those in `kept`, which are numbers within the message."""
     numbers = iter(range(count_breakpoints(content_of(native))))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from contextstash.context.text.imitations import is_speaker_line
 
@@ -31,37 +30,6 @@ def own_sentences(text: str) -> list[str]:
     """The sentences that are the author's own: without quotations and without lines that begin with a speaker's
     label."""
     return [sentence for sentence in _split(without_quotations(text[:MAX_SCANNED])) if not is_speaker_line(sentence)]
-
-
-_TITLE = re.compile(r"^(?:#{1,6} .*|(?:(?:[-*+]|\d{1,3}[.)])\s+)?\*\*.+\*\*:?)$")
-_STARTS = re.compile(r"^\s*(?:[-*+•|]|\d{1,3}[.)]\s|#)")
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A paragraph or an item of a list, in sentences. `title` is the heading right above a paragraph."""
-
-    sentences: tuple[str, ...]
-    title: str = ""
-
-
-def own_passages(text: str) -> Iterator[Passage]:
-    """The paragraphs and list items that are the author's own, in order; the lines of each are joined."""
-    lines: list[str] = []
-    title = ""
-    for line in [*without_quotations(text[:MAX_SCANNED]).split("\n"), ""]:
-        heads = bool(_TITLE.match(line.strip()))
-        if lines and (not line.strip() or heads or _STARTS.match(line)):
-            listed = _BULLET.match(lines[0])
-            joined = " ".join(map(str.strip, lines))
-            found = [sentence for sentence in _split(joined) if not is_speaker_line(sentence)]
-            if found:
-                yield Passage(tuple(found), "" if listed else title)
-            lines, title = [], ""
-        if heads:
-            title = " ".join(_split(line.strip())).rstrip(":")
-        elif line.strip():
-            lines.append(line)
 
 
 def _split(text: str) -> list[str]:
