@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -109,11 +110,11 @@ class _Given:
         """The model call with what is sent: LangChain's own messages, but for what left them or was shortened."""
         sent.check_fits()
         own = self._request.messages
+        parts_of = Counter(part.source[0] for part in self._parts if part.source)
         messages: list[Any] = []
         for place, parts in by_message(parts_sent(sent.messages, self._parts, self.form)):
             if place is not None:
-                whole = sum(part.source is not None and part.source[0] == place for part in self._parts)
-                messages.append(_kept(own[place], parts, len(parts) == whole))
+                messages.append(_kept(own[place], parts, len(parts) == parts_of[place]))
             elif parts[0].role not in ("system", "developer"):  # LangChain adds these
                 messages.append(_added(parts[0], self.form))
         if self.form == "anthropic":

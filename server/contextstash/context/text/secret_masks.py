@@ -131,9 +131,10 @@ def secrets_in(text: str) -> list[Found]:
     """The secrets in a text, in order, none within another."""
     if not may_hold_secrets(text):
         return []
-    found = _secrets_in(text)
     if (not text.isascii() or any(each in text for each in _ESCAPE_ENDS)) and re.search(_INVISIBLE, text):
         found = [*_secrets_in(_blanked(text)), *_beneath(_INVISIBLE, text)]
+    else:
+        found = _secrets_in(text)
     if _has_escaped_quotes(text):
         found += _beneath(_ESCAPED_QUOTES, text)
     return _apart(found)
