@@ -111,6 +111,7 @@ async def test_an_append_that_is_cancelled_is_stored_whole_or_not_at_all(store: 
 
 
 async def test_opening_that_is_cancelled_leaves_no_thread_and_no_open_file(path: Path) -> None:
+    before = set(threading.enumerate())  # a test that ran in this process may have left a connection to the collector
     for steps in range(0, 30, 3):
         task = asyncio.create_task(open_sqlite(path))
         for _ in range(steps):
@@ -120,7 +121,8 @@ async def test_opening_that_is_cancelled_leaves_no_thread_and_no_open_file(path:
         if isinstance(answer, SqliteStore):
             await answer.close()
     gc.collect()
-    workers = [thread for thread in threading.enumerate() if "_connection_worker_thread" in thread.name]
+    opened = set(threading.enumerate()) - before
+    workers = [thread for thread in opened if "_connection_worker_thread" in thread.name]
     for worker in workers:
         await asyncio.to_thread(worker.join, 10)
     assert [thread.name for thread in workers if thread.is_alive()] == []
