@@ -42,7 +42,7 @@ test-all: $(DEVELOPMENT)
 # The adapters in their real frameworks and the loop through Google's SDK, which no other test needs.
 test-adapters: $(DEVELOPMENT)
 	@$(PIP) --editable '.[adapters-test]'
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal tests/adapters tests/service/requests/test_gemini_loop.py
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal tests/adapters tests/request/test_gemini_loop.py
 
 # Guided by coverage, one target after another: `make fuzz HOURS=0.1 TARGETS="reader masks"`. What is reached is kept.
 HOURS ?= 1

@@ -27,9 +27,9 @@ from bench.fidelity.facts import facts_of
 from bench.fidelity.sessions import tokens_of_text
 from bench.recorded_requests import Recorded, facts_in, recorded, texts
 from contextstash.configuration.windows_and_prices import cache_price_ratios
-from contextstash.context.window.token_counters import family_of
-from contextstash.context.window.window_costs import MIN_FREED, RESTART, SUMMARY_TOKENS, Step, hidden_prefix
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
+from contextstash.window.token_counters import family_of
+from contextstash.window.window_costs import MIN_FREED, RESTART, SUMMARY_TOKENS, Step, hidden_prefix
 from contextstash_storage.sqlite import open_sqlite
 
 SIZES = (60_000, 80_000, 100_000, 120_000, 150_000)

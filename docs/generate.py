@@ -18,10 +18,10 @@ import click
 from mcp import Client
 
 from contextstash.cli.app import cli
-from contextstash.context.window.presets import PRESETS
-from contextstash.context.window.settings import ContextSettings, UserSettings, resolve_settings
 from contextstash.mcp.server import build_server
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
+from contextstash.window.presets import PRESETS
+from contextstash.window.settings import ContextSettings, UserSettings, resolve_settings
 
 FOLDER = Path(__file__).parent
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from contextstash.clients.client import Client, Files
 from contextstash.clients.transcripts import Batch, Head, Line, Reader, State, moment, newest_first
-from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 
 
 class NotebookReader(Reader):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.context.window.presets import PRESETS
+from contextstash.window.presets import PRESETS
 from tests.support.effort import THOROUGH, sample
 
 QUICK_CASES = 2

@@ -18,23 +18,29 @@ RECORDS = tuple(f"contextstash_storage.{name}" for name in ("records", "errors",
 DRIVERS = ("sqlite3", "sqlcipher3", "aiosqlite", "asyncpg")
 """What the stores speak to their databases with."""
 
+PURE = ("safety", "outputs", "messages", "events", "handoff", "view", "window")
+"""The rooms that decide: no input or output, no clock, no chance, no waiting."""
+
+GROUND = ("contextstash.base.near_names", "contextstash.base.json_text", "contextstash.base.value_bytes", *RECORDS)
+
 MAY_IMPORT_OF_OURS = {
-    "context": ("contextstash.context", "contextstash.formats.base", "contextstash.formats.pairs", *RECORDS),
-    "formats": ("contextstash.formats", "contextstash.context", *RECORDS),
-    "summarizers": ("contextstash.summarizers", "contextstash.context", "contextstash.formats", *RECORDS),
+    **{room: tuple(f"contextstash.{name}" for name in PURE) + GROUND for room in PURE},
+    "writers": (*(f"contextstash.{name}" for name in ("writers", *PURE)), *GROUND),
 }
 """For each pure layer, all of ours that it may import."""
 
+USE_CASES = ("session", "record", "reduce", "request", "queries", "transfer")
+
 MUST_NOT_IMPORT = {
-    "service": ("mcp", "clients", "cli", "demo", "gateway", "ui", "sharing"),
+    **{room: ("mcp", "clients", "cli", "demo", "gateway", "pages", "sharing", "proxy") for room in USE_CASES},
     "clients": ("mcp", "cli", "demo", "gateway"),
-    "mcp": ("cli", "demo", "gateway", "ui", "sharing"),
-    "sharing": ("cli", "demo", "gateway", "clients", "mcp", "ui"),
-    "proxy": ("cli", "demo", "gateway", "mcp", "sharing", "ui"),
-    "ui": ("cli", "demo", "gateway", "clients", "mcp"),
+    "mcp": ("cli", "demo", "gateway", "pages", "sharing"),
+    "sharing": ("cli", "demo", "gateway", "clients", "mcp", "pages"),
+    "proxy": ("cli", "demo", "gateway", "mcp", "sharing", "pages"),
+    "pages": ("cli", "demo", "gateway", "clients", "mcp"),
     "gateway": ("cli", "demo", "clients"),
-    "library": ("mcp", "cli", "demo", "gateway", "ui", "sharing", "adapters"),
-    "adapters": ("mcp", "cli", "demo", "gateway", "ui", "sharing", "clients", "service", "context", "formats"),
+    "library": ("mcp", "cli", "demo", "gateway", "pages", "sharing", "adapters"),
+    "adapters": ("mcp", "cli", "demo", "gateway", "pages", "sharing", "clients", *USE_CASES, *PURE),
     "demo": ("mcp", "cli", "gateway"),
 }
 """For each other layer, the parts of the server that must not be known to it."""
@@ -51,7 +57,7 @@ IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow", "exec", "eva
 ONLY_IN = {
     "mcp": ("server/contextstash/mcp", "server/contextstash/gateway"),
     "uvicorn": ("server/contextstash/web/loopback",),
-    "jinja2": ("server/contextstash/ui", "server/contextstash/sharing"),
+    "jinja2": ("server/contextstash/pages", "server/contextstash/sharing"),
     "click": ("server/contextstash/cli",),
     "rich": ("server/contextstash/cli",),
     "aiosqlite": ("storage",),
@@ -117,16 +123,15 @@ def test_a_layer_does_not_know_those_above_it(layer: str) -> None:
 def test_the_service_knows_the_store_by_its_protocol_alone() -> None:
     records = ("contextstash_storage.tokens", "contextstash_storage.search.query_terms")
     allowed = (*RECORDS, "contextstash_storage.store", *records)
-    everything = [found for path in modules(SERVER / "service") for found in imports(path)]
+    everything = [found for room in USE_CASES for path in modules(SERVER / room) for found in imports(path)]
     stores = [found for found in everything if is_within(found.module, ("contextstash_storage",))]
     assert [found for found in stores if not is_within(found.module, allowed)] == []
 
 
-def test_use_cases_that_only_read_are_known_to_the_list_of_use_cases_alone() -> None:
-    queries = SERVER / "service" / "queries"
-    others = [path for path in modules(SERVER / "service") if queries not in path.parents and path.name != "stash.py"]
-    everything = [found for path in others for found in imports(path)]
-    assert [found for found in everything if is_within(found.module, ("contextstash.service.queries",))] == []
+def test_use_cases_that_only_read_are_known_to_no_use_case_that_writes() -> None:
+    writing = [path for room in USE_CASES if room not in ("queries", "transfer") for path in modules(SERVER / room)]
+    everything = [found for path in writing for found in imports(path)]
+    assert [found for found in everything if is_within(found.module, ("contextstash.queries",))] == []
 
 
 def test_storage_knows_nothing_of_the_server() -> None:
@@ -162,13 +167,13 @@ def _files_of(module: str) -> list[Path]:
     return [file for file in files if file.is_file()]
 
 
-@pytest.mark.parametrize("layer", ["context", "formats"])
+@pytest.mark.parametrize("layer", PURE)
 def test_a_pure_layer_imports_no_clock_no_chance_no_input_or_output(layer: str) -> None:
     everything = [found for path in modules(SERVER / layer) for found in imports(path)]
     assert [found for found in everything if found.module.split(".")[0] in IMPURE] == []
 
 
-@pytest.mark.parametrize("layer", ["context", "formats"])
+@pytest.mark.parametrize("layer", PURE)
 def test_a_pure_layer_calls_nothing_that_looks_outside_and_waits_for_nothing(layer: str) -> None:
     impure = []
     for path in modules(SERVER / layer):

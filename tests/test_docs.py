@@ -13,8 +13,8 @@ import click
 import pytest
 
 from contextstash.cli.app import cli
-from contextstash.context.window.presets import PRESETS
-from contextstash.context.window.settings import UserSettings
+from contextstash.window.presets import PRESETS
+from contextstash.window.settings import UserSettings
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -17,8 +17,8 @@ CHECKED = SOURCES + sorted(path for folder in ("tests", "bench") for path in (RO
 
 MAX_LINES_OF_A_FILE = 600
 LISTS = {
-    "server/contextstash/service/results.py",
-    "server/contextstash/service/stash.py",
+    "server/contextstash/results.py",
+    "server/contextstash/stash.py",
     "storage/contextstash_storage/postgres/store.py",
     "storage/contextstash_storage/records.py",
     "storage/contextstash_storage/sqlite/store.py",

@@ -19,9 +19,9 @@ from mcp import Client
 from contextstash import __version__
 from contextstash.clients.client import client, hooks_of
 from contextstash.clients.installation import PUBLISHED, own_command, uv_command
-from contextstash.context.view.handoff_parts import MAX_PARTS
 from contextstash.mcp.server import build_server
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
+from contextstash.view.handoff_parts import MAX_PARTS
 from tests.support.command_line import CommandLine
 
 ROOT = Path(__file__).parents[1]

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
-from contextstash.service.stash import Stash
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.stash import Stash
 from contextstash_storage.records import Cursor
 from contextstash_storage.sqlite import open_sqlite
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash_storage.sqlite import open_sqlite
 
 from .baselines import Policy

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
 
+from contextstash.base.value_bytes import value_bytes
 from contextstash.configuration.database import open_database
-from contextstash.json.value_bytes import value_bytes
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash_storage.databases import location_of
 
 from .conversation import messages

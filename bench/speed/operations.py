@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import anyio
 
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 
 from .conversation import further, queries
 from .database import OTHER, SESSION, copied, opened

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from contextstash.cli.command_words import COMMANDS, OPTIONS, in_commands
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from tests.support.orchard import Orchard
 
 

@@ -10,7 +10,7 @@ import pytest
 from contextstash.configuration.project_files import read_project_file
 from contextstash.configuration.setting_layers import Configuration, configuration
 from contextstash.configuration.trusted_files import TrustedFiles
-from contextstash.context.window.settings import resolve_settings
+from contextstash.window.settings import resolve_settings
 from contextstash_storage.errors import BadInputError
 
 

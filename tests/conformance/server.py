@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from contextstash.mcp.http import HostChecks
 from contextstash.mcp.server import build_server
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash.web.host_names import hosts_behind
 from contextstash_storage.sqlite import open_sqlite
 from tests.conformance.fixtures import add_fixtures

@@ -17,17 +17,17 @@ from typing import Any
 
 from contextstash.clients.recognition import readers, recognize
 from contextstash.clients.transcripts import Batch, DocumentReader, Head, Line, Reader, split_lines
-from contextstash.context.text.imitations import defused, is_speaker_line
-from contextstash.context.text.regex_search import matching_lines
-from contextstash.context.text.sanitize import one_line, skeleton
-from contextstash.context.text.secret_masks import masked, masked_value, secrets_in, shown
-from contextstash.formats import FORMATS, detect_format
-from contextstash.formats.json_positions import JsonPositionError
-from contextstash.formats.request.edits import MessageEdit, SummaryOf, edited
-from contextstash.formats.request.text import LIST_KEYS, read_request
+from contextstash.messages import FORMATS, detect_format
+from contextstash.messages.json_positions import JsonPositionError
+from contextstash.messages.request.edits import MessageEdit, SummaryOf, edited
+from contextstash.messages.request.text import LIST_KEYS, read_request
+from contextstash.outputs.regex_search import matching_lines
 from contextstash.proxy.http.stream_start import held_start
 from contextstash.proxy.http.usage_tap import UsageTap
-from contextstash.service.stash import Stash
+from contextstash.safety.imitations import defused, is_speaker_line
+from contextstash.safety.sanitize import one_line, skeleton
+from contextstash.safety.secret_masks import masked, masked_value, secrets_in, shown
+from contextstash.stash import Stash
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.json_values import NotJsonError, check_json
 from contextstash_storage.records import Native

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from mcp.server import Server
 from mcp.types import Prompt, Resource, ResourceTemplate, Tool
 
-from contextstash.context.tool_outputs.own_tools import OWN_TOOLS, is_own_retrieval
 from contextstash.gateway.config import ServerEntry, StdioServer
 from contextstash.gateway.names import OWN_PROMPTS, Lists, is_own_prompt, is_own_uri, is_reserved_tool
 from contextstash.gateway.upstream import Offer, Upstream
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.server import build_server
 from contextstash.mcp.surface.prompts import PROMPTS
-from contextstash.service.stash import Stash
+from contextstash.outputs.own_tools import OWN_TOOLS, is_own_retrieval
+from contextstash.stash import Stash
 from tests.support.gateways import gateway, raw_server, text_of, tool_names, written
 
 pytestmark = pytest.mark.processes

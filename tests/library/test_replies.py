@@ -9,9 +9,9 @@ from anthropic.types import Message
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from contextstash.formats import FORMATS
-from contextstash.formats.usage import read_usage
 from contextstash.library.replies import as_natives, read_reply
+from contextstash.messages import FORMATS
+from contextstash.messages.usage import read_usage
 from contextstash_storage.errors import BadInputError
 
 INPUT = {"path": None, "lines": [1, None]}

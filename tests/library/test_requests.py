@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from contextstash.formats.detection import shown_format
 from contextstash.library.request import CallArguments, plain_system, plain_tools, request_of
-from contextstash.service.results import ContextResult
+from contextstash.messages.detection import shown_format
+from contextstash.results import ContextResult
 
 HI: list[dict[str, Any]] = [{"role": "user", "content": "hi"}]
 THINKING = {"thinking": {"type": "adaptive", "block_binding": {"x": "y"}}, "betas": ["binding-1"]}

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from mcp.types import PARSE_ERROR
 
-from contextstash.json.json_text import SEARCHED_BYTES, BadJsonError, strict_value
+from contextstash.base.json_text import SEARCHED_BYTES, BadJsonError, strict_value
 from tests.support.servers import http_server, local_token, stdio_command, talking
 
 pytestmark = pytest.mark.processes

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from contextstash.mcp.sendable import clipped, sendable
 from contextstash.mcp.surface.resources import MAX_PAGE_CHARACTERS, bounded_page, positive
 from contextstash.mcp.surface.schemas import expected, input_schema, output_schema
-from contextstash.service.results import Estimate
+from contextstash.results import Estimate
 from contextstash_storage.errors import BadInputError
 
 any_text = st.text(st.characters(), max_size=20)

@@ -135,7 +135,7 @@ async def main():
 
 anyio.run(main)
 heavy = {"aiosqlite", "sqlcipher3", "keyring", "tiktoken", "genai_prices", "anthropic", "platformdirs"}
-heavy.add("contextstash.service.stash")
+heavy.add("contextstash.stash")
 print(sorted(heavy & sys.modules.keys()))
 """
     environment = {**os.environ, "CONTEXTSTASH_DB": str(tmp_path / "s.db")}

@@ -62,7 +62,7 @@ def test_what_was_sent_is_pruned_only_if_no_bound_reasoning_follows(
 
 
 async def _changes(proxy: RunningProxy) -> list[str]:
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
     from contextstash_storage.sqlite.store import open_sqlite
 
     stash = Stash(await open_sqlite(proxy.database))

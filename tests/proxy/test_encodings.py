@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from contextstash.files.zstandard import zstandard
+from contextstash.base.zstandard import zstandard
 from contextstash.proxy.http.encodings import decodable_only
 from tests.support.caching_provider import CachingProvider, Refusal
 from tests.support.proxies import ID, OLD, Clock, RunningProxy, placeholders, play, request_of, session, turn

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash.formats.request.text import RequestText, read_request
-from contextstash.service.queries.proxy_report import report_lines, report_of, unread_line
+from contextstash.messages.request.text import RequestText, read_request
+from contextstash.queries.proxy_report import report_lines, report_of, unread_line
 from tests.support.caching_provider import CachingProvider, Refusal
 from tests.support.proxies import (
     ID,

@@ -17,7 +17,7 @@ from openai import OpenAI
 
 from contextstash.clients.follow import ingest
 from contextstash.proxy.http.final_reply import final_reply
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash_storage.sqlite import open_sqlite
 from tests.proxy.test_identity import recorded, rewinds
 from tests.proxy.test_sessions import transcript_of

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from contextstash.base.zstandard import zstandard
 from contextstash.clients.request_identity import MAX_ID, ClientSession, announces, client_session, is_compaction
-from contextstash.files.zstandard import zstandard
-from contextstash.formats.request.text import MAX_MESSAGES
+from contextstash.messages.request.text import MAX_MESSAGES
 from contextstash.proxy.headers import passed_on
 from contextstash.proxy.http.body_limits import HeldBodies
 from contextstash.proxy.http.encodings import MAX_DECODED_BYTES, decoder

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from contextstash.clients.request_identity import ClientSession
-from contextstash.formats.request.text import read_request
+from contextstash.messages.request.text import read_request
 from contextstash.proxy.conversations import AskedRequest, Conversations
 from contextstash.proxy.edits import Prepared
 from contextstash.proxy.engine import Engine
 from contextstash.proxy.options import ProxyOptions
 from contextstash.proxy.senders import Sender, sender_of
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash_storage.records import RewindEdit
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.caching_provider import CachingProvider

@@ -16,7 +16,7 @@ from contextstash.proxy.conversations import Conversations
 from contextstash.proxy.edits import Prepared
 from contextstash.proxy.engine import Engine
 from contextstash.proxy.options import ProxyOptions
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash_storage.records import Usage
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.effort import examples

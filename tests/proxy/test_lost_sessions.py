@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash.service.requests.proxied import ProxiedSessions, RecordedList
+from contextstash.request.proxied import ProxiedSessions, RecordedList
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.sqlite import open_sqlite
 from tests.proxy.test_identity import recorded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import ID, OLD, Clock, placeholders, play, request_of, running_proxy, session

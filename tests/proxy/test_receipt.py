@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from contextstash.configuration.windows_and_prices import price_of
-from contextstash.formats.usage import read_usage
-from contextstash.service.queries.proxy_report import report_of, state_since
-from contextstash.service.stash import Stash
+from contextstash.messages.usage import read_usage
+from contextstash.queries.proxy_report import report_of, state_since
+from contextstash.stash import Stash
 from contextstash_storage.records import Event, ProxiedSession, Usage
 from contextstash_storage.sqlite import open_sqlite
 from tests.support import caching_provider

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from contextstash.clients.follow import ingest
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash_storage.sqlite import open_sqlite
 from tests.proxy.test_identity import recorded
 from tests.support.caching_provider import CachingProvider

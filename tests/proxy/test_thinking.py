@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.service.requests.proxied import Catalog
+from contextstash.request.proxied import Catalog
 from tests.support.caching_provider import CachingProvider, Refusal
 from tests.support.proxies import ID, OLD, Clock, RunningProxy, placeholders, request_of, session, turn
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 from tests.support.conversations import FORMAT_NAMES, conversations

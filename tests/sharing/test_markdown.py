@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from contextstash.service.results import ShownBlock, ShownMessage
+from contextstash.results import ShownBlock, ShownMessage
 from contextstash.sharing.markdown import markdown_message
 from tests.support.effort import examples
 

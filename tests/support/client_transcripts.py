@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.clients.follow import ingest
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 
 SESSION = "70d782f7-b303-4e48-9512-6bec16c37abd"
 CARRIED_OVER = "This session is being continued from a previous conversation that ran out of context."

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from contextstash.formats import get_format
+from contextstash.messages import get_format
 from contextstash_storage.records import Message, Native
 
 FORMAT_NAMES = ("openai-chat", "openai-responses", "anthropic", "gemini")

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 
 
 class Gate:

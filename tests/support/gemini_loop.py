@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash_storage.records import Native
 from tests.support.gemini_provider import GeminiProvider, Planned
 from tests.support.stashes import SESSION

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from contextstash.context.view.view import Entry
+from contextstash.view.view import Entry
 from contextstash_storage.records import Block, Message, Output
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,8 +11,8 @@ from typing import Any
 
 from contextstash.clients.recognition import recognize
 from contextstash.clients.transcripts import DocumentReader, State, split_lines
-from contextstash.formats import get_format
-from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.messages import get_format
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 
 
 def write_json(path: Path, document: Any) -> Path:

@@ -23,7 +23,7 @@ from typing import Any
 
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash_storage.errors import NotFoundError
 from contextstash_storage.records import Native
 from contextstash_storage.sqlite.conversion import convert

@@ -15,7 +15,7 @@ for name in (
     "contextstash.clients.hooks",
     "contextstash.clients.output_cut",
     "contextstash.clients.hook_stash",
-    "contextstash.service.stash",
+    "contextstash.stash",
     "contextstash.sharing.export",
     "contextstash_storage.sqlite.store",
     "tests.support.command_line",

@@ -19,7 +19,7 @@ from contextstash.proxy.engine import Engine
 from contextstash.proxy.http.app import ProxyApp
 from contextstash.proxy.http.serve import ServedProxy, proxy_app
 from contextstash.proxy.options import ProxyOptions
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash.web.loopback import PROXY_SETTINGS
 from contextstash_storage.records import ProxiedSession
 from contextstash_storage.sqlite import open_sqlite

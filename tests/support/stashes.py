@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash_storage.records import Native
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.provider_rules import violations

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
-from contextstash.context.events.state import State, fold
-from contextstash.context.events.turns import Turn
-from contextstash.context.handoff.summary import NAMES_SHARE, Beside, summary_of
+from contextstash.events.state import State, fold
+from contextstash.events.turns import Turn
+from contextstash.handoff.summary import NAMES_SHARE, Beside, summary_of
 
 _STATES: dict[str, State] = {}
 """The state of which each summary was made, so that a test can go on from a summary as a session does."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import settings
 
-from contextstash.context.events.turns import Turn
-from contextstash.formats.main_argument import main_argument
+from contextstash.events.turns import Turn
+from contextstash.messages.main_argument import main_argument
 from contextstash_storage.records import Block
 from tests.support.effort import examples
 

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from contextstash import __version__
+from contextstash.base.plain_logs import configure_warnings
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.output import echo
 from contextstash.cli.sections import Commands, SectionedGroup
-from contextstash.process.plain_logs import configure_warnings
 from contextstash_storage.errors import ContextstashError
 
 INTERRUPTED = 130

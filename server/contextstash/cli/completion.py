@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 if TYPE_CHECKING:
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
 
 VARIABLE = "_CONTEXTSTASH_COMPLETE"
 
@@ -69,7 +69,7 @@ def _found(context: click.Context, find: Callable[[Stash], Awaitable[list[Comple
     async def look() -> list[CompletionItem]:
         from contextstash.configuration.database import open_database
         from contextstash.configuration.locations import default_database
-        from contextstash.service.stash import Stash
+        from contextstash.stash import Stash
         from contextstash_storage.databases import location_of
 
         named = context.params.get("db")

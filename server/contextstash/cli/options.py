@@ -19,13 +19,13 @@ from click.core import ParameterSource
 
 from contextstash.clients.projects import project_folder
 from contextstash.configuration.setting_layers import Configuration, RemarkHandler, configuration
-from contextstash.service.session_names import named_by
+from contextstash.session_names import named_by
 from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 
 if TYPE_CHECKING:
     from contextstash.mcp.serve import ServeOptions
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
     from contextstash_storage.databases import Location
 
 T = TypeVar("T")
@@ -143,7 +143,7 @@ class StashOpener:
 
     def serving(self, **more: Any) -> ServeOptions:
         """The options of a server or proxy that works on this database."""
-        from contextstash.service.automatic_retention import automatic_retention
+        from contextstash.automatic_retention import automatic_retention
 
         return self._options(on_open=automatic_retention(self.file, self.settings.of_user()), **more)
 

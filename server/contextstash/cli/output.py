@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.context.text.counts import before_and_after
 from contextstash.display.visible_text import visible, visible_json
+from contextstash.outputs.counts import before_and_after
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from contextstash.service.result_base import Result
+    from contextstash.result_base import Result
 
 PIPE_WIDTH = 120
 """Characters of a line in a pipe, for texts that wrap. A pipe has no width."""

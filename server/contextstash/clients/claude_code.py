@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contextstash.base.regular_files import read_regular
 from contextstash.clients.client import (
     Client,
     Entry,
@@ -29,7 +30,6 @@ from contextstash.clients.client import (
     typed,
 )
 from contextstash.clients.launch import ANTHROPIC, base_of
-from contextstash.files.regular_files import read_regular
 
 if TYPE_CHECKING:
     from contextstash.clients.transcripts import Reader
@@ -77,8 +77,8 @@ def _project_folders(path: str, projects: Path) -> list[Path]:
 
 def _is_of(transcript: Path, path: str, folder: Path) -> bool:
     """Whether a transcript belongs to this project. Checked only in folders with a hash in their name."""
+    from contextstash.base.regular_files import open_regular
     from contextstash.clients.transcripts import split_lines
-    from contextstash.files.regular_files import open_regular
 
     if len(folder.name) <= MAX_NAME_LENGTH:
         return True
@@ -237,8 +237,8 @@ def compacted_transcript(transcript: Path, sub_agents: Sequence[Path]) -> Path |
 
 
 def _tail(path: Path, *, is_sub_agent: bool) -> Tail:
+    from contextstash.base.regular_files import open_regular
     from contextstash.clients.transcripts import split_lines
-    from contextstash.files.regular_files import open_regular
 
     with open_regular(path) as file:
         size = file.seek(0, 2)

@@ -29,7 +29,7 @@ from contextstash.clients.transcripts import (
     text_of,
     title_of,
 )
-from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession, window_key
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, window_key
 
 MAX_MESSAGES = 200
 """How many of the last messages are remembered with their parents. This limit and the next ones bound the reader's

@@ -38,17 +38,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contextstash.base.json_text import lenient_value
 from contextstash.clients.client import client as client_of
 from contextstash.clients.follow import find_transcripts, ingest
 from contextstash.clients.hook_files import note, own_file
 from contextstash.clients.hook_stash import hook_stash
-from contextstash.context.view.client_window import ClientCall, ClientMessage, ClientResult
-from contextstash.json.json_text import lenient_value
+from contextstash.view.client_window import ClientCall, ClientMessage, ClientResult
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.service.requests.client_window import ClientWindow
-    from contextstash.service.stash import Stash
+    from contextstash.request.client_window import ClientWindow
+    from contextstash.stash import Stash
 
 MAX_BYTES = 64 * 1024 * 1024
 """The largest request that is read: ten windows of a million tokens."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from contextstash.base.regular_files import MAX_WHOLE_BYTES, open_regular, read_regular
 from contextstash.clients.client import Client, Entry, Files, Hooks, Launch, Machine, Proxied, Scope, WindowSetting
 from contextstash.clients.transcripts import (
     Batch,
@@ -35,8 +36,7 @@ from contextstash.clients.transcripts import (
     split_lines,
     text_of,
 )
-from contextstash.files.regular_files import MAX_WHOLE_BYTES, open_regular, read_regular
-from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ class CompressedCodexReader(DocumentReader):
 
     def load(self, path: Path) -> list[Line]:
         """Raises BadInputError if it is damaged."""
-        from contextstash.files.zstandard import zstandard
+        from contextstash.base.zstandard import zstandard
 
         zstd = zstandard()
         data, packed = b"", read_regular(path)

@@ -17,18 +17,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from contextstash.base.regular_files import is_below, open_regular
 from contextstash.clients.client import client, clients
 from contextstash.clients.projects import project_folder
 from contextstash.clients.recognition import recognize
 from contextstash.clients.starter import commands_above, starting_client
 from contextstash.clients.transcripts import Batch, DocumentReader, Line, Reader, Stamp, State, split_lines
-from contextstash.files.regular_files import is_below, open_regular
-from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.errors import BadInputError, SessionDeletedError
 from contextstash_storage.records import Cursor
 
 if TYPE_CHECKING:
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
 
 _log = logging.getLogger(__name__)
 

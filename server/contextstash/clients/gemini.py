@@ -19,6 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contextstash.base.regular_files import open_regular, read_regular
 from contextstash.clients.client import Client, Entry, Files, Hooks, Launch, WindowSetting, below
 from contextstash.clients.transcripts import (
     Conversation,
@@ -38,8 +39,7 @@ from contextstash.clients.transcripts import (
     title_of,
     usage_of,
 )
-from contextstash.files.regular_files import open_regular, read_regular
-from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 
 if TYPE_CHECKING:
     from contextstash_storage.records import Native, Usage

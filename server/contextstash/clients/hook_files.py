@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from contextstash.files.regular_files import is_below, resolved
+from contextstash.base.regular_files import is_below, resolved
 from contextstash_storage.errors import BadInputError
 
 BUSY_SECONDS = 2.0
@@ -54,9 +54,9 @@ def note(client: str, line: str, *, once: bool = False) -> None:
     with suppress(Exception):
         from datetime import UTC, datetime
 
+        from contextstash.base.regular_files import open_log
         from contextstash.configuration.locations import data_folder
-        from contextstash.context.text.secret_masks import shown as masked
-        from contextstash.files.regular_files import open_log
+        from contextstash.safety.secret_masks import shown as masked
 
         path = data_folder() / LOG_NAME
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

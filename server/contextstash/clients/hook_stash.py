@@ -17,9 +17,9 @@ from contextstash.clients.recognition import recognize
 from contextstash.configuration.api_key import api_key_from
 from contextstash.configuration.database import open_database
 from contextstash.configuration.setting_layers import RemarkHandler, configuration
-from contextstash.context.view.handoff_parts import Part
-from contextstash.context.window.settings import resolve_settings
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
+from contextstash.view.handoff_parts import Part
+from contextstash.window.settings import resolve_settings
 
 MAX_SESSIONS_SEARCHED = 50
 """How many of the latest sessions are searched for the one that was cleared, which was in use just before. If it is

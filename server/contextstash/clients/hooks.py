@@ -14,9 +14,9 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from contextstash.base.json_text import lenient_value
 from contextstash.clients.client import hooks_of
 from contextstash.clients.hook_files import note
-from contextstash.json.json_text import lenient_value
 
 if TYPE_CHECKING:
     from contextstash.clients.client import Client, Hooks

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contextstash.base.atomic_file import replace_file
+from contextstash.base.regular_files import is_below, read_regular
 from contextstash.clients.client import (
     Client,
     Hooks,
@@ -23,8 +25,6 @@ from contextstash.clients.client import (
 )
 from contextstash.clients.configuration_files import Edit, content, edited
 from contextstash.configuration.locations import data_folder
-from contextstash.files.atomic_file import replace_file
-from contextstash.files.regular_files import is_below, read_regular
 from contextstash_storage.databases import text_of
 from contextstash_storage.errors import BadInputError
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contextstash.base.regular_files import read_regular
 from contextstash.clients.client import Client, Launch, Machine, Proxied, Scope, clients
-from contextstash.files.regular_files import read_regular
 
 if TYPE_CHECKING:
     from contextstash_storage.databases import Location

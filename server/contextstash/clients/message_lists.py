@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from contextstash.base.regular_files import read_regular
 from contextstash.clients.transcripts import (
     Batch,
     DocumentReader,
@@ -19,9 +20,8 @@ from contextstash.clients.transcripts import (
     parse_document,
     split_lines,
 )
-from contextstash.files.regular_files import read_regular
-from contextstash.formats import detect_format
-from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.messages import detect_format
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.errors import BadMessageError
 
 CHECKPOINTS = ("history", "clientHistory")

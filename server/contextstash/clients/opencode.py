@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contextstash.base.regular_files import open_regular
 from contextstash.clients.client import Client, Entry, Files, Plugin
 from contextstash.clients.transcripts import (
     Conversation,
@@ -37,8 +38,7 @@ from contextstash.clients.transcripts import (
     title_of,
     usage_of,
 )
-from contextstash.files.regular_files import open_regular
-from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 
 if TYPE_CHECKING:
     from contextstash_storage.records import Native, Usage

@@ -12,17 +12,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from contextstash.base.regular_files import read_regular
 from contextstash.clients.client import Client, hooks_of
 from contextstash.clients.hook_files import BUSY_SECONDS, note, own_file
 from contextstash.clients.projects import project_folder
 from contextstash.configuration.database import open_database
 from contextstash.configuration.setting_layers import RemarkHandler, configuration, sets_output_limits
-from contextstash.context.tool_outputs.limits import OutputLimits
-from contextstash.context.window.settings import resolve_settings
-from contextstash.files.regular_files import read_regular
-from contextstash.formats.main_argument import main_argument
-from contextstash.service.recording.output_limits import limit_text
-from contextstash.service.session_access import Access
+from contextstash.messages.main_argument import main_argument
+from contextstash.outputs.limits import OutputLimits
+from contextstash.record.output_limits import limit_text
+from contextstash.session.session_access import Access
+from contextstash.window.settings import resolve_settings
 from contextstash_storage.errors import BadInputError
 
 CHARACTERS_PER_TOKEN = 4

@@ -29,8 +29,8 @@ from contextstash.clients.transcripts import (
     text_of,
     usage_of,
 )
-from contextstash.context.text.sanitize import MARKER
-from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession, window_key
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, window_key
+from contextstash.safety.sanitize import MARKER
 
 if TYPE_CHECKING:
     from contextstash_storage.records import Native, Usage

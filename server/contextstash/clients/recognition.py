@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
+from contextstash.base.regular_files import MAX_WHOLE_BYTES, open_regular
 from contextstash.clients.client import client, other_clients
 from contextstash.clients.codex import CompressedCodexReader
 from contextstash.clients.message_lists import MessagesReader
 from contextstash.clients.opencode import DATABASES, sessions_in_database
 from contextstash.clients.transcripts import Head, Reader, first_records, parse_document
-from contextstash.files.regular_files import MAX_WHOLE_BYTES, open_regular
 from contextstash_storage.errors import BadInputError
 
 MAX_HEAD_BYTES = 1_000_000

@@ -18,9 +18,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.files.regular_files import read_regular
-from contextstash.json.json_text import LENIENT_DECODER, lenient_value
-from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.base.json_text import LENIENT_DECODER, lenient_value
+from contextstash.base.regular_files import read_regular
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 
 if TYPE_CHECKING:
     from contextstash_storage.records import Usage
@@ -294,7 +294,7 @@ def usage_of(prompt: int, completion: int, cached: int = 0, written: int = 0) ->
 
 def reported_usage(given: object) -> Usage | None:
     """The usage of a request as its provider reported it, None if it is not one."""
-    from contextstash.formats.usage import read_usage
+    from contextstash.messages.usage import read_usage
 
     return read_usage(given) if isinstance(given, dict) else None
 

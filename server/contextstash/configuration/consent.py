@@ -29,7 +29,7 @@ def network_use(
     session: Mapping[str, Any] | None = None,
 ) -> NetworkUse:
     """Whether sessions of an agent may be sent; `session` are the settings of one session."""
-    from contextstash.context.window.settings import resolve_settings, session_layer
+    from contextstash.window.settings import resolve_settings, session_layer
 
     settings = resolve_settings(found.settings_layer(agent), session_layer(session or {}))
     consent, key = found.consent(agent), key_variable(environment)

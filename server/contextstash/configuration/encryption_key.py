@@ -145,7 +145,7 @@ def _make_file(path: Path) -> None:
 
 
 def _in_file(path: Path) -> str | None:
-    from contextstash.files.regular_files import read_regular
+    from contextstash.base.regular_files import read_regular
 
     try:
         if sys.platform != "win32" and stat.S_IMODE(path.stat().st_mode) & 0o077:

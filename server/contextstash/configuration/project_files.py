@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from contextstash.files.regular_files import read_regular
+from contextstash.base.regular_files import read_regular
 
 MAX_FILE_BYTES = 64 * 1024
 """About twenty times the size of a file with every setting."""

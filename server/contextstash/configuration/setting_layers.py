@@ -126,7 +126,7 @@ class Configuration:
         file cannot allow them, even if it is trusted."""
         if self.has_own_key:
             return OWN_KEY
-        from contextstash.context.window.settings import consenting
+        from contextstash.window.settings import consenting
 
         users = [layer for layer in self.layers(agent) if layer.of_user]
         name = consenting(self.of_user(agent))
@@ -180,7 +180,7 @@ def configuration(
         has_own_key=is_key(environment.get(OWN_KEY)),
     )
     if merged := found.settings_layer():
-        from contextstash.context.window.settings import resolve_settings
+        from contextstash.window.settings import resolve_settings
 
         resolve_settings(merged)
     return found

@@ -94,7 +94,7 @@ def check_names(
     """Raises BadInputError if a name is not a setting; `others` are names that are valid too."""
     if not settings:
         return
-    from contextstash.context.window.settings import UserSettings, unknown_setting
+    from contextstash.window.settings import UserSettings, unknown_setting
 
     for name in settings:
         if name not in UserSettings.model_fields:

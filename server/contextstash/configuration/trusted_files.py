@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from contextstash.base.atomic_file import PRIVATE, replace_file
 from contextstash.configuration.project_files import ProjectFile
-from contextstash.files.atomic_file import PRIVATE, replace_file
 from contextstash_storage.errors import BadInputError
 
 TRUST_FILE = "trusted.json"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from contextstash_storage.errors import ContextstashError
 
 if TYPE_CHECKING:
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
     from contextstash_storage.records import Output
     from contextstash_storage.store import SessionStore
 

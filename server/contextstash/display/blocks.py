@@ -11,7 +11,7 @@ from typing import Literal
 
 from contextstash.display.long_texts import cut
 from contextstash.display.markdown import MAX_MARKDOWN
-from contextstash.formats.main_argument import parsed
+from contextstash.messages.main_argument import parsed
 
 Kind = Literal["prose", "markdown", "code", "command", "diff", "edit"]
 """`edit` is a diff of a call's two texts, without headers; `markdown` is prose that a model wrote."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from contextstash.context.text.counts import amount, counted
 from contextstash.display.long_texts import cut
 from contextstash.display.markdown import as_html
+from contextstash.outputs.counts import amount, counted
 
 CENT = 0.005
 """US dollars: less is shown as nothing."""

@@ -12,8 +12,8 @@ from typing import Any
 
 from mcp import InvalidUriTemplate, UriTemplate
 
-from contextstash.context.tool_outputs.own_tools import OWN_TOOLS, is_own_retrieval
 from contextstash.gateway.upstream import Upstream
+from contextstash.outputs.own_tools import OWN_TOOLS, is_own_retrieval
 
 HOST_TOOLS = (
     "ask_followup_question",

@@ -51,12 +51,12 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from contextstash import __version__
-from contextstash.context.text.near_names import nearest
-from contextstash.context.tool_outputs.own_tools import is_own_retrieval
-from contextstash.formats.main_argument import main_argument
+from contextstash.base.near_names import nearest
 from contextstash.gateway.names import Lists, Offered
 from contextstash.gateway.upstream import Peer, Upstream, UpstreamDownError
 from contextstash.mcp.lazy_stash import LazyStash
+from contextstash.messages.main_argument import main_argument
+from contextstash.outputs.own_tools import is_own_retrieval
 from contextstash_storage.errors import ContextstashError
 
 logger = logging.getLogger(__name__)

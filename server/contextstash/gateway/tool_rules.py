@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from contextstash.context.text.near_names import did_you_mean
-from contextstash.context.tool_outputs.limits import OutputLimits
+from contextstash.base.near_names import did_you_mean
+from contextstash.outputs.limits import OutputLimits
 from contextstash_storage.errors import BadInputError
 
 

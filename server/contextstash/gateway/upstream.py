@@ -47,9 +47,9 @@ from mcp.types import (
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from contextstash import __version__
-from contextstash.context.text.sanitize import one_line
 from contextstash.gateway.config import HttpServer, ServerEntry
 from contextstash.mcp.messages import repaired
+from contextstash.safety.sanitize import one_line
 from contextstash_storage.errors import ContextstashError
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
     from contextstash_storage.databases import Location
 
 URL_MARK = "://"
@@ -113,8 +113,8 @@ class LibraryStash:
         from contextstash.configuration.api_key import api_key_from
         from contextstash.configuration.database import open_database
         from contextstash.configuration.setting_layers import configuration
-        from contextstash.context.window.settings import consenting, resolve_settings
-        from contextstash.service.stash import Stash
+        from contextstash.stash import Stash
+        from contextstash.window.settings import consenting, resolve_settings
 
         configured = configuration(project=project_folder(os.environ), environment=os.environ, preset=self._preset)
         own = self._settings

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from contextstash.formats.reasoning_reports import DroppedReasoning, dropped_reasoning
+from contextstash.messages.reasoning_reports import DroppedReasoning, dropped_reasoning
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.json_values import MAX_LEVELS, NotJsonError, check_json
 from contextstash_storage.records import Native

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from contextstash.formats.request.whole import SERVER_STATE_KEYS
 from contextstash.library.message_list import check_list, check_mapping, check_numbers, check_texts
 from contextstash.library.replies import as_json
-from contextstash.service.results import ContextResult, LeftOut
+from contextstash.messages.request.whole import SERVER_STATE_KEYS
+from contextstash.results import ContextResult, LeftOut
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 

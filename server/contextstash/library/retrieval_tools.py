@@ -13,9 +13,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from contextstash.formats import get_format
-from contextstash.formats.base import ToolSchema
-from contextstash.service.results import OutputPage, SearchResult
+from contextstash.messages import get_format
+from contextstash.messages.base import ToolSchema
+from contextstash.results import OutputPage, SearchResult
 from contextstash_storage.errors import BadInputError
 
 GET_ARCHIVED_OUTPUT, SEARCH_HISTORY = "get_archived_output", "search_history"

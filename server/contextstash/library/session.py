@@ -20,9 +20,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from contextstash.context.window.overflow_errors import recognize
-from contextstash.formats import get_format
-from contextstash.formats.detection import format_of_model, shown_format
 from contextstash.library.message_list import MessageList, check_mapping, check_numbers, check_texts
 from contextstash.library.replies import read_reply
 from contextstash.library.request import (
@@ -41,12 +38,15 @@ from contextstash.library.retrieval_tools import (
     read_arguments,
     tool_definitions,
 )
+from contextstash.messages import get_format
+from contextstash.messages.detection import format_of_model, shown_format
+from contextstash.window.overflow_errors import recognize
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
 from contextstash_storage.records import Native
 
 if TYPE_CHECKING:
-    from contextstash.service.results import ContextResult, OutputPage, SearchResult
-    from contextstash.service.stash import Stash
+    from contextstash.results import ContextResult, OutputPage, SearchResult
+    from contextstash.stash import Stash
 
 
 class LibrarySession:

@@ -26,14 +26,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from contextstash.json.json_text import BadJsonError, strict_value
+from contextstash.base.json_text import BadJsonError, strict_value
+from contextstash.base.plain_logs import announcement
 from contextstash.mcp.lazy_stash import OpenStash
 from contextstash.mcp.owners import OwnerStashes
 from contextstash.mcp.sendable import has_lone_surrogate, sendable
 from contextstash.mcp.server import HttpAccess, ToolSet, build_server
 from contextstash.mcp.tokens import IssuedTokens, IssuerError, OAuthOptions, StoredTokens, check_issuer
 from contextstash.mcp.trace_headers import TraceHeaders
-from contextstash.process.plain_logs import announcement
 from contextstash.web.access_tokens import local_token
 from contextstash.web.host_names import OwnHosts, hosts_behind
 from contextstash.web.loopback import serve

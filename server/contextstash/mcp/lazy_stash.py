@@ -11,7 +11,7 @@ import anyio
 from contextstash_storage.errors import StoreError
 
 if TYPE_CHECKING:
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
 
 OpenStash = Callable[[], Awaitable["Stash"]]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from contextstash.json.json_text import BadJsonError, strict_value
+from contextstash.base.json_text import BadJsonError, strict_value
 from contextstash.mcp.sendable import sendable
 
 BYTE_ORDER_MARK = "\ufeff"

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from mcp.server.auth.middleware.auth_context import get_access_token
 
+from contextstash.base.bounded_cache import BoundedCache
 from contextstash.mcp.lazy_stash import LazyStash, OpenStash
-from contextstash.service.bounded_cache import BoundedCache
 from contextstash.web.access_tokens import TokenVerification
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
 
 MAX_OWNERS = 64
 """Owners whose sessions stay in memory between requests, each up to 8 sessions of some 2 MB. With more active owners,

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from contextstash.process.plain_logs import configure_logs
+from contextstash.base.plain_logs import configure_logs
 
 if TYPE_CHECKING:
     from contextstash.clients.follow import Follower
     from contextstash.mcp.http import HttpOptions
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
     from contextstash_storage.databases import Location
 
 
@@ -76,7 +76,7 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
         from contextstash.clients.client import used_windows
         from contextstash.clients.projects import project_of
         from contextstash.configuration.database import open_database
-        from contextstash.service.stash import Stash
+        from contextstash.stash import Stash
 
         follower: Follower | None = None
 
@@ -110,7 +110,7 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
 
 def _prepare(options: ServeOptions) -> None:
     """Check the settings before anything is served, and set up plain lines on stderr before the SDK does."""
-    from contextstash.context.window.settings import resolve_settings
+    from contextstash.window.settings import resolve_settings
 
     resolve_settings(options.settings(None) if callable(options.settings) else options.settings)
     configure_logs(as_json=options.json_logs)

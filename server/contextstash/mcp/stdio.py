@@ -15,11 +15,11 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError
 
+from contextstash.base.own_interpreter import own_interpreter
+from contextstash.base.signals import end_signals
 from contextstash.mcp.lazy_stash import OpenStash
 from contextstash.mcp.messages import repaired
 from contextstash.mcp.server import ToolSet, build_server
-from contextstash.process.own_interpreter import own_interpreter
-from contextstash.process.signals import end_signals
 
 logger = logging.getLogger(__name__)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 
-from contextstash.context.view.session_counters import MIN_GROWTH
-from contextstash.formats.request.text import TextMessage
-from contextstash.formats.usage import with_cache
+from contextstash.messages.request.text import TextMessage
+from contextstash.messages.usage import with_cache
 from contextstash.proxy.added_parts import added_by_us
 from contextstash.proxy.bills import Bill, bill_of, on_its_day
 from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE
 from contextstash.proxy.edits import Prepared, share_hidden_within, size_of
 from contextstash.proxy.plan import writes_long
 from contextstash.proxy.request_lines import is_side_call
+from contextstash.view.session_counters import MIN_GROWTH
 from contextstash_storage.records import ProxiedSession, Usage
 
 COMPACTS_AT = 0.92

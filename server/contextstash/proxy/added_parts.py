@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from contextstash.context.text.sanitize import OF_SESSION
-from contextstash.context.tool_outputs.own_tools import is_own_call
-from contextstash.context.view.rereads import Key
-from contextstash.formats.breakpoints import content_of
-from contextstash.formats.request.text import RequestText, TextMessage
+from contextstash.messages.breakpoints import content_of
+from contextstash.messages.request.text import RequestText, TextMessage
+from contextstash.outputs.own_tools import is_own_call
 from contextstash.proxy.bills import Added
 from contextstash.proxy.edits import Prepared
 from contextstash.proxy.request_lines import lists_tools
+from contextstash.safety.sanitize import OF_SESSION
+from contextstash.view.rereads import Key
 
 HAND_OFF = OF_SESSION.encode()
 """What each part of a hand-off says in its first line."""

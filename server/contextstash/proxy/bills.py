@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from contextstash.formats.usage import with_cache
+from contextstash.messages.usage import with_cache
 from contextstash.proxy.model_pricing import ModelPricing
 from contextstash_storage.records import Lever, ProxiedSession, ProxiedTotals, Usage
 

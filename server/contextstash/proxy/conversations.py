@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
+from contextstash.base.bounded_cache import BoundedCache
 from contextstash.clients.request_identity import ClientSession, continues_summary
-from contextstash.context.window.settings import ContextSettings
-from contextstash.formats.reasoning_reports import DroppedPiece
-from contextstash.formats.request.text import RequestText, TextMessage
+from contextstash.messages.reasoning_reports import DroppedPiece
+from contextstash.messages.request.text import RequestText, TextMessage
 from contextstash.proxy.refetches import Rereads
 from contextstash.proxy.request_lines import (
     Line,
@@ -32,8 +32,8 @@ from contextstash.proxy.request_lines import (
     tool_names,
 )
 from contextstash.proxy.senders import Sender
-from contextstash.service.bounded_cache import BoundedCache
-from contextstash.service.requests.proxied import Catalog, ProxiedEdits, ProxiedSessions, RecordedList
+from contextstash.request.proxied import Catalog, ProxiedEdits, ProxiedSessions, RecordedList
+from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Native, ProxiedSession, Usage
 
 _NUMBER = re.compile(r"\d+")

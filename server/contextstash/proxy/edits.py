@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from contextstash.context.window.reasoning_binding import ReasoningBinding, reasoning_binding
-from contextstash.formats.breakpoints import content_of
-from contextstash.formats.request.edits import MessageEdit, SummaryOf
-from contextstash.formats.request.text import RequestText, TextMessage, ToolOutput, ToolResult, is_thinking
+from contextstash.messages.breakpoints import content_of
+from contextstash.messages.request.edits import MessageEdit, SummaryOf
+from contextstash.messages.request.text import RequestText, TextMessage, ToolOutput, ToolResult, is_thinking
 from contextstash.proxy.conversations import AskedRequest, Conversation
-from contextstash.service.requests.proxied import Pin, ProxiedEdits
+from contextstash.request.proxied import Pin, ProxiedEdits
+from contextstash.window.reasoning_binding import ReasoningBinding, reasoning_binding
 
 Naming = Callable[[int, str], str]
 """The name of an occurrence, given the place of its message in the request and the id of its call."""

@@ -12,12 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from contextstash.base.background_tasks import BackgroundTasks
 from contextstash.clients.request_identity import agent_of, client_session
-from contextstash.context.window.overflow_errors import recognize
-from contextstash.formats.reasoning_reports import DroppedPiece
-from contextstash.formats.request.edits import edited
-from contextstash.formats.request.text import RequestText, message_of, read_request
-from contextstash.process.background_tasks import BackgroundTasks
+from contextstash.messages.reasoning_reports import DroppedPiece
+from contextstash.messages.request.edits import edited
+from contextstash.messages.request.text import RequestText, message_of, read_request
 from contextstash.proxy import accounts
 from contextstash.proxy.bills import Bill
 from contextstash.proxy.conversations import AskedRequest, Conversation, Conversations
@@ -46,7 +45,8 @@ from contextstash.proxy.plan import (
 from contextstash.proxy.request_lines import Line, follows_response, is_side_call, replied_line
 from contextstash.proxy.senders import sender_of
 from contextstash.proxy.side_calls import SideCalls, before_summary
-from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin
+from contextstash.request.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin
+from contextstash.window.overflow_errors import recognize
 from contextstash_storage.errors import ContextstashError, EditConflictError
 from contextstash_storage.records import Native, Session, Usage
 

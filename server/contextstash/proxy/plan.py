@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from contextstash.clients.request_identity import announces
-from contextstash.context.view.outputs_in_use import MadeCall, protected_calls
-from contextstash.context.view.pinned_outputs import outputs_of_pins
-from contextstash.context.view.rereads import Key
-from contextstash.formats.request.text import RequestText, TextMessage, has_long_breakpoint
-from contextstash.formats.request.whole import SERVER_STATE_KEYS
+from contextstash.messages.request.text import RequestText, TextMessage, has_long_breakpoint
+from contextstash.messages.request.whole import SERVER_STATE_KEYS
 from contextstash.proxy.conversations import Conversation
 from contextstash.proxy.edits import Draft
 from contextstash.proxy.options import PruneLimits
 from contextstash.proxy.request_lines import lists_tools, tool_names
+from contextstash.view.outputs_in_use import MadeCall, protected_calls
+from contextstash.view.pinned_outputs import outputs_of_pins
+from contextstash.view.rereads import Key
 
 RETRIEVAL_TOOL = "get_archived_output"
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from contextstash.context.tool_outputs.own_tools import is_own_call
-from contextstash.context.view.outputs_in_use import UNKNOWN_TIME, MadeCall
-from contextstash.context.view.rereads import REREAD_SHARE, Key, OutputLines, Reread
-from contextstash.formats import FORMATS
-from contextstash.formats.request.text import RequestText, TextMessage
+from contextstash.messages import FORMATS
+from contextstash.messages.request.text import RequestText, TextMessage
+from contextstash.outputs.own_tools import is_own_call
 from contextstash.proxy.request_lines import Line, behind_reply, common_start
+from contextstash.view.outputs_in_use import UNKNOWN_TIME, MadeCall
+from contextstash.view.rereads import REREAD_SHARE, Key, OutputLines, Reread
 
 Times = Mapping[Key, float]
 """When outputs were recorded, or since when they are out of view, in seconds since 1970."""

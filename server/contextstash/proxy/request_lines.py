@@ -10,7 +10,7 @@ from operator import is_not
 from typing import Any
 
 from contextstash.clients.request_identity import is_compaction
-from contextstash.formats.request.text import RequestText, TextMessage, message_of
+from contextstash.messages.request.text import RequestText, TextMessage, message_of
 
 Line = tuple[TextMessage, ...]
 

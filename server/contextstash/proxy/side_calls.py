@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+from contextstash.base.bounded_cache import BoundedCache
 from contextstash.clients.request_identity import is_compaction
-from contextstash.formats.breakpoints import content_of
-from contextstash.formats.request.text import RequestText, TextMessage, message_of
+from contextstash.messages.breakpoints import content_of
+from contextstash.messages.request.text import RequestText, TextMessage, message_of
 from contextstash.proxy.accounts import booked_side_call
 from contextstash.proxy.bills import Bill
 from contextstash.proxy.conversations import AskedRequest, Conversation
 from contextstash.proxy.model_pricing import KnownModels
 from contextstash.proxy.senders import Sender
-from contextstash.service.bounded_cache import BoundedCache
 from contextstash_storage.records import Usage
 
 MAX_CLIENTS = 100

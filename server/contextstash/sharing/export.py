@@ -11,7 +11,7 @@ from contextstash.sharing.html import PAGE_MESSAGES, html_pieces, seer_of, shown
 from contextstash.sharing.markdown import markdown_head, markdown_message, markdown_summary
 
 if TYPE_CHECKING:
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
 
 Form = Literal["session", "messages", "view", "markdown", "html"]
 

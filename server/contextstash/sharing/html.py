@@ -12,10 +12,10 @@ from contextstash.display import style_sheet
 from contextstash.display.blocks import Shown, shown
 from contextstash.display.template_filters import FILTERS, seer
 from contextstash.display.visible_text import in_page
-from contextstash.service.results import ContextStatus, ShownMessage, ShownSummary
+from contextstash.results import ContextStatus, ShownMessage, ShownSummary
 
 if TYPE_CHECKING:
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
 
 PAGE_MESSAGES = 200
 """Messages in memory at a time."""

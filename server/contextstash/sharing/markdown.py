@@ -6,7 +6,7 @@ import re
 
 from contextstash.display.markdown import is_passive
 from contextstash.display.visible_text import visible
-from contextstash.service.results import ContextStatus, ShownBlock, ShownMessage, ShownSummary
+from contextstash.results import ContextStatus, ShownBlock, ShownMessage, ShownSummary
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from contextstash.files.atomic_file import PRIVATE, replace_file
-from contextstash.process.background_tasks import BackgroundTasks
-from contextstash.service.bounded_cache import BoundedCache
+from contextstash.base.atomic_file import PRIVATE, replace_file
+from contextstash.base.background_tasks import BackgroundTasks
+from contextstash.base.bounded_cache import BoundedCache
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.tokens import Token, TokenStore
 

@@ -12,8 +12,8 @@ import anyio
 import anyio.lowlevel
 import uvicorn
 
-from contextstash.process.own_interpreter import own_interpreter
-from contextstash.process.signals import end_signals
+from contextstash.base.own_interpreter import own_interpreter
+from contextstash.base.signals import end_signals
 from contextstash.web.host_names import LOOPBACK
 from contextstash_storage.errors import BadInputError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contextstash.cli.look.advise import recommendation
-from contextstash.service.results import AdvisedWindow, WindowAdvice
+from contextstash.results import AdvisedWindow, WindowAdvice
 from tests.support.orchard import Orchard
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash_storage.records import Lever, ProxiedSession, ProxiedTotals
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.command_line import CommandLine

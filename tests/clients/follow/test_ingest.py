@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from contextstash.clients.follow import Follower, find_transcripts, ingest
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.sqlite import open_sqlite
 

@@ -16,8 +16,8 @@ from contextstash.clients.claude_code_transcript import ClaudeCodeReader
 from contextstash.clients.follow import ingest
 from contextstash.clients.recognition import recognize
 from contextstash.clients.transcripts import State, split_lines
-from contextstash.service.recording.transcript_records import TranscriptMessage
-from contextstash.service.stash import Stash
+from contextstash.record.transcript_records import TranscriptMessage
+from contextstash.stash import Stash
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.effort import examples
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from contextstash.clients.follow import ingest
-from contextstash.service.recording.transcript_records import window_key
+from contextstash.record.transcript_records import window_key
 from tests.clients.transcripts.test_claude_code import SESSION, Record, call, prompt, record, reply, result
 from tests.support.host_files import keys, read, write_lines
 from tests.support.stashes import stash_at

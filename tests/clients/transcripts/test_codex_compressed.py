@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from contextstash.base.zstandard import zstandard
 from contextstash.clients import codex
 from contextstash.clients.follow import ingest
 from contextstash.clients.recognition import transcripts_in
-from contextstash.files.zstandard import zstandard
 from contextstash_storage.errors import BadInputError
 from tests.support.host_files import write_lines
 from tests.support.stashes import history, stash_at

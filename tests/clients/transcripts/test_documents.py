@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash.clients.transcripts import State, unseen
-from contextstash.service.recording.transcript_records import TranscriptMessage
+from contextstash.record.transcript_records import TranscriptMessage
 
 names = st.lists(st.integers(0, 2_000), unique=True, max_size=60)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.clients.follow import ingest
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from tests.support.stashes import history, stash_at
 
 

@@ -14,7 +14,7 @@ import pytest
 from contextstash.clients.follow import ingest
 from contextstash.clients.opencode import current_sessions, sessions_in_database
 from contextstash.clients.transcripts import State
-from contextstash.context.tool_outputs.shell_envelope import without_reminders
+from contextstash.outputs.shell_envelope import without_reminders
 from contextstash_storage.records import Usage
 from tests.support.host_files import keys, read, roles, session_of, write_json, write_opencode
 from tests.support.stashes import history, stash_at, valid_view

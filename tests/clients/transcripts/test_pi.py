@@ -9,7 +9,7 @@ from typing import Any
 from contextstash.clients.follow import ingest
 from contextstash.clients.pi import current_sessions
 from contextstash.clients.transcripts import State
-from contextstash.service.recording.transcript_records import window_key
+from contextstash.record.transcript_records import window_key
 from tests.support.host_files import keys, read, write_lines
 from tests.support.stashes import stash_at, valid_view
 

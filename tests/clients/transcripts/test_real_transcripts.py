@@ -10,8 +10,8 @@ import pytest
 
 from contextstash.clients.recognition import recognize
 from contextstash.clients.transcripts import DocumentReader, Reader, State, split_lines
-from contextstash.formats import get_format
-from contextstash.service.recording.transcript_records import TranscriptMessage
+from contextstash.messages import get_format
+from contextstash.record.transcript_records import TranscriptMessage
 from tests.support.effort import sample
 
 TRACES = Path(__file__).parents[3] / ".." / "shared" / "traces"

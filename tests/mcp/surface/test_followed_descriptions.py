@@ -10,7 +10,7 @@ from mcp import Client
 
 from contextstash.mcp.server import build_server
 from contextstash.mcp.surface import result_lines as lines
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash.tokenizer import count_with
 from tests.support.client_transcripts import SESSION, ClientTranscript
 from tests.support.stashes import stash_at

@@ -8,7 +8,7 @@ import pytest
 from mcp import Client
 
 from contextstash.mcp.server import build_server
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash_storage.errors import StoreBusyError
 from tests.support.servers import MODES, SESSION, Mode, error, record, stdio_client
 

@@ -12,7 +12,7 @@ from mcp import Client
 from mcp.types import Tool
 
 from contextstash.mcp.server import INSTRUCTIONS, build_server
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash.tokenizer import count_with
 from tests.support.servers import MODES, Mode, stdio_client
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash.service.stash import Stash
+from contextstash.stash import Stash
 from contextstash_storage.errors import ContextstashError, StoreBusyError
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 

@@ -12,8 +12,8 @@ from contextstash.cli.options import DRY_RUN, StashOpener, database_options, fin
 from contextstash.cli.output import VIEW, change_line, echo, print_json, working
 
 if TYPE_CHECKING:
-    from contextstash.service.results import CompactResult
-    from contextstash.service.stash import Stash
+    from contextstash.results import CompactResult
+    from contextstash.stash import Stash
 
 
 @click.command()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from contextstash.base.atomic_file import replace_file
 from contextstash.cli.options import (
     DATABASE,
     JSON,
@@ -40,12 +41,11 @@ from contextstash.configuration.setting_layers import (
 )
 from contextstash.configuration.settings_files import AGENTS_TABLE, check_names, checked, text_of
 from contextstash.configuration.trusted_files import TrustedFiles
-from contextstash.context.text.counts import counted
-from contextstash.files.atomic_file import replace_file
+from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
     from contextstash_storage.databases import Location
     from contextstash_storage.records import Session
 
@@ -114,7 +114,7 @@ def _show(file: ProjectFile, trusted: TrustedFiles) -> None:
 
 def _tables(file: ProjectFile) -> list[tuple[str, Mapping[str, Any]]]:
     """The file's settings, and those of each agent in it. Raises BadInputError if they are invalid."""
-    from contextstash.context.window.settings import resolve_settings
+    from contextstash.window.settings import resolve_settings
 
     try:
         text = file.text()
@@ -195,7 +195,7 @@ def show(
 ) -> None:
     """Show each effective value, the layer that set it, and whether data may leave this machine."""
     from contextstash.configuration.consent import key_line, network_use
-    from contextstash.context.window.settings import session_layer
+    from contextstash.window.settings import session_layer
 
     remarks: list[str] = []
     configuration = settings_from(preset, given, remarks.append)
@@ -241,8 +241,8 @@ def _session(opener: StashOpener, prefix: str) -> Session:
 def effective(layers: list[Layer]) -> list[Effective]:
     """Every setting in order, with its value and its layer. Raises BadInputError if a value is invalid."""
     from contextstash.configuration.consent import without_credentials
-    from contextstash.context.window.presets import PRESETS
-    from contextstash.context.window.settings import UserSettings, resolve_settings
+    from contextstash.window.presets import PRESETS
+    from contextstash.window.settings import UserSettings, resolve_settings
 
     resolved = resolve_settings(*(layer.values for layer in layers))
     setters = {name: layer.name for layer in layers for name in layer.values}
@@ -260,8 +260,8 @@ def effective(layers: list[Layer]) -> list[Effective]:
 def _thresholds(layers: list[Layer], model: str | None) -> dict[str, int]:
     """The thresholds in tokens, computed from the window."""
     from contextstash.configuration.windows_and_prices import model_facts
-    from contextstash.context.window.settings import resolve_settings
-    from contextstash.context.window.thresholds import budget_of
+    from contextstash.window.settings import resolve_settings
+    from contextstash.window.thresholds import budget_of
 
     settings = resolve_settings(*(layer.values for layer in layers))
     facts = model_facts(model)
@@ -286,7 +286,7 @@ def _text(value: object) -> str:
 @JSON
 def presets(as_json: bool) -> None:
     """List the presets, each with the values that differ from the defaults."""
-    from contextstash.context.window.presets import PRESETS
+    from contextstash.window.presets import PRESETS
 
     if as_json:
         click.echo(json.dumps(PRESETS, indent=2, ensure_ascii=False))
@@ -325,7 +325,7 @@ def set_(pairs: tuple[str, ...], unset: tuple[str, ...], agent: str | None) -> N
     Example: contextstash config set preset=default-quality window=200000
     """
     from contextstash.clients.configuration_files import edited
-    from contextstash.context.window.settings import resolve_settings
+    from contextstash.window.settings import resolve_settings
 
     if not pairs and not unset:
         raise BadInputError("Nothing to set. Example: contextstash config set window=200000")

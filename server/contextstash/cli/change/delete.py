@@ -11,12 +11,12 @@ from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import echo, print_json
-from contextstash.context.text.counts import counted
+from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.service.results import DeleteResult
-    from contextstash.service.stash import Stash
+    from contextstash.results import DeleteResult
+    from contextstash.stash import Stash
 
 
 @click.command()

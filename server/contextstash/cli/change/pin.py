@@ -11,11 +11,11 @@ from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import echo, print_json
-from contextstash.context.text.secret_masks import masked
+from contextstash.safety.secret_masks import masked
 
 if TYPE_CHECKING:
-    from contextstash.service.results import ConfigureResult
-    from contextstash.service.stash import Stash
+    from contextstash.results import ConfigureResult
+    from contextstash.stash import Stash
 
 RULE = "rule:"
 """Begins a pin that is a rule."""

@@ -11,12 +11,12 @@ from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import DRY_RUN, StashOpener, database_options, find_session
 from contextstash.cli.output import VIEW, change_line, echo, print_json, print_table, working
-from contextstash.context.text.counts import counted
-from contextstash.service.session_names import short_id
+from contextstash.outputs.counts import counted
+from contextstash.session_names import short_id
 
 if TYPE_CHECKING:
-    from contextstash.service.results import PruneResult
-    from contextstash.service.stash import Stash
+    from contextstash.results import PruneResult
+    from contextstash.stash import Stash
 
 
 KEPT = (5, 2, 0)

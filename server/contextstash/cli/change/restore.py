@@ -13,8 +13,8 @@ from contextstash.cli.output import VIEW, change_line, echo, print_json
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from contextstash.service.results import RestoreResult
-    from contextstash.service.stash import Stash
+    from contextstash.results import RestoreResult
+    from contextstash.stash import Stash
 
 
 PREFIXES = ("out_", "sum_")

@@ -9,11 +9,11 @@ import click
 
 from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import echo, print_json
-from contextstash.context.text.counts import counted
+from contextstash.outputs.counts import counted
 
 if TYPE_CHECKING:
-    from contextstash.service.results import RetainResult
-    from contextstash.service.stash import Stash
+    from contextstash.results import RetainResult
+    from contextstash.stash import Stash
 
 
 @click.command(epilog="Example: contextstash retain --days 90            (says what would go)")

@@ -9,11 +9,11 @@ import click
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import print_json, print_table, say
-from contextstash.context.text.counts import amount, counted
+from contextstash.outputs.counts import amount, counted
 
 if TYPE_CHECKING:
-    from contextstash.service.results import AdvisedWindow, WindowAdvice
-    from contextstash.service.stash import Stash
+    from contextstash.results import AdvisedWindow, WindowAdvice
+    from contextstash.stash import Stash
     from contextstash_storage.records import Session
 
 NOTHING = (

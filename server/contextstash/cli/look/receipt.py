@@ -11,12 +11,12 @@ import click
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import print_json, print_table, say
-from contextstash.context.text.counts import amount, counted
 from contextstash.display.template_filters import LEVERS
+from contextstash.outputs.counts import amount, counted
 
 if TYPE_CHECKING:
-    from contextstash.service.results import Receipt, ReceiptLever
-    from contextstash.service.stash import Stash
+    from contextstash.results import Receipt, ReceiptLever
+    from contextstash.stash import Stash
 
 DEFAULT_DAYS = 7
 """Days that a receipt of all sessions covers: a week, which is long enough to hold more than one kind of work."""
@@ -75,7 +75,7 @@ def _nothing(result: Receipt, older: Receipt | None) -> str:
 
 
 def _print(result: Receipt) -> None:
-    from contextstash.service.queries.proxy_report import bill_line
+    from contextstash.queries.proxy_report import bill_line
 
     since = f" since {result.since} (UTC)" if result.since else ""
     unchanged = f" ({result.unchanged_sessions:,} without the proxy, unchanged)" if result.unchanged_sessions else ""

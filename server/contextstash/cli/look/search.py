@@ -20,18 +20,18 @@ from contextstash.cli.look.whole_message import readable_arguments
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import echo, for_reader, print_json, say, shortened
 from contextstash.cli.readable import when
-from contextstash.context.text.counts import counted
-from contextstash.service.session_names import short_id
+from contextstash.outputs.counts import counted
+from contextstash.session_names import short_id
 from contextstash_storage.errors import NotFoundError
 from contextstash_storage.handles import HANDLE
 
 if TYPE_CHECKING:
-    from contextstash.service.results import Hit, OutputCall, OutputPage, SearchResult, SessionLine
-    from contextstash.service.stash import Stash
+    from contextstash.results import Hit, OutputCall, OutputPage, SearchResult, SessionLine
+    from contextstash.stash import Stash
     from contextstash_storage.records import Session
 
 OUTPUTS_SUFFIX = ".outputs"
-"""As in service/session_access.py, which is not imported here because it is slow to load."""
+"""As in session/session_access.py, which is not imported here because it is slow to load."""
 
 MAX_TITLE_CHARACTERS = 60
 """Characters of a session's title above its hit: leaves room for the rest of the line in 80 columns."""
@@ -43,7 +43,7 @@ MAX_HITS = 50
 """Hits by which a hint says what else there is: the most that the service returns."""
 
 SMALLEST_PAGE = 100
-"""Tokens: as in service/queries/retrieval.py. Of the output only its size is shown."""
+"""Tokens: as in queries/retrieval.py. Of the output only its size is shown."""
 
 Named = tuple["SessionLine | None", str]
 """A session and its short id; None if only its outputs are stored."""
@@ -138,7 +138,7 @@ async def _find(stash: Stash, wanted: Search, as_json: bool) -> Found:
 
 async def _is_from_call(stash: Stash, hit: Hit, words: Sequence[str]) -> bool:
     """Whether the piece that matches is from the call that an output answers: `show` prints that only with --call."""
-    from contextstash.context.text.snippets import snippet
+    from contextstash.outputs.snippets import snippet
 
     matching = [(len(snippet(line, words)[1]), line) for line in hit.snippet.splitlines()]
     most, shown = max(matching, key=lambda each: each[0], default=(0, ""))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from contextstash.cli.options import StashOpener, find_session
 from contextstash.cli.output import dollars, echo, echo_json, print_json, print_table, seconds
-from contextstash.context.text.counts import before_and_after, counted
+from contextstash.outputs.counts import before_and_after, counted
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from contextstash.service.results import CallLine, CallList
-    from contextstash.service.stash import Stash
+    from contextstash.results import CallLine, CallList
+    from contextstash.stash import Stash
     from contextstash_storage.records import Event, Native
 
 TOGETHER_SECONDS = 2.0

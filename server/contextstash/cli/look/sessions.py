@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from contextstash.base.project_names import project_name
 from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import print_json, print_table
 from contextstash.cli.readable import when
 from contextstash.clients.projects import deleted_by
-from contextstash.context.text.counts import amount, counted
-from contextstash.files.project_names import project_name
-from contextstash.service.session_names import short_id
+from contextstash.outputs.counts import amount, counted
+from contextstash.session_names import short_id
 
 if TYPE_CHECKING:
-    from contextstash.service.results import SessionLine, SessionList
-    from contextstash.service.stash import Stash
+    from contextstash.results import SessionLine, SessionList
+    from contextstash.stash import Stash
 
 PAGE = 200
 """Sessions that are read in one call. The list is the same with any value."""
@@ -62,7 +62,7 @@ class Wanted:
 @database_options
 def sessions(opener: StashOpener, as_json: bool, sort: str, everything: bool, limit: int, **parts: str | None) -> None:
     """List the sessions, the one with the newest message first; with TEXT, those with TEXT in the title."""
-    from contextstash.service.automatic_retention import news
+    from contextstash.automatic_retention import news
 
     wanted = Wanted(**parts, everything=everything or as_json)
     found, names = opener.run(lambda stash: _listed(stash, wanted, sort, limit))
@@ -87,7 +87,7 @@ def sessions(opener: StashOpener, as_json: bool, sort: str, everything: bool, li
 
 async def _listed(stash: Stash, wanted: Wanted, sort: str, limit: int) -> tuple[SessionList, list[str]]:
     """The sessions to list, and for each the beginning of its id that is enough for a command."""
-    from contextstash.service.results import SessionList
+    from contextstash.results import SessionList
 
     found = await _matching(stash, wanted, limit + 1 if sort == "time" else None)
     if sort != "time":

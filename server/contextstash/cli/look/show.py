@@ -12,20 +12,13 @@ from contextstash.cli.completion import handles_and_sessions
 from contextstash.cli.look.whole_message import message_text, readable_arguments
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import echo, for_reader, print_json, print_table, say
-from contextstash.context.text.counts import counted
+from contextstash.outputs.counts import counted
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from contextstash.formats.base import Format
-    from contextstash.service.results import (
-        ContextStatus,
-        MessageLine,
-        MessagePage,
-        OutputCall,
-        OutputPage,
-        SummaryResult,
-    )
-    from contextstash.service.stash import Stash
+    from contextstash.messages.base import Format
+    from contextstash.results import ContextStatus, MessageLine, MessagePage, OutputCall, OutputPage, SummaryResult
+    from contextstash.stash import Stash
 
 PREVIEW_CHARACTERS = 160
 """Of one message: about a line of a wide terminal."""
@@ -76,7 +69,7 @@ def show(
 
 
 def _show_session(opener: StashOpener, as_json: bool, session: str, first: int, limit: int) -> None:
-    from contextstash.formats import get_format
+    from contextstash.messages import get_format
 
     async def page(stash: Stash) -> tuple[MessagePage, ContextStatus, str]:
         session_id = await find_session(stash, session)

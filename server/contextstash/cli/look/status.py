@@ -16,13 +16,13 @@ from contextstash.cli.look.session_log import print_calls, print_events, print_r
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import VIEW, console, for_reader, level_style, print_json, print_plainly
 from contextstash.cli.readable import when
-from contextstash.context.text.counts import before_and_after, counted
+from contextstash.outputs.counts import before_and_after, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, Group, RenderableType
 
-    from contextstash.service.results import Change, ContextStatus, Estimate, Trigger
-    from contextstash.service.stash import Stash
+    from contextstash.results import Change, ContextStatus, Estimate, Trigger
+    from contextstash.stash import Stash
 
 MAX_BAR_WIDTH = 60
 MIN_BAR_WIDTH = 10
@@ -227,7 +227,7 @@ def _facts(status: ContextStatus) -> Iterator[str]:
         what = f"{counted(last.messages, 'message')} in {last.tokens:,} tokens"
         yield f"Last summary: {what}, {when(last.created_at)}, by {writer} ({last.summary_id})."
     if status.proxy:
-        from contextstash.service.queries.proxy_report import report_lines
+        from contextstash.queries.proxy_report import report_lines
 
         yield from report_lines(status.proxy)
     elif status.savings:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from contextstash.formats.base import Reading
-    from contextstash.service.results import MessageLine
+    from contextstash.messages.base import Reading
+    from contextstash.results import MessageLine
     from contextstash_storage.records import Block
 
 
 def message_text(line: MessageLine, format_name: str) -> str:
     """The whole message, under a headline."""
-    from contextstash.formats import get_format
+    from contextstash.messages import get_format
 
     reading = get_format(format_name).read(line.message)
     time = "" if line.created_at is None else f", {line.created_at.astimezone():%Y-%m-%d %H:%M}"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from contextstash.base.plain_logs import configure_logs
 from contextstash.cli.options import StashOpener, opener_options
 from contextstash.configuration.setting_layers import sets_output_limits
-from contextstash.process.plain_logs import configure_logs
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:

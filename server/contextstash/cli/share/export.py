@@ -11,14 +11,14 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from contextstash.base.atomic_file import replacement
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, find_session, settings_from
-from contextstash.files.atomic_file import replacement
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.service.stash import Stash
     from contextstash.sharing.export import Form
+    from contextstash.stash import Stash
     from contextstash_storage.databases import Location
 
 FORMS = ("session", "messages", "view", "markdown", "html")

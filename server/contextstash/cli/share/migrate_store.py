@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from contextstash.cli.options import DatabaseType
-from contextstash.context.text.counts import counted
+from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.service.queries.store_migration import Migrated, Progress
+    from contextstash.transfer.store_migration import Migrated, Progress
     from contextstash_storage.databases import Location
 
 MAX_NAMED = 10
@@ -50,7 +50,7 @@ def _migrate(source: Location, target: Location) -> Migrated:
     import asyncio
 
     from contextstash.configuration.database import open_database
-    from contextstash.service.queries.store_migration import migrate_store as migrate
+    from contextstash.transfer.store_migration import migrate_store as migrate
 
     progress_bar: Any = click.progressbar(length=1, label="Copying", file=sys.stderr)
 

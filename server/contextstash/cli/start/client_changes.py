@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from contextstash.context.text.counts import counted
+from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:

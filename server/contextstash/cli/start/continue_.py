@@ -18,7 +18,7 @@ from contextstash.clients.launch import CONTINUED, MAX_ARGUMENT_BYTES, continued
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from contextstash.cli.command_words import in_commands
 from contextstash.cli.look.show import read_output
 from contextstash.cli.look.status import print_estimate
 from contextstash.cli.output import change_line, console, for_reader, shortened, working
-from contextstash.context.text.counts import counted
+from contextstash.outputs.counts import counted
 
 if TYPE_CHECKING:
     from contextstash.demo.own_sessions import Survey
-    from contextstash.service.results import PruneResult
-    from contextstash.service.stash import Stash
+    from contextstash.results import PruneResult
+    from contextstash.stash import Stash
     from contextstash_storage.records import Native
 
 MAX_LISTED = 6
@@ -50,7 +50,7 @@ async def _survey(transcripts: list[Path]) -> bool:
     """Show the user's own sessions; False if none of them holds a tool output."""
     from contextstash.configuration.database import open_database
     from contextstash.demo.own_sessions import SETTINGS, survey
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
 
     with tempfile.TemporaryDirectory(prefix="contextstash-demo-") as folder:
         store = await open_database(Path(folder) / "demo.db")  # encrypted, if the user's own is
@@ -97,7 +97,7 @@ def _percent(part: int, whole: int) -> str:
 
 async def _demonstrate() -> None:
     from contextstash.demo.sample import SETTINGS
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
     from contextstash_storage.sqlite import open_sqlite
 
     _heading("contextstash: what leaves the model's window never leaves the session")

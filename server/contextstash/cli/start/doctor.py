@@ -21,7 +21,7 @@ from contextstash import __version__
 from contextstash.cli.options import DATABASE, JSON, settings_from
 from contextstash.cli.output import say
 from contextstash.configuration.setting_layers import Configuration, shown
-from contextstash.context.text.counts import counted
+from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ def _database(path: Location) -> Iterator[Finding]:
     if not path.exists():
         yield Finding("database", "note", f"{path} does not exist yet", "The first use creates it.")
         return
+    from contextstash.automatic_retention import news
     from contextstash.configuration.encryption_key import database_key
-    from contextstash.service.automatic_retention import news
     from contextstash_storage.sqlite.health import look_at
 
     health = look_at(path, database_key)
@@ -149,7 +149,7 @@ UNREAD_SECONDS = 7 * 86_400
 def _proxied(path: Path) -> Iterator[Finding]:
     """Whether requests that went through the proxy lately could not be read."""
     from contextstash.configuration.database import open_database
-    from contextstash.service.queries.proxy_report import unread_line
+    from contextstash.queries.proxy_report import unread_line
 
     async def unread() -> int:
         async with await open_database(path) as store:
@@ -219,7 +219,7 @@ def _vocabulary() -> Iterator[Finding]:
 def _settings() -> Iterator[Finding]:
     from contextstash.clients.projects import project_folder
     from contextstash.configuration.locations import AGENTS_FOLDER, settings_folders
-    from contextstash.context.window.settings import resolve_settings
+    from contextstash.window.settings import resolve_settings
 
     remarks: list[str] = []
     found = settings_from(None, (), remarks.append)
@@ -250,10 +250,10 @@ def _network(found: Configuration, agents: list[str]) -> Iterator[Finding]:
 
 
 def _clients() -> Iterator[Finding]:
+    from contextstash.base.regular_files import read_regular
     from contextstash.clients.client import Machine, clients
     from contextstash.clients.configuration_files import content
     from contextstash.clients.install import SERVER
-    from contextstash.files.regular_files import read_regular
 
     machine = Machine.this()
     installed = 0
@@ -284,8 +284,8 @@ def _clients() -> Iterator[Finding]:
 
 def _hooks(client: Client, scope: Scope, machine: Machine) -> Iterator[Finding]:
     """The finding for our hooks in a client that can have them."""
+    from contextstash.base.regular_files import read_regular
     from contextstash.clients.install import missing_hooks
-    from contextstash.files.regular_files import read_regular
 
     if client.hooks is None:
         return
@@ -309,8 +309,8 @@ def _status_line(client: Client, scope: Scope, machine: Machine) -> Iterator[Fin
     """The finding for our status line in a client; none if it has another one, or none."""
     import shlex
 
+    from contextstash.base.regular_files import read_regular
     from contextstash.clients.install import KEY, is_ours, status_line_file
-    from contextstash.files.regular_files import read_regular
 
     try:
         line = json.loads(read_regular(status_line_file(client, scope, machine))).get(KEY)

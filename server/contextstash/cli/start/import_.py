@@ -26,12 +26,12 @@ from contextstash.cli.start.transcript_import import (
     Skipped,
     import_one,
 )
-from contextstash.context.text.counts import counted
 from contextstash.display.visible_text import visible
+from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
 
 INTERRUPTED = 130
 """The exit code of shells for a process that SIGINT ended: 128 + 2."""

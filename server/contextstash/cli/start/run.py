@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from contextstash.clients.client import Client, Launch, WindowSetting
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
     from contextstash_storage.databases import Location
     from contextstash_storage.records import ProxiedSession
 
@@ -87,7 +87,7 @@ def report_refills(chosen: ChosenWindow | None, opener: StashOpener, started: fl
     """Print that the window is too small, if a session of this run was compacted again and again within a few turns."""
     if chosen is None:
         return
-    from contextstash.context.window.refill_diagnosis import compactions_of, rapid_compactions, refill_advice
+    from contextstash.window.refill_diagnosis import compactions_of, rapid_compactions, refill_advice
 
     async def rapid(stash: Stash) -> list[int]:
         names = [name for name, _ in await stash.proxied.recent(started, MAX_SESSIONS)]
@@ -213,8 +213,8 @@ def _flags(switches: Mapping[str, bool], values: Mapping[str, object], sets: Seq
 def _log_file(db: Location | None) -> BinaryIO:
     """The file for the proxy's log, in the folder of the database: the terminal belongs to the client. Raises
     BadInputError."""
+    from contextstash.base.regular_files import open_log
     from contextstash.configuration.locations import data_folder
-    from contextstash.files.regular_files import open_log
 
     folder = data_folder(db)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -250,7 +250,7 @@ def _report(
     opener: StashOpener, started: float, before: Mapping[str, ProxiedSession], chosen: ChosenWindow | None
 ) -> None:
     """Print what the proxy sent and saved since then; `before` are the states of the sessions at that time."""
-    from contextstash.service.queries.proxy_report import lines_since
+    from contextstash.queries.proxy_report import lines_since
 
     try:
         lines = lines_since(_states(opener, started), before)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from contextstash.cli.output import echo_json, print_table, say
-from contextstash.context.text.counts import counted
-from contextstash.context.text.secret_masks import masked, secrets_of
+from contextstash.outputs.counts import counted
+from contextstash.safety.secret_masks import masked, secrets_of
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ def _places(holder: Holder) -> str:
 async def _looked_at(path: Path) -> tuple[Counter[str], list[Holder]]:
     """The kinds of secrets in the messages of all owners, and the sessions that hold them."""
     from contextstash.configuration.encryption_key import database_key
-    from contextstash.service.queries.sessions import title_of
-    from contextstash.service.session_access import Access
+    from contextstash.queries.sessions import title_of
+    from contextstash.session.session_access import Access
     from contextstash_storage.sqlite import open_sqlite
 
     async with await open_sqlite(path, find_key=database_key) as store:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
 
 Advance = Callable[[str, int], None]
 """Called with the name of a transcript and how many more bytes of it were read."""

@@ -17,17 +17,10 @@ from contextstash.mcp.surface import result_lines as lines
 from contextstash.mcp.surface.argument_types import DryRun, Messages, SessionId
 from contextstash.mcp.surface.compact_session import MAX_SUMMARY_CHARACTERS, compact_session_of
 from contextstash.mcp.surface.tool import StashTool, declared
-from contextstash.service.results import (
-    Estimate,
-    OutputPage,
-    PruneResult,
-    RestoreResult,
-    SearchResult,
-    SummaryResult,
-)
+from contextstash.results import Estimate, OutputPage, PruneResult, RestoreResult, SearchResult, SummaryResult
 
 if TYPE_CHECKING:
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
 
 MAX_RESTORED_LISTED = 100
 """Handles that one answer lists, some 1,000 tokens. Those beyond are restored too, and not named."""

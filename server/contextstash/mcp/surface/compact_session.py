@@ -14,8 +14,8 @@ from pydantic import Field
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.sendable import clipped
 from contextstash.mcp.surface.argument_types import DryRun, SessionId
-from contextstash.service.results import CompactResult
-from contextstash.service.session_names import whole_id
+from contextstash.results import CompactResult
+from contextstash.session_names import whole_id
 
 MAX_SUMMARY_CHARACTERS = 24_000
 """Longest summary that an answer repeats, about 6,000 tokens; contextstash itself writes at most 2,500 tokens."""

@@ -11,10 +11,10 @@ from mcp import MCPError
 from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
 from pydantic import ValidationError
 
-from contextstash.context.text.near_names import nearest
+from contextstash.base.near_names import nearest
+from contextstash.base.plain_logs import error_trace
 from contextstash.mcp.sendable import sendable_text
 from contextstash.mcp.surface.schemas import expected
-from contextstash.process.plain_logs import error_trace
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
 logger = logging.getLogger(__name__)

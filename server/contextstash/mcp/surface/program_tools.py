@@ -15,18 +15,11 @@ from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.surface import result_lines as lines
 from contextstash.mcp.surface.argument_types import JsonObject, Messages, NamedSession, SessionId, System, Tools, Usage
 from contextstash.mcp.surface.tool import StashTool, declared
-from contextstash.service.results import (
-    ConfigureResult,
-    ContextResult,
-    DeleteResult,
-    RecordResult,
-    RecoverResult,
-    SessionList,
-)
+from contextstash.results import ConfigureResult, ContextResult, DeleteResult, RecordResult, RecoverResult, SessionList
 from contextstash_storage.errors import SessionNotFoundError
 
 if TYPE_CHECKING:
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
 
 MAX_SESSIONS = 100
 """Sessions in one page, some 10,000 tokens: clients warn above that or cut the answer."""

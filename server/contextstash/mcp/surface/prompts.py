@@ -7,11 +7,11 @@ from typing import Annotated
 from mcp.server import MCPServer
 from pydantic import Field
 
-from contextstash.context.view.summary_text import compaction_prompt
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.sendable import clipped, sendable_text
 from contextstash.mcp.surface.error_texts import protocol_errors
-from contextstash.service.results import Estimate, SummaryResult
+from contextstash.results import Estimate, SummaryResult
+from contextstash.view.summary_text import compaction_prompt
 from contextstash_storage.errors import NotFoundError
 
 PROMPTS: dict[str, tuple[str, ...]] = {

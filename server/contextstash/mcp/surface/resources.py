@@ -19,7 +19,7 @@ from contextstash.mcp.surface.error_texts import report_crash
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
 if TYPE_CHECKING:
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
 
 MAX_LINES = 200
 """Messages, events or calls in one page; the size of a page of messages is limited by MAX_PAGE_CHARACTERS too."""

@@ -9,14 +9,14 @@ from mcp.server.apps import APP_MIME_TYPE, Apps
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.resources import FunctionResource
 
-from contextstash.context.text.counts import before_and_after
 from contextstash.display import style_sheet
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.surface.argument_types import SessionId
 from contextstash.mcp.surface.tool import StashTool, declared
-from contextstash.service.queries.proxy_report import report_lines
-from contextstash.service.results import ContextStatus
-from contextstash.service.session_names import whole_id
+from contextstash.outputs.counts import before_and_after
+from contextstash.queries.proxy_report import report_lines
+from contextstash.results import ContextStatus
+from contextstash.session_names import whole_id
 
 URI = "ui://contextstash/context-status.html"
 

@@ -31,8 +31,8 @@ from contextstash.mcp.sendable import (
 from contextstash.mcp.surface import schemas
 from contextstash.mcp.surface.error_texts import report_crash, unknown_name, wrong_arguments
 from contextstash.mcp.surface.readable_text import readable
-from contextstash.service.result_base import Result
-from contextstash.service.session_names import whole_id
+from contextstash.result_base import Result
+from contextstash.session_names import whole_id
 from contextstash_storage.errors import ContextstashError
 
 Call = Callable[..., Awaitable[Any]]

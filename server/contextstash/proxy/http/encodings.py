@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from contextstash.files.zstandard import zstandard
+from contextstash.base.zstandard import zstandard
 from contextstash.proxy.headers import RawHeaders
 
 MAX_DECODED_BYTES = 4 << 20

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contextstash.process.own_interpreter import own_interpreter
-from contextstash.process.plain_logs import configure_logs
+from contextstash.base.own_interpreter import own_interpreter
+from contextstash.base.plain_logs import configure_logs
 from contextstash.proxy.headers import check_upstream
 from contextstash.proxy.supervisor import LAST_SECONDS
 from contextstash_storage.errors import ContextstashError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from contextstash.proxy.http.upstream import Upstream
     from contextstash.proxy.model_pricing import ModelPricing
     from contextstash.proxy.options import ProxyOptions
-    from contextstash.service.stash import Stash
+    from contextstash.stash import Stash
 
 logger = logging.getLogger(__name__)
 
@@ -203,7 +203,7 @@ def _facts(model: str) -> ModelPricing:
 async def _stash(served: ServedProxy) -> Stash | None:
     """The stash, in memory if nothing is to be recorded; None if the database cannot be opened."""
     if not served.options.record:
-        from contextstash.service.stash import Stash
+        from contextstash.stash import Stash
         from contextstash_storage.sqlite.store import open_in_memory
 
         return Stash(await open_in_memory(), settings={"placeholder": FORGOTTEN})

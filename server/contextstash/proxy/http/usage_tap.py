@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from contextstash.formats.reasoning_reports import DroppedPiece, dropped_pieces
-from contextstash.formats.usage import read_usage
+from contextstash.messages.reasoning_reports import DroppedPiece, dropped_pieces
+from contextstash.messages.usage import read_usage
 from contextstash.proxy.http.encodings import decoder
 from contextstash_storage.records import Usage
 

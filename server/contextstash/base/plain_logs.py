@@ -1,0 +1,105 @@
+"""Log lines on standard error, without tracebacks: those of a library may quote the content of a session."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+
+SERVER = Path(__file__).parent.parent
+MAX_FRAMES = 6
+"""How many of our frames are named, the innermost first: enough to see which use case ran the line."""
+
+
+def error_trace(error: BaseException) -> str:
+    """The error's type and the innermost frames of contextstash, such as
+    `KeyError at reduce/prune.py:114 in _carry_out <- stash.py:139 in prune_tool_outputs`."""
+    places = [
+        f"{place}:{frame.lineno} in {frame.name}"
+        for frame in reversed(traceback.extract_tb(error.__traceback__))
+        if (place := _own_file(frame.filename))
+    ]
+    return f"{type(error).__name__} at {' <- '.join(places[:MAX_FRAMES]) or 'no line of contextstash'}"
+
+
+def _own_file(filename: str) -> str | None:
+    """The file's name inside our packages; None if it belongs to another package. The name of a folder is not
+    enough: a checkout may be in a folder named `contextstash` that holds other packages too."""
+    path = Path(filename)
+    if path.is_relative_to(SERVER):
+        return path.relative_to(SERVER).as_posix()
+    parts = path.parts
+    return "/".join(parts[parts.index("contextstash_storage") :]) if "contextstash_storage" in parts else None
+
+
+FORMAT = "contextstash: %(levelname)s: %(message)s"
+
+
+def configure_logs(*, as_json: bool = False) -> None:
+    """Set up plain lines on stderr, or a JSON object a line, before the SDK sets up its own."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLine() if as_json else _Printable(FORMAT))
+    handler.addFilter(_without_traceback)
+    handler.addFilter(_with_trace)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
+
+def configure_warnings() -> None:
+    """The warnings of a command as lines of printable characters: they can quote a file of somebody else's folder."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Printable("%(message)s"))
+
+
+def announcement(text: str, *, as_json: bool) -> str:
+    """A line that is always printed, in the form of the log's lines: `text`, or a JSON object with it."""
+    if not as_json:
+        return text
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return json.dumps({"time": at, "level": "info", "logger": "contextstash", "message": text})
+
+
+class _Printable(logging.Formatter):
+    """One line of printable characters: a message can quote the text of another server or of a repository."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+class _JsonLine(logging.Formatter):
+    """A line as a JSON object, with the fields of a record that has some (`extra={"fields": …}`)."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": at, "level": record.levelname.lower(), "logger": record.name}
+        return json.dumps({**line, "message": printable(record.getMessage()), **getattr(record, "fields", {})})
+
+
+def printable(text: str) -> str:
+    """The text with a space for each line break and control character, and without secrets: a provider's error can
+    quote the key that it refused."""
+    from contextstash.safety.secret_masks import shown  # loads pydantic-core, which a command line need not
+
+    return shown("".join(each if each.isprintable() else " " for each in text))
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Replace an error's text and traceback by its name: pydantic's errors quote the wrong value."""
+    if record.exc_info:
+        kind = record.exc_info[0]
+        record.msg, record.args = f"{record.getMessage()} ({kind.__name__ if kind else 'unknown error'})", ()
+        record.exc_info = record.exc_text = None
+    return True
+
+
+def _with_trace(record: logging.LogRecord) -> bool:
+    """Add the id of the client's trace that a line belongs to, if the MCP SDK is loaded, which knows it."""
+    trace = sys.modules.get("opentelemetry.trace")
+    of_span = trace.get_current_span().get_span_context() if trace else None
+    if of_span is not None and of_span.is_valid:
+        trace_id = f"{of_span.trace_id:032x}"
+        record.msg, record.args = f"{record.getMessage()} trace_id={trace_id}", ()
+        record.fields = {**getattr(record, "fields", {}), "trace_id": trace_id}
+    return True

@@ -1,1 +1,0 @@
-"""Pure policy: messages and settings in, decisions out."""

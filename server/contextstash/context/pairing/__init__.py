@@ -1,1 +1,0 @@
-"""Pairing: messages of a list that belong together."""

@@ -1,1 +1,0 @@
-"""Operations on any text: truncate, sanitize, search and page it."""

@@ -1,0 +1,200 @@
+"""Shell commands: what they do, which files they use, and by what a later run of the same one is recognized."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+from contextstash.events.kinds import FileUse, Verb
+from contextstash.outputs.classifiers import DEFINITION
+from contextstash.outputs.shell_envelope import without_heredocs
+from contextstash.safety.sanitize import one_line
+
+MAX_SCANNED = 20_000
+"""How many characters of a command are searched. It bounds the work on a huge script."""
+
+MAX_TEXT = 400_000
+"""Characters of one text that are followed. About 10,000 lines; a longer text is not followed."""
+
+GO_TO = re.compile(r"^\s*(?:cd|pushd) +['\"]?([^&;|\n'\"~$-][^&;|\n'\"]{0,200}?)['\"]?\s*(?:&&|;|\n)")
+
+LOOKING = re.compile(
+    r"^(?:\w+=\S+ )*(?:rg|ag|e?grep|ls|cat|find|sed -n|head|tail|nl|wc|which|stat|diff|cmp|pgrep|test|\["
+    r"|git (?:log|show|diff|status|grep|check-ignore|blame|branch))\b"
+)
+"""Commands that only look at something: that it is missing, or differs, does not stop the work."""
+
+_COMMENTS = re.compile(r"^(?:\s*#[^\n]*\n)+")
+_WENT = re.compile(r"^\s*(?:cd|pushd) [^&;|\n]{1,200}(?:&&|;|\n)\s*")
+_LINE_END = re.compile(r"(?<![\\&|;({\s])[ \t]*\n\s*(?![)}])")
+"""The end of a line that ends a command, too."""
+
+_PIPED = re.compile(
+    r"(\"(?:[^\"\\]|\\.)*\"|'[^']*')"
+    r"|\s*(?:2>&1)?\s*(?:\|\s*(?:head|tail|grep|cat|less|tee|wc|sort|uniq|jq)\b"
+    r"(?:[^|\"'&;]|\d?>&\d|\"[^\"]*\"|'[^']*')*?)+(?=\s*(?:&&|;|$))"
+)
+"""A quoted text, which stays, or pipes at the end of a command."""
+
+_SCRIPT = re.compile(r"\"(?:[^\"\\]|\\.)*\n(?:[^\"\\]|\\.)*\"|'[^']*\n[^']*'")
+_RUNNER = re.compile(
+    r"(?:^|[;&|(] *|\b(?:exec|run|env) |-m |/|\w=\S{0,200} )"
+    r"(?P<name>pytest|unittest|tox|nox|mypy|pyright|ruff|flake8|pylint|jest|vitest"
+    r"|mocha|tsc|eslint|rspec|phpunit|ctest|gradlew?|mvn|bazel|golangci-lint|go (?:test|build|vet)"
+    r"|cargo (?:test|build|check|clippy|nextest)|dotnet (?:test|build)"
+    r"|(?:npm|pnpm|yarn|bun|deno|make|just|mise|rake|task)(?: run)? (?:\w+[:-])*(?:test|check|lint|build|ci)\w*)\b"
+)
+"""Programs that test, check or build."""
+
+
+def as_run(command: str) -> str:
+    """A command as it was run, its lines joined, without comments before it; of a here-document only its mark, and of
+    a script in its arguments the number of lines."""
+    shell = _COMMENTS.sub("", without_heredocs(command[:MAX_SCANNED], "<<…")[0].strip())
+    shell = _SCRIPT.sub(lambda script: f"<{len(script.group().strip().splitlines())} lines>", shell)
+    return _LINE_END.sub("; ", shell).strip()
+
+
+def bare_command(command: str) -> str:
+    """What a command does, to compare it with others: in one line, without a `cd` before it, and without pipes that
+    only shorten its output."""
+    line = one_line(_WENT.sub("", as_run(command), count=1), 600)
+    return _PIPED.sub(lambda found: found.group(1) or "", line).removesuffix("2>&1").strip()
+
+
+def runner_of(command: str) -> str:
+    """The program that tests, checks or builds, such as `go test`; empty if the command runs none."""
+    found = _RUNNER.search(_QUOTED.sub('""', bare_command(command)))
+    return found["name"] if found else ""
+
+
+_COMMAND = re.compile(r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|(?<!&)&(?!&)|[^&;|\n'\"]|['\"])+")
+"""One of several commands; a separator in a quotation ends none."""
+
+_REDIRECT = re.compile(r"(?<![0-9&>])(>>?)[ \t]*([^\s&|;<>()'\"]{1,200})")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_FILE_LIKE = re.compile(r"^(?!-)(?!https?:)[\w.@~+/-]{1,200}$")
+
+
+def definitions(text: str, most: int) -> tuple[str, ...]:
+    """The first definitions in a code."""
+    return tuple(dict.fromkeys(DEFINITION.findall(text[:MAX_SCANNED])))[:most]
+
+
+def files_of_command(command: str, most_names: int) -> Iterator[FileUse]:
+    """The files that a command reads, writes or runs."""
+    shell, bodies = without_heredocs(command[:MAX_TEXT])
+    shell, body = shell[:MAX_SCANNED], "\n".join(bodies)
+    written = [
+        (sign, path)
+        for sign, path in _REDIRECT.findall(_QUOTED.sub('""', shell))
+        if not path.startswith(("/dev/", "&", "$", '"')) and not path.isdigit()
+    ]
+    text = body if bodies and command.count("<<") == 1 else None
+    for sign, path in written:
+        verb: Verb = "created" if sign == ">" else "edited"
+        its = text if len(written) == 1 else None
+        yield FileUse(path, verb, definitions(body, most_names), text=its, appended=sign == ">>")
+    for part in _COMMAND.findall(_REDIRECT.sub(" ", shell)):
+        yield from _files_of_words(_words(part), None if written else text)
+
+
+def _words(part: str) -> list[str]:
+    try:
+        return shlex.split(part)
+    except ValueError:
+        return part.split()
+
+
+def staged_files(command: str) -> list[str]:
+    """The files that a command adds to Git's index by name: they were changed, perhaps by a sub-agent, whose own calls
+    are not in the conversation."""
+    if "git add " not in command:
+        return []
+    shell, _ = without_heredocs(command[:MAX_TEXT])
+    parts = [_words(part) for part in _COMMAND.findall(shell[:MAX_SCANNED])]
+    named = [word for words in parts if words[:2] == ["git", "add"] for word in words[2:] if _FILE_LIKE.match(word)]
+    return [path for path in named if "." in path.rpartition("/")[2].strip(".")]
+
+
+_READERS = frozenset({"cat", "head", "tail", "nl", "less", "bat", "wc"})
+_SCRIPT_NAME = re.compile(r"/|\.[A-Za-z]{1,4}$")
+"""A script has a short ending or a folder; the name of a test, such as `orders.test_refunds`, has neither."""
+
+_RUNNERS = frozenset({"python", "python3", "node", "bash", "sh", "ruby", "perl", "deno", "bun", "tsx"})
+
+
+def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]:
+    """The uses of one of several commands; `text` is the only here-document among them."""
+    while words and ("=" in words[0] or words[0] in ("sudo", "time", "env")):
+        words = words[1:]
+    if len(words) > 2 and words[0] == "git" and words[1] in ("rm", "mv"):
+        words = words[1:]
+    if len(words) < 2:
+        return
+    program, rest = words[0].rsplit("/", 1)[-1], words[1:]
+    files = [word for word in rest if _FILE_LIKE.match(word)]
+    if program in ("mv", "cp") and len(files) == 2:
+        yield FileUse(files[1], "renamed" if program == "mv" else "created", was=files[0])
+    elif program in ("rm", "touch"):
+        yield from (FileUse(path, "deleted" if program == "rm" else "created") for path in files)
+    elif program == "tee":
+        yield from (FileUse(path, "created", text=text) for path in files)
+    else:
+        yield from _named_files(program, rest, [path for path in files if "/" in path or "." in path.strip(".")])
+
+
+def _named_files(program: str, rest: Sequence[str], files: Sequence[str]) -> Iterator[FileUse]:
+    """Uses by programs whose arguments are files only if they look like paths."""
+    if program == "sed":
+        verb: Verb = "edited" if any(word.startswith(("-i", "--in-place")) for word in rest) else "read"
+        script = {rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("-e", "-f", "--expression")}
+        script = script or {next((word for word in rest if word and not word.startswith("-")), "")}
+        yield from (FileUse(path, verb) for path in files if path not in script)
+    elif program in _READERS:
+        yield from (FileUse(path, "read") for path in files)
+    elif program in _RUNNERS and "-m" not in rest:
+        yield from (FileUse(path, "run") for path in files[:1] if _SCRIPT_NAME.search(path))
+
+
+_OPENED = re.compile(
+    r"""open\(\s*(?:["']([^"'\n]{1,200})["']|([A-Za-z_]\w{0,60}))\s*,\s*["'][wa]"""
+    r"""|Path\(\s*["']([^"'\n]{1,200})["']\s*\)\.write_text"""
+)
+_ASSIGNED = re.compile(r"""^[ \t]*(\w{1,60})\s*=\s*["']([^"'\n]{1,200})["']\s*$""", re.MULTILINE)
+
+
+def written_by_script(command: str) -> list[str]:
+    """The files that the Python script in a command opens to write, or that it writes into a file."""
+    script = command[:MAX_SCANNED]
+    found = [match.groups() for match in _OPENED.finditer(script)]
+    names = dict(_ASSIGNED.findall(script)) if any(name for _, name, _ in found) else {}
+    paths = [path or names.get(name or "", "") or other or "" for path, name, other in found]
+    return [path for path in dict.fromkeys(paths) if path and not path.startswith(("/tmp/", "/dev/"))]
+
+
+_SED_RANGE = re.compile(r"^sed -n ['\"]?(\d{1,7})(?:,(\d{1,7}|\$))?p['\"]?(?: |$)")
+_HEAD = re.compile(r"^head(?: -n)? -?(\d{1,7})\b")
+_WHOLE = re.compile(r"^(?:cat(?: -n)?|nl(?: -ba)?|bat(?: -p)?) [^-|]\S*$")
+
+TO_THE_END = 10_000_000
+"""A number of lines that no file has."""
+
+
+def range_of(command: str) -> tuple[int, int] | None:
+    """The first line and the number of lines that a command prints of a file; None if it does not say it."""
+    shell = _WENT.sub("", without_heredocs(command)[0].strip())
+    if re.search(r"&&|\|\||[;\n]", shell):
+        return None
+    begun, count = 1, TO_THE_END
+    for place, part in enumerate(part.strip() for part in shell.split("|")):
+        if sed := _SED_RANGE.match(part):
+            begun = int(sed.group(1))
+            last = sed.group(2) or sed.group(1)
+            count = TO_THE_END if last == "$" else int(last) - begun + 1
+        elif head := _HEAD.match(part):
+            count = min(count, int(head.group(1)))
+        elif place or not _WHOLE.match(part):
+            return None
+    return begun, count

@@ -1,1 +1,0 @@
-"""Files opened and replaced safely."""

@@ -1,0 +1,94 @@
+"""The sections of a hand-off: the user's words, a summary, and the files under edit as they stand.
+
+What the client's own summary of the window holds already is left out, so that the hand-off says what that one lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from contextstash.events.state import fold
+from contextstash.events.turns import Turn
+from contextstash.handoff.file_pieces import focus_of, known_files, pieces_of_files
+from contextstash.handoff.fill import Count
+from contextstash.handoff.summary import Beside, summary_of
+from contextstash.handoff.user_block import user_block
+from contextstash.safety.sanitize import unforged
+
+USER_SHARE = 0.2
+"""The share of a hand-off that the user's first request may take, and again that all later ones may. In most
+sessions they are shorter, and what they leave goes to the rest."""
+
+MAX_FIRST_REQUEST = 1_600
+"""Tokens of the first request, the bound of the design; a longer one keeps its instructions whole."""
+
+FILES_SHARE = 0.3
+"""The share that the texts of files may take at first; they get what the summary leaves too."""
+
+NAMES_SHARE = 0.6
+"""The share of the summary's room that the names in use may take: some two fifths of a hand-off, as the user's words
+and the texts of files stand beside the summary."""
+
+FILES_HEADING = "## Files in use, as they stand"
+
+MIN_HELD = 20
+"""Letters and digits of a request. A shorter one may be part of the client's summary by chance, and would then be left
+out."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOff:
+    """What a hand-off is made from: the session's turns, the pinned rules, the summary that a model wrote for us of
+    those up to `written_to`, and the client's own summary of its window; these two may be empty."""
+
+    turns: Sequence[Turn]
+    rules: Sequence[str] = ()
+    written: str = ""
+    written_to: int = -1
+    client_summary: str = ""
+
+
+def handoff_sections(of: HandedOff, max_tokens: int, count: Count) -> str:
+    """The sections, in at most `max_tokens`; empty if there is nothing to say."""
+    words = _user_words(of, max_tokens, count)
+    written = unforged(of.written)
+    left = max_tokens - sum(count(text) + 2 for text in (words, written) if text)
+    files, focus = known_files(of.turns), focus_of(of.turns)
+
+    def pieces(room: int) -> str:
+        text = pieces_of_files(files, room - count(FILES_HEADING) - 1, count, focus)
+        return f"{FILES_HEADING}\n{unforged(text)}" if text else ""
+
+    texts = pieces(int(left * FILES_SHARE))
+    beside = Beside(words=True, texts=[text for text in (words, written, texts, of.client_summary) if text])
+    room = left - (count(texts) + 2 if texts else 0)
+    state = fold(of.turns)
+    summary = summary_of(
+        state, since=of.written_to + 1, beside=beside, names_share=NAMES_SHARE, max_tokens=room, count=count
+    )
+    texts = pieces(left - count(summary) - 4) or texts
+    return "\n\n".join(part for part in (words, written, summary, texts) if part)
+
+
+def _user_words(of: HandedOff, max_tokens: int, count: Count) -> str:
+    """The user's requests and rules, without those that stand word for word in the client's summary."""
+    held = _letters(of.client_summary)
+    turns = [turn if turn.role != "user" else _without_held(turn, held) for turn in of.turns]
+    room = int(max_tokens * USER_SHARE)
+    span = (of.turns[0].seq, of.turns[-1].seq) if of.turns else (0, 0)
+    first = min(MAX_FIRST_REQUEST, room)
+    return user_block(turns, span=span, rules=of.rules, first_tokens=first, tokens=room, count=count, client_puts=True)
+
+
+def _without_held(turn: Turn, held: str) -> Turn:
+    """The turn without the texts that the client's summary holds; `held` are the letters and digits of that."""
+    if not held:
+        return turn
+    known = [len(letters := _letters(text)) >= MIN_HELD and letters in held for text in turn.texts]
+    texts = ("" if holds else text for text, holds in zip(turn.texts, known, strict=True))
+    return replace(turn, texts=tuple(texts)) if any(known) else turn
+
+
+def _letters(text: str) -> str:
+    return "".join(character for character in text.casefold() if character.isalnum())

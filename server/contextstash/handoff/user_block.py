@@ -1,0 +1,410 @@
+"""The user block: what the user said, word for word, in messages that are only appended to.
+
+Each compaction adds one text with the user's words in the messages that it newly covers, and with marks for earlier
+ones: those that the agent answered, and those that the user withdrew. A text that was shown is not rewritten, so that a
+provider's prompt cache still holds it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from contextstash.events.calls import calls_of
+from contextstash.events.kinds import Asked
+from contextstash.events.pasted_text import shortened
+from contextstash.events.requests import (
+    APPROVED,
+    SKILL,
+    answered,
+    client_rules,
+    decisions_of,
+    is_interruption,
+    requests_of,
+    user_rules,
+)
+from contextstash.events.revisions import Revisable, revisable_words, revising_words, says_change, takes_back_last
+from contextstash.events.turns import Turn
+from contextstash.handoff.fill import write_item
+from contextstash.safety.sanitize import USER_BLOCK, USER_BLOCK_OPENING, one_line, unforged
+
+Count = Callable[[str], int]
+
+RULE_PREFIX = "rule:"
+"""How a pin begins that is a rule, and neither a handle nor a path."""
+
+MIN_ENTRY_TOKENS = 60
+"""An entry is not shortened to fewer tokens than this, about two sentences; it is left out instead."""
+
+_HEADER = re.compile(rf"{re.escape(USER_BLOCK_OPENING)} (\d{{1,12}}) to (\d{{1,12}})")
+_ENTRY = re.compile(r"^- \((\d{1,12})\) ", re.MULTILINE)
+_RULE = re.compile(r"^- \(pinned rule\) (.+)$", re.MULTILINE)
+_UNPINNED = re.compile(r"^- \(no longer pinned\) (.+)$", re.MULTILINE)
+_ANSWERED_LINE = "Answered by the agent: "
+_WITHDRAWN_LINE = "Withdrawn or changed by the user: "
+_INTERRUPTED_LINE = "The user interrupted the work on: "
+_MARK_LINES = (_ANSWERED_LINE, _WITHDRAWN_LINE, _INTERRUPTED_LINE)
+_MARK = re.compile(r"\((\d{1,12})\) (?:at|by) \(?(\d{1,12})\)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Something that the user said in message `seq`. `asked` is what the assistant had asked or proposed, if these
+    words answer it. `command` is the client's command that the words belong to, such as
+    `/review`: they count for one turn only. `source` is the project's file whose rules the client put there: the user
+    did not say them."""
+
+    seq: int
+    text: str
+    asked: str = ""
+    command: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserWords:
+    """What the user said, in order. `answered` maps an entry to the message with which the assistant ended its turn on
+    it; `withdrawn` maps one to the later entry that takes it back, `interrupted` one to the message with which the user
+    stopped the work on it."""
+
+    entries: tuple[Said, ...] = ()
+    answered: Mapping[int, int] = field(default_factory=dict)
+    withdrawn: Mapping[int, int] = field(default_factory=dict)
+    interrupted: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def open(self) -> Said | None:
+        """The newest entry, if the assistant has not ended its turn on it."""
+        last = next((entry for entry in reversed(self.entries) if not entry.source), None)
+        return None if last is None or last.seq in self.answered else last
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The parts of a user block in the view, read again: up to which message they tell, and what."""
+
+    last_seq: int = -1
+    words: UserWords = UserWords()
+    rules: tuple[str, ...] = ()
+
+
+def words_of(turns: Sequence[Turn], before: UserWords | None = None) -> UserWords:
+    """What the user said in these turns. `before` are the words of the turns before them, of which some may be answered
+    or withdrawn here; only new entries and new marks are returned."""
+    before = before or UserWords()
+    known = {entry.source for entry in before.entries}
+    entries = [entry for entry in _entries(turns) if not entry.source or entry.source not in known]
+    answered_at, stopped_at = _ends(turns, entries, before.open)
+    return UserWords(tuple(entries), answered_at, _withdrawn(before, entries), stopped_at)
+
+
+def user_block(
+    turns: Sequence[Turn],
+    *,
+    before: Block | None = None,
+    span: tuple[int, int],
+    rules: Sequence[str] = (),
+    first_tokens: int,
+    tokens: int,
+    count: Count,
+    renew: bool = False,
+    client_puts: bool = False,
+) -> str:
+    """The next text of the block, for the turns in the messages `span`; empty if there is nothing to say.
+
+    `before` is what earlier texts say; `rules` are the pinned rules in force. The first request of a session takes at
+    most `first_tokens`, all other entries together `tokens`. An entry that is too long keeps its instructions whole:
+    what is left out is pasted text first, and a line says where it is. With `renew`, the text holds what the earlier
+    ones say too, and takes their place: it is shorter than all of them together. With `client_puts`, the rules of a
+    project's files are left out, because the client puts them into its new window.
+    """
+    before = before or Block()
+    words = words_of(turns, before.words)
+    if client_puts:
+        words = replace(words, entries=tuple(entry for entry in words.entries if not entry.source))
+    if renew:
+        words, before = joined_words(before.words, words), Block()
+        span = (0, span[1])
+    lines = rules_block(rules, before.rules).split("\n")[1:]
+    lines += _lines(words, not before.words.entries, first_tokens, tokens, count)
+    if not lines and not words.answered and not words.withdrawn and not words.interrupted:
+        return ""
+    head = f"{USER_BLOCK_OPENING} {span[0]} to {span[1]}; the number is the message.{_SHORT if _cuts(lines) else ''}]"
+    return "\n".join([head, *lines, *_marks(words)])
+
+
+def rules_block(rules: Sequence[str], shown: Sequence[str]) -> str:
+    """A text with the pinned rules that are not `shown` yet, and those of them that no longer hold; empty if there is
+    nothing to say."""
+    lines = [f"- (pinned rule) {rule}" for rule in rules if rule not in shown]
+    lines += [f"- (no longer pinned) {rule}" for rule in shown if rule not in rules]
+    return "\n".join([f"{USER_BLOCK} rules that hold until they are unpinned]", *lines]) if lines else ""
+
+
+_SHORT = " search_history finds the whole of what is shortened."
+
+
+def read_block(texts: Iterable[str]) -> Block:
+    """What the texts of a block say, oldest first."""
+    last, entries, rules = -1, list[Said](), list[str]()
+    marked: dict[str, dict[int, int]] = {line: {} for line in _MARK_LINES}
+    for text in texts:
+        if header := _HEADER.match(text):
+            last = max(last, int(header.group(2)))
+        body, marks = _without_marks(text)
+        starts = [*_ENTRY.finditer(body)]
+        ends = [*(start.start() for start in starts[1:]), len(body)]
+        entries += [
+            _read_entry(int(start.group(1)), body[start.end() : end]) for start, end in zip(starts, ends, strict=False)
+        ]
+        rules = [rule for rule in [*rules, *_RULE.findall(body)] if rule not in _UNPINNED.findall(body)]
+        for line in marks:
+            target = next(marked[each] for each in _MARK_LINES if line.startswith(each))
+            target.update((int(seq), int(at)) for seq, at in _MARK.findall(line))
+    return Block(last, UserWords(tuple(entries), *marked.values()), tuple(rules))
+
+
+def pinned_rules(pins: Iterable[str]) -> list[str]:
+    """The rules among a session's pins, each in one line."""
+    return [one_line(pin[len(RULE_PREFIX) :], MAX_RULE) for pin in pins if pin.startswith(RULE_PREFIX)]
+
+
+MAX_RULE = 1_000
+"""Characters of a pinned rule: a longer text is a document, which can be pinned as a file."""
+
+
+def _without_marks(text: str) -> tuple[str, list[str]]:
+    """The lines with entries, and at the end of the text the lines with marks."""
+    lines = text.split("\n")
+    end = len(lines)
+    while end and lines[end - 1].startswith(_MARK_LINES):
+        end -= 1
+    return "\n".join(lines[:end]), lines[end:]
+
+
+def _read_entry(seq: int, text: str) -> Said:
+    text = "\n".join(line.removeprefix("  ") for line in text.rstrip("\n").split("\n"))
+    if rules := _RULES_OF.match(text):
+        return Said(seq, text[rules.end() :], source=rules.group(1))
+    command = _COMMAND.match(text)
+    return Said(seq, text[command.end() :] if command else text, command=command.group(1) if command else "")
+
+
+def joined_words(before: UserWords, after: UserWords) -> UserWords:
+    """The words of two successive parts of a session as one."""
+    return UserWords(
+        (*before.entries, *after.entries),
+        {**before.answered, **after.answered},
+        {**before.withdrawn, **after.withdrawn},
+        {**before.interrupted, **after.interrupted},
+    )
+
+
+def _lines(words: UserWords, first: bool, first_tokens: int, tokens: int, count: Count) -> list[str]:
+    """The entries as they are written. If they do not all fit, the longest are shortened to one length, that on which
+    the agent works last."""
+    words, left_out = _bounded(_newest_plan(words), first, tokens, count)
+    written = {entry: _written(entry) for entry in words.entries}
+    costs = {entry: count(text) + 1 for entry, text in written.items()}
+    limits = _limits(words, costs, first, first_tokens, tokens)
+    lines = []
+    for entry in words.entries:
+        text = written[entry]
+        if costs[entry] > limits[entry]:
+            note = f"message {entry.seq}"
+            kept = {rule for rule, _ in user_rules(Asked(entry.seq, entry.text))}
+            text = _written(replace(entry, text=shortened(entry.text, limits[entry], count, kept, note)))
+        lines.append(text)
+    return [*lines[:first], *left_out, *lines[first:]]
+
+
+def _limits(
+    words: UserWords, costs: Mapping[Said, int], first: bool, first_tokens: int, tokens: int
+) -> dict[Said, int]:
+    """The tokens that each entry may take."""
+    main = _main(words) if first else None
+    files = [entry for entry in words.entries if entry.source] if main else []
+    others = [entry for entry in words.entries if entry is not main and entry not in files]
+    standing = [costs[entry] for entry in others if _stands(words, entry)]
+    gone = [costs[entry] for entry in others if not _stands(words, entry)]
+    room = tokens - sum(min(MIN_ENTRY_TOKENS, cost) for cost in gone)
+    level = _level(standing, room)
+    # Half of the room for the request under way, if it needs that: the others are answered.
+    under_way = words.open if words.open in others else None
+    own = max(level, room // 2)
+    if under_way and costs[under_way] > level:
+        standing.remove(costs[under_way])
+        room -= min(own, costs[under_way])
+        tokens -= min(own, costs[under_way])
+        level = _level(standing, room)
+    level = max(MIN_ENTRY_TOKENS, level)
+    rest = max(MIN_ENTRY_TOKENS, _level(gone, tokens - sum(min(level, cost) for cost in standing)))
+    limits = {entry: level if _stands(words, entry) else rest for entry in others}
+    if under_way:
+        limits[under_way] = max(level, own)
+    if main:
+        limits[main] = first_tokens
+        # Rules of files have the room that the first request leaves.
+        of_files = max(MIN_ENTRY_TOKENS, (first_tokens - costs[main]) // max(1, len(files)))
+        limits |= dict.fromkeys(files, of_files)
+    return limits
+
+
+def _stands(words: UserWords, entry: Said) -> bool:
+    return bool(entry.source) or entry.seq not in words.withdrawn
+
+
+def _main(words: UserWords) -> Said | None:
+    """The first request, or what the user put in its place."""
+    return next((entry for entry in words.entries if _stands(words, entry) and not entry.source), None)
+
+
+def _newest_plan(words: UserWords) -> UserWords:
+    """The words in which of all approved plans but the newest only the first line is left."""
+    plans = [entry for entry in words.entries if _is_plan(entry)]
+    old = plans[:-1]
+    note = f"[left out: the rest of it; the plan in ({plans[-1].seq}) replaces it]" if old else ""
+    folded = {id(entry): replace(entry, text=f"{_first_line(entry.text)} {note}") for entry in old}
+    return replace(words, entries=tuple(folded.get(id(entry), entry) for entry in words.entries))
+
+
+def _first_line(text: str) -> str:
+    return text.split("\n", 1)[0].split(" [left out: ", 1)[0]
+
+
+def _bounded(words: UserWords, first: bool, tokens: int, count: Count) -> tuple[UserWords, list[str]]:
+    """The words that fit if each entry is shortened to MIN_ENTRY_TOKENS, and a line about those that are left out:
+    withdrawn ones and commands first, then answers and requests without a rule, the oldest of each first."""
+    head, rest = words.entries[:first], words.entries[first:]
+    costs = {entry.seq: min(MIN_ENTRY_TOKENS, count(_written(entry)) + 1) for entry in rest}
+    over = sum(costs.values()) - tokens
+    gone: set[int] = set()
+    for entry in sorted(rest, key=lambda entry: (_worth(words, entry), entry.seq)):
+        if over <= 0:
+            break
+        gone.add(entry.seq)
+        over -= costs[entry.seq]
+    if not gone:
+        return words, []
+    line = f"- [left out: {len(gone)} messages of the user, {min(gone)} to {max(gone)}]"
+    return replace(words, entries=(*head, *(entry for entry in rest if entry.seq not in gone))), [line]
+
+
+def _worth(words: UserWords, entry: Said) -> int:
+    if entry.command or not _stands(words, entry):
+        return 0
+    if entry.source or user_rules(Asked(entry.seq, entry.text)):
+        return 3
+    return 1 if entry.asked else 2
+
+
+def _level(costs: Sequence[int], room: int) -> int:
+    """The largest cost so that costs cut to it fit into the room together."""
+    left = room
+    for place, cost in enumerate(sorted(costs)):
+        share = left // (len(costs) - place)
+        if cost > share:
+            return share
+        left -= cost
+    return max(costs, default=room)
+
+
+def _cuts(lines: Sequence[str]) -> bool:
+    return any("[left out: " in line for line in lines)
+
+
+MAX_COMMAND = 1_000
+"""Characters of a command with its arguments, which the user typed: a longer text is a document."""
+
+_RULES_OF = re.compile(r"\[rules of (.{1,300}?), which the client put here\]\n?")
+_COMMAND = re.compile(rf"\[command (.{{1,{MAX_COMMAND}}}?), for one turn\] ?")
+
+
+def _written(entry: Said) -> str:
+    """The entry as an item; of a command only its name and arguments: the user did not write its text, which the
+    summary has as long as it is carried out."""
+    asked = f"\n[the assistant had said: {unforged(entry.asked)}]" if entry.asked else ""
+    command = f"[command {one_line(entry.command, MAX_COMMAND)}, for one turn] " if entry.command else ""
+    text = "" if entry.command else unforged(entry.text.strip())
+    if entry.source:
+        command = f"[rules of {one_line(entry.source, 300)}, which the client put here]\n"
+    return write_item(f"({entry.seq}) {command}{text}{asked}".rstrip())
+
+
+def _marks(words: UserWords) -> Iterator[str]:
+    if words.answered:
+        told = ", ".join(f"({seq}) at {at}" for seq, at in sorted(words.answered.items()))
+        yield f"{_ANSWERED_LINE}{told}."
+    if words.withdrawn:
+        told = ", ".join(f"({seq}) by ({at})" for seq, at in sorted(words.withdrawn.items()))
+        yield f"{_WITHDRAWN_LINE}{told}."
+    if words.interrupted:
+        told = ", ".join(f"({seq}) at {at}" for seq, at in sorted(words.interrupted.items()))
+        yield f"{_INTERRUPTED_LINE}{told}."
+
+
+def _entries(turns: Sequence[Turn]) -> list[Said]:
+    """The user's messages and answers in dialogs, in order; no skill that the agent loaded. Behind the first of them
+    the rules of files that the client put into the conversation, each file's once."""
+    requests, _ = requests_of(turns)
+    found = [_said(request) for request in requests if not request.command.startswith(SKILL)]
+    found += [Said(each.seq, each.text) for call in calls_of(turns) for each in decisions_of(call)]
+    found.sort(key=lambda entry: entry.seq)
+    rules: dict[str, Said] = {}
+    for turn in turns:
+        for text in turn.texts if turn.role == "user" else ():
+            for name, said in client_rules(text):
+                rules.setdefault(name, Said(turn.seq, said, source=name))
+    first = min((entry.seq for entry in found), default=0)
+    found += rules.values()
+    found.sort(key=lambda entry: (max(entry.seq, first), bool(entry.source)))
+    return [entry for entry in found if entry.text]
+
+
+def _said(request: Asked) -> Said:
+    return Said(request.seq, request.text, answered(request), request.command)
+
+
+def _ends(turns: Sequence[Turn], entries: Sequence[Said], before: Said | None) -> tuple[dict[int, int], dict[int, int]]:
+    """The entries on which the assistant ended its turn, that is, said something without a call before the user's next
+    message, and those on which the user interrupted it. The newest entry has no next one, so more may follow."""
+    asked = [*([before] if before else []), *(entry for entry in entries if not entry.source)]
+    starts = [entry.seq for entry in asked]
+    last: dict[int, tuple[int, bool]] = {}
+    stopped: dict[int, int] = {}
+    place = -1
+    for turn in turns:
+        while place + 1 < len(starts) and starts[place + 1] <= turn.seq:
+            place += 1
+        if turn.role == "assistant" and place >= 0:
+            last[starts[place]] = (turn.seq, turn.ends_work)
+        elif place >= 0 and any(map(is_interruption, turn.texts)):
+            stopped[starts[place]] = turn.seq
+    return {seq: at for seq, (at, ended) in last.items() if ended and seq != starts[-1] and seq not in stopped}, stopped
+
+
+def _is_plan(entry: Said) -> bool:
+    return entry.text.startswith(APPROVED)
+
+
+def _withdrawn(before: UserWords, entries: Sequence[Said]) -> dict[int, int]:
+    """The entries that the new `entries` withdraw, each with the first that does: an entry withdraws the one before it,
+    if it says so, or those that it revises; an approved plan those before it."""
+    if not any(_is_plan(entry) or says_change(entry.text) or takes_back_last(entry.text) for entry in entries):
+        return {}
+    old = [entry for entry in before.entries if not entry.source]
+    known = [*old, *(entry for entry in entries if not entry.source)]
+    earlier = Revisable(revisable_words("" if entry.command or entry.asked else entry.text) for entry in known)
+    withdrawn: dict[int, int] = {}
+    for place, entry in enumerate(known):
+        if place >= len(old) and not entry.command:
+            if _is_plan(entry):
+                gone: Iterable[int] = [at for at in range(place) if _is_plan(known[at])]
+            else:
+                gone = range(place)[-1:] if takes_back_last(entry.text) else earlier.take(revising_words(entry.text))
+            for taken in gone:
+                if known[taken].seq not in before.withdrawn:
+                    withdrawn.setdefault(known[taken].seq, entry.seq)
+        earlier.add(place)
+    return withdrawn

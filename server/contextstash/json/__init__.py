@@ -1,1 +1,0 @@
-"""JSON read and compared without changing a value."""

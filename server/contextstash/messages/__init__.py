@@ -1,0 +1,13 @@
+"""Providers' JSON and what is in it: detect, read and write messages, repair a list, and where it may be cut.
+
+    fmt = get_format(detect_format(messages))
+    reading = fmt.read(messages[-1])  # its role, its blocks, and a text for each block
+    shorter = fmt.replace(messages[-1], {0: "[left out]"})  # the same message with another tool result
+
+Messages are never changed: each method returns a new one.
+"""
+
+from contextstash.messages.detection import FORMATS, UNDECIDED, detect_format, get_format
+
+__all__ = ["FORMATS", "UNDECIDED", "detect_format", "get_format"]
+"""All that a caller of this room needs, besides the records of `messages.base`."""

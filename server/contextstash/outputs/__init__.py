@@ -1,0 +1,1 @@
+"""One tool output: excerpt, digest, placeholder, page."""

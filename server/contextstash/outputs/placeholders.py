@@ -1,0 +1,118 @@
+"""Placeholders: the text that replaces an archived output in the view, and the digest messages about such outputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from contextstash.outputs.counts import counted
+from contextstash.outputs.limits import OutputLimits, limit
+from contextstash.safety.imitations import defused
+from contextstash.safety.sanitize import MARKER, clip, encodable, one_line, unbracketed
+from contextstash_storage.records import Output
+
+MAX_TOOL_CHARACTERS = 40
+"""Longest tool name in a placeholder: with a client's prefix most names are shorter."""
+
+MAX_ARGUMENT_CHARACTERS = 60
+"""Longest main argument in a placeholder. A path or a command can be recognized, and a placeholder stays at
+about 50 tokens."""
+
+MAX_DIGEST_CHARACTERS = 160
+"""Longest digest in a placeholder, as `digest.digest_output` makes it."""
+
+MIN_SHARE_CHARACTERS = 80
+"""Least characters for each output in a digest message about several: one short sentence."""
+
+COMPACTION_DIGEST = "[Compaction tool digest]"
+"""The first line of such a message: the contract of the preset `rolling`."""
+
+_READS_FILE = re.compile(r"read|view|open|cat|file|get_content|show", re.IGNORECASE)
+"""Names of tools whose main argument is the path of the file that they show."""
+
+
+def placeholder(output: Output, digest: str, changed_at: int | None = None) -> str:
+    """The placeholder of an archived output: what it was, and how to read it again. If it shows a file that was
+    changed since, `changed_at` is the message of the newest change. It stays as it is while the session goes on, so it
+    says nothing about how things stand now."""
+    since = "" if changed_at is None else f" The file was changed since, at message {changed_at}."
+    return (
+        f"{MARKER}: archived output of {_call(output.tool, output.argument)} ({_size(output)}): {_sentence(digest)}"
+        f"{since} As it was at message {output.seq}: get_archived_output, handle {output.handle}.]"
+    )
+
+
+def filled_placeholder(template: str, output: Output, digest: str) -> str:
+    """A placeholder in the user's own words. `template` may contain the fields of `settings.PLACEHOLDER_FIELDS`."""
+    return template.format(
+        handle=output.handle,
+        tool=_short_tool(output.tool),
+        argument=_short_argument(output.argument),
+        subject=_subject(output),
+        tokens=f"{output.tokens:,}",
+        lines=f"{output.lines:,}",
+        digest=unbracketed(one_line(digest, MAX_DIGEST_CHARACTERS)),
+    )
+
+
+def output_line(output: Output) -> str:
+    """An archived output as a line of a list: its handle, its call and its size."""
+    call = _call(output.tool, output.argument)
+    failed = ", failed" if output.is_error else ""
+    return f"- {output.handle}: {call} ({output.tokens:,} tokens{failed})"
+
+
+def digest_message(output: Output, text: str, max_chars: int) -> str:
+    """The digest message for one archived output if no model writes it: the head and the tail of the output."""
+    excerpt = limit(defused(encodable(text)), OutputLimits(chars=max_chars, cut="head_tail"), len).text
+    return digest_wording(output, excerpt)
+
+
+def digest_wording(output: Output, digest: str) -> str:
+    """The digest message for one archived output with this digest."""
+    call = _call(output.tool, output.argument)
+    return f"{MARKER}: digest of {call}, archived as {output.handle} ({_size(output)})]\n{defused(digest)}"
+
+
+def compaction_digest(outputs: Sequence[tuple[Output, str]], max_chars: int) -> str:
+    """One digest message for all outputs that a compaction archived; each gets an equal share of `max_chars`."""
+    share = max(MIN_SHARE_CHARACTERS, max_chars // max(1, len(outputs)))
+    lines = [
+        f"- {_call(output.tool, output.argument)} ({output.handle}): {one_line(digest, share)}"
+        for output, digest in outputs
+    ]
+    return "\n".join((COMPACTION_DIGEST, *lines))
+
+
+def _size(output: Output) -> str:
+    return f"{output.tokens:,} tokens, {counted(output.lines, 'line')}"
+
+
+def _call(tool: str, argument: str) -> str:
+    """A call in a few words, none of which can close the bracket of the placeholder."""
+    return f"{_short_tool(tool)} {_short_argument(argument)}".strip()
+
+
+def _short_tool(tool: str) -> str:
+    return unbracketed(one_line(tool, MAX_TOOL_CHARACTERS))
+
+
+def _short_argument(argument: str) -> str:
+    """The argument's beginning; of a long path its end, which names the file."""
+    line = unbracketed(one_line(argument, 4 * MAX_ARGUMENT_CHARACTERS))
+    if len(line) > MAX_ARGUMENT_CHARACTERS and "/" in line and " " not in line:
+        return f"…{line[1 - MAX_ARGUMENT_CHARACTERS :]}"
+    return clip(line, MAX_ARGUMENT_CHARACTERS)
+
+
+def _sentence(digest: str) -> str:
+    line = unbracketed(one_line(digest, MAX_DIGEST_CHARACTERS))
+    return line if line.endswith((".", "!", "?", "…")) else f"{line}."
+
+
+def _subject(output: Output) -> str:
+    """Names the content of an output in a few words: a file by its path, anything else by its call."""
+    argument = _short_argument(output.argument)
+    if argument and _READS_FILE.search(output.tool) and " " not in argument:
+        return f"File: {argument}"
+    return _call(output.tool, output.argument)

@@ -1,1 +1,0 @@
-"""Signals, log lines and error traces of a process."""

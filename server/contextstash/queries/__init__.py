@@ -1,0 +1,1 @@
+"""Queries: use cases that only read."""

@@ -1,0 +1,245 @@
+"""Retrieval: pages of archived outputs, and search over everything that was ever recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from contextstash.messages import get_format
+from contextstash.outputs.paging import page
+from contextstash.outputs.shell_envelope import without_json_envelopes
+from contextstash.outputs.snippets import repeated_lines, snippet
+from contextstash.queries.sessions import project_of_session, sessions_of_project
+from contextstash.record.output_archive import outputs_session_id
+from contextstash.results import Hit, OutputCall, OutputPage, SearchResult
+from contextstash.safety.imitations import defused
+from contextstash.safety.sanitize import one_line
+from contextstash.session.masks import shown_text
+from contextstash.session.session_access import Access
+from contextstash_storage.errors import BadInputError, HandleNotFoundError
+from contextstash_storage.records import Output, SearchHit
+from contextstash_storage.search.query_terms import STOP_WORDS, SearchFilter
+from contextstash_storage.store import Weigh
+
+DEFAULT_PAGE_TOKENS = 4_000
+MAX_PAGE_TOKENS = 8_000
+"""Clients warn or cut at about 10,000 tokens of tool result."""
+
+FIELDS_TOKENS = 90
+"""The tokens of a page's other fields: 80 with the longest note and a tool's name of usual length, measured."""
+
+MAX_TOOL_CHARACTERS = 200
+"""Longest name of a tool in a result; providers allow 64 to 128."""
+
+MIN_PAGE_TOKENS = 100
+"""The smallest page: its fields, and a line of text."""
+
+MAX_QUERY_CHARACTERS = 4_000
+"""The store ignores the rest of a longer query."""
+
+MESSAGES_BEFORE = 100
+"""Messages before an output among which its call is searched: a batch of parallel calls is far shorter."""
+
+DEFAULT_HITS = 10
+MAX_HITS = 50
+
+SHOWN_WEIGHT = 0.1
+"""How much a hit counts that the view shows: who searches wants what they do not see. 0.3 finds 0.2 in a hundred of the
+facts that an agent needs next less (half of the recorded sessions), 0.03 no more; 0 would leave out the best hit."""
+
+EXCERPTS = 4_800
+"""Characters of the excerpts of one answer, about 1,200 tokens: less than a page of one output, which is what an agent
+fetches next if the excerpts do not say enough."""
+
+MIN_EXCERPT, MAX_EXCERPT = 240, 600
+"""Characters of one excerpt: a few lines, however many hits there are, and not more than two parts of a dozen."""
+
+NOTHING_FOUND = "Nothing found: no text has any of these words. Only whole words are found: check them, or try others."
+SCOPES = ("session", "outputs", "messages", "project", "everywhere")
+
+
+async def get_archived_output(
+    access: Access,
+    handle: str,
+    *,
+    session_id: str | None = None,
+    offset: int | None = None,
+    limit: int | None = None,
+    pattern: str | None = None,
+    max_tokens: int | None = None,
+    masked: bool = False,
+) -> OutputPage:
+    """One page of an original output, or if it is `masked`, for a reader's eyes, of one without secrets. Raises
+    HandleNotFoundError, BadInputError if the pattern is invalid, and OverloadedError if too many pattern searches are
+    running."""
+    most = DEFAULT_PAGE_TOKENS if max_tokens is None else max_tokens
+    if most < MIN_PAGE_TOKENS:
+        raise BadInputError(f"max_tokens must be {MIN_PAGE_TOKENS} or more.")
+    bound = min(most, MAX_PAGE_TOKENS)
+    found_in, output = await _find(access, handle.strip(), session_id)
+    session = await access.store.get_session(found_in)
+    text = await access.output_text(session, output)
+    text = shown_text(access.settings(session), text) if masked else text
+    counter = access.counter(access.settings(session), session.model)
+    make = partial(
+        page,
+        text,
+        offset=offset,
+        limit=limit,
+        pattern=pattern,
+        max_tokens=bound - FIELDS_TOKENS,
+        count=counter.count,
+        total_tokens=output.tokens,
+    )
+    result = await (asyncio.to_thread(make) if pattern is None else access.searches.run(make))
+    return OutputPage.of(result, handle=output.handle, tool=one_line(output.tool, MAX_TOOL_CHARACTERS))
+
+
+async def read_call(access: Access, handle: str, session_id: str | None = None) -> OutputCall | None:
+    """The call that an output answers; None if it is not among the messages shortly before it. Raises
+    HandleNotFoundError."""
+    found_in, output = await _find(access, handle.strip(), session_id)
+    first = max(0, output.seq - MESSAGES_BEFORE)
+    near = await access.store.read_messages(found_in, first=first, last=output.seq, bodies=False)
+    own = near[-1].blocks if near and near[-1].seq == output.seq else ()
+    call_id = own[output.block].call_id if output.block < len(own) else None
+    places = [
+        (message.seq, place)
+        for message in near
+        for place, block in enumerate(message.blocks)
+        if block.type == "tool_call" and block.call_id == call_id
+    ]
+    if call_id is None or not places:
+        return None
+    seq, place = places[-1]
+    [message] = await access.store.read_messages_at(found_in, [seq])
+    session = await access.store.get_session(found_in)
+    arguments = get_format(session.format).read(message.body or {}).texts[place]
+    shown = shown_text(access.settings(session), arguments)
+    return OutputCall(session_id=found_in, seq=seq, tool=one_line(output.tool, MAX_TOOL_CHARACTERS), arguments=shown)
+
+
+async def _find(access: Access, handle: str, session_id: str | None) -> tuple[str, Output]:
+    """The session and output of a handle: in the named session, or among the outputs archived for it."""
+    try:
+        return await access.store.find_output(handle, session_id)
+    except HandleNotFoundError:
+        if session_id is None:
+            raise
+        return await access.store.find_output(handle, outputs_session_id(session_id))
+
+
+async def search_history(
+    access: Access,
+    query: str,
+    *,
+    session_id: str | None = None,
+    limit: int | None = None,
+    scope: str | None = None,
+    tool: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    project: str | None = None,
+    unseen_first: bool = True,
+    line_breaks: bool = False,
+) -> SearchResult:
+    """Ranked hits. `scope` is `session` (the default), `outputs` or `messages` (only those of the session), `project`
+    (the sessions of clients that ran in the folder `project`, by default in the session's), or `everywhere` (all of the
+    owner's sessions; also the scope if no session is named or followed). `tool`: only calls of this tool; `since` and
+    `until`: only messages of this time, each a date or a time in ISO format, included. With `unseen_first` what the
+    session's view shows counts less; with `line_breaks` snippets have the lines of the text, for a person:
+    without the quotation marks by which a model is kept from taking a line for a speaker's."""
+    if not query.strip():
+        raise BadInputError("query is empty: pass the words, names or paths to look for.")
+    if scope is not None and scope not in SCOPES:
+        raise BadInputError(f"scope is one of {', '.join(SCOPES)}, not '{scope}'.")
+    most = min(MAX_HITS, DEFAULT_HITS if limit is None else limit)
+    if most < 1:
+        raise BadInputError("limit must be 1 or more.")
+    sessions = await _sessions(access, session_id, scope, project)
+    own = sessions[0] if unseen_first and sessions and scope in (None, "session", "outputs", "messages") else None
+    where = SearchFilter(
+        session_ids=None if sessions is None else _with_outputs(sessions),
+        scope=scope if scope in ("outputs", "messages") else "all",
+        tool=tool,
+        after=_time(since, "since"),
+        before=_time(until, "until", included=True),
+    )
+    weigh = None if own is None else await _unseen_first(access, own)
+    hits = await access.store.search(query, where, limit=most, weigh=weigh)
+    shown = await asyncio.to_thread(_shown, hits, query, line_breaks)
+    return SearchResult(hits=shown, note=await _note(access, shown))
+
+
+async def _sessions(access: Access, session_id: str | None, scope: str | None, project: str | None) -> list[str] | None:
+    """The sessions to search; None for all."""
+    if scope == "everywhere":
+        return None
+    if scope == "project":
+        return await sessions_of_project(access, project or await project_of_session(access, session_id))
+    if session_id is None:
+        current = await access.current_session_id()
+        return None if current is None else [current]
+    await access.session(session_id)
+    return [session_id]
+
+
+async def _unseen_first(access: Access, session_id: str) -> Weigh:
+    """Weighs down the messages that the session's view shows."""
+    shows = await access.shows_whole(await access.store.get_session(session_id))
+    return lambda found_in, seq: SHOWN_WEIGHT if found_in == session_id and shows(seq) else 1.0
+
+
+async def _note(access: Access, hits: Sequence[Hit]) -> str | None:
+    """Remarks for the caller about the result."""
+    notes = [] if hits else [NOTHING_FOUND]
+    if left := await access.store.unindexed_messages():
+        notes.append(f"{left:,} messages are still being indexed and cannot be found yet: search again later.")
+    return " ".join(notes) or None
+
+
+def _with_outputs(sessions: Sequence[str]) -> list[str]:
+    """The sessions, and those that archive outputs for them."""
+    found = list(sessions)
+    for session_id in sessions:
+        with suppress(BadInputError):
+            found.append(outputs_session_id(session_id))
+    return found
+
+
+def _time(text: str | None, name: str, *, included: bool = False) -> datetime | None:
+    """The time that an argument names, or with `included` the end of it. Raises BadInputError."""
+    if text is None:
+        return None
+    last = timedelta(days=1) if len(text.strip()) <= len("2026-05-31") else timedelta(seconds=1)
+    try:
+        time = datetime.fromisoformat(text.strip()) + (last if included else timedelta())
+        time.astimezone(UTC)  # raises OverflowError at either end of the calendar
+    except (ValueError, OverflowError) as error:
+        raise BadInputError(
+            f"{name} is a date or a time such as 2026-05-31 or 2026-05-31T14:00, not '{text}'."
+        ) from error
+    return time
+
+
+def _shown(found: Sequence[SearchHit], query: str, line_breaks: bool) -> list[Hit]:
+    words = query[:MAX_QUERY_CHARACTERS].split()
+    terms = [word for word in words if word.strip(".,:;?!").lower() not in STOP_WORDS] or words
+    texts = [without_json_envelopes(hit.text) for hit in found]
+    room = min(MAX_EXCERPT, max(MIN_EXCERPT, EXCERPTS // max(1, len(found))))
+    write = partial(snippet, terms=terms, max_chars=room, line_breaks=line_breaks, repeated=repeated_lines(texts))
+    return [_hit(hit, *write(text), line_breaks) for hit, text in zip(found, texts, strict=True)]
+
+
+def _hit(hit: SearchHit, text: str, matched: list[str], line_breaks: bool) -> Hit:
+    return Hit.of(
+        hit,
+        handle=hit.handles[0] if hit.handles else None,
+        tool=None if hit.tool is None else one_line(hit.tool, MAX_TOOL_CHARACTERS),
+        snippet=text if line_breaks else defused(text),
+        score=round(hit.score, 3),
+        matched=matched,
+    )

@@ -1,0 +1,282 @@
+"""Sessions: listing and deleting them, and paging through their full history."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import PurePath
+from typing import Any
+
+from contextstash.events.requests import requests_of
+from contextstash.events.sentences import sentences
+from contextstash.events.turns import Turn
+from contextstash.messages import get_format
+from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
+from contextstash.results import DeleteResult, MessageLine, MessagePage, SessionLine, SessionList
+from contextstash.safety.sanitize import one_line
+from contextstash.session.estimate import estimate_session
+from contextstash.session.masks import shown_text, shown_texts, shown_value
+from contextstash.session.session_access import READ_AT_ONCE, Access
+from contextstash.view.branches import path_to
+from contextstash.view.view import Entry, build_view, edits_in_force
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Message, Native, Session
+
+MAX_SESSIONS = 1_000
+"""The newest sessions of all projects that are considered. Older ones are not found; the
+start of each one's transcript is read once."""
+
+PAGE = 200
+"""Sessions that are read from the store at a time."""
+
+
+async def pages_of_sessions(access: Access, **chosen: Any) -> AsyncIterator[list[Session]]:
+    """The records of the sessions that `SessionStore.list_sessions` lists by these arguments, in pages."""
+    before: str | None = None
+    while page := await access.store.list_sessions(limit=PAGE, before=before, **chosen):
+        yield page
+        before = page[-1].session_id
+
+
+async def all_sessions(access: Access, *, parent: str | None = None, by_message: bool = False) -> list[Session]:
+    """The records of all sessions, or of all with this parent, archives of outputs included; newest first, by the last
+    change or with `by_message` by the last message."""
+    pages = pages_of_sessions(access, parent=parent, by_message=by_message)
+    return [session async for page in pages for session in page]
+
+
+async def sessions_of_project(access: Access, folder: str) -> list[str]:
+    """The ids of the sessions of the project in this folder, of the newest `MAX_SESSIONS` of all projects."""
+    found: list[str] = []
+    considered = 0
+    async for page in pages_of_sessions(access, without_agent=OUTPUTS_AGENT):
+        found += await _within(access, page, PurePath(folder))
+        considered += len(page)
+        if considered >= MAX_SESSIONS:
+            break
+    return found
+
+
+async def _within(access: Access, sessions: Sequence[Session], folder: PurePath) -> list[str]:
+    projects = await access.projects_of(sessions)
+    return [
+        session.session_id
+        for session, own in zip(sessions, projects, strict=True)
+        if own is not None and PurePath(own).is_relative_to(folder)
+    ]
+
+
+async def project_of_session(access: Access, session_id: str | None) -> str:
+    """The folder of a session's project. Raises BadInputError if it is not known."""
+    session = await access.session(session_id)
+    [folder] = await access.projects_of([session])
+    if folder is None:
+        raise BadInputError(
+            f"The project of session {session.session_id} is not known: only a client's transcript names one, and"
+            " contextstash run. Use the scope everywhere."
+        )
+    return folder
+
+
+MAX_LISTED = 200
+
+NOT_OVERWRITTEN = (
+    "The session is gone, but its text is not overwritten in the database's files yet: another process is reading an"
+    " older state of them, or they could not be written. contextstash tries again every few seconds, and when it opens"
+    " the database next; close other programs that use the file."
+)
+
+FIRST_MESSAGES = 12
+"""Messages among which the first prompt is searched for: clients put context of their own before it. A session
+whose prompt comes later has no title."""
+
+LAST_MESSAGES = 60
+"""Messages among which the last prompt is searched for, to tell sessions of one title apart. With more, a list of
+such sessions takes longer; with fewer, more of them show none."""
+
+MAX_PROMPT_TOKENS = 20_000
+"""A longer message is not read for a title: it bounds the time that a list takes."""
+
+TITLE_CHARACTERS = 80
+
+MAX_TITLE_SCANNED = 4_000
+"""Characters of a prompt in which its first sentence is searched for: it bounds the time that a list takes."""
+
+_ATTACHED = re.compile(r"\A\s*# .*^## My request for Codex:$", re.DOTALL | re.MULTILINE)
+"""What Codex's extensions for editors put before a prompt: open and mentioned files, findings of a review."""
+
+_GREETING = re.compile(r"(?:hi|hello|hey|good (?:morning|afternoon|evening))(?: \w{1,15})?\W*", re.IGNORECASE)
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+")
+"""A word, or a letter of a language that is written without spaces."""
+
+MAX_TITLE_CHARACTERS = 200
+"""Of a title that the client gave, as the readers of transcripts limit it."""
+
+
+async def list_sessions(access: Access, *, limit: int = 50, cursor: str | None = None) -> SessionList:
+    """One page of sessions, the one with the newest message first; `cursor` is the previous page's `next_cursor`."""
+    if not 1 <= limit <= MAX_LISTED:
+        raise BadInputError(f"limit is 1 to {MAX_LISTED}, not {limit}.")
+    found = await recent_sessions(access, limit=limit + 1, cursor=cursor)
+    page = found[:limit]
+    return SessionList(
+        sessions=[await line_of(access, session) for session in page],
+        next_cursor=page[-1].session_id if len(found) > limit else None,
+    )
+
+
+async def recent_sessions(access: Access, *, limit: int = 50, cursor: str | None = None) -> list[Session]:
+    """The records of sessions, the one with the newest message first, without those that only archive outputs."""
+    return await access.store.list_sessions(limit=limit, before=cursor, without_agent=OUTPUTS_AGENT, by_message=True)
+
+
+async def session_line(access: Access, session_id: str) -> SessionLine:
+    """A session as `list_sessions` lists it. Raises SessionNotFoundError."""
+    return await line_of(access, await access.session(session_id))
+
+
+async def line_of(access: Access, session: Session) -> SessionLine:
+    """A session as a line of a list. Without a title of its own it has the beginning of what the user said first."""
+    estimate = await estimate_session(access, session)
+    return SessionLine.of(
+        session,
+        title=await title_of(access, session),
+        messages=session.counters.messages,
+        tokens=estimate.tokens,
+        percent=estimate.percent,
+        level=estimate.level,
+        last_message_at=session.last_message_at or await _last_message_at(access, session),
+    )
+
+
+async def title_of(access: Access, session: Session) -> str | None:
+    """A session's own title, else what the user said first, from the first sentence that says something."""
+    if session.title:
+        return one_line(shown_text(access.settings(session), session.title), MAX_TITLE_CHARACTERS)
+    found = await _prompts(access, session, 0, FIRST_MESSAGES - 1)
+    return next((said for text in found if (said := _said(text))), _beginning(found[0]) if found else None)
+
+
+def _said(prompt: str) -> str:
+    """A prompt's line from its first sentence that says something; empty if each is one word, a greeting or a
+    heading."""
+    attached = _ATTACHED.match(prompt)
+    for line in prompt[attached.end() if attached else 0 :][:MAX_TITLE_SCANNED].splitlines():
+        found = [] if line.lstrip().startswith(("#", "```")) else sentences(line)
+        for place, sentence in enumerate(found):
+            if len(_WORD.findall(sentence)) > 1 and not _GREETING.fullmatch(sentence):
+                return _beginning(" ".join(found[place:]))
+    return ""
+
+
+def _beginning(text: str) -> str:
+    return one_line(text, TITLE_CHARACTERS)
+
+
+async def _last_message_at(access: Access, session: Session) -> datetime | None:
+    last = session.counters.messages - 1
+    newest = await access.store.read_messages(session.session_id, first=last, bodies=False) if last >= 0 else []
+    return newest[0].created_at if newest else None
+
+
+async def last_prompt(access: Access, session: Session) -> str | None:
+    """The beginning of what the user typed last, if that was among the last messages."""
+    last = session.counters.messages - 1
+    found = await _prompts(access, session, max(0, last - LAST_MESSAGES + 1), last)
+    return _said(found[-1]) or _beginning(found[-1]) if found else None
+
+
+async def _prompts(access: Access, session: Session, first: int, last: int) -> list[str]:
+    fmt, settings = get_format(session.format), access.settings(session)
+    messages = await access.store.read_messages(session.session_id, first=first, last=last)
+    turns = [
+        Turn(
+            each.seq,
+            each.role,
+            each.blocks,
+            shown_texts(settings, each.role, each.blocks, fmt.read(each.body or {}).texts or ("",)),
+            kind=each.kind,
+        )
+        for each in messages
+        if each.role == "user" and each.kind == "message" and each.tokens <= MAX_PROMPT_TOKENS
+    ]
+    requests, _ = requests_of(turns)
+    return [request.text for request in requests]
+
+
+async def delete_session(access: Access, session_id: str, *, others: Sequence[str] = ()) -> DeleteResult:
+    """Delete a session permanently, with the sessions of its sub-agents and the outputs archived for them, and `others`
+    if they exist: the search index is rewritten once for all. Raises SessionNotFoundError."""
+    session = await access.session(session_id)
+    sub_agents = [each for name in (session_id, *others) for each in await _sub_agents(access, name)]
+    along = [*others, *sub_agents]
+    for each in (session_id, *along[:]):
+        with suppress(BadInputError):
+            along.append(outputs_session_id(each))
+    overwritten = await access.store.delete_session(session_id, along=along)
+    return DeleteResult(
+        session_id=session_id,
+        deleted=True,
+        messages=session.counters.messages,
+        sub_agents=len(sub_agents),
+        note=None if overwritten else NOT_OVERWRITTEN,
+    )
+
+
+async def _sub_agents(access: Access, session_id: str) -> list[str]:
+    """The sessions of the agents that this one started, which the list shows below it; but not its forks."""
+    children = [each for each in await all_sessions(access, parent=session_id) if each.agent != OUTPUTS_AGENT]
+    return [child.session_id for child in children if child.session_id.startswith(f"{session_id}.")]
+
+
+async def read_messages(access: Access, session_id: str, *, first: int = 0, limit: int = 50) -> MessagePage:
+    """Messages as they were recorded, but with masks in the place of secrets, from position `first` on, each with
+    whether the model still sees it."""
+    session = await access.session(session_id)
+    total = session.counters.messages
+    last = min(total, first + limit) - 1
+    messages = await access.store.read_messages(session_id, first=first, last=last)
+    overlay = edits_in_force(await access.store.read_edits(session_id))
+    settings = access.settings(session)
+    shown = {entry.first_seq: entry for entry in build_view(messages, overlay) if entry.message}
+    handles: dict[int, list[str]] = {}
+    for output in await access.store.read_outputs(session_id, first=first, last=last):
+        handles.setdefault(output.seq, []).append(output.handle)
+    return MessagePage(
+        session_id=session_id,
+        messages=[
+            _message_line(each, shown_value(settings, each.body or {}), shown.get(each.seq), handles.get(each.seq))
+            for each in messages
+        ],
+        total=total,
+        next_seq=last + 1 if last + 1 < total else None,
+    )
+
+
+def _message_line(message: Message, body: Native, entry: Entry | None, handles: list[str] | None) -> MessageLine:
+    calls = [f"{block.tool} {block.argument or ''}".rstrip() for block in message.blocks if block.type == "tool_call"]
+    kind = entry.kind if entry else message.kind
+    return MessageLine.of(
+        message,
+        kind=kind,
+        agent_visible=entry is not None and kind != "tool_result_archived",
+        calls=calls or None,
+        handles=handles,
+        message=body,
+    )
+
+
+async def read_conversation(access: Access, session_id: str) -> list[Native]:
+    """Every message that no rewind hides, oldest first, as it was recorded: what a program continues from after a
+    restart."""
+    session = await access.session(session_id)
+    edits = await access.store.read_edits(session_id)
+    shown = edits_in_force(edits).visible_ranges(session.counters.messages)
+    path = sorted(path_to(edits, shown[-1][1] if shown else session.counters.messages - 1))
+    natives: list[Native] = []
+    for start in range(0, len(path), READ_AT_ONCE):
+        read = await access.store.read_messages_at(session_id, path[start : start + READ_AT_ONCE])
+        natives += [message.body or {} for message in read]
+    return natives

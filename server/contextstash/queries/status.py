@@ -1,0 +1,51 @@
+"""The status of a session's context for a person: how full it is, with what, and what was done to it."""
+
+from __future__ import annotations
+
+from contextstash.queries.diagnosis import estimate_with_notes
+from contextstash.queries.proxy_report import report_of
+from contextstash.queries.savings import SHRINKING, savings_of
+from contextstash.queries.sessions import title_of
+from contextstash.record.output_archive import kept_outputs
+from contextstash.results import Change, ContextStatus, Estimate, SummaryMade
+from contextstash.session.session_access import Access
+from contextstash.view.view import edits_in_force
+from contextstash_storage.records import ArchiveEdit
+
+CHANGES_SHOWN = 12
+
+
+async def context_status(access: Access, session_id: str | None = None) -> ContextStatus:
+    """The estimate, the last summary, and the last changes, newest first. Raises SessionNotFoundError."""
+    session = await access.session(session_id)
+    estimate = await estimate_with_notes(access, session)
+    overlay = edits_in_force(await access.store.read_edits(session.session_id))
+    summaries = overlay.summaries
+    proxied = await access.store.get_proxied(session.session_id)
+    events = await access.store.last_events(session.session_id, (*SHRINKING, "reasoning_dropped"), CHANGES_SHOWN)
+    return ContextStatus(
+        session_id=session.session_id,
+        title=await title_of(access, session),
+        agent=session.agent,
+        estimate=estimate,
+        due=None if session.source is not None else _due(estimate) or None,  # only the client compacts its window
+        messages=session.counters.messages,
+        messages_summarized=sum(edit.messages for edit in summaries),
+        outputs_archived=sum(isinstance(edit, ArchiveEdit) for edit in overlay.replaced.values()),
+        outputs_shortened=(await kept_outputs(access, session.session_id))[0] or None,
+        last_summary=SummaryMade.of(max(summaries, key=lambda edit: edit.edit_id)) if summaries else None,
+        savings=None if proxied is not None else await savings_of(access, session),
+        proxy=None if proxied is None else report_of(proxied),
+        changes=[Change.of(event) for event in events],
+    )
+
+
+def _due(estimate: Estimate) -> list[str]:
+    """The triggers that fire at the next message; its length is unknown, so the present tokens are compared."""
+    found = []
+    messages, tokens = estimate.messages_trigger, estimate.tokens_trigger
+    if messages is not None and messages.value + 1 >= messages.threshold:
+        found.append(f"messages {messages.value + 1:,} / {messages.threshold:,}")
+    if tokens.value >= tokens.threshold:
+        found.append(f"tokens {tokens.value:,} / {tokens.threshold:,}")
+    return found

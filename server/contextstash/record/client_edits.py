@@ -1,0 +1,232 @@
+"""Client edits: a client's own compactions, rewinds and cleared tool results, recorded as edits of the view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from contextstash.outputs.digest import digest_output
+from contextstash.record.transcript_records import TranscriptMessage, is_window_key
+from contextstash.session.apply_edits import Planned, edit, entries_after
+from contextstash.session.estimate import estimate_session
+from contextstash.session.session_access import Access
+from contextstash.view.branches import HOST, restored, rewinding
+from contextstash.view.compaction_plan import cuts_of
+from contextstash.view.edits import archive_edit, placeholder_of, replaced, summary_id, weighed
+from contextstash.view.session_counters import reported_late
+from contextstash.view.session_snapshot import SessionSnapshot
+from contextstash.view.view import Entry, difference
+from contextstash_storage.errors import EditConflictError
+from contextstash_storage.records import (
+    Appended,
+    Call,
+    Counters,
+    Edit,
+    EditsAfter,
+    Event,
+    Message,
+    Part,
+    Session,
+    SummaryEdit,
+    Usage,
+)
+
+CLIENT = "client"
+"""The strategy of events that log what a client did to its own window."""
+
+CLIENT_WINDOW = "client_window"
+"""The strategy of compactions by contextstash in the client's own window, for the client's plugin."""
+
+OF_CLIENTS_WINDOW = (CLIENT, CLIENT_WINDOW)
+"""The strategies of events that changed the client's window; all others changed only our view."""
+
+
+async def mirror_before(access: Access, session: Session, message: TranscriptMessage) -> None:
+    """Record what the client did to its window before this message. Safe to repeat."""
+    session_id = session.session_id
+    if message.rewind_to_key is not None:
+        await edit(access, lambda: _rewind(access, session_id, message))
+    if message.cleared_call_ids:
+        await edit(access, lambda: _clear(access, session_id, frozenset(message.cleared_call_ids)))
+
+
+def whole_compaction(text: str) -> EditsAfter:
+    """The edit that replaces everything up to the client's own summary, `text`, with that summary."""
+
+    def edits(counters: Counters, stored: tuple[Message, ...]) -> list[Edit]:
+        last = stored[-1]
+        if last.kind != "summary":
+            return []
+        tokens = last.tokens
+        delta = {part: -count for part, count in counters.parts.items()}
+        delta[Part.SUMMARIES] = delta.get(Part.SUMMARIES, 0) + tokens
+        edit = _summary(text, 0, last.seq, tokens, at=last.seq)
+        changes: dict[str, Any] = {
+            "created_at": last.created_at,
+            "delta": {part: change for part, change in delta.items() if change},
+            "view_messages": 1 - counters.view_messages,
+            "view_results": -counters.view_results,
+        }
+        return [edit.model_copy(update=changes)]
+
+    return edits
+
+
+async def partial_compaction(
+    access: Access, session: Session, message: TranscriptMessage, text: str
+) -> EditsAfter | None:
+    """The edits for a compaction that kept some messages: they replace the covered messages with the client's summary,
+    `text`, and leave the kept ones. None if the store has neither of the message's keys, or if nothing is covered.
+
+    The edits are stored in the same transaction as the summary's own message, which is hidden at its own position.
+    Storing them raises EditConflictError if the session has changed meanwhile.
+    """
+    after = await _position(access, session.session_id, message.covers_after_key)
+    before = await _position(access, session.session_id, message.covers_before_key)
+    if after is None and before is None:
+        return None
+    snapshot = await access.snapshot(session.session_id)
+    own = snapshot.session.counters.messages
+    first, last = 0 if after is None else after + 1, own if before is None else before - 1
+    undone = [edit for edit in snapshot.overlay.summaries if _overlaps(edit, first, last)]
+    entries = await entries_after(access, snapshot, restored(undone)) if undone else list(snapshot.entries)
+    first, last = _safe(entries, first, last, own)
+    if first > last:
+        return None
+    tokens = snapshot.counter.count(text) + snapshot.settings.message_overhead
+    summary = _summary(text, first, last, tokens, at=own).model_copy(update={"created_at": message.created_at})
+    edits = await weighed_together(access, snapshot, [*restored(undone), summary])
+
+    def unchanged(counters: Counters, stored: tuple[Message, ...]) -> list[Edit]:
+        if (counters.messages - len(stored), counters.edits) != (own, len(snapshot.edits)):
+            raise EditConflictError("The session changed while its client's compaction was being recorded.")
+        return edits
+
+    return unchanged
+
+
+async def log_compaction(access: Access, session: Session, appended: Appended) -> None:
+    """Log a compaction by the client, or by us in its window, as an event; `session` is as it was before the messages
+    of `appended`, the last of which is the summary. A reader that ends before this has stored the compaction without
+    its event."""
+    summary = appended.messages[-1]
+    if summary.kind != "summary":
+        return
+    now = appended.session
+    before, after = await estimate_session(access, session), await estimate_session(access, now)
+    changes: dict[str, Any] = {"messages_before": session.counters.view_messages, "created_at": summary.created_at}
+    event = await client_compaction(access, now, before.tokens, after.tokens)
+    if is_window_key(summary.key):
+        changes |= {"strategy": CLIENT_WINDOW, "reason": "contextstash compacted the client's window."}
+    await access.store.append_event(now.session_id, event.model_copy(update=changes))
+
+
+async def client_compaction(access: Access, session: Session, before: int, after: int) -> Event:
+    """The event that says that the client has compacted its own window, from so many tokens to so many."""
+    breakdown = (await estimate_session(access, session)).breakdown
+    return Event(
+        kind="compaction",
+        strategy=CLIENT,
+        tokens_before=before,
+        tokens_after=after,
+        messages_after=session.counters.view_messages,
+        reason="The client compacted its own window.",
+        seq=session.counters.messages,
+        parts={part: tokens for part, tokens in breakdown.items() if tokens},
+    )
+
+
+def _summary(text: str, first: int, last: int, tokens: int, *, at: int) -> SummaryEdit:
+    """`at` is the position of the client's message that holds the summary."""
+    return SummaryEdit(
+        seq=at,
+        first_seq=first,
+        last_seq=last,
+        summary_id=summary_id(first, last, text),
+        strategy=HOST,
+        level="recent",
+        text=text,
+        summary=text,
+        tokens=tokens,
+    )
+
+
+def _overlaps(cover: SummaryEdit, first: int, last: int) -> bool:
+    """Whether a summary covers some of these messages, and also messages outside them."""
+    start, end = cover.span
+    return start <= last and end >= first and not (first <= start and end <= last)
+
+
+def _safe(entries: Sequence[Entry], first: int, last: int, end: int) -> tuple[int, int]:
+    """Narrow `first` to `last` so that no tool call is separated from its result. `end` is the position after the last
+    message."""
+    starts = [entries[cut].first_seq if cut < len(entries) else end for cut in cuts_of(entries)]
+    first = 0 if first == 0 else min((start for start in starts if start >= first), default=end)
+    if last < end:
+        last = max((start for start in starts if start <= last + 1), default=0) - 1
+    return first, last
+
+
+async def weighed_together(access: Access, snapshot: SessionSnapshot, edits: list[Edit]) -> list[Edit]:
+    """The edits; the last one carries what they all change in the counters."""
+    entries = await entries_after(access, snapshot, edits)
+    return [*edits[:-1], edits[-1].model_copy(update=difference(snapshot.entries, entries))]
+
+
+async def _position(access: Access, session_id: str, key: str | None) -> int | None:
+    return None if key is None else await access.store.find_key(session_id, key)
+
+
+async def _rewind(access: Access, session_id: str, message: TranscriptMessage) -> Planned[None] | None:
+    if await _position(access, session_id, message.key) is not None:
+        return None
+    to = await _position(access, session_id, message.rewind_to_key) if message.rewind_to_key else -1
+    if to is None:
+        return None
+    snapshot = await access.snapshot(session_id)
+    edits = rewinding(snapshot.edits, snapshot.session.counters.messages, to)
+    if not edits:
+        return None
+    together = await weighed_together(access, snapshot, edits)
+    return Planned(snapshot, together, lambda *_: None, after=snapshot.entries, own=False)
+
+
+async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> Planned[None] | None:
+    snapshot = await access.snapshot(session_id)
+    edits: list[Edit] = []
+    for entry in snapshot.entries:
+        for block, found in enumerate(entry.message.blocks if entry.message else ()):
+            seq = entry.first_seq
+            if found.call_id in call_ids and (seq, block) in snapshot.outputs and block not in entry.replaced:
+                output = snapshot.outputs[seq, block]
+                text = await access.output_text(snapshot.session, output)
+                digest = digest_output(output.tool, output.argument, text, output.is_error)
+                made = archive_edit(snapshot, output, placeholder_of(snapshot, output, digest))
+                if made.tokens < found.tokens:
+                    after = replaced(entry, block, made)
+                    edits.append(weighed(made, entry, after))
+                    entry = after
+    return Planned(snapshot, edits, lambda *_: None, after=snapshot.entries, own=False) if edits else None
+
+
+async def report_late(access: Access, session: Session, key: str, usage: Usage) -> Session:
+    """Add the usage of a reply that was recorded before its usage was reported. Safe to repeat."""
+    session_id = session.session_id
+    seq = await _position(access, session_id, key)
+    if seq is None or session.counters.reported_seq >= seq:
+        return session
+    reply, *later = await access.store.read_messages(session_id, first=seq, bodies=False)
+    since = sum(found.tokens for found in later if found.agent_visible)
+    anchored = await access.store.change_counters(
+        session_id, lambda counters: reported_late(counters, usage, seq, reply.tokens, since)
+    )
+    call = Call(
+        purpose="agent",
+        model=session.model,
+        request_seq=seq - 1,
+        request_edits=session.counters.edits,
+        created_at=reply.created_at,
+        **usage.model_dump(),
+    )
+    await access.store.append_call(session_id, call)
+    return anchored

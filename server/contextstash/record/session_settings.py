@@ -1,0 +1,107 @@
+"""A session's own layer of settings: changes it, also before the first message is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from contextstash.messages import UNDECIDED
+from contextstash.record.messages import SessionFacts, create_session, ensure_session
+from contextstash.results import ConfigureResult
+from contextstash.session.session_access import Access, check_conversation_id
+from contextstash.window.settings import DESTINATION, USERS_ALONE, UserSettings, resolve_settings, session_layer
+from contextstash.writers.writer_fallback import CONSENT
+from contextstash_storage.errors import BadInputError, SessionNotFoundError
+from contextstash_storage.records import Session
+
+COUNTING = ("estimator", "image_tokens", "message_overhead")
+"""Settings by which a message is counted when it is recorded."""
+
+
+async def open_session(
+    access: Access,
+    /,
+    session_id: str,
+    *,
+    default_format: Callable[[], str],
+    settings: Mapping[str, Any] | None = None,
+    **facts: Any,
+) -> Session:
+    """A session before its first message, created if it does not exist. Settings that differ from its own are changed.
+    `facts` are format, model, agent, title and parent_session_id; `default_format` is called if there is no format."""
+    settings = settings or {}
+    resolve_settings(access.layer(facts.get("agent")), settings)
+    known = await access.find(session_id)
+    if known is None and facts.get("format") is None:
+        facts["format"] = default_format()
+    session = await ensure_session(access, session_id, known, (), SessionFacts(**facts))
+    changed = {name: value for name, value in settings.items() if session.settings.get(name) != value}
+    if changed:
+        await configure(access, session_id, changed)
+        session = await access.session(session_id)
+    return session
+
+
+async def configure(access: Access, session_id: str | None, settings: Mapping[str, Any]) -> ConfigureResult:
+    """Change a session's own layer of settings; returns the settings then in force. A session that is named and does
+    not exist is created, so that its settings hold from the first message on."""
+    session = await _session_to_configure(access, session_id, settings)
+    unknown = settings.keys() - UserSettings.model_fields.keys()
+    layer = {
+        name: value
+        for name, value in {**session_layer(session.settings), **settings}.items()
+        if value is not None or name in unknown
+    }
+    before = access.settings(session).model_dump()
+    after = resolve_settings(access.layer(session.agent), layer).model_dump()
+    await access.store.update_session(session.session_id, settings=layer)
+    counted = [name for name in COUNTING if before[name] != after[name]]
+    note = None
+    if counted and session.counters.messages:
+        note = (
+            f"The {session.counters.messages:,} messages recorded before keep their token counts;"
+            f" {', '.join(counted)} apply to new messages only. Set them before the first message to count all alike."
+        )
+    return ConfigureResult(
+        session_id=session.session_id,
+        settings={name: after[name] for name in UserSettings.model_fields if after[name] is not None},
+        changed=[name for name in UserSettings.model_fields if before[name] != after[name]],
+        note=note,
+    )
+
+
+async def _session_to_configure(access: Access, session_id: str | None, settings: Mapping[str, Any]) -> Session:
+    try:
+        session = await access.session(session_id)
+    except SessionNotFoundError:
+        if session_id is None:
+            raise
+    else:
+        _check_destination(access, session.agent, settings)
+        return session
+    check_conversation_id(session_id)
+    _check_destination(access, None, settings)
+    resolve_settings(access.layer(None), settings)  # refused settings must not leave an empty session
+    return await create_session(access, session_id, UNDECIDED)
+
+
+def _check_destination(access: Access, agent: str | None, settings: Mapping[str, Any]) -> None:
+    """Raises BadInputError if the settings would send the session to a place that the user has not agreed to: its model
+    may change a session's own settings."""
+    for name in sorted(USERS_ALONE - {DESTINATION}):
+        if settings.get(name) is not None:
+            raise BadInputError(
+                f"{name} is the user's alone: no session can set it, only the user's own configuration"
+                f" (contextstash.toml in the user's folder, or CONTEXTSTASH_{name.upper()})."
+            )
+    if settings.get(DESTINATION) is not None:
+        raise BadInputError(
+            f"{DESTINATION} sets where sessions are sent: no session can set it, only the user's own configuration"
+            " (contextstash.toml in the user's folder, CONTEXTSTASH_SUMMARIZER_BASE_URL, or --set)."
+        )
+    asked = settings.get("summarizer") == "anthropic" or settings.get("summarizer_model") is not None
+    if asked and not access.may_call_model(agent):
+        raise BadInputError(
+            "A session cannot have a model called without the user's consent, which only the user's own configuration"
+            f" gives: {CONSENT}. Without it, summarizer is auto or extractive."
+        )

@@ -1,0 +1,243 @@
+"""Transcripts: records the messages of a client's transcript, and what the client did to its own window."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+from contextstash.messages import get_format
+from contextstash.messages.base import Format
+from contextstash.record.client_edits import (
+    log_compaction,
+    mirror_before,
+    partial_compaction,
+    report_late,
+    whole_compaction,
+)
+from contextstash.record.messages import Calls, RecentCalls, SessionFacts, append, ensure_session, limit_problem
+from contextstash.record.repeated_messages import BatchIdentity, record_batch
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.session.apply_edits import retrying
+from contextstash.session.session_access import Access
+from contextstash_storage.errors import BadMessageError, SessionDeletedError, SessionNotFoundError
+from contextstash_storage.records import Appended, Cursor, EditsAfter, Session
+
+logger = logging.getLogger(__name__)
+
+PROXIED_SECONDS = 3_600.0
+"""How long after a session's last request through the proxy its transcript is still passed over. A tool
+that runs longer has its call recorded from the transcript too."""
+
+
+async def record_transcript(
+    access: Access,
+    recent: RecentCalls,
+    transcript: TranscriptSession,
+    messages: Sequence[TranscriptMessage],
+    cursor: Cursor,
+    *,
+    wanted: bool = True,
+) -> Appended:
+    """Append the messages read from a transcript. The last ones and the new cursor are stored in one transaction.
+
+    Safe to repeat after a crash at any point: messages are recognized by their keys, edits by what they cover.
+    Unless it is `wanted` by the user, a deleted session is not made again: raises SessionDeletedError.
+    """
+    names = [name for name in (transcript.session_id, transcript.parent_session_id) if name is not None]
+    found = {name: await access.find(name) for name in names}
+    known = found[transcript.session_id]
+    if await _is_proxied(access, found.values(), messages):
+        return await _passed_over(access, transcript.session_id, known, messages, cursor)
+    if known is None and not wanted:
+        await _check_not_deleted(access, [name for name, session in found.items() if session is None])
+    messages = _within_limits(messages)
+    session = await ensure_session(
+        access,
+        transcript.session_id,
+        known,
+        [message.body for message in messages],
+        _facts_of(transcript, messages),
+    )
+    if transcript.late_usage is not None:
+        session = await report_late(access, session, *transcript.late_usage)
+    session = await _with_window(access, session, transcript.window)
+    messages = _readable(messages, get_format(session.format))
+    calls = await recent.of(session)
+    if transcript.whole:
+        return await _record_whole(access, session, messages, calls, cursor)
+    total = Appended(messages=(), duplicates=0, session=session)
+    runs = _runs(messages)
+    for left, run in zip(reversed(range(len(runs))), runs, strict=True):
+        await _before(access, total.session, run[0] if run else None)
+        part = await retrying(partial(_append_run, access, total.session, run, calls, None if left else cursor))
+        if run and run[-1].covers_before and part.messages:
+            await log_compaction(access, total.session, part)
+        total = Appended(
+            messages=total.messages + part.messages,
+            duplicates=total.duplicates + part.duplicates,
+            session=part.session,
+        )
+    recent.keep(total.session, calls)
+    return total
+
+
+def _facts_of(transcript: TranscriptSession, messages: Sequence[TranscriptMessage]) -> SessionFacts:
+    return SessionFacts(
+        format=transcript.format,
+        model=transcript.model or next((m.model for m in reversed(messages) if m.model), None),
+        agent=transcript.agent,
+        title=transcript.title,
+        source=transcript.source,
+        parent_session_id=transcript.parent_session_id,
+    )
+
+
+async def _check_not_deleted(access: Access, lost: Sequence[str]) -> None:
+    """Raises SessionDeletedError if one of these sessions, which do not exist, was deleted. One that exists was never
+    deleted, or its user brought it back."""
+    if any([await access.was_deleted(name) for name in lost]):
+        raise SessionDeletedError("The session was deleted here.")
+
+
+async def _with_window(access: Access, session: Session, window: int | None) -> Session:
+    """The session, with the window that its client says it uses."""
+    if window is None or window == session.counters.host_window:
+        return session
+    return await access.store.change_counters(
+        session.session_id, lambda counters: counters.model_copy(update={"host_window": window})
+    )
+
+
+async def _is_proxied(
+    access: Access, sessions: Iterable[Session | None], messages: Sequence[TranscriptMessage]
+) -> bool:
+    """Whether the proxy records these messages, for one of these sessions: it sees the requests themselves, and a
+    session is stored once. Messages written long after its last request are recorded here: the client continues without
+    the proxy."""
+    for session in sessions:
+        if session is None or session.source is not None:
+            continue
+        try:
+            proxied = await access.store.get_proxied(session.session_id)
+        except SessionNotFoundError:  # deleted meanwhile
+            continue
+        if proxied is not None:
+            times = [message.created_at.timestamp() for message in messages if message.created_at is not None]
+            return min(times, default=0.0) <= proxied.last_at + PROXIED_SECONDS
+    return False
+
+
+async def _passed_over(
+    access: Access, session_id: str, session: Session | None, messages: Sequence[TranscriptMessage], cursor: Cursor
+) -> Appended:
+    """Move the cursor past messages that the proxy records. The session of a sub-agent of a proxied one may not exist:
+    then the cursor stays, and the same messages are passed over again."""
+    if session is None:
+        now = datetime.now(UTC)
+        session = Session(session_id=session_id, format="anthropic", created_at=now, updated_at=now)
+    else:
+        await append(access, session, [], {}, cursor=cursor)
+    return Appended(messages=(), duplicates=len(messages), session=session)
+
+
+async def _record_whole(
+    access: Access, session: Session, messages: Sequence[TranscriptMessage], calls: Calls, cursor: Cursor
+) -> Appended:
+    """Make the messages the conversation; the cursor moves afterwards, and should it not, they are all known then."""
+    natives = [message.body for message in messages]
+    extras = [_extra(message, hidden=False) for message in messages]
+    appended = await record_batch(access, session, natives, calls, BatchIdentity(whole=True), extras)
+    await append(access, appended.session, [], calls, cursor=cursor)
+    return appended
+
+
+def _within_limits(messages: Sequence[TranscriptMessage]) -> list[TranscriptMessage]:
+    """The messages that can be recorded; one that is too large must not prevent the recording of the others."""
+    kept = []
+    for message in messages:
+        problem = limit_problem(message.body)
+        if problem is None:
+            kept.append(message)
+        else:
+            logger.warning("skipped a message of a transcript: it %s", problem)
+    return kept
+
+
+def _readable(messages: Sequence[TranscriptMessage], fmt: Format) -> list[TranscriptMessage]:
+    """The messages that can be parsed; a damaged one must not prevent the recording of the others."""
+    readable = []
+    for message in messages:
+        try:
+            fmt.read(message.body)
+        except BadMessageError as error:
+            logger.warning("skipped a message of a transcript: %s", error)
+        else:
+            readable.append(message)
+    return readable
+
+
+def _runs(messages: Sequence[TranscriptMessage]) -> list[list[TranscriptMessage]]:
+    """Split the messages before each one that reports a client edit, and before and after each of the client's
+    summaries."""
+    runs: list[list[TranscriptMessage]] = [[]]
+    for message in messages:
+        if runs[-1] and (message.covers_before or _reports_client_edit(message)):
+            runs.append([])
+        runs[-1].append(message)
+        if message.covers_before:
+            runs.append([])
+    return runs if runs[-1] or len(runs) == 1 else runs[:-1]
+
+
+def _reports_client_edit(message: TranscriptMessage) -> bool:
+    """Whether all messages before this one must be stored first, because it refers to them."""
+    return message.rewind_to_key is not None or bool(message.cleared_call_ids)
+
+
+def _keeps_some(message: TranscriptMessage) -> bool:
+    """Whether this is the client's summary of a compaction that kept some messages."""
+    return message.covers_before and (message.covers_before_key is not None or message.covers_after_key is not None)
+
+
+async def _append_run(
+    access: Access, session: Session, run: Sequence[TranscriptMessage], calls: Calls, cursor: Cursor | None
+) -> Appended:
+    edits: EditsAfter | None = None
+    hidden = False
+    if run and run[-1].covers_before:
+        text = "\n".join(get_format(session.format).read(run[-1].body).texts)
+        if _keeps_some(run[-1]):
+            edits = await partial_compaction(access, session, run[-1], text)
+        hidden = edits is not None
+        edits = edits or whole_compaction(text)
+    return await append(
+        access,
+        session,
+        [message.body for message in run],
+        calls,
+        extras=[_extra(message, hidden=hidden) for message in run],
+        cursor=cursor,
+        edits=edits,
+    )
+
+
+def _extra(message: TranscriptMessage, *, hidden: bool) -> dict[str, object]:
+    """`hidden`: the view does not show the message at its own position."""
+    given = {
+        "key": message.key,
+        "group": message.group,
+        "usage": message.usage,
+        "model": message.model,
+        "created_at": message.created_at or datetime.now(UTC),
+        "kind": "summary" if message.covers_before else "host" if message.by_host else None,
+        "agent_visible": False if hidden else None,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+async def _before(access: Access, session: Session, message: TranscriptMessage | None) -> None:
+    """Record what the client did to its window before this message."""
+    if message is not None and session.counters.messages > 0:
+        await mirror_before(access, session, message)

@@ -1,0 +1,258 @@
+"""Automatic reduction: after a recording, prunes and compacts if a threshold is passed, and reports what was done.
+
+Recording never waits for a model: if the summarizer is slow, the compaction runs in the background, and the result of
+the next recording reports how it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from datetime import datetime
+
+from contextstash.base.bounded_cache import BoundedCache
+from contextstash.base.plain_logs import error_trace
+from contextstash.reduce.compact import compact
+from contextstash.reduce.prune import add_prune, prune, prune_oldest, prune_to_mark, with_sizes
+from contextstash.reduce.summary_request import Writers
+from contextstash.results import CompactResult, Estimate
+from contextstash.session.estimate import estimate_session, own_tokens
+from contextstash.session.proxied_clients import sends_own_history
+from contextstash.session.session_access import Access
+from contextstash.session.stripped_thinking import binds
+from contextstash.view.prune_plan import PruneOptions
+from contextstash.view.session_snapshot import event_without_edits
+from contextstash.window.backoff import ReductionAttempt, oscillation, worth_trying
+from contextstash.window.settings import ContextSettings
+from contextstash.window.thresholds import Due, WindowBudget, due, lowest_threshold, results_due, since_summary
+from contextstash_storage.errors import ContextstashError
+from contextstash_storage.records import EventKind, Session
+
+MAX_ATTEMPTS = 8
+"""Prunes and compactions that are read. An oscillation needs 3 in a row (backoff.TIMES), the back-off reaches its
+maximum after 4; the rest is a margin for prunes and compactions that count as one attempt."""
+
+
+async def attempts_of(access: Access, session_id: str, *, prunes: bool = True) -> list[ReductionAttempt]:
+    """The last compactions, and with `prunes` also the last prunes, oldest first."""
+    kinds: tuple[EventKind, ...] = ("compaction", "recovery", "prune") if prunes else ("compaction", "recovery")
+    events = await access.store.last_events(session_id, kinds, MAX_ATTEMPTS)
+    return [ReductionAttempt(event.seq, event.tokens_before, event.tokens_after) for event in reversed(events)]
+
+
+async def oscillating(access: Access, session: Session) -> str | None:
+    """The report if compactions follow each other without freeing much."""
+    settings, budget = access.limits(session)
+    attempts = await attempts_of(access, session.session_id)
+    return oscillation(attempts, lowest_threshold(budget, settings), budget.usable)
+
+
+logger = logging.getLogger(__name__)
+
+RETRY_MESSAGES = 10
+"""If nothing could be reduced, the next attempt comes after this many more messages. As in backoff.FEW_MESSAGES."""
+
+RETRY_GROWTH = 0.05
+"""… or after the context has grown by this share of usable. As in backoff.FIRST_WAIT."""
+
+MAX_REMEMBERED_SESSIONS = 1_024
+"""Sessions of which unreported results and fruitless attempts are kept in memory: a few hundred bytes each."""
+
+STARTED = "A compaction was started in the background."
+
+
+class AutoReducer:
+    """Prunes and compacts sessions as they grow."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._claims: dict[str, asyncio.Event] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._closed = False
+        self._unreported: BoundedCache[str, list[str]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
+        self._fruitless: BoundedCache[str, tuple[int, int]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
+
+    async def after_recording(
+        self, session: Session, written_at: datetime | None = None, *, reduce: bool = True
+    ) -> tuple[Estimate, list[str]]:
+        """Reduce the session if that is due. Returns its state afterwards, and what was done since the last recording.
+        A failure here never fails the recording.
+
+        `written_at` is the time of the newest recorded message: that of a change of its level, also if it is recorded
+        months later. Without `reduce` only the level is logged.
+        """
+        session_id = session.session_id
+        estimate = await self._estimate_and_log_level(session, written_at)
+        done = self._unreported.pop(session_id, [])
+        if not reduce or not await self._may_reduce(session) or not self._claim(session_id):
+            return estimate, done
+        try:
+            reduced = await self._reduce_if_due(session)
+            if reduced is not None:
+                done += reduced
+                estimate = await self._estimate_and_log_level(await self._access.session(session_id))
+        finally:
+            if session_id not in self._tasks:
+                self._release(session_id)
+        return estimate, done
+
+    async def close(self) -> None:
+        """Cancel the reductions in the background, which changes no view, and wait for those that a recording waits
+        for. No reduction starts afterwards."""
+        self._closed = True
+        for task in self._tasks.values():
+            task.cancel()
+        await self.idle()
+
+    async def idle(self) -> None:
+        """Wait until no reduction is running."""
+        while self._claims:
+            await asyncio.gather(*(ended.wait() for ended in self._claims.values()))
+
+    async def _may_reduce(self, session: Session) -> bool:
+        """Whether the session is reduced automatically. One whose client goes through the proxy is not: there an edit
+        changes the next request, and the proxy alone knows whether that pays."""
+        if not self._access.settings(session).automatic:
+            return False
+        return session.source is None or await sends_own_history(self._access.store, session)
+
+    def _claim(self, session_id: str) -> bool:
+        """Claim the session for this caller until `_release`; False if another caller has it. Checks and claims without
+        an await in between: otherwise two callers could both find the session free."""
+        if self._closed or session_id in self._claims:
+            return False
+        self._claims[session_id] = asyncio.Event()
+        return True
+
+    def _release(self, session_id: str) -> None:
+        self._tasks.pop(session_id, None)
+        self._claims.pop(session_id).set()
+
+    async def _estimate_and_log_level(self, session: Session, written_at: datetime | None = None) -> Estimate:
+        """The session's state; a change of its level is logged as an event."""
+        estimate = await estimate_session(self._access, session)
+        if estimate.level != session.counters.level:
+            try:
+                await self._log_level(session, estimate, written_at)
+            except (
+                ContextstashError
+            ) as error:  # the messages are stored: after an error the caller would send them again
+                logger.warning("the level of %s was not logged: %s", session.session_id, error)
+        logger.info("[context] %s/%s tokens (%s%%)", estimate.tokens, estimate.usable, estimate.percent)
+        return estimate
+
+    async def _worth_trying(
+        self, session: Session, tokens: int, budget: WindowBudget, settings: ContextSettings
+    ) -> bool:
+        """Whether another attempt is likely to free more than the last ones did."""
+        counters = session.counters
+        fruitless = self._fruitless.get(session.session_id)
+        if fruitless and not _grown(fruitless, (counters.messages, tokens), budget):
+            return False
+        by_count = budget.messages_at is not None and since_summary(counters) >= budget.messages_at
+        if by_count or results_due(counters, settings):
+            return True
+        attempts = await attempts_of(self._access, session.session_id, prunes=False)
+        return worth_trying(attempts, tokens, counters.messages, budget.usable)
+
+    async def _reduce_if_due(self, session: Session) -> list[str] | None:
+        """Reduce a claimed session and return what was done; None if nothing is due. If the summarizer is slow, a task
+        does it, and keeps the claim until it ends."""
+        settings, budget = self._access.limits(session)
+        tokens = own_tokens(self._access, session)
+        wanted = due(session.counters, tokens, budget, settings)
+        if not (wanted.prune or wanted.compact) or not await self._worth_trying(session, tokens, budget, settings):
+            return None
+        if self._closed:
+            return None
+        if not self._is_slow(session, settings):
+            return await self._reduce(session.session_id, wanted)
+        task = asyncio.create_task(self._in_background(session.session_id, wanted))
+        self._tasks[session.session_id] = task
+        # not at the end of the coroutine: a task that is cancelled before its first step never gets there
+        task.add_done_callback(lambda _: self._release(session.session_id))
+        return [STARTED] if wanted.compact else []
+
+    def _is_slow(self, session: Session, settings: ContextSettings) -> bool:
+        """Whether a model will be called, for a summary or for a digest."""
+        if not self._access.reaches_model(session.agent, settings):
+            return False
+        return settings.tool_digest == "llm" or self._strategy(session, settings) in ("auto", "anthropic")
+
+    def _strategy(self, session: Session, settings: ContextSettings) -> str:
+        """A followed client compacts its window itself: `auto` does not make its user pay for a second model."""
+        return "extractive" if session.source and settings.summarizer == "auto" else settings.summarizer
+
+    async def _in_background(self, session_id: str, wanted: Due) -> None:
+        self._unreported.set(session_id, await self._reduce(session_id, wanted))
+
+    async def _reduce(self, session_id: str, wanted: Due) -> list[str]:
+        done: list[str] = []
+        try:
+            await self._prune_and_compact(session_id, wanted, done)
+            await self._report_oscillation(session_id, done)
+        except ContextstashError as error:
+            logger.warning("automatic management of %s failed: %s", session_id, error)
+        except Exception as error:  # the messages are stored: a bug here must not make the recording look failed
+            logger.error("automatic management of %s broke off: %s", session_id, error_trace(error))
+        await self._remember_if_fruitless(session_id, bool(done))
+        return done
+
+    async def _remember_if_fruitless(self, session_id: str, useful: bool) -> None:
+        self._fruitless.pop(session_id, None)
+        if not useful:
+            with suppress(ContextstashError):
+                session = await self._access.session(session_id)
+                self._fruitless.set(session_id, (session.counters.messages, own_tokens(self._access, session)))
+
+    async def _prune_and_compact(self, session_id: str, wanted: Due, done: list[str]) -> None:
+        session = await self._access.session(session_id)
+        settings = self._access.settings(session)
+        if wanted.prune and not binds(settings, session.model):
+            oldest = results_due(session.counters, settings)
+            pruned = await (prune_oldest(self._access, session_id) if oldest else prune(self._access, session_id))
+            add_prune(done, pruned)
+            if settings.prune_keep_last_hard is not None and (await self._due(session_id)).compact:
+                options = PruneOptions(keep_last=settings.prune_keep_last_hard, minimum_tokens=0)
+                add_prune(done, await prune(self._access, session_id, options))
+        if (await self._due(session_id)).compact:
+            writers = Writers(strategy=self._strategy(session, settings))
+            compacted = await compact(self._access, session_id, writers, asked=False)
+            _add_compaction(done, compacted)
+            if not compacted.compacted and settings.low_water is not None:
+                add_prune(done, await prune_to_mark(self._access, session_id))
+
+    async def _due(self, session_id: str) -> Due:
+        session = await self._access.session(session_id)
+        settings, budget = self._access.limits(session)
+        return due(session.counters, own_tokens(self._access, session), budget, settings)
+
+    async def _report_oscillation(self, session_id: str, done: list[str]) -> None:
+        """Report and log it if compactions follow each other without freeing much."""
+        session = await self._access.session(session_id)
+        report = await oscillating(self._access, session)
+        if not report or not done:
+            return
+        done.append(report)
+        tokens = own_tokens(self._access, session)
+        await self._access.store.append_event(session_id, event_without_edits(session, "oscillation", tokens, report))
+
+    async def _log_level(self, session: Session, estimate: Estimate, written_at: datetime | None) -> None:
+        reason = f"Level {session.counters.level} → {estimate.level}: {estimate.percent} % of {estimate.usable:,}."
+        event = event_without_edits(session, "level", estimate.tokens, reason).model_copy(
+            update={"created_at": written_at}
+        )
+        await self._access.store.append_event(session.session_id, event, level=estimate.level)
+
+
+def _grown(then: tuple[int, int], now: tuple[int, int], budget: WindowBudget) -> bool:
+    """Whether messages or tokens have grown enough since a fruitless attempt, or the tokens have shrunk."""
+    messages, tokens = now[0] - then[0], now[1] - then[1]
+    return messages >= RETRY_MESSAGES or tokens >= RETRY_GROWTH * budget.usable or tokens < 0
+
+
+def _add_compaction(done: list[str], result: CompactResult) -> None:
+    if result.compacted:
+        done.append(f"{with_sizes(result)}, written by {result.strategy}.")
+        done += [result.note] if result.note else []

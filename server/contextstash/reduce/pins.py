@@ -1,0 +1,115 @@
+"""Pins of a session: adds and removes them, and brings what is pinned back into the view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from contextstash.handoff.user_block import RULE_PREFIX
+from contextstash.record import session_settings
+from contextstash.reduce.restore import restore
+from contextstash.reduce.user_words import rules_edit
+from contextstash.results import ConfigureResult
+from contextstash.session.apply_edits import Planned, edit
+from contextstash.session.masks import shown_text
+from contextstash.session.session_access import Access
+from contextstash.session.stripped_thinking import binds
+from contextstash.view.pinned_outputs import HANDLE_PREFIX, outputs_of_pins, pinned_outputs, pinned_text
+from contextstash.view.session_snapshot import SessionSnapshot
+from contextstash.window.settings import session_layer
+from contextstash_storage.errors import HandleNotFoundError, SessionNotFoundError
+from contextstash_storage.records import ArchiveEdit, Output
+
+
+async def configure_session(
+    access: Access,
+    session_id: str | None = None,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    pin: Sequence[str] | None = None,
+    unpin: Sequence[str] | None = None,
+) -> ConfigureResult:
+    """Change a session's own layer of settings; a value of None removes the setting from it. `pin` and `unpin` add
+    handles of outputs, paths of files or rules (`rule: …`) to its pins, and remove them. What is pinned and archived is
+    restored; what a summary replaces follows the next summary; a rule is in the next view. Raises HandleNotFoundError
+    if the session has no output with a handle."""
+    settings, pin, unpin = settings or {}, pin or (), unpin or ()
+    if not pin and not unpin:
+        return await session_settings.configure(access, session_id, settings)
+    own = settings["pin"] if settings.get("pin") else await _pins_of(access, session_id)
+    pin = await _known_pins(access, session_id, pin)
+    wanted = [each for each in dict.fromkeys((*own, *pin)) if each not in unpin]
+    result = await session_settings.configure(access, session_id, {**settings, "pin": wanted or None})
+    await edit(access, lambda: _rules_shown(access, result.session_id))
+    notes = [result.note, await _bring_back(access, result.session_id, pin) if pin else None]
+    return result.model_copy(update={"note": " ".join(note for note in notes if note) or None})
+
+
+async def _pins_of(access: Access, session_id: str | None) -> tuple[str, ...]:
+    """The pins in force, since a session's own list replaces that of the server's settings."""
+    try:
+        session = await access.session(session_id)
+    except SessionNotFoundError:
+        return access.settings().pin
+    return access.settings(session.model_copy(update={"settings": session_layer(session.settings)})).pin
+
+
+async def _known_pins(access: Access, session_id: str | None, pins: Sequence[str]) -> Sequence[str]:
+    """The pins, their handles as the session has them. Raises HandleNotFoundError."""
+    if not any(pin.startswith(HANDLE_PREFIX) for pin in pins):
+        return pins
+    session = await access.session(session_id)
+    known = {output.handle for output in await access.store.read_outputs(session.session_id)}
+    for pin in pins:
+        if pin.startswith(HANDLE_PREFIX) and pin not in known:
+            raise HandleNotFoundError(
+                f"Session {session.session_id} has no output '{pin}'. search_history finds handles."
+            )
+    return pins
+
+
+async def _rules_shown(access: Access, session_id: str) -> Planned[None] | None:
+    """The plan to show pinned rules in the next view already. A model that binds its reasoning to what was sent gets
+    them with the next compaction if they cannot stand at the end."""
+    snapshot = await access.snapshot(session_id)
+    rules = rules_edit(snapshot)
+    at_end = rules is not None and snapshot.entries[-1].last_seq == rules.after_seq
+    if rules is None or not (at_end or not binds(snapshot.settings, snapshot.session.model)):
+        return None
+    return Planned(snapshot, [rules], lambda *_: None, after=snapshot.entries)
+
+
+async def _bring_back(access: Access, session_id: str, added: Sequence[str]) -> str | None:
+    """Restore the pinned outputs that are archived. A note about those that a summary replaces, and about files that
+    no output shows."""
+    snapshot = await access.snapshot(session_id)
+    pinned = pinned_outputs(snapshot)
+    shown = {entry.message.seq for entry in snapshot.entries if entry.message}
+    archived = [
+        output.handle
+        for place, output in pinned.items()
+        if place[0] in shown and isinstance(snapshot.overlay.replaced.get(place), ArchiveEdit)
+    ]
+    if archived:
+        await restore(access, archived, session_id)
+    summarized = [output.handle for place, output in pinned.items() if place[0] not in shown]
+    notes = []
+    outputs = [pin for pin in added if not pin.startswith(RULE_PREFIX)]
+    if unknown := [pin for pin in outputs if not outputs_of_pins([pin], snapshot.current_outputs)]:
+        rule = f' To pin a rule, write "{RULE_PREFIX} …".' if any(" " in pin for pin in unknown) else ""
+        notes.append(f"No output shows {', '.join(unknown)} so far: the next one that does will stay.{rule}")
+    if summarized:
+        notes.append(
+            f"Summarized already, so shown again only with the next summary: {', '.join(summarized)}."
+            " get_archived_output reads them now."
+        )
+    return " ".join(notes) or None
+
+
+async def pinned_within(access: Access, snapshot: SessionSnapshot, first_seq: int, last_seq: int) -> str:
+    """The pinned outputs of the messages `first_seq` to `last_seq` as a summary shows them; empty if there are none."""
+    wanted = [output for output in pinned_outputs(snapshot).values() if first_seq <= output.seq <= last_seq]
+    texts: list[tuple[Output, str]] = []
+    async for batch in access.output_texts(snapshot, sorted(wanted, key=lambda output: (output.seq, output.block))):
+        texts += [(output, shown_text(snapshot.settings, text)) for output, text in batch]
+    return pinned_text(snapshot, texts)

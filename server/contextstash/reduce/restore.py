@@ -1,0 +1,156 @@
+"""Restore: puts archived outputs, and messages that a summary covers, back into the view exactly as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from contextstash.reduce.prune import client_note
+from contextstash.results import RestoredOutput, RestoreResult
+from contextstash.session.apply_edits import Planned, edit, entries_after
+from contextstash.session.session_access import OUTPUTS_SUFFIX, Access
+from contextstash.session.stripped_thinking import Undone, strips_after_restore, strips_of
+from contextstash.session.view_reader import WITH_ALL_OUTPUTS
+from contextstash.view.session_snapshot import SessionSnapshot, event_of
+from contextstash.view.view import Entry, difference, edits_in_force, total_tokens
+from contextstash_storage.errors import BadInputError, HandleNotFoundError
+from contextstash_storage.records import ArchiveEdit, Edit, Replacement, RestoreEdit, Session, SummaryEdit
+
+MAX_NAMED = 20
+"""Handles that the logged event names, so that it stays one readable line."""
+
+Shortening = Replacement | SummaryEdit
+"""An edit that replaces content with something shorter, and has a handle."""
+
+
+async def restore(access: Access, handles: Sequence[str], session_id: str | None = None) -> RestoreResult:
+    """Put archived outputs, or the messages that a summary covers, back into the view exactly as they were."""
+    if not handles:
+        raise BadInputError("Pass at least one handle: of an archived output (out_…) or of a summary (sum_…).")
+    if session_id is None:
+        session_id = await _session_of(access, handles[0])
+
+    async def plan() -> Planned[RestoreResult] | RestoreResult:
+        snapshot = await access.snapshot(session_id, WITH_ALL_OUTPUTS)
+        return await _plan(access, snapshot, list(dict.fromkeys(handles)), _known(snapshot))
+
+    return await edit(access, plan)
+
+
+async def restore_last(access: Access, session_id: str) -> RestoreResult:
+    """Undo the last prune or compaction by contextstash that is in force, with all that it archived. Raises
+    BadInputError if there is none."""
+    overlay = edits_in_force(await access.store.read_edits(session_id))
+    ours: list[Shortening] = [edit for edit in overlay.summaries if edit.seq is None]
+    ours += [edit for edit in overlay.replaced.values() if isinstance(edit, ArchiveEdit)]
+    newest = max(ours, key=lambda edit: edit.edit_id, default=None)
+    if newest is None:
+        raise BadInputError(
+            f"Nothing to undo: no prune or compaction by contextstash is in force in session {session_id}."
+        )
+    together = [_name(edit) for edit in ours if edit.created_at == newest.created_at]
+    return await restore(access, together, session_id)
+
+
+async def _session_of(access: Access, handle: str) -> str:
+    if handle.startswith("out_"):
+        return await _shown_in(access, handle, (await access.store.find_output(handle))[0])
+    found = await access.store.find_summary(handle) or await access.current_session_id()
+    if found is None:
+        raise HandleNotFoundError(f"There is no output or summary '{handle}'. search_history finds handles.")
+    return found
+
+
+async def _shown_in(access: Access, handle: str, found_in: str) -> str:
+    """The session whose view an output belongs to: that of which it was stored for, if a request of it leaves out what
+    has this handle (an input of a call, an image)."""
+    parent = (await access.store.get_session(found_in)).parent_session_id
+    if parent is None or not found_in.endswith(OUTPUTS_SUFFIX):
+        return found_in
+    edits = await access.store.read_edits(parent)
+    return parent if any(isinstance(edit, Replacement) and edit.handle == handle for edit in edits) else found_in
+
+
+def _known(snapshot: SessionSnapshot) -> set[str]:
+    """The handles of all outputs and summaries of a session, and of all else that its requests leave out."""
+    handles = {output.handle for output in snapshot.outputs.values()}
+    return handles | {_name(edit) for edit in snapshot.edits if isinstance(edit, Shortening)}
+
+
+async def _plan(
+    access: Access, snapshot: SessionSnapshot, handles: list[str], known: set[str]
+) -> Planned[RestoreResult] | RestoreResult:
+    undone: list[Shortening] = []
+    untouched: list[str] = []
+    for handle in handles:
+        found = _in_force(snapshot, handle)
+        if not found and handle not in known:
+            raise HandleNotFoundError(
+                f"Session {snapshot.session_id} has no output or summary '{handle}'. search_history finds handles."
+            )
+        undone += [edit for edit in found if edit not in undone]
+        undone += [edit for edit in _archived_with(snapshot, found) if edit not in undone]
+        untouched += [] if found else [handle]
+    if not undone:
+        return _nothing(snapshot, untouched)
+    again = {*handles, *(_name(edit) for edit in undone)}
+    digests = [edit for edit in snapshot.overlay.digests if set(edit.handles) <= again]
+    names = ", ".join(_name(edit) for edit in undone[:MAX_NAMED])
+
+    def result(_: Session, entries: Sequence[Entry]) -> RestoreResult:
+        return RestoreResult(
+            session_id=snapshot.session_id,
+            restored=[_restored(edit, snapshot) for edit in undone],
+            not_archived=untouched or None,
+            tokens_before=total_tokens(snapshot.entries),
+            tokens_after=total_tokens(entries),
+            note=client_note(snapshot),
+            client_tokens=snapshot.client_tokens,
+        )
+
+    return Planned(
+        snapshot,
+        await _edits(access, snapshot, [*undone, *digests]),
+        result,
+        event=lambda entries: event_of(snapshot, entries, "restore", f"Restored {names}."),
+    )
+
+
+def _in_force(snapshot: SessionSnapshot, handle: str) -> list[Shortening]:
+    """The edits in force with this handle."""
+    edits = (*snapshot.overlay.replaced.values(), *snapshot.overlay.summaries)
+    return [edit for edit in edits if _name(edit) == handle]
+
+
+def _archived_with(snapshot: SessionSnapshot, found: Sequence[Shortening]) -> list[Shortening]:
+    """The edits in force of the outputs that the compactions which made these summaries archived."""
+    handles = [handle for edit in found if isinstance(edit, SummaryEdit) for handle in edit.archived]
+    return [edit for handle in handles for edit in _in_force(snapshot, handle)]
+
+
+def _name(edit: Shortening) -> str:
+    return edit.summary_id if isinstance(edit, SummaryEdit) else edit.handle
+
+
+async def _edits(access: Access, snapshot: SessionSnapshot, undone: Sequence[Undone]) -> list[Edit]:
+    """The edits that undo these edits. Thinking that they had invalidated is restored too; thinking that the model
+    wrote since then is stripped."""
+    strips = strips_of(snapshot, undone)
+    edit = RestoreEdit(undoes=tuple(each.edit_id for each in (*undone, *strips)))
+    entries = await entries_after(access, snapshot, [edit])
+    edit = edit.model_copy(update=difference(snapshot.entries, entries))
+    return [edit, *strips_after_restore(snapshot, entries, undone)]
+
+
+def _nothing(snapshot: SessionSnapshot, untouched: list[str]) -> RestoreResult:
+    tokens = total_tokens(snapshot.entries)
+    return RestoreResult(
+        session_id=snapshot.session_id, restored=[], not_archived=untouched, tokens_before=tokens, tokens_after=tokens
+    )
+
+
+def _restored(edit: Shortening, snapshot: SessionSnapshot) -> RestoredOutput:
+    if isinstance(edit, SummaryEdit):
+        return RestoredOutput(handle=edit.summary_id, tokens=-sum(edit.delta.values()))
+    output = snapshot.outputs.get((edit.seq, edit.block))
+    tokens = -sum(edit.delta.values()) if output is None else output.tokens
+    return RestoredOutput(handle=edit.handle, tokens=tokens)

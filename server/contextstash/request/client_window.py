@@ -1,0 +1,166 @@
+"""What a client's own window holds: our view of its session, told in places of the client's own list of messages.
+
+A client that lets a plugin answer its compaction asks for `compact_client_window`; one whose plugin sees each request
+asks for `read_client_window` before each. Both return the window as `context.view.client_window` describes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, window_key
+from contextstash.request.handoff import INSIDE, hand_off
+from contextstash.result_base import Result
+from contextstash.safety.sanitize import MARKER, OF_SESSION
+from contextstash.session.session_access import Access
+from contextstash.view.client_window import ClientMessage, applied, plan_tail, total_of, window_of
+from contextstash.view.pinned_outputs import pinned_outputs
+from contextstash.view.session_snapshot import SessionSnapshot
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Cursor, Event
+
+WINDOW_TOKENS = 24_000
+"""Tokens of a window after a compaction, without what the client adds to it. Simulated with windows of 100,000, up to
+25,000 cost as much as the client's own compaction, and hold five times as much."""
+
+HANDOFF_SHARE = 0.8
+"""The share of it that the hand-off takes at most; the newest messages take the rest. After 13 recorded compactions,
+with these two, 89 % of the facts needed next were in view, and all old lines of 88 % of the next edits; with a hand-off
+of half the window 59 %."""
+
+FREED_PART = 2
+"""A compaction frees at least the window divided by this: of a small session less stays."""
+
+Record = Callable[..., Awaitable[Any]]
+"""Records messages of a transcript: the service's `record_transcript`."""
+
+
+class ClientWindow(Result):
+    """A client's window. `messages` are its parts in order; the tokens are those of the client's list before and after,
+    `left` is how many messages are no longer in it."""
+
+    session_id: str
+    messages: list[dict[str, Any]]
+    tokens_before: int
+    tokens_after: int
+    left: int
+
+
+async def compact_client_window(
+    access: Access, record: Record, session_id: str, messages: Sequence[ClientMessage], tokens: int = WINDOW_TOKENS
+) -> ClientWindow:
+    """Compact a client's window to about so many tokens: the hand-off, and the newest messages. Recorded as a
+    compaction at its last message, with what stays and which outputs are placeholders now. Raises BadInputError if
+    nothing can leave."""
+    snapshot = await access.snapshot(session_id)
+    count = snapshot.counter.count
+    before = await asyncio.to_thread(lambda: sum(total_of(message, count) for message in messages))
+    aim = min(tokens, before // FREED_PART)
+    text = await hand_off(access, session_id, int(aim * HANDOFF_SHARE))
+    if text is None:
+        raise BadInputError("There is nothing to compact: the session is too short.")
+    pinned = {call for call, place in _calls(snapshot).items() if place in pinned_outputs(snapshot)}
+    tail = await asyncio.to_thread(plan_tail, messages, max(0, aim - count(text)), count, pinned)
+    if tail.first == 0:
+        raise BadInputError("There is nothing to compact: all of the window is the newest step.")
+    summary = TranscriptMessage(
+        body=snapshot.format.user_message(text),
+        key=window_key(text),
+        created_at=datetime.now(UTC),
+        covers_before=True,
+        covers_before_key=_first_key(snapshot, messages[tail.first :]),
+        cleared_call_ids=tuple(sorted(tail.shortened)),
+        by_host=True,
+    )
+    session = snapshot.session
+    source = session.source or session_id
+    cursor = await access.store.get_cursor(source) or Cursor(source=source)
+    await record(TranscriptSession(session_id, session.format), [summary], cursor, reduce=False)
+    compacted = await access.snapshot(session_id)
+    replaced = {call: text for call, text in _replaced(compacted).items() if call not in pinned}
+    stays = [place for place in range(tail.first, len(messages)) if not is_hand_off(messages[place])]
+    window = await _told(compacted, messages, before, [text], stays, replaced)
+    # The client's hooks must not give this window another hand-off.
+    event = Event(
+        kind="handoff",
+        tokens_before=before,
+        tokens_after=window.tokens_after,
+        reason=INSIDE,
+        seq=compacted.session.counters.messages,
+    )
+    await access.store.append_event(session_id, event)
+    return window
+
+
+async def read_client_window(access: Access, session_id: str, messages: Sequence[ClientMessage]) -> ClientWindow:
+    """A client's window as the session's view has it now, with everything that was pruned, compacted, pinned and
+    restored so far; nothing is recorded. The same list gives the same window, and a longer one begins with it, unless
+    an edit was recorded in between."""
+    snapshot = await access.snapshot(session_id)
+    count = snapshot.counter.count
+    before = await asyncio.to_thread(lambda: sum(total_of(message, count) for message in messages))
+    shown = {entry.message.key: entry.message.seq for entry in snapshot.entries if entry.message and entry.message.key}
+    listed = await access.store.read_messages(session_id, bodies=False)
+    hidden = {message.key for message in listed if message.key and message.key not in shown}
+    stays = [place for place, message in enumerate(messages) if message.id not in hidden]
+    ours = [entry.edit.text for entry in snapshot.entries if entry.message is None]
+    return await _told(snapshot, messages, before, ours, stays, _replaced(snapshot))
+
+
+async def _told(
+    snapshot: SessionSnapshot,
+    messages: Sequence[ClientMessage],
+    before: int,
+    ours: Sequence[str],
+    stays: Sequence[int],
+    replaced: dict[str, str],
+) -> ClientWindow:
+    window = window_of(messages, ours, stays, replaced)
+    count = snapshot.counter.count
+    after = await asyncio.to_thread(lambda: sum(total_of(each, count) for each in applied(messages, window)))
+    return ClientWindow(
+        session_id=snapshot.session_id,
+        messages=window,
+        tokens_before=before,
+        tokens_after=after,
+        left=len(messages) - sum("at" in part for part in window),
+    )
+
+
+def is_hand_off(message: ClientMessage) -> bool:
+    """Whether this is our hand-off of an earlier compaction, which the new one replaces."""
+    return message.role == "user" and message.text.startswith(MARKER) and OF_SESSION in message.text[:200]
+
+
+def _calls(snapshot: SessionSnapshot) -> dict[str, tuple[int, int]]:
+    """The places of the outputs in the view by their calls."""
+    return {
+        block.call_id: (entry.message.seq, index)
+        for entry in snapshot.entries
+        if entry.message
+        for index, block in enumerate(entry.message.blocks)
+        if block.type == "tool_result" and block.call_id
+    }
+
+
+def _replaced(snapshot: SessionSnapshot) -> dict[str, str]:
+    """What the view shows instead of outputs, by their calls."""
+    replaced = snapshot.overlay.replaced
+    return {call: replaced[place].text for call, place in _calls(snapshot).items() if place in replaced}
+
+
+def _first_key(snapshot: SessionSnapshot, kept: Sequence[ClientMessage]) -> str | None:
+    """The key of the first recorded message that stays; None if none of them is recorded. A message that the client
+    wrote again has another id, but the ids of its calls."""
+    keys = {entry.message.key: entry.message for entry in snapshot.entries if entry.message and entry.message.key}
+    of_call = {
+        block.call_id: message.key
+        for message in keys.values()
+        for block in message.blocks
+        if block.type == "tool_call" and block.call_id
+    }
+    named = ([message.id, *(of_call.get(call.id) for call in message.calls)] for message in kept)
+    return next((key for each in named for key in each if key in keys), None)

@@ -1,0 +1,490 @@
+"""The message list for the next request, valid for its provider and within budget."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from contextstash.messages import get_format
+from contextstash.messages.base import Format
+from contextstash.messages.breakpoints import first_edited
+from contextstash.messages.render import render
+from contextstash.outputs.digest import digest_output
+from contextstash.outputs.limits import OutputLimits
+from contextstash.record.declared_parts import declared_system, system_beside, with_system
+from contextstash.record.repeated_messages import OTHER_WRITER
+from contextstash.results import ContextResult, LeftOut
+from contextstash.session.apply_edits import retrying
+from contextstash.session.session_access import Access
+from contextstash.session.stripped_thinking import plan_stripping, request_fields, strip_after, strips_when_changed
+from contextstash.session.view_reader import Scope
+from contextstash.view.edits import ReplacedBlocks, archive_edit, placeholder_of, truncate_edit
+from contextstash.view.fit_to_budget import Fitted, fit
+from contextstash.view.pinned_outputs import pinned_outputs, pinned_text
+from contextstash.view.session_counters import RequestBudget, request_budget
+from contextstash.view.session_snapshot import SessionSnapshot, event_of
+from contextstash.view.view import Entry, build_view, edits_in_force, total_tokens
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import (
+    ArchiveEdit,
+    DeclaredVersion,
+    Edit,
+    Event,
+    LeftOutSpan,
+    Native,
+    Output,
+    Replacement,
+    Request,
+    RestoreEdit,
+    RewindEdit,
+    Session,
+    StripEdit,
+    TruncateEdit,
+)
+
+REPAIR_TOKENS = 40
+"""About the tokens of the result that is inserted for a tool call whose own result was never recorded."""
+
+EVERYTHING = LeftOutSpan(first_seq=0, last_seq=sys.maxsize, messages=0, tokens=0)
+
+NOTICE_OVERHEAD = 10
+"""Tokens of the notice about left-out messages in addition to its text: its message, and digits of a larger number."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How a view is sent: the edits that shrink it and stay, the entries with them, and what is left out of them."""
+
+    edits: tuple[Edit, ...]
+    entries: tuple[Entry, ...]
+    left_out: LeftOutSpan | None
+    excess: int
+
+    @cached_property
+    def sent(self) -> tuple[Entry, ...]:
+        if self.left_out is None:
+            return self.entries
+        return tuple(entry for entry in self.entries if not _is_left_out(entry, self.left_out))
+
+    @cached_property
+    def sent_tokens(self) -> int:
+        return total_tokens(self.sent)
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """What a message list is made of: the session, the tokens that the request may take, the bodies of the messages,
+    the declared system prompt, the newest request."""
+
+    snapshot: SessionSnapshot
+    tokens: int
+    bodies: Mapping[int, Native]
+    system: DeclaredVersion | None
+    last: Request | None
+
+    @cached_property
+    def budget(self) -> RequestBudget:
+        snapshot, counters = self.snapshot, self.snapshot.session.counters
+        added = snapshot.view_tokens - counters.view_tokens + REPAIR_TOKENS * snapshot.unanswered
+        return request_budget(counters, snapshot.settings, snapshot.counter, self.tokens, added)
+
+    def text_of(self, output: Output) -> str:
+        """The full text of an output."""
+        return self.snapshot.format.read(self.bodies[output.seq]).texts[output.block]
+
+    def shortened(self, output: Output, tokens: int | None) -> Replacement:
+        """The edit that cuts an output to so many tokens, or without a number archives it."""
+        text = self.text_of(output)
+        if tokens is not None:
+            limits = OutputLimits(tokens=tokens, cut=self.snapshot.settings.output_cut)
+            return truncate_edit(self.snapshot, output, text, limits)
+        digest = digest_output(output.tool, output.argument, text, output.is_error)
+        return archive_edit(self.snapshot, output, placeholder_of(self.snapshot, output, digest))
+
+    def notice(self, span: LeftOutSpan) -> str:
+        """The message that stands for those that are left out, with the pinned outputs among them."""
+        pinned = [
+            (output, self.text_of(output))
+            for output in pinned_outputs(self.snapshot).values()
+            if span.first_seq <= output.seq <= span.last_seq and output.seq in self.bodies
+        ]
+        said = (
+            f"[contextstash: {span.messages} earlier messages are left out here to fit the context window."
+            " Nothing is lost: search_history finds them, get_archived_output returns tool outputs.]"
+        )
+        return "\n\n".join([said, *([pinned_text(self.snapshot, pinned)] if pinned else [])])
+
+    def notice_tokens(self, span: LeftOutSpan | None) -> int:
+        """The tokens of this message."""
+        if span is None:
+            return 0
+        empty = span.model_copy(update={"messages": 0})
+        return self.snapshot.counter.count(self.notice(empty)) + NOTICE_OVERHEAD
+
+
+@dataclass(frozen=True)
+class _Composed:
+    """A request: its sources, its plan, its message list, its size by our count with notice and repairs, and the event
+    of the plan's edits if they are to be recorded."""
+
+    sources: _Sources
+    plan: _Plan
+    result: ContextResult
+    counted: int
+    event: Event | None
+
+
+NOTHING_TO_SEND = "Nothing to send: the session has no message with content that its provider accepts."
+
+
+async def get_context(
+    access: Access,
+    session_id: str | None,
+    *,
+    format_name: str | None = None,
+    budget: int | None = None,
+    messages: int | None = None,
+) -> ContextResult:
+    """The view as a valid message list for the provider, recorded as a request. If it is over the budget, tool outputs
+    are archived or cut, which is recorded as edits; then the oldest messages are left out, of later requests too.
+
+    A client that sends its own history does not send this list: for it nothing is recorded. Raises BadInputError if the
+    session no longer has `messages` messages: another agent's conversation would be sent."""
+    _check(budget)
+
+    async def attempt() -> ContextResult:
+        composed = await _composed(access, session_id, format_name, budget)
+        snapshot = composed.sources.snapshot
+        session = snapshot.session
+        if messages is not None and session.counters.messages != messages:
+            raise BadInputError(OTHER_WRITER.format(session.session_id))
+        if session.source is not None:
+            return composed.result
+        if composed.event is not None:
+            session = await access.store.append_edits(
+                session.session_id, composed.plan.edits, expected=len(snapshot.edits), event=composed.event
+            )
+        request = await _kept_request(access, session, composed)
+        return composed.result.model_copy(update={"request_id": request_id_of(request)})
+
+    return await retrying(attempt)
+
+
+async def read_context(
+    access: Access, session_id: str | None, *, format_name: str | None = None, budget: int | None = None
+) -> ContextResult:
+    """The message list that a request would hold now; nothing is recorded."""
+    _check(budget)
+    return (await _composed(access, session_id, format_name, budget)).result
+
+
+async def _kept_request(access: Access, session: Session, composed: _Composed) -> Request:
+    """The request as it is in the ledger; the newest one again if it was the same and has no reply yet."""
+    plan, sources, result = composed.plan, composed.sources, composed.result
+    counters = session.counters
+    request = Request(
+        messages=counters.messages,
+        edits=counters.edits,
+        appended=counters.appended,
+        declared=counters.declared,
+        left_out=plan.left_out,
+        shortened=tuple(edit.handle for edit in plan.edits if isinstance(edit, Replacement)),
+        budget=result.budget,
+        counted=composed.counted,
+        tokens=result.tokens,
+    )
+    last = sources.last
+    if last is not None and last.usage is None and not plan.edits:
+        same = request.model_copy(
+            update={"number": last.number, "created_at": last.created_at, "shortened": last.shortened}
+        )
+        if same == last:
+            return last
+    return await access.store.append_request(session.session_id, request)
+
+
+def _check(budget: int | None) -> None:
+    if budget is not None and budget <= 0:
+        raise BadInputError("budget is a number of tokens above 0.")
+
+
+def request_id_of(request: Request) -> str:
+    """The name of a request in tools and results."""
+    return f"req_{request.number}"
+
+
+async def _composed(access: Access, session_id: str | None, format_name: str | None, budget: int | None) -> _Composed:
+    """The request now: of a view far larger than the budget from the part within reach, unless that turns out not to
+    be enough."""
+    sources = await _read(access, session_id, format_name, budget, True)
+    if not _lacks_system_text(sources.snapshot):
+        composed = await asyncio.to_thread(_compose, sources)
+        if composed is not None:
+            return composed
+    sources = await _read(access, session_id, format_name, budget, False)
+    composed = await asyncio.to_thread(_compose, sources)
+    assert composed is not None
+    return composed
+
+
+def _lacks_system_text(snapshot: SessionSnapshot) -> bool:
+    """Whether system messages beyond reach belong into the request's system prompt."""
+    if snapshot.beyond is None or snapshot.format.system_message(""):
+        return False
+    return snapshot.session.counters.system_messages > sum(entry.is_system for entry in snapshot.entries)
+
+
+async def _read(
+    access: Access, session_id: str | None, format_name: str | None, budget: int | None, within_reach: bool
+) -> _Sources:
+    news = await access.news(session_id)
+    session = news.session
+    after = await _left_out_before(access, session, news.request) if news.request else -1
+    scope = Scope(bodies=True, within_reach=within_reach, budget=budget, after=after)
+    snapshot = await access.snapshot_of(session, scope, news)
+    if format_name is not None and get_format(format_name).name != snapshot.format.name:
+        raise BadInputError(
+            f"Session {session.session_id} holds {snapshot.format.name} messages; they are sent as they were recorded."
+        )
+    limit = budget or snapshot.budget.usable
+    snapshot = await _without_large_summaries(access, snapshot, limit)
+    bodies = {entry.message.seq: entry.message.body or {} for entry in snapshot.entries if entry.message}
+    return _Sources(snapshot, limit, bodies, await declared_system(access, session), news.request)
+
+
+async def _left_out_before(access: Access, session: Session, last: Request) -> int:
+    """Up to which position the next request leaves out everything, as the last one did; -1 if nothing, as something was
+    restored since: the request must then be the same as if nothing had ever been left out."""
+    if last.left_out is None:
+        return -1
+    edited = session.counters.edits > last.edits
+    if edited and _restored(await access.store.read_edits(session.session_id, after=last.edits)):
+        return -1
+    return last.left_out.last_seq
+
+
+def _restored(edits: Iterable[Edit]) -> bool:
+    return any(isinstance(edit, RestoreEdit) for edit in edits)
+
+
+async def _without_large_summaries(access: Access, snapshot: SessionSnapshot, budget: int) -> SessionSnapshot:
+    """The snapshot without summaries that take `summary_share` of the budget or more: the messages they cover are sent
+    instead, as far as they fit."""
+    share = snapshot.settings.summary_share
+    small = [
+        cover
+        for cover in snapshot.overlay.covers
+        if share is None or isinstance(cover, RewindEdit) or cover.tokens < share * budget
+    ]
+    if len(small) == len(snapshot.overlay.covers):
+        return snapshot
+    overlay = replace(snapshot.overlay, covers=tuple(small))
+    messages = await access.visible_messages(snapshot.session, overlay, bodies=True)
+    return replace(snapshot, overlay=overlay, entries=tuple(build_view(messages, overlay)), beyond=None)
+
+
+def _plan(sources: _Sources) -> _Plan:
+    """What must be shortened and left out, in addition to what the last request left out."""
+    snapshot = sources.snapshot
+    known = _still_left_out(snapshot, sources.last)
+    fitted = _fitted(sources, known)
+    cut = _cut_edits(snapshot.entries, fitted.kept) if fitted.shortened else []
+    edits: list[Edit] = list(cut)
+    if cut:
+        stripping = plan_stripping(snapshot, min(edit.seq for edit in cut), needed=True)
+        handles = [edit.handle for edit in cut]
+        edits += stripping.edits(snapshot, _with(snapshot.entries, edits), handles)
+    left_out = _left_out(snapshot, known, fitted.dropped)
+    if left_out is not None and left_out != known and strips_when_changed(snapshot):
+        edits += strip_after(snapshot, _with(snapshot.entries, edits), left_out.last_seq + 1)
+    return _Plan(tuple(edits), tuple(_with(snapshot.entries, edits)), left_out, fitted.excess)
+
+
+def _with(entries: Sequence[Entry], edits: Sequence[Edit]) -> Sequence[Entry]:
+    """The entries with these edits of single outputs and strips of thinking."""
+    if not edits:
+        return entries
+    shown: dict[int, dict[int, Replacement]] = {}
+    strips = [edit for edit in edits if isinstance(edit, StripEdit)]
+    for edit in edits:
+        if isinstance(edit, Replacement):
+            shown.setdefault(edit.seq, {})[edit.block] = edit
+
+    def changed(entry: Entry) -> Entry:
+        replaced = shown.get(entry.first_seq)
+        stripped = any(edit.first_seq <= entry.first_seq <= edit.last_seq for edit in strips)
+        if entry.message is None or (replaced is None and not stripped):
+            return entry
+        return replace(entry, replaced={**entry.replaced, **(replaced or {})}, stripped=entry.stripped or stripped)
+
+    return [changed(entry) for entry in entries]
+
+
+def _fitted(sources: _Sources, known: LeftOutSpan | None) -> Fitted:
+    snapshot = sources.snapshot
+    entries = [entry for entry in snapshot.entries if not _is_left_out(entry, known)] if known else snapshot.entries
+    # Which messages will be left out is not known yet: room for all pinned outputs, which the notice repeats.
+    notice = sources.notice_tokens(EVERYTHING)
+    return fit(
+        entries,
+        snapshot.outputs,
+        sources.budget.counted(snapshot.view_tokens) - (notice if known else 0),
+        sources.shortened,
+        whole=snapshot.entries,
+        notice_tokens=0 if known else notice,
+        archive=snapshot.settings.fit_by == "archive",
+        keep_messages=snapshot.settings.fit_keep_messages,
+        pinned=pinned_outputs(snapshot),
+    )
+
+
+def _still_left_out(snapshot: SessionSnapshot, last: Request | None) -> LeftOutSpan | None:
+    """What the last request left out, unless something was restored since: whoever restores wants it back."""
+    if last is None or last.left_out is None:
+        return None
+    if _restored(snapshot.edits[last.edits :]):
+        return None
+    span = last.left_out
+    if snapshot.beyond is not None and span.last_seq >= snapshot.beyond.first_seq:
+        return span
+    return span if any(_is_left_out(entry, span) for entry in snapshot.entries) else None
+
+
+def _is_left_out(entry: Entry, span: LeftOutSpan | None) -> bool:
+    return (
+        span is not None
+        and entry.summary is None
+        and span.first_seq <= entry.first_seq
+        and entry.last_seq <= span.last_seq
+    )
+
+
+def _left_out(snapshot: SessionSnapshot, known: LeftOutSpan | None, dropped: Sequence[Entry]) -> LeftOutSpan | None:
+    """The span of what is left out: what was before, and what is dropped now, which follows it."""
+    if not dropped:
+        return known
+    beyond = snapshot.beyond
+    firsts = [dropped[0].first_seq, *([known.first_seq] if known else ()), *([beyond.first_seq] if beyond else ())]
+    last = max(dropped[-1].last_seq, known.last_seq if known else 0)
+    span = LeftOutSpan(first_seq=min(firsts), last_seq=last, messages=0, tokens=0)
+    out = [entry for entry in snapshot.entries if _is_left_out(entry, span)]
+    count = sum(1 for entry in out if entry.message) + (beyond.messages if beyond else 0)
+    tokens = total_tokens(out) + (beyond.tokens if beyond else 0)
+    return span.model_copy(update={"messages": count, "tokens": tokens})
+
+
+def _cut_edits(before: Sequence[Entry], kept: Sequence[Entry]) -> list[Replacement]:
+    """The edits by which the kept entries differ from the view, each with its change of the counters."""
+    blocks = ReplacedBlocks(before)
+    for entry in kept:
+        shown = blocks.entry(entry.first_seq) if entry.message else None
+        for block, edit in entry.replaced.items() if shown is not None else ():
+            if shown is not None and shown.replaced.get(block) is not edit:
+                blocks.add(edit)
+    return blocks.edits
+
+
+def _compose(sources: _Sources) -> _Composed | None:
+    """The request; None if it would show something beyond the reach of the snapshot."""
+    snapshot, plan = sources.snapshot, _plan(sources)
+    beyond = snapshot.beyond
+    if beyond is not None and (plan.left_out is None or plan.left_out.last_seq < beyond.last_seq):
+        return None
+    event = None
+    # Without a large summary, messages are sent that the view hides: edits of these would miscount the view.
+    if plan.edits and snapshot.overlay == edits_in_force(snapshot.edits):
+        event = event_of(snapshot, plan.entries, "prune", " ".join(_done(plan.edits) or ()))
+    counted = plan.sent_tokens + sources.notice_tokens(plan.left_out)
+    result = _result(sources, plan, sources.budget.after(snapshot.view_tokens, counted))
+    return _Composed(sources, plan, result, counted + REPAIR_TOKENS * snapshot.unanswered, event)
+
+
+def _result(sources: _Sources, plan: _Plan, tokens: int) -> ContextResult:
+    snapshot, fmt = sources.snapshot, sources.snapshot.format
+    natives = with_system(fmt, _natives(sources, plan), sources.system)
+    recorded_system = "" if fmt.system_message("") else _system_text(sources)
+    fits = plan.excess == 0 or tokens <= sources.tokens
+    messages = render(fmt, natives, changed=first_edited(natives, sources.bodies.values()))
+    return ContextResult(
+        session_id=snapshot.session_id,
+        format=fmt.name,
+        messages=messages,
+        system=system_beside(fmt, sources.system, recorded_system),
+        tokens=tokens,
+        budget=sources.tokens,
+        fits=fits,
+        left_out=None if plan.left_out is None else LeftOut.of(plan.left_out),
+        done=_done(plan.edits),
+        request=request_fields(snapshot, plan.sent),
+        reason=(None if messages else NOTHING_TO_SEND) if fits else _over(snapshot, plan.sent, tokens, sources.tokens),
+    )
+
+
+def _done(edits: Sequence[Edit]) -> list[str] | None:
+    archived = sum(isinstance(edit, ArchiveEdit) for edit in edits)
+    cut = sum(isinstance(edit, TruncateEdit) for edit in edits)
+    found = [
+        f"{verb} {count} tool output{'s' * (count > 1)} to fit this request."
+        for verb, count in (("Archived", archived), ("Cut", cut))
+        if count
+    ]
+    return found or None
+
+
+def _natives(sources: _Sources, plan: _Plan) -> list[Native]:
+    fmt, span = sources.snapshot.format, plan.left_out
+    natives: list[Native] = []
+    for entry in plan.sent:
+        if span is not None and entry.first_seq > span.first_seq:
+            natives.append(fmt.user_message(sources.notice(span)))
+            span = None
+        natives += native_of(fmt, sources.bodies, entry)
+    if span is not None:
+        natives.append(fmt.user_message(sources.notice(span)))
+    return natives
+
+
+def native_of(fmt: Format, bodies: Mapping[int, Native], entry: Entry) -> list[Native]:
+    """An entry in its provider's JSON; empty if the message held only thinking, and that is stripped."""
+    if entry.message is None:
+        return [fmt.user_message(entry.edit.text)]
+    body = bodies[entry.message.seq]
+    if not entry.replaced and not entry.stripped:
+        return [body]
+    return entry.sent(body, lambda: _changed(fmt, body, entry))
+
+
+def _changed(fmt: Format, body: Native, entry: Entry) -> list[Native]:
+    changed: Native | None = body
+    if entry.replaced:
+        changed = fmt.replace(body, {block: edit.text for block, edit in entry.replaced.items()})
+    if entry.stripped and changed is not None:
+        changed = fmt.without_thinking(changed)
+    return [] if changed is None else [changed]
+
+
+def _system_text(sources: _Sources) -> str:
+    texts: list[str] = []
+    for entry in sources.snapshot.entries:
+        if entry.is_system and entry.message:
+            texts += sources.snapshot.format.read(sources.bodies[entry.message.seq]).texts
+    return "\n\n".join(text for text in texts if text)
+
+
+def _over(snapshot: SessionSnapshot, sent: Sequence[Entry], tokens: int, budget: int) -> str:
+    largest = max(sent, key=lambda entry: entry.tokens, default=None)
+    message = f" The largest is message {largest.last_seq} with {largest.tokens:,}." if largest else ""
+    declared = snapshot.session.counters.declared
+    named = {"the system prompt": declared.system_tokens, "the tool definitions": declared.tools_tokens}
+    unrecorded = tokens - total_tokens(sent) - sum(named.values())
+    if unrecorded > 0:
+        named["undeclared parts (system prompt, tools)" if not any(named.values()) else "undeclared parts"] = unrecorded
+    others = ", ".join(f"{name} about {count:,}" for name, count in named.items() if count)
+    return (
+        f"What must stay ({len(sent)} message{'s' * (len(sent) != 1)} and what is sent with them) takes about"
+        f" {tokens:,} tokens, over"
+        f" the budget of {budget:,}.{message}{f' With the messages: {others}.' if others else ''}"
+    )

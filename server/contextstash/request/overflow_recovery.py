@@ -1,0 +1,213 @@
+"""Overflow recovery: after the provider refused a request as too long, correct our estimate and shrink the view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from contextstash.outputs.counts import before_and_after
+from contextstash.outputs.limits import OutputLimits
+from contextstash.record.declared_parts import System, Tools, check_declared, declare
+from contextstash.reduce.compact import compact
+from contextstash.reduce.prune import add_prune, prune, with_sizes
+from contextstash.reduce.summary_request import Writers
+from contextstash.request.get_context import get_context
+from contextstash.results import ContextResult, Estimate, RecoverResult
+from contextstash.session.apply_edits import Planned, edit
+from contextstash.session.estimate import estimate_session
+from contextstash.session.session_access import Access
+from contextstash.session.stripped_thinking import plan_stripping
+from contextstash.view.edits import ReplacedBlocks, truncate_edit
+from contextstash.view.pinned_outputs import unpinned_outputs
+from contextstash.view.prune_plan import PruneOptions
+from contextstash.view.session_counters import explains, refused
+from contextstash.view.session_snapshot import event_without_edits
+from contextstash.view.view import Entry, total_tokens
+from contextstash.window.overflow_errors import ContextOverflow, recognize
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Output, Session, TruncateEdit
+
+LOWER_THE_REPLY = (
+    "The tokens reserved for the reply alone fill the window: no smaller context helps. Send the same messages again"
+    " with a lower max_tokens."
+)
+
+
+async def recover_context(
+    access: Access,
+    session_id: str | None = None,
+    *,
+    error: str | Mapping[str, Any],
+    system: System | None = None,
+    tools: Tools | None = None,
+) -> RecoverResult:
+    """The messages to send, once, instead of a request that was refused as too long. If called again with the same
+    error and nothing recorded since, returns the breakdown of what fills the window instead.
+
+    Raises BadInputError if the error is not about the context's length.
+    """
+    check_declared(system, tools)
+    if system is not None or tools is not None:
+        await declare(access, await access.session(session_id), system=system, tools=tools)
+    if (overflow := recognize(error)) is None:
+        raise BadInputError(
+            "contextstash does not recognize this as an error about the context's length. Pass the provider's error"
+            " unchanged; a smaller context does not help against other errors."
+        )
+    session = await access.session(session_id)
+    if overflow.reply_fills_window:
+        return await _refused(access, session, overflow, LOWER_THE_REPLY)
+    last = await access.store.last_events(session.session_id, ("recovery",), 1)
+    is_same = overflow.prompt_tokens is None or (last and last[0].tokens_before == overflow.prompt_tokens)
+    if last and last[0].seq == session.counters.messages and is_same:
+        return await _refused(access, session, overflow, await _what_fills_the_window(access, session))
+    session, unexplained = await _corrected(access, session, overflow)
+    before = await estimate_session(access, session)
+    done = await _shrunk(access, session.session_id, unexplained)
+    session = await access.session(session.session_id)
+    budget = access.limits(session)[1].usable - unexplained
+    context = await get_context(access, session.session_id, budget=budget if unexplained else None)
+    after = await estimate_session(access, session)
+    reason = _reason(context, before, after)
+    event = event_without_edits(session, "recovery", before.tokens, reason)
+    event = event.model_copy(update={"tokens_after": after.tokens, "parts": after.breakdown})
+    await access.store.append_event(session.session_id, event)
+    return RecoverResult.of(
+        overflow,
+        session_id=session.session_id,
+        recovered=context.fits and context.tokens < before.tokens,
+        tokens_before=before.tokens,
+        tokens_after=context.tokens,
+        done=done,
+        reason=reason,
+        breakdown=None if context.fits else after.breakdown,
+        context=context,
+    )
+
+
+def _reason(context: ContextResult, before: Estimate, after: Estimate) -> str:
+    if not context.fits:
+        return context.reason or "The messages that cannot be removed are over the limit."
+    if context.tokens >= before.tokens:
+        return "The context could not be made smaller; it was within the limit already. Send it once more."
+    left = f" {context.left_out.messages} messages are left out of this request." if context.left_out else ""
+    return f"Context {before_and_after(before.tokens, after.tokens)} tokens; send these messages once.{left}"
+
+
+async def _refused(access: Access, session: Session, overflow: ContextOverflow, reason: str) -> RecoverResult:
+    estimate = await estimate_session(access, session)
+    return RecoverResult.of(
+        overflow,
+        session_id=session.session_id,
+        recovered=False,
+        tokens_before=estimate.tokens,
+        tokens_after=estimate.tokens,
+        done=[],
+        reason=reason,
+        breakdown=estimate.breakdown,
+    )
+
+
+async def _what_fills_the_window(access: Access, session: Session) -> str:
+    estimate = await estimate_session(access, session)
+    snapshot = await access.snapshot(session.session_id)
+    parts = ", ".join(
+        f"{part.replace('_', ' ')} {tokens:,}"
+        for part, tokens in sorted(estimate.breakdown.items(), key=lambda item: -item[1])
+    )
+    largest = max(snapshot.entries, key=lambda entry: entry.tokens, default=None)
+    largest_message = f" The largest message is {largest.last_seq} with {largest.tokens:,}." if largest else ""
+    return (
+        "Recovered once already and nothing was recorded since: the context cannot be made smaller."
+        f" What fills the window: {parts}.{largest_message}"
+        " Use a model with a larger window, fewer tools, or a new session that starts from get_summary."
+    )
+
+
+async def _corrected(access: Access, session: Session, overflow: ContextOverflow) -> tuple[Session, int]:
+    """The session corrected by the error: the true window, and the true number of tokens in the view.
+
+    If the error names no number and what was reported shows that the request cannot have been too long by our count,
+    the estimate stays: the refusal is spurious, or something came that contextstash does not see. The number says by
+    how many tokens the request must have been larger if the provider is right; the view is reduced by as much."""
+    settings, budget = access.limits(session)
+    changes: dict[str, Any] = {}
+    if overflow.limit is not None and overflow.limit != budget.window:
+        changes["window"] = overflow.limit
+    completion = overflow.completion_tokens
+    if completion is not None and completion < (overflow.limit or 0):
+        changes["output_reserve"] = completion
+    elif "window" in changes and settings.output_reserve is not None and settings.output_reserve >= changes["window"]:
+        changes["output_reserve"] = changes["window"] // 8
+    if not settings.anchored:
+        changes["anchored"] = True
+    if changes:
+        layer = {**session.settings, **changes}
+        session = await access.store.update_session(session.session_id, settings=layer)
+    settings, budget = access.limits(session)
+    estimate = await estimate_session(access, session)
+    least = max(budget.usable + 1, estimate.tokens) if overflow.shape == "tokens" else estimate.tokens
+    true = overflow.prompt_tokens or least
+    if overflow.prompt_tokens is None and not explains(session.counters, settings, least):
+        return session, least - estimate.tokens
+    return await access.store.change_counters(session.session_id, lambda counters: refused(counters, true)), 0
+
+
+async def _shrunk(access: Access, session_id: str, unexplained: int) -> list[str]:
+    """Prune down to `recovery_keep_last`, truncate the remaining outputs, and compact; a step is skipped once the view
+    is within the target of a recovery, except truncation with `recovery_cut_always`.
+    `unexplained` tokens are taken to be in the request too."""
+    done: list[str] = []
+    session = await access.session(session_id)
+    settings = access.settings(session)
+    if await _over(access, session_id, unexplained):
+        options = PruneOptions(keep_last=settings.recovery_keep_last, minimum_tokens=0)
+        add_prune(done, await prune(access, session_id, options, needed=True))
+    if settings.recovery_cut_always or await _over(access, session_id, unexplained):
+        cut = await edit(access, lambda: _outputs_cut(access, session_id))
+        done += [cut] if cut else []
+    if settings.compact_automatic and await _over(access, session_id, unexplained):
+        compacted = await compact(access, session_id, Writers(strategy="auto"))
+        done += [f"{with_sizes(compacted)}."] if compacted.compacted else []
+    return done
+
+
+async def _over(access: Access, session_id: str, unexplained: int) -> bool:
+    session = await access.session(session_id)
+    _, budget = access.limits(session)
+    return (await estimate_session(access, session)).tokens + unexplained > budget.recovery_tokens
+
+
+async def _outputs_cut(access: Access, session_id: str) -> Planned[str | None] | str | None:
+    """The plan to truncate every visible output that is over the limit of a recovery, also one that is truncated
+    already, but no pinned one."""
+    snapshot = await access.snapshot(session_id)
+    most = snapshot.settings.recovery_output_bytes
+    rules = OutputLimits(bytes=most, cut="middle")
+    blocks = ReplacedBlocks(snapshot.entries)
+    visible = [
+        output
+        for output in unpinned_outputs(snapshot).values()
+        if (entry := blocks.entry(output.seq)) is not None and _shown_characters(entry, output) > most // 4
+    ]
+    async for batch in access.output_texts(snapshot, visible):
+        for output, text in batch:
+            shorter = truncate_edit(snapshot, output, text, rules)
+            if blocks.shrinks(shorter):
+                blocks.add(shorter)
+    cut = blocks.edits
+    if not cut:
+        return None
+
+    def said(_: Session, entries: Sequence[Entry]) -> str | None:
+        saved = total_tokens(snapshot.entries) - total_tokens(entries)
+        return f"Cut {len(cut)} outputs to {most:,} bytes each, {saved:,} tokens less."
+
+    return Planned(snapshot, cut, said, plan_stripping(snapshot, min(each.seq for each in cut), needed=True))
+
+
+def _shown_characters(entry: Entry, output: Output) -> int:
+    edit = entry.replaced.get(output.block)
+    if edit is None:
+        return output.characters
+    return len(edit.text) if isinstance(edit, TruncateEdit) else 0

@@ -1,0 +1,381 @@
+"""Sessions whose requests go through the proxy: what was recorded of a request, and what of it is sent differently."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+
+from contextstash.messages.reasoning_reports import DroppedPiece, dropped_together
+from contextstash.outputs.counts import counted
+from contextstash.record.client_edits import client_compaction
+from contextstash.record.messages import RecentCalls, SessionFacts, append, ensure_session
+from contextstash.record.provider_reasoning import log_dropped_reasoning
+from contextstash.record.repeated_messages import BatchIdentity, fingerprints_of, record_batch
+from contextstash.recorder import SessionLocks
+from contextstash.reduce.prune import archive_outputs
+from contextstash.results import CompactResult, PruneResult, RestoreResult
+from contextstash.session.apply_edits import entries_after, retrying
+from contextstash.session.proxied_clients import is_current
+from contextstash.session.session_access import Access
+from contextstash.session.stripped_thinking import strip_from
+from contextstash.view.branches import known_path, path_to
+from contextstash.view.edits import ReplacedBlocks
+from contextstash.view.prune_plan import Candidate
+from contextstash.view.session_snapshot import SessionSnapshot, event_of
+from contextstash.view.view import edits_in_force, output_tokens
+from contextstash.window.reasoning_binding import reasoning_binding
+from contextstash.window.settings import ContextSettings
+from contextstash_storage.errors import EditConflictError, SessionNotFoundError
+from contextstash_storage.records import (
+    ArchiveEdit,
+    Counters,
+    Edit,
+    Message,
+    Native,
+    Output,
+    ProxiedSession,
+    Replacement,
+    RestoreEdit,
+    Session,
+    StripEdit,
+    SummaryEdit,
+    Usage,
+)
+
+
+@dataclass(frozen=True)
+class KnownOutput:
+    """An output of the session that is recorded, and when that was, in seconds since 1970."""
+
+    output: Output
+    recorded_at: float
+
+
+@dataclass(frozen=True)
+class Pin:
+    """What is sent in place of an output, for the life of the session: `text` for the output with this hash, which
+    takes `saved` tokens less by our count."""
+
+    text: str
+    handle: str
+    sha256: str
+    pinned_at: float
+    saved: int = 0
+
+
+@dataclass(frozen=True)
+class ProxiedEdits:
+    """The edits of a session that its next request must show: `pins` by the name of the output in the catalog. `edits`
+    is how many edits the session had."""
+
+    edits: int = 0
+    pins: Mapping[str, Pin] = field(default_factory=dict)
+    strips: tuple[StripEdit, ...] = ()
+    summaries: tuple[SummaryEdit, ...] = ()
+
+
+@dataclass(frozen=True)
+class RecordedList:
+    """Where the messages of a request are in the session, which then had so many messages and edits."""
+
+    positions: tuple[int, ...] = ()
+    messages: int = -1
+    edits: int = -1
+
+    def is_current(self, counters: Counters) -> bool:
+        """Whether nothing was recorded or edited since."""
+        return (counters.messages, counters.edits) == (self.messages, self.edits)
+
+    def no_edits(self, counters: Counters) -> tuple[Edit, ...]:
+        """No edits in front of an append. Raises EditConflictError if another process was faster."""
+        if not self.is_current(counters):
+            raise EditConflictError("The session changed while a request was recorded.")
+        return ()
+
+
+@dataclass
+class Catalog:
+    """The recorded outputs of a session, by name: the id of the call, or for a further use of an id, the id and the
+    position. `hashes` are their SHA-256, `names` are by message and block. `results_again` are the names of further
+    uses, by message and id; `reused` are these ids. `messages` is how many messages were read."""
+
+    messages: int = 0
+    outputs: dict[str, KnownOutput] = field(default_factory=dict)
+    hashes: dict[str, str] = field(default_factory=dict)
+    names: dict[tuple[int, int], str] = field(default_factory=dict)
+    results_again: dict[tuple[int, str], str] = field(default_factory=dict)
+    reused: set[str] = field(default_factory=set)
+
+    def add(self, message: Message, outputs: Mapping[tuple[int, int], Output]) -> None:
+        """Add the outputs of a message that was recorded."""
+        self.messages = message.seq + 1
+        for place, block in enumerate(message.blocks):
+            output = outputs.get((message.seq, place))
+            if output is not None and block.call_id:
+                self._add_output(output, block.call_id, message.created_at.timestamp())
+
+    def _add_output(self, output: Output, call_id: str, recorded_at: float) -> None:
+        name = call_id
+        if call_id in self.outputs:
+            name = self.results_again[output.seq, call_id] = f"{call_id}@{output.seq}"
+            self.reused.add(call_id)
+        self.names[output.seq, output.block] = name
+        self.outputs[name] = KnownOutput(output, recorded_at)
+        self.hashes[name] = output.sha256
+
+
+def _pin(edit: Replacement, output: Output) -> Pin:
+    pinned_at = edit.created_at.timestamp() if edit.created_at else 0.0
+    return Pin(edit.text, edit.handle, output.sha256, pinned_at, max(0, output.tokens - edit.tokens))
+
+
+class ProxiedSessions:
+    """What the proxy does with the sessions of one owner."""
+
+    def __init__(self, access: Access, recent: RecentCalls, locks: SessionLocks) -> None:
+        self._access = access
+        self._recent = recent
+        self._locks = locks
+
+    async def find(self, session_id: str) -> Session | None:
+        """The session of this id, None if there is none."""
+        return await self._access.find(session_id)
+
+    def settings(self, session: Session) -> ContextSettings:
+        """The settings in force for a session."""
+        return self._access.settings(session)
+
+    async def note_dropped(self, session_id: str, pieces: Sequence[DroppedPiece]) -> None:
+        """Log that the provider left reasoning out of a request. Without effect if the session was deleted."""
+        dropped = dropped_together(pieces)
+        if dropped is not None:
+            with suppress(SessionNotFoundError):
+                await log_dropped_reasoning(self._access, session_id, dropped)
+
+    async def note_compaction(self, session_id: str, before: int, after: int) -> None:
+        """Log that the client's window was compacted, from so many tokens to so many, as the provider counted them.
+        Without effect if it did not become smaller, if the session's transcript says so, or if it was deleted."""
+        session = await self.find(session_id)
+        if session is None or session.source is not None or after >= before:
+            return
+        with suppress(SessionNotFoundError):
+            event = await client_compaction(self._access, session, before, after)
+            await self._access.store.append_event(session_id, event)
+
+    async def state(self, session_id: str) -> ProxiedSession | None:
+        """What is known of a session's requests; None if it does not exist or none went through the proxy."""
+        try:
+            return await self._access.store.get_proxied(session_id)
+        except SessionNotFoundError:
+            return None
+
+    async def keep_state(self, session_id: str, state: ProxiedSession) -> None:
+        """Store what is known of a session's requests. Without effect if the session was deleted."""
+        with suppress(SessionNotFoundError):
+            await self._access.store.put_proxied(session_id, state)
+
+    async def recent(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
+        """The sessions with requests since a time, the newest first."""
+        return await self._access.store.recent_proxied(since, limit)
+
+    async def was_deleted(self, session_id: str, marks: Sequence[str], response: object) -> bool:
+        """Whether a request that would begin this session goes on with one that was deleted: see DeletedSession."""
+        if await self.find(session_id) is not None:
+            return False
+        return await self._access.was_deleted(session_id, marks, response)
+
+    async def note_unrecorded(self, session_id: str, marks: Sequence[str], responses: Sequence[str]) -> None:
+        """Note the responses to a client that goes on with a deleted session: after a restart it follows them."""
+        await self._access.store.note_responses(session_id, marks, responses)
+
+    async def record(
+        self,
+        session_id: str,
+        natives: Sequence[Native],
+        known: RecordedList | None = None,
+        *,
+        since: datetime | None = None,
+        usage: Usage | None = None,
+        **facts: Any,
+    ) -> RecordedList:
+        """Record the messages of a request, the whole conversation, and return where they are. `known` is the result
+        for the messages that the list begins with: if the session is unchanged since, only the others are compared. A
+        new session is created with these `facts`, unless `since` says when the session was created: then it has been
+        deleted, and SessionNotFoundError is raised. `usage` is that of the last reply among the messages.
+
+        Nothing else is done to the session: the proxy alone decides what a request shows, and automatic reductions by
+        level would cost the prompt cache."""
+        access = self._access
+        known_facts = SessionFacts(settings={"automatic": False}, **facts)
+        start = len(known.positions) if known is not None else 0
+        stored = await (access.find(session_id) if since is None else access.store.get_session(session_id))
+        session = await ensure_session(access, session_id, stored, natives[start:], known_facts)
+        extras = _with_usage(natives, usage)
+        async with self._locks.of(session_id):
+            if known is not None and known.is_current(session.counters):
+                with suppress(EditConflictError):  # another process was faster: compare the whole list
+                    return await self._append(session, natives[start:], extras[start:], known)
+            recent = await self._recent.of(session)
+            appended = await record_batch(access, session, natives, recent, BatchIdentity(whole=True), extras)
+            self._recent.keep(appended.session, recent)
+            positions = await self.positions(session_id, natives)
+        counters = appended.session.counters
+        return RecordedList(positions, counters.messages, counters.edits)
+
+    async def _append(
+        self, session: Session, natives: Sequence[Native], extras: Sequence[Mapping[str, Any]], known: RecordedList
+    ) -> RecordedList:
+        """Record these messages behind the known ones. Raises EditConflictError if the session has changed."""
+        recent = await self._recent.of(session)
+        appended = await append(self._access, session, natives, recent, extras=extras, before=known.no_edits)
+        self._recent.keep(appended.session, recent)
+        counters = appended.session.counters
+        added = tuple(message.seq for message in appended.messages)
+        return RecordedList((*known.positions, *added), counters.messages, counters.edits)
+
+    async def natives(self, session_id: str) -> list[Native]:
+        """The messages of the conversation as it goes on now, without those of branches that were left."""
+        edits = await self._access.store.read_edits(session_id)
+        messages = await self._access.store.read_messages(session_id)
+        path = path_to(edits, len(messages) - 1)
+        return [message.body for message in messages if message.seq in path and message.body is not None]
+
+    async def positions(self, session_id: str, natives: Sequence[Native]) -> tuple[int, ...]:
+        """The positions of the recorded messages that are equal to the beginning of this list."""
+        store = self._access.store
+        edits, stored = await store.read_edits(session_id), await store.read_fingerprints(session_id)
+        session = await store.get_session(session_id)
+        return known_path(edits, stored, fingerprints_of(self._access, session, natives)).seqs
+
+    async def catalog(self, session_id: str, known: Catalog) -> Catalog:
+        """Add what was recorded since to a session's catalog."""
+        store = self._access.store
+        messages = await store.read_messages(session_id, first=known.messages, bodies=False)
+        read = await store.read_outputs(session_id, first=known.messages)
+        outputs = {(output.seq, output.block): output for output in read}
+        for message in messages:
+            known.add(message, outputs)
+        return known
+
+    async def edits(self, session_id: str, catalog: Catalog) -> ProxiedEdits:
+        """The edits that the next request must show: those that no restore has undone. A rewind hides messages, but
+        not the pins of their outputs: the client may go back to them."""
+        edits = await self._access.store.read_edits(session_id)
+        undone = {number for edit in edits if isinstance(edit, RestoreEdit) for number in edit.undoes}
+        live = [edit for edit in edits if edit.edit_id not in undone]
+        named = [(edit, catalog.names.get((edit.seq, edit.block))) for edit in live if isinstance(edit, Replacement)]
+        return ProxiedEdits(
+            len(edits),
+            {name: _pin(edit, catalog.outputs[name].output) for edit, name in named if name is not None},
+            tuple(edit for edit in live if isinstance(edit, StripEdit)),
+            # A summary with a position is the client's own: its requests hold it already.
+            tuple(edit for edit in edits_in_force(edits).summaries if edit.seq is None),
+        )
+
+    async def pin_again(self, session_id: str, repeated: Sequence[RepeatedPin]) -> None:
+        """Show the placeholders of outputs also where these were recorded again: in another branch, since the client
+        changed an earlier message."""
+
+        async def attempt() -> None:
+            snapshot = await self._access.snapshot(session_id)
+            blocks = ReplacedBlocks(snapshot.entries)
+            for each in repeated:
+                block = blocks.result(each.seq, each.call_id)
+                if block is not None:
+                    text, handle = each.pin.text, each.pin.handle
+                    tokens = snapshot.counter.count(text)
+                    blocks.add(ArchiveEdit(seq=each.seq, block=block, handle=handle, text=text, tokens=tokens))
+            if blocks.edits:
+                await self._access.store.append_edits(session_id, blocks.edits, expected=len(snapshot.edits))
+
+        await retrying(attempt)
+
+    async def archive(self, session_id: str, outputs: Sequence[Output], strip: int | None = None) -> int:
+        """Archive exactly these outputs, durably, before a request shows their placeholders; thinking from message
+        `strip` on is not shown any more. Returns how many were archived."""
+        access = self._access
+
+        async def attempt() -> int:
+            snapshot = await access.snapshot(session_id)
+            made = [each.edit for each in await archive_outputs(access, snapshot, _candidates(snapshot, outputs))]
+            edits: list[Edit] = [*made]
+            if not edits:
+                return 0
+            entries = await entries_after(access, snapshot, edits)
+            if strip is not None:
+                edits += strip_from(snapshot, entries, strip, [edit.handle for edit in made])
+                entries = await entries_after(access, snapshot, edits)
+            reason = f"Archived by the proxy: {counted(len(made), 'tool output')}."
+            event = event_of(snapshot, entries, "prune", reason)
+            await access.store.append_edits(session_id, edits, expected=len(snapshot.edits), event=event)
+            return len(made)
+
+        return await retrying(attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedPin:
+    """An output that was recorded again at `seq`, and the placeholder that has always been shown for it."""
+
+    seq: int
+    call_id: str
+    pin: Pin
+
+
+def _with_usage(natives: Sequence[Native], usage: Usage | None) -> list[dict[str, Any]]:
+    extras: list[dict[str, Any]] = [{} for _ in natives]
+    if usage is not None:
+        last = next((p for p in range(len(natives) - 1, -1, -1) if _is_models(natives[p])), None)
+        if last is not None:
+            extras[last]["usage"] = usage
+    return extras
+
+
+def _is_models(native: Native) -> bool:
+    """Whether the model wrote it: a reply of the Responses API ends with a call as often as with a message."""
+    kind = str(native.get("type"))
+    return native.get("role") == "assistant" or kind == "reasoning" or kind.endswith("_call")
+
+
+NEXT_REQUEST = (
+    "This session goes through the contextstash proxy: its next request shows the change."
+    " Once, the provider writes what follows the first change to its prompt cache again."
+)
+"""What the change of a proxied session does, for its model."""
+
+AFTER_COMPACTION = (
+    "This session goes through the contextstash proxy, and its model binds its reasoning to what was sent before it:"
+    " requests show the change as soon as no such reasoning follows it, at the latest after the client's next"
+    " compaction. get_archived_output returns an output now."
+)
+"""The same for a model whose provider would refuse or drop that reasoning."""
+
+Changed = TypeVar("Changed", PruneResult, CompactResult, RestoreResult)
+
+
+async def with_effect(access: Access, result: Changed, now: float) -> Changed:
+    """The result of a change; if the session goes through the proxy, its note says that the next request shows it."""
+    proxied = await access.store.get_proxied(result.session_id)
+    if proxied is None or not is_current(proxied, now) or getattr(result, "dry_run", None):
+        return result
+    if result.tokens_before == result.tokens_after:
+        return result
+    if proxied.left_alone:
+        note = f"The proxy does not change this session's requests any more: {proxied.left_alone}."
+    else:
+        note = AFTER_COMPACTION if reasoning_binding(proxied.model) is not None else NEXT_REQUEST
+    return result.model_copy(update={"note": note})
+
+
+def _candidates(snapshot: SessionSnapshot, outputs: Sequence[Output]) -> list[Candidate]:
+    shown = {entry.message.seq: entry for entry in snapshot.entries if entry.message}
+    found = []
+    for output in sorted(outputs, key=lambda each: (each.seq, each.block)):
+        entry = shown.get(output.seq)
+        if entry is None or entry.message is None or isinstance(entry.replaced.get(output.block), ArchiveEdit):
+            continue
+        found.append(Candidate(output, output_tokens(entry.message, output.block), output.tokens))
+    return found

@@ -1,0 +1,585 @@
+"""The results of the use cases: the structured content of the tools, and the JSON output of the CLI.
+
+Lists are never bare; a missing value is left out, not null.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
+from contextstash.result_base import Moment, Result
+from contextstash_storage.records import Level
+
+
+class Trigger(Result):
+    """The present value of a trigger, and the threshold at which it fires."""
+
+    value: int
+    threshold: int
+    percent: float
+
+
+class Estimate(Result):
+    session_id: str | None = None
+    tokens: int = Field(description="What the model would be sent now")
+    view_tokens: int | None = Field(
+        default=None, description="Tokens of contextstash's view by its own count, if the client sends its own"
+    )
+    window: int
+    usable: int = Field(description="Window minus the reserve for the reply")
+    percent: float = Field(description="Tokens as a percentage of usable")
+    level: Level
+    method: str = Field(description="How this was estimated")
+    model: str | None = None
+    breakdown: dict[str, int] = Field(description="Tokens by part")
+    messages_trigger: Trigger | None = None
+    tokens_trigger: Trigger
+    next_step: str = Field(description="What to do now")
+    notes: list[str] | None = Field(
+        default=None, description="What filled the window again, and whether the context oscillates"
+    )
+
+
+class SummaryMade(Result):
+    """A summary in the view, and how many messages it replaces."""
+
+    summary_id: str
+    messages: int = Field(description="Messages that it replaces")
+    tokens: int
+    strategy: str
+    created_at: Moment | None = None
+
+
+class Change(Result):
+    """A change of a session's context at one time."""
+
+    kind: str = Field(description="prune, compaction, restore, recovery or reasoning")
+    seq: int = Field(description="Messages recorded by then")
+    tokens_before: int
+    tokens_after: int
+    reason: str
+    strategy: str | None = None
+    created_at: Moment | None = None
+
+
+class Savings(Result):
+    """Tokens that prunes and compactions kept out of requests."""
+
+    tokens_now: int = Field(description="Tokens by which the view is smaller than the history")
+    requests: int = Field(description="Requests that became smaller")
+    tokens: int = Field(description="Tokens kept out of all of them together")
+    cost: float | None = Field(default=None, description="US dollars, at the price of cached tokens, less summaries")
+
+
+class AdvisedWindow(Result):
+    """The cost of recorded sessions if each window had been compacted at one size."""
+
+    compaction_point: int = Field(description="Tokens at which the client would have compacted")
+    dollars: float = Field(description="US dollars for the prompts, summaries and repeated reads included")
+    cost_percent: float | None = Field(default=None, description="The same as a percentage of the recorded cost")
+    tokens_percent: float | None = Field(default=None, description="Prompt tokens as a percentage of those recorded")
+    more_compactions: int = Field(description="Compactions that the client would have made beyond the recorded ones")
+    lacking_percent: float | None = Field(
+        default=None,
+        description="Replies that used something which the new window with its hand-off and one search did not hold, as"
+        " measured on sessions of others",
+    )
+
+
+class WindowAdvice(Result):
+    """The cost of recorded sessions, and their cost in smaller windows, by replaying their reported usage."""
+
+    conversations: int = Field(description="Sessions that were replayed")
+    left_out: int = Field(description="Sessions with few calls, or with a model of unknown price")
+    requests: int
+    dollars: float = Field(description="US dollars for the prompts as recorded, at list prices")
+    tokens_sent: int = Field(description="Prompt tokens as recorded")
+    windows: list[AdvisedWindow]
+
+
+class ReceiptLever(Result):
+    """The saving by one of contextstash's means; an additional cost is negative."""
+
+    name: str
+    tokens: int = Field(description="Tokens kept out of requests, of all of them together")
+    dollars: float | None = Field(default=None, description="US dollars saved")
+
+
+class Receipt(Result):
+    """The provider's bill, and the estimated bill without contextstash."""
+
+    since: str | None = Field(default=None, description="First day that counts (UTC)")
+    sessions: int
+    unchanged_sessions: int = Field(description="Of these, sessions in which contextstash changed no request")
+    requests: int
+    unpriced_requests: int = Field(description="Requests to models of unknown price, which are not in the dollars")
+    tokens_billed: int = Field(description="Prompt tokens, as the provider counted them")
+    tokens_without: int = Field(description="What the prompts would have taken without contextstash, estimated")
+    dollars_billed: float | None = Field(default=None, description="By list prices, replies and summaries included")
+    dollars_without: float | None = Field(default=None, description="Without contextstash, estimated")
+    dollars_saved: float | None = Field(default=None, description="The difference; negative if contextstash cost more")
+    shortened_outputs: int | None = Field(default=None, description="Outputs that hooks and gateways shortened")
+    shortened_tokens: int | None = Field(default=None, description="These outputs' tokens before that")
+    levers: list[ReceiptLever]
+    method: str
+
+
+class ProxyReport(Result):
+    """The requests of a proxied session: the provider's counts are exact, the rest is estimated from them."""
+
+    requests: int = Field(description="Requests that went through the proxy")
+    edited: int = Field(description="Requests that were sent with edits")
+    tokens_sent: int = Field(description="Input tokens of these requests, as the provider counted them")
+    tokens_unedited: int = Field(description="What the same requests would have taken without edits")
+    dollars_paid: float | None = Field(default=None, description="US dollars by list prices, replies included")
+    dollars_saved: float | None = Field(
+        default=None, description="US dollars, net of all that contextstash cost, estimated"
+    )
+    refetched: int = Field(description="Outputs that were fetched again after they had been pruned")
+    refetched_tokens: int = Field(description="Tokens of these outputs")
+    healed: int = Field(description="Requests refused as too long that succeeded when shrunk")
+    compactions_avoided: int = Field(description="Compactions by the client, estimated")
+    faults: int = Field(description="Requests sent unedited because of an error")
+    unread: int | None = Field(default=None, description="Requests that could not be read, neither recorded nor billed")
+    reasoning_dropped: int | None = Field(default=None, description="Reasoning that the provider said it left out")
+    left_alone: str | None = Field(default=None, description="Why the session is not edited any more")
+
+
+class CopyResult(Result):
+    """The outcome of an import of a whole session."""
+
+    session_id: str
+    recorded: int
+    duplicates: int
+
+
+class TimelinePoint(Result):
+    """The content of the window when so many messages were recorded."""
+
+    seq: int
+    parts: dict[str, int]
+
+
+class Timeline(Result):
+    """A session's window over time. `changes` are oldest first; before and after each stands a point."""
+
+    session_id: str
+    usable: int
+    points: list[TimelinePoint]
+    changes: list[Change]
+
+
+class ShownBlock(Result):
+    """A block as it was recorded; `shown` is what the model sees in its place, if that is something else, and
+    `state` the kind of edit that it is. Of a tool call `text` is the arguments, as JSON if they are not text."""
+
+    type: str
+    heading: str
+    tool: str | None = None
+    is_error: bool = False
+    tokens: int = 0
+    text: str
+    handle: str | None = None
+    shown: str | None = None
+    state: str | None = None
+
+
+class ShownMessage(Result):
+    """A message; one that the model does not see is hidden by the summary `summary_id`, or by the client itself."""
+
+    seq: int
+    role: str
+    tokens: int
+    created_at: Moment
+    blocks: list[ShownBlock]
+    visible: bool
+    summary_id: str | None = None
+
+
+class ShownSummary(Result):
+    summary_id: str
+    first_seq: int
+    last_seq: int
+    text: str
+    tokens: int
+    strategy: str
+    level: str
+
+
+class ShownPage(Result):
+    session_id: str
+    messages: list[ShownMessage]
+    summaries: list[ShownSummary] = Field(description="Those that cover some of the page's messages")
+    total: int
+    first: int
+    next_seq: int | None = None
+    client_sends_history: bool | None = Field(
+        default=None, description="The client sends its own history: the view is contextstash's alone, no model sees it"
+    )
+
+
+class ContextStatus(Result):
+    session_id: str
+    title: str | None = None
+    agent: str | None = None
+    estimate: Estimate
+    due: list[str] | None = Field(default=None, description="What the next message triggers")
+    messages: int = Field(description="Messages in the history")
+    messages_summarized: int
+    outputs_archived: int = Field(description="Outputs that left the view")
+    outputs_shortened: int | None = Field(default=None, description="Outputs that hooks and gateways shortened")
+    last_summary: SummaryMade | None = None
+    savings: Savings | None = None
+    proxy: ProxyReport | None = None
+    changes: list[Change] = Field(description="The last changes, newest first")
+    timeline: SkipJsonSchema[Timeline | None] = Field(default=None, exclude=True)
+
+
+class ArchivedOutput(Result):
+    handle: str
+    tool: str
+    tokens: int
+    digest: str
+
+
+class CacheCost(Result):
+    """The effect of a prune on the provider's prompt cache."""
+
+    rewritten_tokens: int = Field(description="Tokens after the first change, written to the cache again")
+    pays_after_requests: float = Field(description="Requests until the saving has paid for that")
+    breakpoints: int | None = Field(default=None, description="Cache breakpoints written again")
+
+
+class ThinkingChange(Result):
+    """The effect of an edit on the model's own thinking after it."""
+
+    messages: int = Field(description="Messages whose thinking it invalidates")
+    tokens: int = Field(description="Tokens of that thinking")
+    choice: str = Field(description="strip, drop, later_cut or wait")
+    reason: str = Field(description="Why that was chosen")
+
+
+class ViewChange(Result):
+    """The outcome of a change of the view, which is not that of the window of a client that sends its own history."""
+
+    session_id: str
+    note: str | None = Field(default=None, description="What this did not change, and other remarks")
+    client_tokens: int | None = Field(
+        default=None, description="Tokens that the client sends, which this does not change"
+    )
+
+
+class PruneResult(ViewChange):
+    archived: list[ArchivedOutput]
+    more: int | None = Field(default=None, description="Further outputs archived, not listed")
+    tokens_before: int
+    tokens_after: int
+    tokens_saved: int
+    reason: str
+    cache: CacheCost | None = None
+    thinking: ThinkingChange | None = Field(default=None, description="What happens to thinking that this invalidates")
+    dry_run: bool | None = None
+
+
+class AuditResult(Result):
+    """Which facts of the summarized messages the summary contains, judged without a model."""
+
+    facts: int = Field(description="Facts that matter among the messages")
+    held: int = Field(description="How many of them the summary holds")
+    pointers: int = Field(description="Missing ones appended as pointers into the archive")
+    missing: list[str] = Field(description="The most important missing ones")
+
+
+class CompactResult(ViewChange):
+    compacted: bool
+    summary_id: str | None = None
+    summary: str | None = None
+    messages_summarized: int = 0
+    first_seq: int | None = None
+    last_seq: int | None = None
+    strategy: str | None = None
+    model: str | None = None
+    tokens_before: int
+    tokens_after: int
+    tokens_saved: int
+    reason: str
+    audit: AuditResult | None = Field(default=None, description="Which facts of the messages the summary contains")
+    thinking: ThinkingChange | None = Field(default=None, description="What happens to thinking that this invalidates")
+    cost: float | None = Field(default=None, description="US dollars")
+    dry_run: bool | None = None
+
+
+class SummaryResult(Result):
+    session_id: str
+    summary_id: str
+    summary: str
+    messages_summarized: int
+    first_seq: int
+    last_seq: int
+    created_at: Moment
+    tokens: int
+    strategy: str
+    level: str
+    merges: list[str] | None = Field(default=None, description="Summaries that this is made of")
+
+
+class OutputPage(Result):
+    """One page of an archived output; positions are line numbers from 1."""
+
+    handle: str
+    tool: str
+    text: str
+    total_lines: int
+    total_tokens: int
+    next_offset: int | None = None
+    note: str | None = None
+
+
+class OutputCall(Result):
+    """The call that an archived output answers: its message, and its arguments, as JSON if they are not text."""
+
+    session_id: str
+    seq: int
+    tool: str
+    arguments: str
+
+
+class Hit(Result):
+    handle: str | None = None
+    session_id: str
+    seq: int
+    role: str
+    tool: str | None = None
+    created_at: datetime
+    snippet: str
+    score: float
+    matched: list[str]
+
+
+class SearchResult(Result):
+    hits: list[Hit]
+    note: str | None = None
+
+
+class RestoredOutput(Result):
+    handle: str
+    tokens: int
+
+
+class RestoreResult(ViewChange):
+    restored: list[RestoredOutput]
+    not_archived: list[str] | None = None
+    tokens_before: int
+    tokens_after: int
+
+
+class RecordResult(Result):
+    session_id: str
+    recorded: int
+    duplicates: int
+    next_seq: int = Field(description="Position of the next message; first_seq of the next batch")
+    first_seq: int | None = Field(default=None, description="Position of the first message of this batch")
+    tokens: int
+    percent: float
+    level: Level
+    done: list[str] = Field(description="What was done automatically")
+    note: str | None = None
+
+
+class LeftOut(Result):
+    messages: int
+    tokens: int
+    first_seq: int
+    last_seq: int
+
+
+class ContextResult(Result):
+    session_id: str
+    format: str
+    messages: list[dict[str, Any]]
+    system: str | list[dict[str, Any]] | None = None
+    tokens: int
+    budget: int
+    fits: bool
+    request_id: str | None = Field(default=None, description="Pass it with the reply's usage")
+    left_out: LeftOut | None = None
+    done: list[str] | None = None
+    next_seq: int | None = Field(default=None, description="Position of the next message")
+    request: dict[str, Any] | None = Field(
+        default=None,
+        description="Fields to add to the request; `betas` is for the SDK's beta method, over plain HTTP the header"
+        " anthropic-beta",
+    )
+    reason: str | None = None
+
+
+class RecoverResult(Result):
+    """The messages to send after the provider refused a request as too long."""
+
+    session_id: str
+    recovered: bool = Field(description="Whether `context` is worth sending")
+    provider: str = Field(description="Whose error it is")
+    limit: int | None = Field(default=None, description="The window that the error names, in tokens")
+    prompt_tokens: int | None = Field(default=None, description="What the refused request had")
+    tokens_before: int = Field(description="Before")
+    tokens_after: int = Field(description="After")
+    done: list[str] = Field(description="What was done")
+    reason: str = Field(description="The outcome")
+    breakdown: dict[str, int] | None = Field(default=None, description="What fills the window, by part")
+    context: ContextResult | None = Field(default=None, description="The messages to send now")
+
+
+class SessionLine(Result):
+    session_id: str
+    title: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    messages: int
+    tokens: int
+    percent: float
+    level: Level
+    updated_at: Moment
+    last_message_at: Moment | None = None
+    project: str | None = Field(default=None, description="The folder in which the client ran")
+    deleted_by: str | None = Field(default=None, description="Day by which the client had deleted its transcript")
+    parent_session_id: str | None = None
+
+
+class SessionList(Result):
+    sessions: list[SessionLine]
+    next_cursor: str | None = None
+
+
+class ToolUse(Result):
+    """The outputs of one tool, and their tokens."""
+
+    tool: str
+    outputs: int
+    tokens: int
+
+
+class DayUse(Result):
+    """The model calls of a day, in UTC. `cost` is in US dollars, None if no call's price is known."""
+
+    day: str
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    cost: float | None = None
+
+
+class Overview(Result):
+    """All sessions together."""
+
+    sessions: int
+    messages: int
+    tokens: int = Field(description="Of all messages ever recorded")
+    outputs: int
+    output_tokens: int
+    calls: int
+    prompt_tokens: int = Field(description="Sent in all model calls together")
+    cost: float | None = Field(default=None, description="US dollars, of the calls with a known price")
+    unpriced_calls: int = 0
+    days: list[DayUse]
+    tools: list[ToolUse]
+
+
+class SessionUse(Result):
+    """The tokens and cost of a session's tool outputs and model calls. `calls` are the last ones, newest first."""
+
+    session_id: str
+    tools: list[ToolUse]
+    days: list[DayUse]
+    calls: list[CallUse]
+
+
+class CallUse(Result):
+    """One model call; `request_seq` is the last message that was sent."""
+
+    call_id: int
+    purpose: str
+    model: str | None = None
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    request_seq: int
+    cost: float | None = None
+    created_at: Moment | None = None
+
+
+class ConfigureResult(Result):
+    session_id: str
+    settings: dict[str, Any]
+    changed: list[str]
+    note: str | None = Field(default=None, description="What the change does not affect")
+
+
+class DeleteResult(Result):
+    session_id: str
+    deleted: bool
+    messages: int
+    sub_agents: int = Field(default=0, description="Sessions of its sub-agents, deleted with it")
+    note: str | None = None
+
+
+class RetainedOut(Result):
+    """A session that is beyond what shall be kept."""
+
+    session_id: str
+    title: str | None = None
+    messages: int
+    last_recorded: Moment
+
+
+class RetainResult(Result):
+    """The sessions that were deleted, or would be in a dry run, and how many are kept; `pinned` of these are beyond the
+    limit too."""
+
+    sessions: list[RetainedOut]
+    kept: int
+    pinned: int
+    dry_run: bool
+    note: str | None = None
+
+
+class MessageLine(Result):
+    """One message of the history. `kind` and `agent_visible` show what the model sees of it now, `calls` the tools that
+    it calls, each with its main argument, `handles` the tool outputs in it."""
+
+    seq: int
+    role: str
+    kind: str
+    tokens: int
+    agent_visible: bool = True
+    user_visible: bool = True
+    created_at: datetime | None = None
+    calls: list[str] | None = None
+    handles: list[str] | None = None
+    message: dict[str, Any]
+
+
+class MessagePage(Result):
+    session_id: str
+    messages: list[MessageLine]
+    total: int
+    next_seq: int | None = None
+
+
+class CallLine(CallUse):
+    """One model call. `growth_tokens` is how much the prompt grew since the agent's previous call."""
+
+    request_bytes: int
+    growth_tokens: int | None = None
+    duration_ms: float | None = None
+    error: str | None = None
+
+
+class CallList(Result):
+    session_id: str
+    calls: list[CallLine]
+    next_call: int | None = Field(default=None, description="Pass as `after` for the next page")

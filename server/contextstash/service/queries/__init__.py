@@ -1,1 +1,0 @@
-"""Queries: use cases that only read, and export and import of whole sessions."""

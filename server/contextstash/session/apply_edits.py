@@ -1,0 +1,97 @@
+"""The one frame for edits: read the view, plan, carry out with an event, plan again if another process was faster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from contextstash.session.session_access import Access
+from contextstash.session.stripped_thinking import Stripping
+from contextstash.view.session_snapshot import SessionSnapshot
+from contextstash.view.view import Entry, build_view, edits_in_force, untouched
+from contextstash_storage.errors import EditConflictError
+from contextstash_storage.records import Edit, Event, Replacement, RestoreEdit, Session
+
+ATTEMPTS = 5
+"""Edits of one session are rare: after so many conflicts in a row the caller gets the error."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Planned(Generic[Result]):
+    """Edits of a view, and what is made of them once they are recorded.
+
+    `stripping` says which thinking they invalidate and so take with them. `event` makes the event that is logged with
+    them from the view after them, `result` what the caller gets. `after` is that view, if it is known and no thinking
+    leaves. `check` may raise just before they are recorded. In a `dry_run` nothing is. `own` is False for edits that
+    only follow a client's."""
+
+    snapshot: SessionSnapshot
+    edits: Sequence[Edit]
+    result: Callable[[Session, Sequence[Entry]], Result]
+    stripping: Stripping | None = None
+    event: Callable[[Sequence[Entry]], Event] | None = None
+    after: Sequence[Entry] | None = None
+    check: Callable[[], None] | None = None
+    dry_run: bool = False
+    own: bool = True
+
+
+async def edit(access: Access, plan: Callable[[], Awaitable[Planned[Result] | Result]]) -> Result:
+    """Carry out what `plan` finds to do; it reads the view anew after an edit conflict. What it returns instead of a
+    plan is the result. Raises EditConflictError after ATTEMPTS conflicts."""
+
+    async def attempt() -> Result:
+        planned = await plan()
+        return await _carry_out(access, planned) if isinstance(planned, Planned) else planned
+
+    return await retrying(attempt)
+
+
+async def _carry_out(access: Access, planned: Planned[Result]) -> Result:
+    snapshot, edits = planned.snapshot, list(planned.edits)
+    entries = await entries_after(access, snapshot, edits) if planned.after is None else planned.after
+    if planned.stripping is not None and (
+        strips := planned.stripping.edits(
+            snapshot, entries, [each.handle for each in edits if isinstance(each, Replacement)]
+        )
+    ):
+        edits += strips
+        entries = await entries_after(access, snapshot, edits)
+    if planned.dry_run:
+        return await asyncio.to_thread(planned.result, snapshot.session, entries)
+    event = None if planned.event is None else await asyncio.to_thread(planned.event, entries)
+    if planned.check is not None:
+        planned.check()
+    session = await access.store.append_edits(
+        snapshot.session_id, edits, expected=len(snapshot.edits), event=event, own=planned.own
+    )
+    return await asyncio.to_thread(planned.result, session, entries)
+
+
+async def retrying(attempt: Callable[[], Awaitable[Result]]) -> Result:
+    """Return the result of `attempt`; call it again after an edit conflict. Raises EditConflictError after ATTEMPTS
+    calls."""
+    for _ in range(ATTEMPTS):
+        try:
+            return await attempt()
+        except EditConflictError:
+            continue
+    raise EditConflictError("Another process is editing this session at the same time; try again in a moment.")
+
+
+async def entries_after(access: Access, snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[Entry]:
+    """The view's entries once these edits are appended."""
+    if any(isinstance(edit, RestoreEdit) for edit in edits):
+        overlay = edits_in_force([*snapshot.edits, *edits])
+        messages = await access.visible_messages(snapshot.session, overlay, bodies=False)
+        return build_view(messages, overlay)
+    return await asyncio.to_thread(_changed, snapshot, edits)
+
+
+def _changed(snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[Entry]:
+    messages = [entry.message for entry in snapshot.entries if entry.message]
+    return build_view(messages, edits_in_force([*snapshot.edits, *edits]), untouched(snapshot.entries, edits))

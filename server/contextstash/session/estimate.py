@@ -1,0 +1,94 @@
+"""Estimates: how full a session's window is, by what method, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from contextstash.messages import detect_format, get_format
+from contextstash.results import Estimate, Trigger
+from contextstash.session.proxied_clients import sends_own_history
+from contextstash.session.session_access import Access
+from contextstash.view import session_counters as counting
+from contextstash.window import thresholds
+from contextstash.window.settings import ContextSettings
+from contextstash.window.thresholds import WindowBudget
+from contextstash.window.token_counters import measure
+from contextstash_storage.records import Counters, Native, NewMessage, Session
+
+
+async def estimate_session(access: Access, session: Session, model: str | None = None) -> Estimate:
+    """The estimate from the session's running counters alone, so that it takes the same time for a session of any
+    length."""
+    settings = access.settings(session)
+    model = model or session.model
+    budget = access.budget(settings, model, session)
+    counter = access.counter(settings, model)
+    counters = session.counters
+    followed = await sends_own_history(access.store, session)
+    tokens, method = counting.estimate(counters, settings, counter.name, followed=followed)
+    return Estimate(
+        session_id=session.session_id,
+        view_tokens=counters.view_tokens if followed else None,
+        **_measures(tokens, budget, settings, since=thresholds.since_summary(counters), followed=followed),
+        method=method,
+        model=model,
+        breakdown=counting.breakdown(counters, tokens, followed=followed),
+    )
+
+
+def own_tokens(access: Access, session: Session) -> int:
+    """Tokens of contextstash's own view. If the client sends its own history, which our edits do not change, they are
+    counted and not taken from the usage that the client reports."""
+    settings = access.settings(session)
+    counter = access.counter(settings, session.model)
+    if session.source is not None:
+        return session.counters.view_tokens + session.counters.declared.tokens
+    return counting.estimate(session.counters, settings, counter.name)[0]
+
+
+def estimate_messages(access: Access, natives: Sequence[Native], model: str | None) -> Estimate:
+    """The estimate for these messages alone; nothing is recorded."""
+    settings = access.settings()
+    budget: WindowBudget = access.budget(settings, model)
+    counter = access.counter(settings, model)
+    fmt = get_format(detect_format(natives))
+    counters = Counters()
+    for seq, native in enumerate(natives):
+        reading = fmt.read(native)
+        message = NewMessage(
+            body=native,
+            role=reading.role,
+            blocks=measure(reading, counter, settings),
+            usage=reading.usage,
+            group=reading.group,
+        )
+        counters = counting.count_message(counters, message, seq)
+    tokens, method = counting.estimate(counters, settings, counter.name)
+    return Estimate(
+        **_measures(tokens, budget, settings, since=len(natives)),
+        method=method,
+        model=model,
+        breakdown=counting.breakdown(counters, tokens),
+    )
+
+
+def _measures(
+    tokens: int, budget: WindowBudget, settings: ContextSettings, *, since: int, followed: bool = False
+) -> dict[str, Any]:
+    """The fields of an estimate that follow from its tokens; `since` is the number of messages since a summary."""
+    level = thresholds.level_of(tokens, budget)
+    return {
+        "tokens": tokens,
+        "window": budget.window,
+        "usable": budget.usable,
+        "percent": thresholds.percent_of(tokens, budget),
+        "level": level,
+        "messages_trigger": _trigger(since, budget.messages_at) if budget.messages_at else None,
+        "tokens_trigger": _trigger(tokens, thresholds.automatic_threshold(budget, settings)),
+        "next_step": thresholds.next_step(level, followed=followed),
+    }
+
+
+def _trigger(value: int, threshold: int) -> Trigger:
+    return Trigger(value=value, threshold=threshold, percent=round(100 * value / threshold, 1))

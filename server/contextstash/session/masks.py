@@ -1,0 +1,79 @@
+"""Masks of secrets: the one place at which recorded text becomes text that is shown or found.
+
+Text leaves the store in two ways. As it was recorded, for the model and the provider: views, requests, restored and
+retrieved outputs. That is never masked, since a model that edits a file writes back what it was shown. And as derived
+text, for the search index, titles, summaries, hand-offs, digests, pages and exports: each of these takes a message's
+texts from here, in one of two forms.
+
+    derived(settings, reading)   when a message is recorded: what is stored beside its body, of unchanged length
+    shown_texts(settings, ...)   when it is read: what a summary, a hand-off or a page is made from
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from contextstash.messages.base import Reading
+from contextstash.safety.secret_masks import masked, masked_value, may_hold_secrets, shown
+from contextstash.window.settings import ContextSettings
+from contextstash_storage.records import Block, Native
+
+PROMPT_ROLES = ("user",)
+"""Roles of messages in which `<private>` is a person's word; a tool's output may hold it as any other text."""
+
+
+def derived(settings: ContextSettings, reading: Reading) -> Reading:
+    """The contents from which everything is made that is stored of a message but its body. Texts keep their lengths,
+    by which the index finds its blocks."""
+    if settings.secrets == "off" or not _may_hold_secrets(reading):
+        return reading
+    texts = tuple(_text(reading.role, *part) for part in zip(reading.blocks, reading.texts, strict=False))
+    return replace(reading, texts=texts, blocks=tuple(map(_without_secret, reading.blocks)))
+
+
+def _may_hold_secrets(reading: Reading) -> bool:
+    """Whether one of its texts does, asked once for all of them: most messages are short, and hold none."""
+    arguments = (block.argument for block in reading.blocks if block.argument)
+    return may_hold_secrets("\n".join((*reading.texts, *arguments)))
+
+
+def _text(role: str, block: Block, text: str) -> str:
+    if block.type == "opaque":
+        return text
+    return masked(text, private=role in PROMPT_ROLES and block.type == "text")
+
+
+def _without_secret(block: Block) -> Block:
+    return block.model_copy(update={"argument": masked(block.argument)}) if block.argument else block
+
+
+def masked_argument(settings: ContextSettings, argument: str) -> str:
+    """The main argument of a call as it is stored with the call's output."""
+    return argument if settings.secrets == "off" else masked(argument)
+
+
+def stored_body(settings: ContextSettings, body: Native) -> Native:
+    """The body that is kept: the message as it is, or without its secrets if the user wants these dropped."""
+    return masked_value(body, bound=True) if settings.secrets == "drop" else body
+
+
+def shown_texts(settings: ContextSettings, role: str, blocks: Sequence[Block], texts: Sequence[str]) -> tuple[str, ...]:
+    """The texts of a message for a reader."""
+    if settings.secrets == "off":
+        return tuple(texts)
+    types = [block.type for block in blocks] if len(blocks) == len(texts) else ["text"] * len(texts)
+    return tuple(
+        shown(text, private=role in PROMPT_ROLES and kind == "text") for kind, text in zip(types, texts, strict=True)
+    )
+
+
+def shown_text(settings: ContextSettings, text: str) -> str:
+    """One text for a reader: a title, a client's summary, a part of an output."""
+    return text if settings.secrets == "off" else shown(text)
+
+
+def shown_value(settings: ContextSettings, value: Any) -> Any:
+    """A JSON value for a reader, of the same shape."""
+    return value if settings.secrets == "off" else masked_value(value)

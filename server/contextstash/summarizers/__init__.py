@@ -1,1 +1,0 @@
-"""The summarizers: the host, a model, or contextstash itself."""

@@ -1,0 +1,1 @@
+"""Whole sessions moved: export, import, migration between databases, retention."""

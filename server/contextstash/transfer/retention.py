@@ -1,0 +1,111 @@
+"""Retention: deletes the sessions that are older than the user wants to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from pathlib import PurePath
+
+from contextstash.queries.sessions import all_sessions, delete_session, title_of
+from contextstash.record.output_archive import OUTPUTS_AGENT
+from contextstash.results import RetainedOut, RetainResult
+from contextstash.session.session_access import OUTPUTS_SESSION, OUTPUTS_SUFFIX, Access
+from contextstash.window.settings import ContextSettings
+from contextstash_storage.errors import BadInputError, SessionNotFoundError
+from contextstash_storage.records import Session
+
+TOGETHER = 25
+"""Sessions deleted at once: a deletion rewrites the search index, and hiding a session takes the write lock for about
+a millisecond."""
+
+NO_LIMIT = "How long shall sessions be kept? Pass --days, or set keep_days in your contextstash.toml."
+
+
+async def retain(
+    access: Access,
+    now: datetime,
+    *,
+    days: int | None = None,
+    project: str | None = None,
+    settings: ContextSettings | None = None,
+    spare: timedelta = timedelta(0),
+    dry_run: bool = True,
+) -> RetainResult:
+    """Delete the sessions last recorded more than `days` ago, by default those of the `settings`, by default of those
+    in force; with `project` only the sessions of that folder. A session with a pin stays, and so does one recorded
+    within the time `spare`. Raises BadInputError if no limit is set."""
+    days = days if days is not None else (settings or access.settings()).keep_days
+    if days is None:
+        raise BadInputError(NO_LIMIT)
+    listed = await _listed(access)
+    considered = listed if project is None else await _of_project(access, listed, project)
+    oldest = now - max(timedelta(days=days), spare)
+    going = [session for session in considered if _recorded_at(session) < oldest]
+    gone = [session for session in going if not session.settings.get("pin")]
+    lines = [
+        RetainedOut.of(
+            session,
+            title=await title_of(access, session),
+            messages=session.counters.messages,
+            last_recorded=_recorded_at(session),
+        )
+        for session in gone
+    ]
+    note = None if dry_run else await _delete(access, gone)
+    return RetainResult(
+        sessions=lines,
+        kept=len(listed) - len(gone),
+        pinned=len(going) - len(gone),
+        dry_run=dry_run,
+        note=note,
+    )
+
+
+async def _of_project(access: Access, sessions: Sequence[Session], project: str) -> list[Session]:
+    folders = await access.projects_of(sessions)
+    return [
+        session
+        for session, folder in zip(sessions, folders, strict=True)
+        if folder is not None and PurePath(folder).is_relative_to(project)
+    ]
+
+
+async def _delete(access: Access, sessions: Sequence[Session]) -> str | None:
+    """Delete these sessions; returns the remark of the last deletion that has one. One that was gone on with or pinned
+    since it was listed stays: with many sessions that is minutes ago."""
+    note = None
+    for start in range(0, len(sessions), TOGETHER):
+        batch = sessions[start : start + TOGETHER]
+        waiting = [session.session_id for session in batch if await _is_unchanged(access, session)]
+        while waiting:
+            try:
+                note = (await delete_session(access, waiting[0], others=waiting[1:])).note or note
+            except SessionNotFoundError:  # deleted by another process meanwhile
+                del waiting[0]
+            else:
+                break
+    return note
+
+
+async def _is_unchanged(access: Access, session: Session) -> bool:
+    now = await access.find(session.session_id)
+    return now is not None and now.counters.messages == session.counters.messages and now.settings == session.settings
+
+
+async def _listed(access: Access) -> list[Session]:
+    """All sessions, the one with the newest message first, and the archives that are deleted with none of them: of
+    outputs that belong to no session, or to one that was never recorded."""
+    found = await all_sessions(access, by_message=True)
+    names = {session.session_id for session in found}
+    return [session for session in found if not _goes_with_another(session, names)]
+
+
+def _goes_with_another(session: Session, names: Collection[str]) -> bool:
+    if session.agent != OUTPUTS_AGENT or session.session_id == OUTPUTS_SESSION:
+        return False
+    return session.session_id.removesuffix(OUTPUTS_SUFFIX) in names
+
+
+def _recorded_at(session: Session) -> datetime:
+    """When something was last recorded: a transcript's own times can be long ago when it is imported."""
+    return max(session.last_message_at or session.updated_at, session.created_at)

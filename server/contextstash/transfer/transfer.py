@@ -1,0 +1,303 @@
+"""Export and import of a whole session as records: lossless, handles included."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from contextstash import __version__
+from contextstash.base.json_text import lenient_value
+from contextstash.messages import get_format
+from contextstash.messages.base import Format
+from contextstash.record.messages import remember_calls, search_text_of
+from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
+from contextstash.request.get_context import read_context
+from contextstash.results import CopyResult
+from contextstash.session.masks import derived, masked_argument, shown_value, stored_body
+from contextstash.session.session_access import READ_AT_ONCE, Access, check_conversation_id
+from contextstash.window.settings import ContextSettings
+from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
+from contextstash_storage.json_values import NotJsonError, check_json
+from contextstash_storage.records import (
+    EDIT,
+    Call,
+    Copied,
+    DeclaredVersion,
+    EditRecord,
+    Event,
+    Message,
+    Native,
+    NewMessage,
+    Output,
+    Request,
+    Session,
+)
+
+VERSION = 4
+"""Of this format. A file of another version is refused: none was ever released."""
+
+HEADER = "contextstash_session"
+"""The key by which the first record of a session is recognized; its value is the version of this format."""
+
+END = "end"
+"""The key of the last record of a session, which says how many of each part there are before it."""
+
+PARTS: Mapping[str, TypeAdapter[Any]] = {
+    "message": TypeAdapter(NewMessage),
+    "edit": EDIT,
+    "event": TypeAdapter(Event),
+    "call": TypeAdapter(Call),
+    "declared_part": TypeAdapter(DeclaredVersion),
+    "request": TypeAdapter(Request),
+}
+"""The records between the first and the last one, by their key."""
+
+LOGGED_AT_ONCE = 1_000
+
+RECORD_LEVELS = 2
+"""Levels of nesting of a record around a message's body."""
+
+NOT_STORED = "Nothing of that session was stored. Export it again, or take a whole copy of the file."
+
+
+async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[str, Any]]:
+    """The records of a session, and those of the session that archives outputs for it. Only one page of messages is
+    held in memory at a time; secrets are masked unless the settings say otherwise. Raises SessionNotFoundError."""
+    sessions = [await access.session(session_id)]
+    settings = access.settings(sessions[0])
+    with suppress(SessionNotFoundError, BadInputError):
+        sessions.append(await access.store.get_session(outputs_session_id(session_id)))
+    for place, session in enumerate(sessions, start=1):
+        async for record in session_records(access, session, len(sessions) - place):
+            yield shown_value(settings, record)
+
+
+async def export_view(access: Access, session_id: str, budget: int) -> list[Native]:
+    """The messages of the view, for a file. Raises SessionNotFoundError."""
+    settings = access.settings(await access.session(session_id))
+    found = (await read_context(access, session_id, budget=budget)).messages
+    return [shown_value(settings, message) for message in found]
+
+
+async def session_records(access: Access, session: Session, left: int = 0) -> AsyncGenerator[dict[str, Any]]:
+    """The records of one session, after which so many sessions are `left` in the file."""
+    counts = dict.fromkeys(PARTS, 0)
+    async for record in _records(access, session):
+        for name in PARTS.keys() & record.keys():
+            counts[name] += 1
+        yield record
+    yield {END: {**{f"{name}s": count for name, count in counts.items()}, "sessions_left": left}}
+
+
+async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, Any]]:
+    fields = session.model_dump(mode="json", exclude={"owner"}, exclude_none=True)
+    yield {HEADER: VERSION, "written_by": f"contextstash {__version__}", "session": fields}
+    name = session.session_id
+    for first in range(0, session.counters.messages, READ_AT_ONCE):
+        last = min(first + READ_AT_ONCE, session.counters.messages) - 1
+        outputs: dict[int, list[Output]] = {}
+        for output in await access.store.read_outputs(name, first=first, last=last):
+            outputs.setdefault(output.seq, []).append(output)
+        for message in await access.store.read_messages(name, first=first, last=last):
+            yield {"seq": message.seq, "message": _message_record(message, outputs.get(message.seq, []))}
+    for edit in (await access.store.read_edits(name))[: session.counters.edits]:
+        yield {"edit": edit.model_dump(mode="json", exclude_none=True)}
+    async for event in _logged(access.store.read_events, name, "event_id"):
+        yield {"event": event.model_dump(mode="json", exclude_none=True, exclude={"event_id"})}
+    async for call in _logged(access.store.read_calls, name, "call_id"):
+        yield {"call": call.model_dump(mode="json", exclude_none=True, exclude={"call_id"})}
+    for part in await access.store.read_declared(name):
+        yield {"declared_part": part.model_dump(mode="json", exclude_none=True)}
+    async for request in _logged(access.store.list_requests, name, "number"):
+        if request.number <= session.counters.requests:
+            yield {"request": request.model_dump(mode="json", exclude_none=True)}
+
+
+def _message_record(message: Message, outputs: list[Output]) -> dict[str, Any]:
+    fields = message.model_dump(mode="json", exclude={"session_id", "seq", "body"}, exclude_none=True)
+    if outputs:
+        fields["outputs"] = [output.model_dump(mode="json", exclude={"seq"}) for output in outputs]
+    return {**fields, "body": message.body}
+
+
+async def _logged(read: Any, session_id: str, number: str) -> AsyncIterator[Any]:
+    after = 0
+    while page := await read(session_id, after=after, limit=LOGGED_AT_ONCE):
+        for each in page:
+            yield each
+        after = getattr(page[-1], number)
+
+
+def is_session(record: object) -> bool:
+    """Whether a record is the first of a session in this format."""
+    return isinstance(record, dict) and HEADER in record
+
+
+async def import_session(access: Access, lines: Iterable[str], *, session_id: str | None = None) -> CopyResult:
+    """Store the sessions in these lines exactly as they were, the first under another id if one is given. A session
+    that is stored already is left unchanged. Raises BadInputError with the number of the line if a line is not part of
+    an exported session; then nothing of its session is stored."""
+    reading = _Lines(lines)
+    result: CopyResult | None = None
+    while (session := await asyncio.to_thread(reading.next_session)) is not None:
+        if session_id is not None:
+            session = _renamed(session, session_id, result)
+        if session.agent != OUTPUTS_AGENT:
+            check_conversation_id(session.session_id)
+        stored = await access.store.copy_session(session, reading.items(session, access.settings(session)))
+        known = 0 if stored else await _same(access, session)
+        await asyncio.to_thread(reading.skip_to_next)
+        if result is None:
+            recorded = session.counters.messages if stored else 0
+            result = CopyResult(session_id=session.session_id, recorded=recorded, duplicates=known)
+    if result is None:
+        raise BadInputError("The file contains no session.")
+    return result
+
+
+def _renamed(session: Session, session_id: str, first: CopyResult | None) -> Session:
+    check_conversation_id(session_id)
+    if first is None:
+        return session.model_copy(update={"session_id": session_id})
+    return session.model_copy(update={"session_id": outputs_session_id(session_id), "parent_session_id": session_id})
+
+
+async def _same(access: Access, session: Session) -> int:
+    """How many messages are stored already. Raises BadInputError if the id belongs to a different session."""
+    here = await access.store.get_session(session.session_id)
+    if here.created_at != session.created_at or here.counters.messages < session.counters.messages:
+        raise BadInputError(
+            f"A different session {session.session_id} exists already. Import this one under another id:"
+            " --session NEW_ID."
+        )
+    return session.counters.messages
+
+
+class _Lines:
+    """The lines of a file, read one by one, split into sessions."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = enumerate(lines, start=1)
+        self._begun: Mapping[str, Any] | None = None
+        self._number = 0
+
+    def next_session(self) -> Session | None:
+        """The session that starts at the current line; None at the end."""
+        record = self._begun or self._next()
+        self._begun = None
+        if record is None:
+            return None
+        if isinstance(version := record.get(HEADER), int) and version != VERSION:
+            raise BadInputError(
+                f"Line {self._number} begins a session of version {version}, and version {VERSION} is read here:"
+                " export it again where it is stored, with this version of contextstash."
+            )
+        if version != VERSION:
+            raise BadInputError(f"Line {self._number} is not the beginning of a session of version {VERSION}.")
+        try:
+            return Session.model_validate(record["session"])
+        except (ValidationError, KeyError, TypeError) as error:
+            raise self._wrong() from error
+
+    def items(self, session: Session, settings: ContextSettings) -> Iterator[Copied]:
+        """The messages, edits, events, calls, declared parts and requests of the session."""
+        fmt = get_format(session.format)
+        calls: dict[str, tuple[str, str]] = {}
+        counts = dict.fromkeys(PARTS, 0)
+        keys: set[str] = set()
+        while (record := self._next()) is not None and not is_session(record) and END not in record:
+            try:
+                [name] = PARTS.keys() & record.keys()
+                item = _item(name, record[name], fmt, calls, settings)
+            except (ValidationError, ContextstashError, KeyError, ValueError, TypeError) as error:
+                raise self._wrong() from error
+            self._check_place(item, record.get("seq"), counts[name], keys)
+            counts[name] += 1
+            yield item
+        self._end(session, record, counts)
+
+    def _check_place(self, item: Copied, seq: object, count: int, keys: set[str]) -> None:
+        """Check that a message or an edit is the next one after `count` others, and that `keys` lack the message's."""
+        if isinstance(item, NewMessage):
+            if item.key is not None and item.key in keys:
+                raise self._wrong("holds a message for the second time.")
+            keys.update(() if item.key is None else (item.key,))
+            found, expected = f"message {seq}", f"message {count}"
+        elif isinstance(item, EditRecord):
+            found, expected = f"edit {item.edit_id}", f"edit {count + 1}"
+        else:
+            return
+        if found != expected:
+            raise self._wrong(f"holds {found}, but {expected} is expected: a line is missing, doubled or moved.")
+
+    def _end(self, session: Session, record: Mapping[str, Any] | None, counts: Mapping[str, int]) -> None:
+        """Check that the session is complete, and read on to the next one. `record` is what stands after its parts."""
+        name = session.session_id
+        try:
+            end = None if record is None or END not in record else {**record[END]}
+            left = 0 if end is None else int(end.pop("sessions_left"))
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._wrong() from error
+        expected = {"messages": session.counters.messages, "edits": session.counters.edits, **(end or {})}
+        found = {f"{part}s": count for part, count in counts.items()}
+        wrong = [
+            f"{found.get(part, 0)} of {count} {part}" for part, count in expected.items() if found.get(part) != count
+        ]
+        if wrong:
+            raise BadInputError(f"The file holds {', '.join(wrong)} of session {name}. {NOT_STORED}")
+        if end is None:
+            raise BadInputError(f"The file is cut off: the last record of {name} is missing. {NOT_STORED}")
+        self._begun = self._next()
+        if (self._begun is not None) != (left > 0) or (left and not is_session(self._begun)):
+            raise BadInputError(f"After session {name} the file should hold {left} more, of kept outputs. {NOT_STORED}")
+
+    def skip_to_next(self) -> None:
+        """Skip the rest of this session."""
+        while self._begun is None and (record := self._next()) is not None:
+            if is_session(record):
+                self._begun = record
+
+    def _next(self) -> Mapping[str, Any] | None:
+        for number, line in self._lines:
+            self._number = number
+            if line.strip():
+                try:
+                    record = lenient_value(line)
+                    check_json(record, level=-RECORD_LEVELS)
+                except (ValueError, RecursionError) as error:
+                    raise (self._wrong(str(error)) if isinstance(error, NotJsonError) else self._wrong()) from error
+                if not isinstance(record, dict):
+                    raise self._wrong()
+                return record
+        return None
+
+    def _wrong(self, problem: str = "is not part of an exported session.") -> BadInputError:
+        return BadInputError(f"Line {self._number} {problem} {NOT_STORED}")
+
+
+def _item(name: str, fields: Any, fmt: Format, calls: dict[str, tuple[str, str]], settings: ContextSettings) -> Copied:
+    """The part in a record, of a message with what the settings here store of it."""
+    if name != "message":
+        part: Copied = PARTS[name].validate_python(fields)
+        return part
+    outputs = [{**output, "seq": 0} for output in fields.get("outputs", ())]
+    message = NewMessage.model_validate({**fields, "outputs": outputs})
+    read = fmt.read(message.body)
+    shown = derived(settings, replace(read, blocks=message.blocks, texts=read.texts or ("",)))
+    remember_calls(calls, shown.blocks)
+    kept: dict[str, Any] = {
+        "body": stored_body(settings, message.body),
+        "blocks": shown.blocks,
+        "outputs": tuple(
+            output.model_copy(update={"argument": masked_argument(settings, output.argument)})
+            for output in message.outputs
+        ),
+    }
+    if len(shown.texts) == len(message.blocks):
+        kept["search_text"] = search_text_of(shown.texts, shown.blocks, calls)
+    return message.model_copy(update=kept)

@@ -1,0 +1,105 @@
+"""Outputs in use: those that are not old, whatever their age, since the model is working on them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+
+from contextstash.events.calls import Call
+from contextstash.events.files import file_uses
+from contextstash.events.kinds import Verb
+from contextstash.outputs.own_tools import is_own_retrieval
+
+RECENT_CALLS = 60
+"""A file is under edit if it was changed in so many newest calls, about one task; with more, old reads stay in the
+view."""
+
+_READS = re.compile(r"read|view|open|cat|get_file|show|grep|search|glob|find|list|fetch|ls", re.IGNORECASE)
+_SHOWS = re.compile(r"read|view|open|cat|get_file|show|fetch", re.IGNORECASE)
+_WRITES = re.compile(r"edit|write|replace|insert|patch|update|create|append", re.IGNORECASE)
+_REWRITES = re.compile(r"^(?:.*__)?(?:write|write_file|create|create_file|writefile)$", re.IGNORECASE)
+_READING_COMMAND = re.compile(r"\s*(?:cat|head|tail|sed -n|less|bat|grep|rg|ls|find)\b")
+_SHOWING_COMMAND = re.compile(r"\s*(?:cd [^;&|]+&&\s*)?(?:cat|head|tail|sed -n|less|bat|nl)\b(?! *>)")
+_HEREDOC = re.compile(r"<<-?\s*['\"]?\w+['\"]?(\s*>{1,2} *[\w./~-]+)?.*", re.DOTALL)
+"""A here-document in a call's main argument, which is one line: its end is not told from its text."""
+
+_PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: (\S+)")
+
+UNKNOWN_TIME = float("inf")
+"""When a call was made that is not recorded yet: after everything that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeCall:
+    """A tool call of a conversation, in order: its main argument, such as a path or a command, and when its output was
+    recorded, in seconds since 1970."""
+
+    call_id: str
+    tool: str
+    argument: str
+    made_at: float = UNKNOWN_TIME
+
+    @property
+    def reads(self) -> bool:
+        """Whether it shows what is there, by the tool's name or by the command: made twice, it is a fetch of the same
+        thing. A test run or a build is not, its output is news."""
+        if _WRITES.search(self.tool):
+            return False
+        return bool(_READS.search(self.tool) or _READING_COMMAND.match(self.argument))
+
+    @property
+    def shows_file(self) -> bool:
+        """Whether its output is the text of a file, by the tool's name or by the command."""
+        if _WRITES.search(self.tool):
+            return False
+        return bool(_SHOWS.search(self.tool) or _SHOWING_COMMAND.match(self.argument))
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes a file, by the tool's name or by the command."""
+        return bool(_WRITES.search(self.tool) or self.changes)
+
+    @property
+    def rewrites(self) -> str:
+        """The path of the file that it writes as a whole; empty if it does not."""
+        return next((path for path, verb in _uses_of(self.tool, self.argument) if verb == "created"), "")
+
+    @property
+    def paths(self) -> set[str]:
+        """The files whose text it shows."""
+        return {path for path, verb in _uses_of(self.tool, self.argument) if verb == "read"}
+
+    @property
+    def changes(self) -> set[str]:
+        """The files that it changes."""
+        return {path for path, verb in _uses_of(self.tool, self.argument) if verb not in ("read", "run")}
+
+
+@lru_cache(maxsize=4_096)
+def _uses_of(tool: str, argument: str) -> tuple[tuple[str, Verb], ...]:
+    """The files that a call uses, and how, by its tool's name and its main argument, a path or a command."""
+    if _WRITES.search(tool):
+        return ((argument, "created" if _REWRITES.match(tool) else "edited"),) if argument else ()
+    if _READS.search(tool):
+        return ((argument, "read"),) if argument else ()
+    if patched := _PATCHED.findall(argument):
+        return tuple((path, "edited") for path in patched)
+    command = Call(0, "", argument, "", {"command": _HEREDOC.sub(r"\1", argument)})
+    return tuple((use.path, use.verb) for use in file_uses(command))
+
+
+def protected_calls(calls: Sequence[MadeCall], again: Mapping[str, Hashable] = MappingProxyType({})) -> set[str]:
+    """The ids of the calls whose outputs stay: the newest read of each file under edit, outputs of our own retrievals,
+    and of what was fetched again after a prune the newest output: the model needs it, but not each earlier copy.
+    `again` says what each call that did so has fetched."""
+    edited = {path for call in calls[-RECENT_CALLS:] for path in call.changes}
+    newest: dict[str, str] = {}
+    for call in calls:
+        if not call.changes:
+            newest.update(dict.fromkeys(call.paths & edited, call.call_id))
+    own = {call.call_id for call in calls if is_own_retrieval(call.tool, call.argument)}
+    newest_again = {again[call.call_id]: call.call_id for call in calls if call.call_id in again}
+    return own | set(newest.values()) | set(newest_again.values())

@@ -1,0 +1,408 @@
+"""The view: a session's history with its edits applied, which is what is sent to the model."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TypedDict
+
+from contextstash.safety.sanitize import USER_BLOCK, USER_BLOCK_WHOLE
+from contextstash_storage.records import (
+    ArchiveEdit,
+    Block,
+    Cover,
+    DigestEdit,
+    Edit,
+    Kind,
+    Message,
+    Native,
+    NewMessage,
+    Part,
+    Replacement,
+    RestoreEdit,
+    RewindEdit,
+    Role,
+    SpanEdit,
+    StripEdit,
+    SummaryEdit,
+    TruncateEdit,
+)
+
+NO_POSITION = 2**63 - 1
+"""Above the position of any message: the largest number that a database stores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """The edits in force. `replaced` maps (seq, block) to the archive or truncate edit that is shown there; `covers`
+    are the summaries and rewinds that hide messages, by position; `digests` are our messages about archived outputs;
+    `strips` are the ranges in which no thinking is shown."""
+
+    replaced: Mapping[tuple[int, int], Replacement]
+    covers: tuple[Cover, ...]
+    digests: tuple[DigestEdit, ...] = ()
+    strips: tuple[StripEdit, ...] = ()
+
+    @property
+    def summaries(self) -> tuple[SummaryEdit, ...]:
+        return tuple(edit for edit in self.covers if isinstance(edit, SummaryEdit))
+
+    def visible_ranges(self, messages: int) -> list[tuple[int, int]]:
+        """The runs `(first, last)` of the `messages` recorded messages that no summary or rewind hides."""
+        ranges: list[tuple[int, int]] = []
+        start = 0
+        for cover in self.covers:
+            if cover.first_seq > start:
+                ranges.append((start, min(cover.first_seq, messages) - 1))
+            start = max(start, cover.last_seq + 1)
+        if start < messages:
+            ranges.append((start, messages - 1))
+        return ranges
+
+
+def edits_in_force(edits: Iterable[Edit]) -> Overlay:
+    """The edits of an append-only list that no restore has undone.
+
+    A cover that lies completely inside a later one is hidden by it, and returns when the later one is undone.
+    """
+    live: dict[int, Replacement | DigestEdit | StripEdit | Cover] = {}
+    number = 0
+    for edit in edits:
+        number = edit.edit_id or number + 1  # edits that are not stored yet have no number
+        if isinstance(edit, RestoreEdit):
+            for undone in edit.undoes:
+                live.pop(undone, None)
+        else:
+            live[number] = edit
+    replaced: dict[tuple[int, int], Replacement] = {}
+    covers: list[Cover] = []
+    digests: list[DigestEdit] = []
+    strips: list[StripEdit] = []
+    for edit in live.values():
+        match edit:
+            case ArchiveEdit() | TruncateEdit():
+                replaced[edit.seq, edit.block] = edit
+            case DigestEdit():
+                digests = [*_still_shown(digests, edit), edit]
+            case StripEdit():
+                strips.append(edit)
+            case SummaryEdit() | RewindEdit():
+                digests = _still_shown(digests, edit)
+                covers = [cover for cover in covers if not _inside(cover, edit)]
+                covers.append(edit)
+    return Overlay(replaced, tuple(sorted(covers, key=lambda cover: cover.span)), tuple(digests), tuple(strips))
+
+
+def _still_shown(digests: list[DigestEdit], edit: DigestEdit | Cover) -> list[DigestEdit]:
+    """The digests that a later edit leaves in the view. Messages with the user's words leave it when they are written
+    again as a whole, and with a summary by the client (it stands at the position of the client's own message): the
+    client's new window has none of them."""
+    renewed = isinstance(edit, DigestEdit) and edit.text.startswith(USER_BLOCK_WHOLE)
+    by_client = isinstance(edit, SummaryEdit) and edit.seq is not None
+    return [each for each in digests if not each.text.startswith(USER_BLOCK)] if renewed or by_client else digests
+
+
+def _inside(inner: Cover, outer: Cover) -> bool:
+    return outer.first_seq <= inner.first_seq and inner.last_seq <= outer.last_seq
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One message as the model sees it: a recorded message, perhaps with blocks replaced or its thinking `stripped`; a
+    summary; or a digest message about archived outputs."""
+
+    message: Message | None = None
+    summary: SummaryEdit | None = None
+    digest: DigestEdit | None = None
+    replaced: Mapping[int, Replacement] = field(default_factory=dict)
+    stripped: bool = False
+
+    @property
+    def first_seq(self) -> int:
+        return self.message.seq if self.message else self.edit.span[0]
+
+    @property
+    def last_seq(self) -> int:
+        return self.message.seq if self.message else self.edit.span[1]
+
+    @property
+    def edit(self) -> SummaryEdit | DigestEdit:
+        """The edit that made this entry. Raises ValueError if the entry is a recorded message."""
+        made_by = self.summary or self.digest
+        if made_by is None:
+            raise ValueError("this entry is a recorded message")
+        return made_by
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of message that the model sees here."""
+        if self.message is None:
+            return "summary" if self.summary else "tool_summary"
+        blocks = self.message.blocks
+        archived = any(
+            isinstance(edit, ArchiveEdit) and blocks[index].type == "tool_result"
+            for index, edit in self.replaced.items()
+        )
+        return "tool_result_archived" if archived and not self.visible_results else self.message.kind
+
+    @property
+    def visible_results(self) -> int:
+        """How many tool results are shown here, whole or cut."""
+        shown = 0
+        for index, block in enumerate(self.message.blocks) if self.message else ():
+            if block.type == "tool_result" and not isinstance(self.replaced.get(index), ArchiveEdit):
+                shown += 1
+        return shown
+
+    @cached_property
+    def parts(self) -> Mapping[Part, int]:
+        """Tokens by part, as the model sees this entry."""
+        if self.message is None:
+            return {Part.SUMMARIES: self.edit.tokens}
+        totals: dict[Part, int] = {}
+        role, kind, blocks = self.message.role, self.message.kind, self.message.blocks
+        gone = {index for shown in self.replaced for index in _with_images(blocks, shown)}
+        for index, block in enumerate(blocks):
+            if index not in gone and not (self.stripped and block.type == "thinking"):
+                part = part_named(role, kind, block.type)
+                totals[part] = totals.get(part, 0) + block.tokens
+        for index, edit in self.replaced.items():
+            # An output that is cut is still in the view: only a placeholder stands for an archived one.
+            is_archived = isinstance(edit, ArchiveEdit)
+            part = Part.ARCHIVED if is_archived else part_of(self.message, self.message.blocks[index])
+            totals[part] = totals.get(part, 0) + edit.tokens
+        return totals
+
+    @cached_property
+    def tokens(self) -> int:
+        if self.message is not None and not self.replaced and not self.stripped:
+            return self.message.tokens
+        return sum(self.parts.values())
+
+    @cached_property
+    def open_calls(self) -> int:
+        """How many more calls it makes than results it holds."""
+        blocks = self.message.blocks if self.message else ()
+        return sum((block.type == "tool_call") - (block.type == "tool_result") for block in blocks)
+
+    def sent(self, body: Native, make: Callable[[], list[Native]]) -> list[Native]:
+        """What `make` returns, which is made of this entry and the JSON that was recorded: once, for many requests."""
+        known: tuple[Native, list[Native]] | None = self.__dict__.get("_sent")
+        if known is None or known[0] is not body:
+            known = self.__dict__["_sent"] = (body, make())  # as functools.cached_property does
+        return known[1]
+
+    @property
+    def is_system(self) -> bool:
+        return self.message is not None and self.message.role == "system"
+
+    @property
+    def is_user_block(self) -> bool:
+        """Whether this message was added to hold the user's words."""
+        return self.digest is not None and self.digest.text.startswith(USER_BLOCK)
+
+    @property
+    def is_user_turn(self) -> bool:
+        """Whether this is a message of a person, not the result of a tool in the user's role."""
+        return (
+            self.message is not None
+            and self.message.role == "user"
+            and any(block.type != "tool_result" for block in own_blocks(self.message))
+        )
+
+
+def own_blocks(message: Message) -> list[Block]:
+    """A message's blocks without the images inside its tool results."""
+    nested = {
+        index
+        for place, block in enumerate(message.blocks)
+        if block.type == "tool_result"
+        for index in _with_images(message.blocks, place)[1:]
+    }
+    return [block for index, block in enumerate(message.blocks) if index not in nested]
+
+
+def _with_images(blocks: Sequence[Block], index: int) -> list[int]:
+    """The index of a block, and of a tool result also those of the images nested in it, which follow it."""
+    indexes = [index]
+    if blocks[index].type != "tool_result":
+        return indexes
+    for later in range(index + 1, len(blocks)):
+        block = blocks[later]
+        if block.type not in ("image", "document") or block.call_id != blocks[index].call_id:
+            break
+        indexes.append(later)
+    return indexes
+
+
+def output_tokens(message: Message, index: int) -> int:
+    """The tokens of a tool result in the view, including the images nested in it."""
+    return sum(message.blocks[i].tokens for i in _with_images(message.blocks, index))
+
+
+_PARTS_BY_TYPE: dict[str, Part] = {
+    "thinking": Part.THINKING,
+    "tool_call": Part.TOOL_CALLS,
+    "tool_result": Part.TOOL_RESULTS,
+    "image": Part.IMAGES,
+    "document": Part.IMAGES,
+}
+_PARTS_BY_ROLE: dict[str, Part] = {
+    "system": Part.SYSTEM,
+    "user": Part.USER,
+    "assistant": Part.ASSISTANT,
+    "tool": Part.TOOL_RESULTS,
+}
+
+
+def part_of(message: Message | NewMessage, block: Block) -> Part:
+    """The part of the window that a block's tokens belong to."""
+    return part_named(message.role, message.kind, block.type)
+
+
+def part_named(role: Role, kind: Kind, block_type: str) -> Part:
+    """The part of blocks of this type in messages of this role and kind."""
+    if kind in ("summary", "tool_summary"):
+        return Part.SUMMARIES
+    return _PARTS_BY_TYPE.get(block_type) or _PARTS_BY_ROLE[role]
+
+
+def build_view(
+    messages: Iterable[Message], overlay: Overlay, known: Mapping[int, Entry] = MappingProxyType({})
+) -> list[Entry]:
+    """The view's entries in order. `messages` must include all that no cover hides. `known` are entries, by position,
+    of messages in which no edit since has changed anything: what they add up to is known too."""
+    hidden = _Spans(overlay.covers)
+    added = [Entry(summary=edit) for edit in overlay.summaries]
+    added += [Entry(digest=edit) for edit in overlay.digests if edit.after_seq not in hidden]
+    return _merged(message_entries(messages, overlay, known), sorted(added, key=_place))
+
+
+def message_entries(
+    messages: Iterable[Message], overlay: Overlay, known: Mapping[int, Entry] = MappingProxyType({})
+) -> list[Entry]:
+    """The entries of those messages that the view shows, in order; without those that edits add between them."""
+    entries: list[Entry] = []
+    hidden = _Spans(overlay.covers)
+    stripped = _Spans(overlay.strips)
+    shown = range(0)
+    for message in messages:
+        seq = message.seq
+        if seq not in shown:
+            shown = hidden.gap(seq)
+        if not message.agent_visible or seq not in shown:
+            continue
+        made = known.get(seq)
+        if made is None or made.message is not message:
+            made = Entry(message, replaced=_replaced(message, overlay), stripped=seq in stripped)
+        entries.append(made)
+    return entries
+
+
+def _merged(entries: list[Entry], added: Sequence[Entry]) -> list[Entry]:
+    """Both in order; they are in order themselves, and the added ones are few."""
+    merged: list[Entry] = []
+    start = 0
+    for entry in added:
+        end = bisect_right(entries, _place(entry), lo=start, key=_place)
+        merged += entries[start:end]
+        merged.append(entry)
+        start = end
+    return [*merged, *entries[start:]] if added else entries
+
+
+def _replaced(message: Message, overlay: Overlay) -> Mapping[int, Replacement]:
+    """The edits that replace blocks of a message, looked up one by one: there can be far more of hidden messages."""
+    found: dict[int, Replacement] = {}
+    for block in range(len(message.blocks)) if overlay.replaced else ():
+        edit = overlay.replaced.get((message.seq, block))
+        if edit is not None:
+            found[block] = edit
+    return found
+
+
+def untouched(entries: Iterable[Entry], edits: Iterable[Edit]) -> dict[int, Entry]:
+    """The entries of messages, by position, of which these edits change nothing; they may hide them."""
+    edits = list(edits)
+    if any(isinstance(edit, RestoreEdit) for edit in edits):
+        return {}
+    places = {edit.seq for edit in edits if isinstance(edit, ArchiveEdit | TruncateEdit)}
+    stripped = _Spans(edit for edit in edits if isinstance(edit, StripEdit))
+    return {
+        entry.message.seq: entry
+        for entry in entries
+        if entry.message and entry.message.seq not in places and entry.message.seq not in stripped
+    }
+
+
+def _place(entry: Entry) -> tuple[int, int]:
+    """A summary comes before the message at its position, a digest after it."""
+    return entry.first_seq, 0 if entry.summary else 1 if entry.message else 2
+
+
+class _Spans:
+    """The positions inside any of the edits' spans."""
+
+    def __init__(self, edits: Iterable[SpanEdit]) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for first, last in sorted(edit.span for edit in edits):
+            if self._ends and first <= self._ends[-1] + 1:
+                self._ends[-1] = max(self._ends[-1], last)
+            else:
+                self._starts.append(first)
+                self._ends.append(last)
+
+    def gap(self, seq: int) -> range:
+        """The positions around this one that are in no span; empty if it is in one."""
+        place = bisect_right(self._starts, seq)
+        first = self._ends[place - 1] + 1 if place else 0
+        end = self._starts[place] if place < len(self._starts) else NO_POSITION
+        return range(first, end) if seq >= first else range(0)
+
+    def __contains__(self, seq: int) -> bool:
+        place = bisect_right(self._starts, seq) - 1
+        return place >= 0 and seq <= self._ends[place]
+
+
+def parts_of(entries: Iterable[Entry]) -> dict[Part, int]:
+    """The tokens of a whole view by part."""
+    totals: dict[Part, int] = {}
+    for entry in entries:
+        parts = entry.parts
+        for part in parts:
+            totals[part] = totals.get(part, 0) + parts[part]
+    return totals
+
+
+def total_tokens(entries: Iterable[Entry]) -> int:
+    """Tokens of a whole view."""
+    return sum([entry.tokens for entry in entries])
+
+
+def results_of(entries: Iterable[Entry]) -> int:
+    """How many tool results a view shows, whole or cut."""
+    return sum([entry.visible_results for entry in entries])
+
+
+class Changes(TypedDict):
+    """The fields of an edit that say what it changes in the view."""
+
+    delta: dict[Part, int]
+    view_messages: int
+    view_results: int
+
+
+def difference(before: Sequence[Entry], after: Sequence[Entry]) -> Changes:
+    """The fields of an edit by which a session's counters are updated: what it changes in the view. `delta` has no
+    parts that do not differ."""
+    old, new = parts_of(before), parts_of(after)
+    deltas = {part: new.get(part, 0) - old.get(part, 0) for part in (*old, *new)}
+    return {
+        "delta": {part: delta for part, delta in sorted(deltas.items()) if delta},
+        "view_messages": len(after) - len(before),
+        "view_results": results_of(after) - results_of(before),
+    }

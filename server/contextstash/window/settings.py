@@ -1,0 +1,336 @@
+"""ContextSettings: the settings of estimation, pruning, compaction and recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from string import Formatter
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
+
+from contextstash.base.near_names import did_you_mean, nearest
+from contextstash.window.presets import NAMES_ELSEWHERE, PRESETS
+from contextstash_storage.errors import BadInputError
+
+DESCRIBED = "described"
+
+PLACEHOLDER_FIELDS = frozenset({"handle", "tool", "argument", "subject", "tokens", "lines", "digest"})
+
+MAX_PLACEHOLDER_CHARACTERS = 1_000
+"""Longest placeholder that a user may set. The default ones take up to 300 characters, and a placeholder
+as long as a small output saves nothing."""
+
+MAX_PINS = 50
+"""Pins of a session. Each is looked up at each reduction; an agent works on fewer at once."""
+
+MAX_PIN_CHARACTERS = 500
+"""Length of a pin. A longer one is refused; paths of real projects are shorter."""
+
+DESTINATION = "summarizer_base_url"
+"""The setting that says where sessions are sent. A session cannot set it, since a model may change session settings."""
+
+USERS_ALONE = frozenset({DESTINATION, "secrets", "encryption_key", "keep_days"})
+"""The settings that no session has of its own."""
+
+Estimator = Literal["tokenizer", "tiktoken", "chars", "chars_plus_one", "chars_rounded_up", "bytes"]
+Cut = Literal["head", "head_tail", "middle", "smart"]
+Thinking = Literal["auto", "keep", "strip", "drop", "wait"]
+ToolDigest = Literal["placeholder", "heuristic", "llm", "off"]
+Secrets = Literal["mask", "drop", "off"]
+
+
+class UserSettings(BaseModel):
+    """The settings that a user chooses, each by itself. Token numbers are those of the estimator; shares are of the
+    usable window (the window less the output reserve), from 0 to 1. docs/settings.md is made of the text below each."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    preset: str = "default"
+    """The named set of values that all other settings start from."""
+    automatic: bool = True
+    """Automatic management: prune and compact when messages are recorded."""
+
+    estimator: Estimator = "tokenizer"
+    """Token counter: a tokenizer with the model family's factor, the model's own tiktoken vocabulary, characters / 4
+    (rounded down, plus one, or rounded up), or UTF-8 bytes / 4 (rounded up)."""
+    anchored: bool = True
+    """Start the estimate from the last usage that the provider reported."""
+
+    window: PositiveInt | None = None
+    """Context window in tokens; if not set, that of the model."""
+    output_reserve: int | None = Field(default=None, ge=0)
+    """Tokens reserved for the reply; if not set, an eighth of the window, at most 32,000."""
+    fallback_tokens: int | None = Field(default=None, gt=0)
+    """Usable tokens if the window is unknown: neither set here nor known for the model."""
+
+    prune_automatic: bool = True
+    """Prune automatically; if false, only on request."""
+    # The thresholds of `staged`: 0.70, and 0.95 for `critical_at`.
+    prune_at: float = Field(default=0.70, gt=0, le=1)
+    """Prune threshold: the level is `prune` above this share of the usable window."""
+    prune_at_results: int | None = Field(default=None, ge=0)
+    """Maximum number of tool results in the view; older ones are archived, whatever their size."""
+    # The outputs that the agent is comparing now; an older one takes a call to read. `staged` keeps 5, or 2 if it must.
+    prune_keep_last: int = Field(default=3, ge=0)
+    """Newest tool outputs that a prune always keeps."""
+    prune_protect_tokens: int | None = Field(default=None, ge=0)
+    """Newest tool outputs that a prune always keeps, in tokens; if not set, a quarter of the usable window, at most
+    40,000."""
+    placeholder: str = DESCRIBED
+    """Text that replaces an archived output: `described` (tool, argument, size, digest and handle), or your own text
+    with {handle} and, optionally, {tool}, {argument}, {subject}, {tokens}, {lines}, {digest}, without format
+    specifications."""
+    tool_digest: ToolDigest = "placeholder"
+    """How the outputs archived by `prune_at_results` are described: by their `placeholder`, or by a digest message that
+    a model writes (`llm`) or that shows head and tail (`heuristic`); `off` archives none of them."""
+
+    compact_automatic: bool = True
+    """Compact automatically; if false, only on request."""
+    # Nothing happens before the window is well used: each reduction rewrites the prompt cache. docs/measured.md.
+    compact_at: float = Field(default=0.92, gt=0, le=1)
+    """Compaction threshold: the level is `compact` above this share of the usable window."""
+    messages_at: int | None = Field(default=None, gt=0)
+    """Compaction threshold in messages since the last summary."""
+    tokens_at: int | None = Field(default=None, gt=0)
+    """Compaction threshold in tokens."""
+    # Measured with bench/fidelity: docs/measured.md has the curve of retention against cost.
+    low_water: float | None = Field(default=0.43, gt=0, lt=1)
+    """Target of an automatic reduction as a share of the usable window: in one step, older tool outputs become
+    placeholders and the oldest messages a summary. If not set, pruning and compaction each have their own threshold and
+    limits."""
+    compact_keep_tokens: int | None = Field(default=None, ge=0)
+    """Newest messages that a compaction keeps, in tokens; if not set, the part of `low_water` that the summary leaves,
+    without `low_water` an eighth of the usable window, at most 20,000."""
+    # As many as `staged` keeps.
+    compact_keep_messages: int = Field(default=4, ge=0)
+    """Minimum number of newest messages that a compaction keeps."""
+
+    summary_tokens: int | None = Field(default=None, gt=0)
+    """Maximum length of a summary that contextstash writes, in tokens; if not set, an eighth of the usable window, at
+    least 1,000 and at most 8,000."""
+    summary_prompt: str = "handoff"
+    """Instructions for the summary: `handoff`, `checkpoint`, `brief`, or your own text."""
+    handoff_tokens: int | None = Field(default=None, ge=0)
+    """Maximum length of the hand-off to a client's new window, in tokens; if not set, a fortieth of the window and an
+    eighth of the session, whichever is less, at least 1,500 and at most the text of 7,200 tokens of GPT (11,160 of
+    newer Claude models). 0 gives none."""
+    summarizer: Literal["auto", "anthropic", "extractive"] = "auto"
+    """Which summarizer writes if the host passes no summary. A model is called only if the user's own configuration
+    says `anthropic` here, names a `summarizer_model`, or sets CONTEXTSTASH_ANTHROPIC_API_KEY."""
+    summarizer_model: str = "claude-haiku-4-5"
+    """Model that writes summaries. Naming one in the user's own configuration permits calls to it."""
+    summarizer_base_url: str | None = None
+    """Base URL of an Anthropic-compatible API to use instead of Anthropic's. A session cannot set it."""
+
+    output_bytes: int | None = Field(default=None, gt=0)
+    """Maximum UTF-8 bytes of one tool output in the view."""
+    # 5 % of a window of 200,000 tokens; the rest of an output is one call away.
+    output_tokens: int | None = Field(default=10_000, gt=0)
+    """Maximum tokens of one tool output in the view."""
+    output_cut: Cut = "smart"
+    """Which part of a longer output is shown: its `head`, its `head_tail`, both ends of equal size (`middle`), or both
+    ends and the relevant lines between them, such as errors and counts (`smart`)."""
+
+    pin: tuple[str, ...] = Field(default=(), max_length=MAX_PINS)
+    """Tool outputs that stay in the view: handles (out_…), or paths of files, of which the newest output that shows the
+    file stays; or rules (rule: never push), which stand with every summary. What a summary replaces follows it word for
+    word."""
+    thinking: Thinking = "auto"
+    """What happens to thinking that an edit invalidates: it is stripped, dropped by the provider or kept, or the edit
+    waits; `auto` chooses."""
+
+    secrets: Secrets = "mask"
+    """Keys, tokens and passwords in recorded text: `mask` hides them in the search index, summaries, hand-offs, pages
+    and exports, and keeps the original; `drop` stores the messages without them; `off` hides nothing. A session cannot
+    set it."""
+
+    keep_days: int | None = Field(default=None, gt=0)
+    """Days after which a session is deleted, by `contextstash retain` and, three days after it was announced, by the
+    server and the proxy; if not set, it is kept. A session cannot set it."""
+    encryption_key: str | None = None
+    """Where the key of an encrypted database is: `keyring`, `file:PATH` or `command:COMMAND`. Read from the environment
+    or the user's own file alone. `contextstash encrypt` encrypts a database that exists."""
+
+    @field_validator("pin")
+    @classmethod
+    def _pins_are_handles_or_paths(cls, pins: tuple[str, ...]) -> tuple[str, ...]:
+        for pin in pins:
+            if not pin.strip() or len(pin) > MAX_PIN_CHARACTERS:
+                raise ValueError(f"must hold handles or paths of 1 to {MAX_PIN_CHARACTERS} characters")
+        return tuple(dict.fromkeys(pins))
+
+    @field_validator("encryption_key")
+    @classmethod
+    def _key_is_a_place(cls, place: str | None) -> str | None:
+        if place is not None and place != "keyring" and not place.startswith(("file:", "command:")):
+            raise ValueError("must be keyring, file:PATH or command:COMMAND")  # not shown, since it may be a key
+        return place
+
+    @field_validator("placeholder")
+    @classmethod
+    def _placeholder_can_be_filled(cls, text: str) -> str:
+        if text == DESCRIBED:
+            return text
+        if len(text) > MAX_PLACEHOLDER_CHARACTERS:
+            raise ValueError(f"has {len(text):,} characters, the maximum is {MAX_PLACEHOLDER_CHARACTERS:,}")
+        parts = [part for part in Formatter().parse(text) if part[1] is not None]
+        fields = {name for _, name, _, _ in parts}
+        # A width ({handle:>9999999}) would make a placeholder of any size; an attribute or index would read objects of
+        # the program.
+        has_format = any(spec or conversion for _, _, spec, conversion in parts)
+        if "handle" not in fields or fields - PLACEHOLDER_FIELDS or has_format:
+            known = ", ".join(f"{{{name}}}" for name in sorted(PLACEHOLDER_FIELDS))
+            raise ValueError(
+                f"must be '{DESCRIBED}' or a text with {{handle}}; the fields are {known}, without"
+                " a format specification, conversion, attribute or index"
+            )
+        return text
+
+
+class ContextSettings(UserSettings):
+    """The settings in force, with the numbers that only a preset sets. Token numbers are those of the estimator; shares
+    are of the usable window, from 0 to 1."""
+
+    # Near Anthropic's count for a large image: width × height / 750, about 1,600 at most.
+    image_tokens: int = Field(default=1_500, ge=0)
+    """Tokens of one document, and of an image whose size, or whose model's rule for images, is unknown."""
+    # What the designs of `token-budget` and `n-or-k` count for a message's role and separators as well.
+    message_overhead: int = Field(default=4, ge=0)
+    """Tokens of a message in addition to its content."""
+    conversation_overhead: int = Field(default=0, ge=0)
+    """Tokens of a message list in addition to its messages."""
+    fallback_messages: int | None = Field(default=None, gt=0)
+    """Compaction threshold in messages since the last summary, used if no token limit is known."""
+    prune_at_tokens: int | None = Field(default=None, gt=0)
+    """Prune threshold in tokens; the lower of the two thresholds applies."""
+    prune_keep_last_hard: int | None = Field(default=None, ge=0)
+    """Newest tool outputs to keep in a second prune, if the first leaves the context above `compact_at`; if not set,
+    there is no second prune."""
+    prune_protect_turns: int = Field(default=0, ge=0)
+    """Newest user turns whose tool outputs a prune always keeps."""
+    prune_minimum_tokens: int | None = Field(default=None, ge=0)
+    """Minimum saving of a prune; if not set, a tenth of the usable window, at most 20,000."""
+    # Three times the 50 tokens of a placeholder: the saving should be the larger part of the output.
+    prune_smallest_tokens: int = Field(default=150, ge=0)
+    """Minimum size of an output that is archived; a placeholder for a smaller one would save almost nothing."""
+    compact_by_level: bool = True
+    """Compact when the level is `compact`; if false, only `messages_at` and `tokens_at` trigger a compaction."""
+    compact_when: Literal["above", "reached"] = "above"
+    """Whether `compact_at` must be exceeded (`above`) or only reached."""
+    critical_at: float = Field(default=0.95, gt=0, le=1)
+    """Critical threshold: the level is `critical` above this share of the usable window."""
+    compact_keep: Literal["both", "either"] = "both"
+    """`both`: a compaction keeps `compact_keep_tokens`, and at least `compact_keep_messages`; `either`: the messages
+    count only if `compact_keep_tokens` is 0."""
+    summaries: Literal["one", "levels"] = "levels"
+    """`one`: a single summary of all older messages; `levels`: summaries stand beside each other."""
+    # Summaries leave nine tenths of the window to the work.
+    summaries_share: float = Field(default=0.10, gt=0, le=1)
+    """If the summaries exceed this share of the usable window, the next one takes the place of all."""
+    summary_share: float | None = Field(default=None, gt=0, le=1)
+    """Maximum share of a request's budget that a summary takes; a summary that reaches it is not sent."""
+    summary_marker: str | None = None
+    """Text before a summary in the view; if not set, a sentence that says what the summary replaces."""
+    # Between the 500 characters of `n-or-k`, the 1,800 of `rolling` and whole outputs.
+    summarizer_output_chars: int | None = Field(default=4_000, gt=0)
+    """Maximum length of a tool result in the input of the summarizer, in characters."""
+    output_lines: int | None = Field(default=None, gt=0)
+    """Maximum lines of one tool output in the view."""
+    output_chars: int | None = Field(default=None, gt=0)
+    """Maximum characters of one tool output in the view."""
+    # So that several outputs of one turn fit into a small window; the share is the design's.
+    output_share: float | None = Field(default=0.125, gt=0, le=1)
+    """Maximum size of one tool output in the view, as a share of what the system prompt and the tool definitions leave
+    of the window, if that is fewer tokens than `output_tokens`; without that limit it is not used. In a small window it
+    is doubled, up to 4,000 tokens; outputs of parallel calls that would take over half of it are cut to as little as
+    half of that."""
+    output_notice: Literal["within", "beside"] = "within"
+    """Whether the notice that says what was cut counts towards the limits (`within`) or is added to them (`beside`)."""
+    output_spill_chars: int | None = Field(default=None, gt=0)
+    """Spill threshold in characters: of a longer output only a preview with handle and SHA-256 is shown."""
+    fit_by: Literal["archive", "leave_out"] = "archive"
+    """How a request that is too long is shortened: old outputs are archived first (`archive`), or old messages are left
+    out (`leave_out`)."""
+    fit_keep_messages: int = Field(default=0, ge=0)
+    """Newest messages that are never left out of a request."""
+    # The last call and the one that it is compared with. `byte-budget` keeps 3.
+    recovery_keep_last: int = Field(default=2, ge=0)
+    """Newest tool outputs that a recovery keeps whole. A recovery follows a request that the provider refused as too
+    long."""
+    recovery_tokens: int | None = Field(default=None, gt=0)
+    """Target size of the context after a recovery, in tokens; if not set, half of the usable window."""
+    # The limit of `byte-budget` for one output.
+    recovery_output_bytes: int = Field(default=4_000, gt=0)
+    """Maximum bytes of each remaining output after a recovery that cuts outputs."""
+    recovery_cut_always: bool = False
+    """Cut the remaining outputs in every recovery; if false, only if pruning does not reach the target."""
+
+
+def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
+    """Merges layers of settings: a later layer overrides an earlier one, and all override the preset, which is the one
+    that the last of them names.
+
+    Raises BadInputError if a setting or the preset is unknown, naming the nearest right one, or if a value is out of
+    range.
+    """
+    merged = {name: value for layer in layers for name, value in layer.items()}
+    unknown = [name for name in merged if name not in UserSettings.model_fields]
+    if unknown:
+        raise BadInputError(unknown_setting(unknown[0]))
+    preset = merged.get("preset", "default")
+    if preset not in PRESETS:
+        raise BadInputError(f"There is no preset '{preset}'. {did_you_mean(str(preset), PRESETS)}")
+    try:
+        return ContextSettings(**{**PRESETS[preset], **merged, "preset": preset})
+    except ValidationError as error:
+        rules: dict[tuple[str, str], list[str]] = {}
+        for each in error.errors():
+            name, rule, value = _problem(each["loc"], each["msg"], each["input"])
+            rules.setdefault((name, value), []).append(rule)
+        problems = "; ".join(f"{name}{' or '.join(either)}{value}" for (name, value), either in rules.items())
+        raise BadInputError(f"These settings cannot be used: {problems}.") from error
+
+
+def _problem(place: Sequence[int | str], message: str, value: object) -> tuple[str, str, str]:
+    """The error of a setting, in words that name no library: its name, the rule, the value. A value that may be of
+    several kinds has an error for each."""
+    # Behind the name stand the place in a list, or the alternative of a union that the value did not match.
+    name = ".".join(str(part) for number, part in enumerate(place) if not number or isinstance(part, int))
+    rule = message.partition(", unable to ")[0].replace("a valid integer", "a whole number").replace("a valid ", "a ")
+    if not rule.startswith("Input should be "):
+        return f"{name}: ", message.removeprefix("Value error, "), ""
+    return f"{name} must be ", rule.removeprefix("Input should be "), f", not {value!r}"
+
+
+def consenting(values: Mapping[str, Any]) -> str | None:
+    """The name of the user's own setting that permits calls to a model, None if there is none."""
+    if values.get("summarizer") == "anthropic":
+        return "summarizer"
+    return "summarizer_model" if values.get("summarizer_model") else None
+
+
+def session_layer(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The session's own settings that are in force. Without those that an earlier version or another program may have
+    stored, but this one refuses: those of the user alone, and invalid placeholders."""
+    layer = {name: value for name, value in settings.items() if name not in USERS_ALONE}
+    if "placeholder" in layer:
+        try:
+            ContextSettings(placeholder=layer["placeholder"])
+        except ValidationError:
+            del layer["placeholder"]
+    return layer
+
+
+def unknown_setting(
+    name: str, place: str = "", spelling: Callable[[str], str] = str, others: Sequence[str] = ()
+) -> str:
+    """A sentence about an unknown setting, with the nearest right name, spelled as in the place that it is from;
+    `others` are further names that are valid there."""
+    sentence = f"There is no setting '{spelling(name)}'{place and f' (in {place})'}."
+    if name in ContextSettings.model_fields:
+        return f"{sentence} Only a preset sets this number: contextstash config presets."
+    ours = NAMES_ELSEWHERE.get(name.lower())
+    if ours:
+        return f"{sentence} It is called '{spelling(ours)}' here."
+    near = nearest(spelling(name), [*map(spelling, UserSettings.model_fields), *others])
+    return f"{sentence} " + (f"Did you mean '{near}'?" if near else "contextstash config show lists the settings.")

@@ -1,0 +1,254 @@
+"""Thresholds: the budget of a window, its levels, and what is due at each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from contextstash.window.settings import ContextSettings
+from contextstash_storage.records import Counters, Level
+
+MAX_RESERVE = 32_000
+"""Largest default reserve for the reply, in tokens: the reserve of the preset `token-budget`."""
+
+MAX_PROTECTED, MAX_MINIMUM = 40_000, 20_000
+"""Largest defaults of what a prune protects and of what it must free, in tokens: those of the preset `token-budget`."""
+
+SUMMARY_SHARE = 8
+"""The default length of a summary is the free window divided by this. Measured with bench/fidelity: shorter ones keep
+less, longer ones take the room from the recent messages."""
+
+MAX_FIXED_SHARE = 0.75
+"""The share of the usable window that the fixed parts take at most when sizes are derived from the rest. With a
+system prompt that fills the window, summaries and outputs must still say something."""
+
+MIN_SUMMARY, MAX_SUMMARY = 1_000, 8_000
+"""Smallest and largest default length of a summary, in tokens: below, it cannot hold task, state and names in use; a
+longer one takes room from the work. Large models wrote 2,700 in recorded sessions (median)."""
+
+STANDING_SHARE = 6
+"""The texts of files in use that follow a summary take at most the free window divided by this. Measured on recorded
+sessions of Claude Code: with 6 the old lines of the next edit are in view more often than with 7, 8 or 10."""
+
+MAX_STANDING = 8_000
+"""Largest default of that, in tokens: as much as the longest summary: some ten functions of a few files."""
+
+REQUEST_SHARE = 4
+"""The first request of a session stays as it was written if it takes at most the usable window divided by this, within
+the limits below. If it is too small, a long task is shortened; if it is too large, a pasted document stays for ever."""
+
+MIN_REQUEST, MAX_REQUEST = 1_600, 4_000
+"""Smallest and largest default of that, in tokens. First requests of recorded agents with long instructions take 1,150
+to 1,720 tokens."""
+
+WORDS_SHARE = 16
+"""What a compaction adds to the user's words takes at most the usable window divided by this, beside the first request.
+Recorded users write 100 to 900 tokens in a window of 16,000."""
+
+MIN_WORDS, MAX_WORDS = 300, 4_000
+"""Smallest and largest default of that, in tokens: some ten short requests; more than a user types in most windows."""
+
+MAX_KEPT = 20_000
+"""Largest default of what a compaction keeps, in tokens: that of the preset `rolling`."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowBudget:
+    """A window and its thresholds, in tokens. A level starts above its threshold. `free` is what of the usable window
+    the fixed parts of a session leave: its system prompt, tool definitions and unlogged text. `messages_at` (in
+    messages) and `tokens_at` are further thresholds of a compaction, None if they are not used. `request_tokens` and
+    `words_tokens` are for the user's words: the first request, and what else a compaction adds; `standing_tokens` for
+    the texts of files in use."""
+
+    window: int
+    usable: int
+    free: int
+    prune_at: int
+    compact_at: int
+    critical_at: int
+    messages_at: int | None
+    tokens_at: int | None
+    prune_protect_tokens: int
+    prune_minimum_tokens: int
+    compact_keep_tokens: int
+    low_water: int | None
+    summary_tokens: int
+    recovery_tokens: int
+    request_tokens: int
+    words_tokens: int
+    standing_tokens: int
+
+
+def budget_of(settings: ContextSettings, window: int, *, known: bool = True, fixed: int = 0) -> WindowBudget:
+    """The budget of a window. Numbers that the settings leave open are shares of the window.
+    `fixed` are the tokens of a session that no reduction removes.
+
+    The reserve takes at most half of the window, even if the settings say more. If the window is unknown (`known` is
+    False), `fallback_tokens` are usable; if these are not set either, only the number of messages triggers a
+    compaction, by `fallback_messages`.
+    """
+    fallback = settings.fallback_tokens if not known else None
+    if fallback is not None:
+        window, usable = fallback, fallback
+    else:
+        reserve = min(MAX_RESERVE, window // 8) if settings.output_reserve is None else settings.output_reserve
+        usable = max(1, window - min(reserve, window // 2))
+    free = usable - min(fixed, _share(usable, MAX_FIXED_SHARE))
+    prune_at = max(1, _share(usable, settings.prune_at))
+    compact_at = max(1, _share(usable, settings.compact_at) - (settings.compact_when == "reached"))
+    return WindowBudget(
+        window=window,
+        usable=usable,
+        free=free,
+        prune_at=prune_at if settings.prune_at_tokens is None else min(prune_at, settings.prune_at_tokens),
+        compact_at=compact_at,
+        critical_at=max(compact_at, _share(usable, settings.critical_at)),
+        messages_at=settings.messages_at or (None if known or fallback else settings.fallback_messages),
+        tokens_at=settings.tokens_at,
+        prune_protect_tokens=_or(settings.prune_protect_tokens, min(MAX_PROTECTED, usable // 4)),
+        prune_minimum_tokens=_or(settings.prune_minimum_tokens, min(MAX_MINIMUM, usable // 10)),
+        compact_keep_tokens=_keep_tokens(settings, usable, free),
+        low_water=None if settings.low_water is None else _share(usable, settings.low_water),
+        summary_tokens=_summary_tokens(settings, free),
+        recovery_tokens=_or(settings.recovery_tokens, usable // 2),
+        request_tokens=min(MAX_REQUEST, max(MIN_REQUEST, usable // REQUEST_SHARE), usable // 2),
+        standing_tokens=0 if settings.low_water is None else min(MAX_STANDING, free // STANDING_SHARE),
+        words_tokens=min(MAX_WORDS, max(MIN_WORDS, usable // WORDS_SHARE)),
+    )
+
+
+def _share(usable: int, share: float) -> int:
+    """A share in whole tokens. The 1e-6 corrects binary fractions: 0.70 × 180,000 must be 126,000, not 125,999."""
+    return int(usable * share + 1e-6)
+
+
+def _keep_tokens(settings: ContextSettings, usable: int, free: int) -> int:
+    if settings.low_water is None:
+        default = min(MAX_KEPT, usable // 8)
+    else:
+        default = max(0, _share(usable, settings.low_water) - _summary_tokens(settings, free))
+    return min(_or(settings.compact_keep_tokens, default), usable // 2)
+
+
+def _summary_tokens(settings: ContextSettings, free: int) -> int:
+    return _or(settings.summary_tokens, min(MAX_SUMMARY, max(MIN_SUMMARY, free // SUMMARY_SHARE)))
+
+
+def _or(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value
+
+
+def level_of(tokens: int, budget: WindowBudget) -> Level:
+    """The highest level whose threshold the tokens exceed."""
+    if tokens > budget.usable:
+        return "overflow"
+    if tokens > budget.critical_at:
+        return "critical"
+    if tokens > budget.compact_at:
+        return "compact"
+    return "prune" if tokens > budget.prune_at else "ok"
+
+
+MIN_BEYOND_KEPT = 4
+"""How many messages there must be in addition to those that a compaction keeps before `messages_at` or `tokens_at`
+triggers one; from the design that the preset `n-or-k` reproduces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The automatic reductions that are due, each with its reason; None if it is not due."""
+
+    prune: str | None = None
+    compact: str | None = None
+
+
+def since_summary(counters: Counters) -> int:
+    """Messages since the last summary, without the system messages at the head."""
+    if counters.summary_seq < 0:
+        return counters.messages - counters.system_messages
+    return counters.messages - 1 - counters.summary_seq
+
+
+def due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> Due:
+    """The reductions that are due in this state of a session."""
+    return Due(
+        prune=_prune_due(counters, tokens, budget, settings) if settings.prune_automatic else None,
+        compact=_compact_due(counters, tokens, budget, settings) if settings.compact_automatic else None,
+    )
+
+
+def automatic_threshold(budget: WindowBudget, settings: ContextSettings) -> int:
+    """The automatic reduction threshold in tokens: of a compaction, or of a prune if the session never compacts."""
+    if not settings.compact_automatic:
+        return budget.prune_at
+    return budget.compact_at if budget.tokens_at is None else budget.tokens_at
+
+
+def lowest_threshold(budget: WindowBudget, settings: ContextSettings) -> int:
+    """The lowest threshold in tokens at which the session is reduced automatically; if it is not, of all thresholds."""
+    found = []
+    if settings.prune_automatic and not _in_one_step(budget, settings):
+        found.append(budget.prune_at)
+    if settings.compact_automatic:
+        found.append(budget.compact_at)
+        if budget.tokens_at is not None:
+            found.append(budget.tokens_at)
+    return min(found, default=min(budget.prune_at, budget.compact_at))
+
+
+def _in_one_step(budget: WindowBudget, settings: ContextSettings) -> bool:
+    """Whether a compaction to the low-water mark prunes too, so that nothing is pruned below its threshold."""
+    return budget.low_water is not None and settings.compact_automatic and settings.compact_by_level
+
+
+def results_due(counters: Counters, settings: ContextSettings) -> bool:
+    """Whether more tool results are in the view than `prune_at_results` allows."""
+    maximum = settings.prune_at_results
+    return maximum is not None and settings.tool_digest != "off" and counters.view_results > maximum
+
+
+def _prune_due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> str | None:
+    if results_due(counters, settings):
+        return f"{counters.view_results} tool results exceed {settings.prune_at_results}"
+    if tokens > budget.prune_at and not _in_one_step(budget, settings):
+        return f"{tokens:,} tokens exceed {budget.prune_at:,}"
+    return None
+
+
+def _compact_due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> str | None:
+    if settings.compact_by_level and tokens > budget.compact_at:
+        return f"{tokens:,} tokens exceed {budget.compact_at:,}"
+    if counters.messages - counters.system_messages < settings.compact_keep_messages + MIN_BEYOND_KEPT:
+        return None
+    since = since_summary(counters)
+    if budget.messages_at is not None and since >= budget.messages_at:
+        return f"{since} messages since the last summary reach {budget.messages_at}"
+    if budget.tokens_at is not None and tokens >= budget.tokens_at:
+        return f"{tokens:,} tokens reach {budget.tokens_at:,}"
+    return None
+
+
+def percent_of(tokens: int, budget: WindowBudget) -> float:
+    """Tokens in percent of the usable window, rounded to one decimal."""
+    return round(100 * tokens / budget.usable, 1)
+
+
+_NEXT_STEPS: dict[Level, str] = {
+    "ok": "Nothing to do.",
+    "prune": "Call prune_tool_outputs.",
+    "compact": "Call prune_tool_outputs; if the level stays, write a hand-off summary and call compact_session.",
+    "critical": "Call compact_session now, with a hand-off summary.",
+    "overflow": "The next request will not fit: call compact_session first.",
+}
+_NEXT_STEPS_FOLLOWED: dict[Level, str] = {
+    "ok": "Nothing to do.",
+    "prune": "Large outputs fill the window; compact in the client when the task allows it.",
+    "compact": "Have the client compact soon; afterwards search_history and get_archived_output retrieve details.",
+    "critical": "Have the client compact now; afterwards search_history and get_archived_output retrieve details.",
+    "overflow": "Have the client compact first; nothing that is recorded gets lost.",
+}
+
+
+def next_step(level: Level, *, followed: bool = False) -> str:
+    """The next step at a level, in a sentence. A client that is followed sends its own history, so only it can
+    compact."""
+    return (_NEXT_STEPS_FOLLOWED if followed else _NEXT_STEPS)[level]

@@ -1,0 +1,246 @@
+"""Token counters: which one fits a model, and how many tokens each block of a message takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from contextstash.messages.base import Reading
+from contextstash.window.settings import ContextSettings
+from contextstash_storage.records import Block
+
+ImageTokens = Callable[[int, int], int]
+"""Tokens by pixels across and down."""
+
+CLAUDE_LONGEST_EDGE = 1_568
+CLAUDE_PIXELS_PER_TOKEN = 750
+CLAUDE_MOST = 1_600
+"""Anthropic scales larger images down to this edge, and to about this many tokens (its guide on vision)."""
+
+OPENAI_BOX = 2_048
+OPENAI_SHORTEST_EDGE = 768
+OPENAI_TILE = 512
+OPENAI_BASE_TOKENS = 85
+OPENAI_TILE_TOKENS = 170
+"""OpenAI's guide on vision, for GPT-4o and 4.1. GPT-5 takes 70 and 140: this errs on the safe side."""
+
+
+def claude_image(across: int, down: int) -> int:
+    """Tokens of an image for Claude."""
+    scale = min(1.0, CLAUDE_LONGEST_EDGE / max(across, down))
+    return min(CLAUDE_MOST, max(1, round(across * scale * down * scale / CLAUDE_PIXELS_PER_TOKEN)))
+
+
+def openai_image(across: int, down: int) -> int:
+    """Tokens of an image in high detail for OpenAI's models."""
+    scale = min(1.0, OPENAI_BOX / max(across, down))
+    scale *= min(1.0, OPENAI_SHORTEST_EDGE / (min(across, down) * scale))
+    columns, rows = (-(-max(1, round(edge * scale)) // OPENAI_TILE) for edge in (across, down))
+    return OPENAI_BASE_TOKENS + OPENAI_TILE_TOKENS * columns * rows
+
+
+GEMINI_3_IMAGE = 1_120
+"""Tokens of an image of any size at the default resolution of Gemini 3 and newer:
+https://ai.google.dev/gemini-api/docs/media-resolution"""
+
+GEMINI_SMALL_EDGE = 384
+GEMINI_TILE = 768
+GEMINI_TILE_TOKENS = 258
+"""Gemini 2 and older count an image of at most 384 pixels each way as one tile, a larger one by tiles of 768 pixels:
+https://ai.google.dev/gemini-api/docs/tokens"""
+
+
+def gemini_3_image(across: int, down: int) -> int:
+    """Tokens of an image for Gemini 3 and newer, which do not depend on its size."""
+    return GEMINI_3_IMAGE
+
+
+def gemini_2_image(across: int, down: int) -> int:
+    """Tokens of an image for Gemini 2 and older."""
+    if max(across, down) <= GEMINI_SMALL_EDGE:
+        return GEMINI_TILE_TOKENS
+    return GEMINI_TILE_TOKENS * -(-across // GEMINI_TILE) * -(-down // GEMINI_TILE)
+
+
+Encoder = Callable[[str], Callable[[str], int]]
+"""`encoder(name)`: the counting function of a vocabulary."""
+
+ListEncoder = Callable[[str, Sequence[str]], list[int]]
+"""`encode(name, texts)`: the tokens of each text by a vocabulary, as the counting function counts them."""
+
+UNREADABLE_TOKENS = 50
+"""The estimate for a block that only the provider can read, such as encrypted reasoning, if its size is unknown.
+The provider's report corrects it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How a family of models counts: the vocabulary, a factor, and the tokens of a tool result in addition to its text.
+
+    `factor` and `result_overhead` were measured on recorded sessions: the growth of the prompt
+    that the provider reported, compared with the count of the tool results just added. A family that `quotes_results`
+    takes them as JSON objects, and it is not documented if it counts a line break in one as the two characters of JSON.
+    """
+
+    name: str
+    vocabulary: str = "o200k_base"
+    factor: float = 1.0
+    result_overhead: int = 4
+    image: ImageTokens | None = None
+    quotes_results: bool = False
+
+
+FAMILIES: tuple[tuple[re.Pattern[str], Family], ...] = (
+    (
+        re.compile(r"claude-(?:opus|sonnet|haiku)-(?:4-[7-9]|[5-9])(?!\d)"),
+        Family("claude-new", factor=1.55, result_overhead=41, image=claude_image),
+    ),
+    (re.compile("claude|anthropic"), Family("claude", factor=1.15, result_overhead=41, image=claude_image)),
+    (
+        re.compile(r"gpt-3-5|gpt-35|gpt-4(?!o|-[15](?!\d))"),
+        Family("gpt-4", vocabulary="cl100k_base", result_overhead=10, image=openai_image),
+    ),
+    (re.compile(r"gpt|codex|openai|\bo[1-9]\b"), Family("gpt", result_overhead=10, image=openai_image)),
+    (re.compile("deepseek"), Family("deepseek", factor=1.05, result_overhead=15)),
+    (
+        re.compile(r"gemini-(?:[3-9]|\d\d)(?!\d)"),
+        Family("gemini", factor=1.05, image=gemini_3_image, quotes_results=True),
+    ),
+    (re.compile("gemini|google"), Family("gemini", factor=1.05, image=gemini_2_image, quotes_results=True)),
+)
+UNKNOWN = Family("unknown")
+
+
+def family_of(model: str | None) -> Family:
+    """The family of a model by its name, `unknown` if the name does not match any."""
+    name = (model or "").lower().replace(".", "-")
+    return next((family for pattern, family in FAMILIES if pattern.search(name)), UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """Counts a text in a model's tokens. `name` describes the method for people.
+
+    `raw` measures a text; `in_tokens` converts the measure into tokens. A counter that `rounds_up` rounds once for a
+    whole message, not for each block. `image` is the rule for images, if the model's provider documents one. `raw_all`
+    measures each of many texts as `raw` does; None if that takes no less time.
+    """
+
+    name: str
+    raw: Callable[[str], int]
+    factor: float = 1.0
+    result_overhead: int = 0
+    in_tokens: Callable[[int], int] | None = None
+    rounds_up: bool = False
+    image: ImageTokens | None = None
+    raw_all: Callable[[Sequence[str]], list[int]] | None = None
+    quotes_results: bool = False
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether another family's vocabulary is scaled by a factor: the model's own is not public."""
+        return self.factor != 1.0
+
+    def count(self, text: str) -> int:
+        """Tokens of a text."""
+        return self.tokens(self.raw(text))
+
+    def count_result(self, text: str) -> int:
+        """Tokens of a text that stands for a tool result, without `result_overhead`. Quoted ones count half of what
+        JSON adds: it adds 6 % to a log, and Google's local tokenizer counts none of it."""
+        if not self.quotes_results:
+            return self.count(text)
+        return (self.count(text) + self.count(json.dumps(text, ensure_ascii=False))) // 2
+
+    def count_all(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text."""
+        measured = map(self.raw, texts) if self.raw_all is None else self.raw_all(texts)
+        return [self.tokens(size) for size in measured]
+
+    def tokens(self, measured: int) -> int:
+        """The tokens of a measured size."""
+        return self.in_tokens(measured) if self.in_tokens else round(measured * self.factor)
+
+
+def _utf8_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+RULES_OF_THUMB: dict[str, Counter] = {
+    "chars": Counter("characters / 4", len, in_tokens=lambda size: size // 4),
+    "chars_plus_one": Counter("characters / 4 + 1", len, in_tokens=lambda size: size // 4 + 1 if size else 0),
+    "chars_rounded_up": Counter(
+        "characters / 4, rounded up", len, in_tokens=lambda size: -(-size // 4), rounds_up=True
+    ),
+    "bytes": Counter("bytes / 4", _utf8_length, in_tokens=lambda size: -(-size // 4), rounds_up=True),
+}
+"""The estimates of the systems that the presets reproduce, by the value of the setting `estimator`."""
+
+
+def counter_for(
+    model: str | None, settings: ContextSettings, encoder: Encoder, encode_all: ListEncoder | None = None
+) -> Counter:
+    """The counter that the settings name, for a model."""
+    if settings.estimator in RULES_OF_THUMB:
+        return RULES_OF_THUMB[settings.estimator]
+    family = family_of(model)
+    if settings.estimator == "tiktoken":
+        vocabulary = family.vocabulary if family.name.startswith("gpt") else "cl100k_base"
+        return Counter(vocabulary, encoder(vocabulary), raw_all=encode_all and partial(encode_all, vocabulary))
+    name = family.vocabulary if family.factor == 1.0 else f"{family.vocabulary} × {family.factor:g} ({family.name})"
+    return Counter(
+        name,
+        encoder(family.vocabulary),
+        family.factor,
+        family.result_overhead,
+        image=family.image,
+        raw_all=encode_all and partial(encode_all, family.vocabulary),
+        quotes_results=family.quotes_results,
+    )
+
+
+def measure(reading: Reading, counter: Counter, settings: ContextSettings) -> tuple[Block, ...]:
+    """A message's blocks with their tokens; the message's overhead is added to its first block."""
+    blocks = reading.blocks or (Block(type="text"),)
+    texts = reading.texts or ("",)
+    measured = _rounded_once(blocks, texts, counter, settings) if counter.rounds_up else None
+    if measured is None:
+        measured = [_tokens(block, text, counter, settings) for block, text in zip(blocks, texts, strict=True)]
+    measured[0] += settings.message_overhead
+    return tuple(block.model_copy(update={"tokens": tokens}) for block, tokens in zip(blocks, measured, strict=True))
+
+
+def _rounded_once(
+    blocks: Sequence[Block], texts: Sequence[str], counter: Counter, settings: ContextSettings
+) -> list[int]:
+    """Tokens by block, whose sum is that of the whole message, rounded once."""
+    tokens = []
+    size = 0
+    for block, text in zip(blocks, texts, strict=True):
+        if block.type in ("image", "document"):
+            tokens.append(settings.image_tokens)
+            continue
+        before = size
+        size += counter.raw(text) + (counter.raw(block.tool or "") if block.type == "tool_call" else 0)
+        tokens.append(counter.tokens(size) - counter.tokens(before))
+    return tokens
+
+
+def _tokens(block: Block, text: str, counter: Counter, settings: ContextSettings) -> int:
+    if block.type == "image" and counter.image is gemini_3_image:
+        return GEMINI_3_IMAGE
+    if block.type == "image" and block.pixels and counter.image:
+        return counter.image(*block.pixels)
+    if block.type in ("image", "document"):
+        return settings.image_tokens
+    if block.type == "tool_call":
+        return counter.tokens(counter.raw(block.tool or "") + counter.raw(text))
+    if block.type == "tool_result":
+        is_object = text.startswith("{") and text.endswith("}")  # its text is its JSON then: see GeminiFormat
+        return (counter.count(text) if is_object else counter.count_result(text)) + counter.result_overhead
+    if block.type == "thinking" and not text:
+        return block.size // 4 if block.size else UNREADABLE_TOKENS
+    return counter.count(text)

@@ -1,0 +1,1 @@
+"""The writers of summaries: the host, a model, or contextstash itself."""

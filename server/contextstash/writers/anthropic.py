@@ -1,0 +1,270 @@
+"""The summarizer that calls a model through Anthropic's Messages API, or an API that is compatible with it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from contextstash.messages.usage import read_usage
+from contextstash.window.overflow_errors import recognize
+from contextstash.writers import prompts
+from contextstash.writers.base import (
+    MIN_CHARACTERS,
+    SummaryRequest,
+    WriterCall,
+    WriterFailedError,
+    WriterSettings,
+    WrittenSummary,
+)
+from contextstash_storage.records import Usage
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+    from anthropic.types import Message
+
+MAX_EXCESS = 1.25
+"""A summary may exceed the requested length by this factor before it is requested again. Models count words
+inaccurately."""
+
+MIN_REPLY_TOKENS = 1_024
+"""The least `max_tokens` of a request. It leaves room for a model that writes more than requested."""
+
+MAX_HALVINGS = 4
+"""How often the parts are halved if one is too long for the model: to a sixteenth of the configured size. Then the next
+summarizer writes."""
+
+MIN_PART_TOKENS = 2_000
+"""Parts are not made smaller: a summary of so small a part would hardly be shorter than the part."""
+
+_PARSER_ERRORS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""The errors of the SDK's stream parser for a reply that is not such a stream; pydantic's errors are ValueErrors."""
+
+NO_KEY = "not-needed"
+"""Sent as the key to an API of the user's own that needs none: the SDK refuses to start without a key."""
+
+
+class AnthropicSummarizer:
+    """Lets a model write the summary. A history that is too long for one request is summarized in parts. Each part
+    includes the summary so far, so that decisions from the beginning are known in every later part."""
+
+    strategy = "anthropic"
+    slow = True
+
+    def __init__(self, settings: WriterSettings) -> None:
+        self._settings = settings
+
+    async def write(self, request: SummaryRequest) -> WrittenSummary:
+        session = _ModelSession(self._settings)
+        try:
+            text = await session.summary(request)
+            note = None
+            if request.count(text) > request.max_tokens * MAX_EXCESS:
+                text, note = (
+                    _shortened(text, request.max_tokens, request.count),
+                    "The summary was too long and was cut.",
+                )
+        except WriterFailedError as error:
+            raise WriterFailedError(str(error), tuple(session.calls)) from error
+        finally:
+            await session.close()
+        return WrittenSummary(text, self.strategy, self._settings.model, tuple(session.calls), note)
+
+
+class _ModelSession:
+    """The requests of one summary, over one connection."""
+
+    def __init__(self, settings: WriterSettings) -> None:
+        self._settings = settings
+        self._client: AsyncAnthropic | None = None
+        self.calls: list[WriterCall] = []
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    async def summary(self, request: SummaryRequest) -> str:
+        """The summary. The parts are halved if one is too long for the model."""
+        part_tokens = self._settings.input_tokens
+        for _ in range(MAX_HALVINGS + 1):
+            try:
+                return await self._once(request, part_tokens)
+            except _TooLongError:
+                part_tokens = part_tokens // 2
+            if part_tokens < MIN_PART_TOKENS:
+                break
+        raise WriterFailedError("The session is too long for the model that writes summaries, even in parts.")
+
+    async def _once(self, request: SummaryRequest, part_tokens: int) -> str:
+        system = prompts.system_text(request)
+        previous, replaces, text = request.previous, request.replaces, ""
+        for part in _parts(request, self._settings.output_chars, part_tokens):
+            asked = prompts.user_text(part, previous, replaces=replaces)
+            text = await self._short_enough(system, asked, request)
+            previous, replaces = text, True
+        return text
+
+    async def _short_enough(self, system: str, asked: str, request: SummaryRequest) -> str:
+        """The model's reply. If it is too long, or was cut off because of its length, it is requested once more."""
+        messages = [{"role": "user", "content": asked}]
+        text, whole = await self.ask(system, messages, request.max_tokens)
+        if whole and request.count(text) <= request.max_tokens * MAX_EXCESS:
+            return text
+        words = max(50, request.max_tokens // 2)  # fewer than the two thirds that the first request asks for
+        messages += [
+            {"role": "assistant", "content": text},
+            {"role": "user", "content": f"That is too long. Write the whole summary again in at most {words} words."},
+        ]
+        shorter, whole = await self.ask(system, messages, request.max_tokens)
+        if not whole:
+            raise WriterFailedError("The model did not finish within the length of a summary.")
+        return shorter
+
+    async def ask(self, system: str, messages: Sequence[dict[str, str]], max_tokens: int) -> tuple[str, bool]:
+        """The model's reply, and whether it is complete. Raises WriterFailedError."""
+        # Twice the length of the summary, so that a reply slightly too long can still be shortened.
+        message = await self._send(system, messages, max(MIN_REPLY_TOKENS, 2 * max_tokens))
+        if message.stop_reason == "refusal":
+            raise WriterFailedError("The model refused to summarize this session.")
+        text = "".join(block.text for block in message.content if block.type == "text").strip()
+        if len(text) < MIN_CHARACTERS:
+            raise WriterFailedError("The model's reply was empty or too short to be a summary.")
+        return text, message.stop_reason != "max_tokens"
+
+    async def _send(self, system: str, messages: Sequence[dict[str, str]], max_tokens: int) -> Message:
+        client = self._client if self._client is not None else await asyncio.to_thread(self._connect)
+        import anthropic
+        import httpx2
+
+        started = time.perf_counter()
+        usage: Usage | None = None
+        failure: str | None = None
+        seconds = self._settings.timeout * (self._settings.retries + 1)
+        try:
+            async with asyncio.timeout(seconds):
+                message = await self._streamed(client, system, messages, max_tokens)
+            usage = read_usage(message.usage.model_dump())
+            if message.stop_reason is None:
+                failure = "The reply ended before it was complete."
+                raise WriterFailedError(failure)
+            return message
+        except (anthropic.AnthropicError, httpx2.HTTPError, TimeoutError) as error:
+            if recognize(_error_text(error)) is not None:
+                failure = "The request was too long for the model."
+                raise _TooLongError(failure) from error
+            failure = _failure(error)
+            raise WriterFailedError(failure) from error
+        except _PARSER_ERRORS as error:
+            failure = "The reply of the model that writes summaries could not be read: it is not a message of that API."
+            raise WriterFailedError(failure) from error
+        finally:
+            duration = round(1000 * (time.perf_counter() - started), 2)
+            self.calls.append(WriterCall(self._settings.model, usage, duration, failure))
+
+    async def _streamed(
+        self, client: AsyncAnthropic, system: str, messages: Sequence[dict[str, str]], max_tokens: int
+    ) -> Message:
+        settings = self._settings
+        async with client.messages.stream(
+            model=settings.model,
+            system=system,
+            messages=messages,  # type: ignore[arg-type]
+            max_tokens=max_tokens,
+        ) as stream:
+            if "json" in stream.response.headers.get("content-type", ""):
+                return _whole_message(await stream.response.aread())
+            return await stream.get_final_message()
+
+    def _connect(self) -> AsyncAnthropic:
+        """The SDK's client. Call this in a thread: importing the SDK and reading certificates takes a second or two."""
+        from anthropic import AsyncAnthropic
+
+        settings = self._settings
+        self._client = AsyncAnthropic(
+            api_key=settings.api_key or NO_KEY,
+            base_url=settings.base_url,
+            timeout=settings.timeout,
+            max_retries=settings.retries,
+        )
+        return self._client
+
+
+def _whole_message(body: bytes) -> Message:
+    """The reply of an API that does not stream. Raises ValueError if it is not a message."""
+    from anthropic.types import Message
+
+    return Message.model_validate_json(body)
+
+
+class _TooLongError(WriterFailedError):
+    """The request did not fit into the writer's own window."""
+
+
+def _error_text(error: Exception) -> str:
+    body = getattr(error, "body", None)
+    return f"{error} {body}" if body else str(error)
+
+
+def _failure(error: Exception) -> str:
+    """The failure, in a sentence that contains nothing of the request: it may be logged and stored."""
+    import anthropic
+
+    if isinstance(error, anthropic.AuthenticationError | anthropic.PermissionDeniedError):
+        return "The API refused the key of the model that writes summaries; check ANTHROPIC_API_KEY."
+    if isinstance(error, TimeoutError | anthropic.APITimeoutError):
+        return "The model that writes summaries did not answer in time."
+    if isinstance(error, anthropic.APIStatusError):
+        kind = error.body.get("error", {}).get("type") if isinstance(error.body, dict) else None
+        return f"The API answered with status {error.status_code}{f' ({kind})' if isinstance(kind, str) else ''}."
+    return f"The connection to the model that writes summaries failed ({type(error).__name__})."
+
+
+def _parts(request: SummaryRequest, output_chars: int | None, part_tokens: int) -> Iterator[str]:
+    """The turns as texts that each fit into a request, split between messages. The middle of a message that alone is
+    too long is cut out."""
+    # Each request also contains the summary so far, of up to `max_tokens`.
+    share = max(MIN_PART_TOKENS // 2, part_tokens - request.max_tokens)
+    pending: list[str] = []
+    held = 0
+    for turn in request.turns:
+        text = prompts.turn_text(turn, output_chars)
+        tokens = request.count(text)
+        if tokens > share:
+            text = prompts.shortened_to(text, share, request.count)
+            tokens = request.count(text)
+        if pending and held + tokens > share:
+            yield "\n\n".join(pending)
+            pending, held = [], 0
+        pending.append(text)
+        held += tokens
+    if pending:
+        yield "\n\n".join(pending)
+
+
+def _shortened(text: str, max_tokens: int, count: Callable[[str], int]) -> str:
+    """The text without its last lines, so that it fits."""
+    lines = text.split("\n")
+    while len(lines) > 1 and count("\n".join(lines)) > max_tokens:
+        del lines[-max(1, len(lines) // 20) :]  # a twentieth at a time, so that few counts are needed
+    shown = "\n".join(lines)
+    return shown if count(shown) <= max_tokens else prompts.shortened_to(shown, max_tokens, count)
+
+
+async def digest_output_text(
+    settings: WriterSettings, tool: str, argument: str, text: str, max_chars: int
+) -> tuple[str, WriterCall]:
+    """A model's digest of one tool output, of at most `max_chars` characters, and the request that it took. Raises
+    WriterFailedError."""
+    session = _ModelSession(settings)
+    # English has about six characters a word and four a token: seven and three leave a margin on both sides.
+    system = prompts.DIGEST.format(words=max(20, max_chars // 7))
+    try:
+        digest, _ = await session.ask(
+            system, [{"role": "user", "content": prompts.digest_text(tool, argument, text)}], max_chars // 3
+        )
+    except WriterFailedError as error:
+        raise WriterFailedError(str(error), tuple(session.calls)) from error
+    finally:
+        await session.close()
+    return digest[:max_chars], session.calls[-1]

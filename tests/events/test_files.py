@@ -1,0 +1,173 @@
+"""Which files a tool call used, for the tools of common agents and for shell commands."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextstash.events.calls import calls_of
+from contextstash.events.files import file_uses
+from contextstash.events.kinds import FileUse
+from tests.support.summaries import Section, extract_summary, read_summary
+from tests.support.turns import Script, quarter
+
+PATCH = """\
+*** Begin Patch
+*** Update File: src/app.py
+@@
+-    return old_name(x)
++    return new_name(x)
+*** Add File: src/lend.py
++def lend(copy):
+*** Delete File: src/old.py
+*** End Patch
+"""
+
+
+def lines_in(script: Script) -> list[str]:
+    text = extract_summary(script.turns, max_tokens=4_000, count=quarter)
+    return read_summary(text).get(Section.FILES, [])
+
+
+def uses_of(tool: str, arguments: dict[str, object] | str) -> list[FileUse]:
+    (call,) = calls_of(Script().call(tool, arguments, "ok").turns)
+    return file_uses(call)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "expected"),
+    [
+        ("Read", {"file_path": "a.py"}, [FileUse("a.py", "read")]),
+        ("Write", {"file_path": "a.py", "content": "class Loan:"}, [FileUse("a.py", "created", ("Loan",))]),
+        ("Edit", {"file_path": "a.py", "old_string": "f(x)", "new_string": "total_fine = 1"},
+         [FileUse("a.py", "edited", ("total_fine",))]),
+        ("str_replace_editor", {"command": "view", "path": "a.py"}, [FileUse("a.py", "read")]),
+        ("str_replace_editor", {"command": "create", "path": "a.py"}, [FileUse("a.py", "created")]),
+        ("delete_file", {"path": "a.py"}, [FileUse("a.py", "deleted")]),
+        ("apply_patch", PATCH, [
+            FileUse("src/app.py", "edited", ("new_name", "old_name")),
+            FileUse("src/lend.py", "created", ("lend",)),
+            FileUse("src/old.py", "deleted"),
+        ]),
+        ("shell", {"command": ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}EOF"]}, [
+            FileUse("src/app.py", "edited", ("new_name", "old_name")),
+            FileUse("src/lend.py", "created", ("lend",)),
+            FileUse("src/old.py", "deleted"),
+        ]),
+        ("Bash", {"command": "cat > a.py <<'EOF'\ndef f():\n  rm(x) > y.txt\nEOF\npython a.py"},
+         [FileUse("a.py", "created", ("f",)), FileUse("a.py", "run")]),
+        ("Bash", {"command": "sed -i 's/a/b/' src/a.py && sed -n '1,9p' b.py"},
+         [FileUse("src/a.py", "edited"), FileUse("b.py", "read")]),
+        ("Bash", {"command": "cd x; git mv a.py b.py; rm -rf build 2>/dev/null"},
+         [FileUse("x/b.py", "renamed", was="x/a.py"), FileUse("x/build", "deleted")]),
+        ("Bash", {"command": "jq '.[] | select(.id > 7)' data.json"}, []),
+        ("get_order", {"order_id": "7"}, []),
+    ],
+)  # fmt: skip
+def test_a_call_uses_these_files(tool: str, arguments: dict[str, object] | str, expected: list[FileUse]) -> None:
+    assert uses_of(tool, arguments) == expected
+
+
+def test_a_failed_edit_uses_no_file() -> None:
+    script = Script().call("Edit", {"file_path": "a.py"}, "String to replace not found", is_error=True)
+    assert file_uses(calls_of(script.turns)[0]) == []
+
+
+def test_a_file_that_is_not_there_was_not_read() -> None:
+    script = Script().call("Read", {"file_path": "gone.py"}, "Error: File does not exist.", is_error=True)
+    script = script.call(
+        "Bash",
+        {"command": "cat gone.txt there.txt"},
+        "Exit code 1\ncat: gone.txt: No such file or directory\nhere",
+        is_error=True,
+    )
+    assert lines_in(script) == ["Only read: `there.txt`"]
+
+
+def lines_of(*commands: str) -> list[str]:
+    script = Script()
+    for command in commands:
+        script.call("Bash", {"command": command}, "")
+    return lines_in(script)
+
+
+def test_a_copy_under_another_name_is_a_file_of_its_own() -> None:
+    assert "`src/b.py`: created (copy of src/a.py)" in lines_of("cp src/a.py src/b.py")
+
+
+SCRIPT = "cat > fix.py <<'EOF'\npath = 'src/a.py'\ntext = open(path).read()\nwith open(path, 'w') as file:\n  ...\nEOF"
+
+
+def test_a_file_that_a_script_changes_is_changed_when_the_script_runs() -> None:
+    assert lines_of(SCRIPT) == ["`fix.py`: created"]
+    assert "`src/a.py`: edited" in lines_of(SCRIPT, "python fix.py")
+    assert "`src/a.py`: edited" in lines_of("python - <<'EOF'\nopen('src/a.py', 'w').write('x')\nEOF")
+    assert "`src/a.py`: edited" in lines_of("python -c \"open('src/a.py', 'w').write('x')\"")
+
+
+def test_a_file_that_is_committed_by_name_was_changed_by_whoever_it_was() -> None:
+    script = Script().call("Read", {"file_path": "/w/src/loans.py"}, "class Loan:")
+    script.call("Read", {"file_path": "/w/src/fines.py"}, "FINE = 3")
+    script.call(
+        "Bash", {"command": "git add src/loans.py README.md . && git commit -m 'Lend copies'"}, "2 files changed"
+    )
+    lines = lines_in(script)
+    assert "`/w/src/loans.py`: edited, read" in lines
+    assert "`README.md`: edited" in lines
+    assert "Only read: `/w/src/fines.py`" in lines
+
+
+def test_changed_files_come_first_and_names_stand_with_their_folders() -> None:
+    script = Script()
+    for name in ("a", "b", "c"):
+        script.call("Read", {"file_path": f"/srv/app/src/{name}.py"}, "text")
+    script.call("Edit", {"file_path": "/srv/app/src/b.py"}, "ok")
+    assert lines_in(script) == [
+        "Below `/srv/app/`:", "`src/b.py`: edited, read", "Only read: `src/c.py`, `src/a.py`",
+    ]  # fmt: skip
+
+
+def test_a_deleted_file_is_only_deleted() -> None:
+    script = Script().call("Edit", {"file_path": "a.py"}, "ok").call("Bash", {"command": "rm a.py"}, "")
+    assert lines_in(script) == ["Deleted: `a.py`"]
+
+
+def test_every_changed_file_is_listed_the_older_ones_by_path() -> None:
+    script = Script()
+    for number in range(30):
+        script.call("Edit", {"file_path": f"src/part_{number}.py", "old_string": "a", "new_string": "b"}, "ok")
+    lines = lines_in(script)
+    assert lines[0] == "`src/part_29.py`: edited"
+    assert [number for number in range(30) if f"`src/part_{number}.py`" not in "\n".join(lines)] == []
+    assert sum(line.startswith("Also changed: ") for line in lines) == 3
+
+
+def test_a_relative_path_is_below_the_folder_that_its_command_goes_to() -> None:
+    script = Script().call("bash", {"command": "cd /srv/app && cp a.py b.py && cat > note.py <<'EOF'\nx = 1\nEOF"}, "")
+    script.call("exec_command", {"cmd": "sed -i s/x/y/ run.py", "workdir": "/srv/other"}, "")
+    script.call("bash", {"command": "cd /srv/app && python -c \"open('lib/sql/one.py', 'w')\""}, "")
+    assert lines_in(script) == [
+        "Below `/srv/`:",
+        "`app/lib/sql/one.py`: edited",
+        "`other/run.py`: edited",
+        "`app/b.py`: created (copy of /srv/app/a.py)",
+        "`app/note.py`: created",
+    ]
+
+
+def test_every_file_that_sed_edits_is_named_and_nothing_of_its_script() -> None:
+    script = Script()
+    script.call("Bash", {"command": "cd /srv && sed -i '' 's/new(/new(a | b; c/g' client.go types.go; ls"}, "")
+    script.call("Bash", {"command": "cd /srv && sed -i -e s/a/b/ -e 's/c/d/' main.go && git mv bridge internal/b"}, "")
+    assert lines_in(script) == [
+        "`/srv/internal/b`: renamed (was /srv/bridge)",
+        "`/srv/main.go`: edited",
+        "`/srv/types.go`: edited",
+        "`/srv/client.go`: edited",
+    ]
+
+
+def test_the_agents_own_scripts_are_one_line_behind_the_files_of_the_work() -> None:
+    script = Script().call("Edit", {"file_path": "/srv/dates.py", "old_string": "a", "new_string": "b"}, "updated")
+    for name in ("one.py", "two.py", "three.py"):
+        script.call("bash", {"command": f"cat > {name} <<'EOF'\nprint()\nEOF\npython {name}"}, "")
+    assert lines_in(script) == ["`/srv/dates.py`: edited", "Created and run: `three.py`, `two.py`, `one.py`"]

@@ -1,0 +1,138 @@
+"""Which names a summary lists as in use, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from contextstash.events.names import names_of
+from contextstash.events.turns import Turn
+from tests.support.summaries import Section, extract_summary, read_summary
+from tests.support.turns import Script, quarter
+
+SOURCE = "def charge_fine(loan_days):\n    return dailyRate * loan_days\n\n\ndef unrelated_helper():\n    pass\n"
+
+
+def name_lines(turns: Sequence[Turn], shown: Sequence[Turn], room: int) -> list[str]:
+    text = extract_summary(turns, shown=shown, max_tokens=room + 20, names_share=1.0, count=quarter)
+    return read_summary(text).get(Section.NAMES, [])
+
+
+def reads(script: Script, path: str = "/srv/app/fines.py", text: str = SOURCE) -> Script:
+    return script.call("Read", {"file_path": path}, text)
+
+
+def changes(script: Script, path: str = "/srv/app/fines.py") -> Script:
+    edit = {"file_path": path, "old_string": "    pass", "new_string": "    ..."}
+    return reads(script, path).call("Edit", edit, "done")
+
+
+def test_names_in_changed_files_are_listed() -> None:
+    listed = " ".join(name_lines(changes(Script()).turns, [], 200))
+    assert {"charge_fine", "loan_days", "dailyRate"} <= set(listed.replace(",", "").split())
+
+
+def test_names_that_the_agent_only_saw_are_not_listed() -> None:
+    script = reads(Script()).call("Bash", {"command": "gh api repos/x"}, '{"requested_reviewers": [], "node_id": 7}')
+    assert "requested_reviewers" not in " ".join(name_lines(script.turns, [], 200))
+    script.call("Write", {"file_path": "/srv/app/holds.py", "content": "place_hold()"}, "done")
+    assert "charge_fine" not in " ".join(name_lines(script.turns, [], 200))
+
+
+def test_colours_hashes_and_lines_of_a_search_are_no_names() -> None:
+    script = Script().assistant("See `ff6b6b`, `deadbe1` and `hooks.go-275`: app/hooks.go-275- in `install_hook`.")
+    assert name_lines(script.turns, [], 200) == ["Files: app/hooks.go", "Names: install_hook"]
+
+
+def test_literals_that_the_agent_uses_again_are_listed() -> None:
+    script = Script()
+    for text in ("a", "b"):
+        written = {"file_path": "/srv/app/fines.py", "content": f'fail("no such loan: %s", 8090, {text})'}
+        script.call("Write", written, "done")
+    assert name_lines(script.turns, [], 200)[-1] == 'Literals: 8090, "no such loan: %s"'
+
+
+def test_a_name_that_the_agent_wrote_comes_before_one_that_was_only_shown() -> None:
+    script = reads(Script()).assistant("I will change `charge_fine` so that it rounds.")
+    assert "charge_fine" in " ".join(name_lines(script.turns, [], 5))
+
+
+def test_names_that_stay_in_the_view_are_not_repeated() -> None:
+    kept = Script().assistant("charge_fine is done.").turns
+    lines = name_lines(changes(Script()).turns, kept, 200)
+    assert "charge_fine" not in " ".join(lines)
+    assert "dailyRate" in " ".join(lines)
+
+
+def test_the_keys_of_arguments_and_words_with_slashes_are_no_names() -> None:
+    script = Script().call("Edit", {"file_path": "/srv/a.py", "old_string": "read/write", "new_string": "x"}, "done")
+    assert not {"old_string", "new_string", "file_path", "read/write"} & set(
+        " ".join(name_lines(script.turns, [], 200)).replace(",", "").split()
+    )
+    assert list(names_of("see read/write, ./run and app/main.py")) == ["app/main.py"]
+
+
+def test_the_system_prompt_lends_no_names() -> None:
+    script = reads(Script())
+    system = reads(Script(), text="tool_policy prefix_rule").turns
+    turns = [*(turn.__class__(turn.seq, "system", turn.blocks, turn.texts) for turn in system), *script.turns]
+    assert "prefix_rule" not in " ".join(name_lines(turns, [], 200))
+
+
+def test_what_the_client_wrote_in_the_users_role_lends_no_names() -> None:
+    script = Script().user("<environment_context><current_date>2026-11-22</current_date></environment_context>")
+    turns = [*(replace(turn, kind="host") for turn in script.turns), *reads(Script()).turns]
+    assert "current_date" not in " ".join(name_lines(turns, [], 200))
+
+
+def test_names_of_turns_that_an_earlier_summary_tells_stay_while_there_is_room() -> None:
+    written = {"file_path": "/srv/app/holds.py", "content": "def place_hold(): ...\ndef cancelHold(): ..."}
+    script = Script().user("Count the loans.").call("Write", written, "done")
+    start = len(script.turns)
+    reads(script)
+    text = extract_summary(script.turns[start:], history=script.turns, max_tokens=800, count=quarter)
+    assert "place_hold" in text
+
+
+def test_the_end_of_a_pattern_and_a_range_of_git_are_no_paths() -> None:
+    text = "cat $(go env GOMODCACHE)/github.com/go-git/common.go; ls src/**/django/db.py; git diff origin/main...HEAD"
+    assert not any("/" in name for name in names_of(text))
+
+
+def test_the_names_take_at_most_their_share_of_the_summary() -> None:
+    script = Script().user("Count the loans.")
+    for number in range(40):
+        reads(
+            script, f"/srv/app/file_{number}.py", "\n".join(f"def some_function_{number}_{n}(): ..." for n in range(40))
+        )
+    text = extract_summary(script.turns, max_tokens=800, count=quarter)
+    names = read_summary(text)[Section.NAMES]
+    assert quarter(text) <= 800
+    assert quarter("\n".join(names)) <= 500
+    assert Section.TASK in read_summary(text)
+
+
+def test_escapes_and_the_sides_of_a_diff_are_no_part_of_names() -> None:
+    assert names_of(r"{\"text\": \"\tchargeFine(loanDays)\\n\\treturn_loan\"}") == dict.fromkeys(
+        ["chargeFine", "loanDays", "return_loan"]
+    )
+    diff = "diff --git a/app/fines.py b/app/fines.py\n--- a/app/fines.py\n+++ b/app/fines.py\n+charge_fine()\n"
+    assert list(names_of(diff)) == ["app/fines.py", "charge_fine"]
+
+
+def test_variables_of_short_scripts_come_after_names_of_the_code() -> None:
+    script = Script().call("Bash", {"command": "python -c 'result2 = name3(chargeFine)'"}, "")
+    assert name_lines(script.turns, [], 200) == ["Names: chargeFine, name3, result2"]
+
+
+def test_a_list_of_names_is_cut_between_names() -> None:
+    script = Script().user("Fix the fines.")
+    reads(script, text="\n".join(f"def charge_fine_{'x' * (number % 20)}_part(): ..." for number in range(200)))
+    for tokens in (150, 200, 250):
+        summary = extract_summary(script.turns, max_tokens=tokens, count=quarter)
+        names = " ".join(read_summary(summary).get(Section.NAMES, []))
+        assert "[…]" not in names
+        assert all(name in SHOWN or "charge_fine" in name for name in names.replace(":", ",").split(", "))
+
+
+SHOWN = {"", "/srv/app/fines.py", "Files", "Names"}

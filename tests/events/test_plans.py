@@ -1,0 +1,44 @@
+"""The plan: its entries and their states are those that the newest call wrote or printed."""
+
+from __future__ import annotations
+
+from contextstash.events.state import fold
+from tests.support.turns import Script
+
+
+def plan_of(script: Script) -> list[tuple[str, str]]:
+    return [*fold(script.turns).plan.values()]
+
+
+def created() -> Script:
+    script = Script().user("Go.")
+    for number, subject in enumerate(("Parse dates", "Write docs"), 1):
+        script.call("TaskCreate", {"subject": subject}, f"Task #{number} created successfully")
+    return script
+
+
+def test_the_states_that_a_list_of_tasks_prints_are_the_true_ones() -> None:
+    script = created().call("TaskUpdate", {"taskId": "1", "status": "in_progress"}, "Updated task #1")
+    printed = "#3 [pending] Tag it [blocked by #2]\n#1 [completed] Parse dates\n#2 [in_progress] Write docs"
+    assert plan_of(script.call("TaskList", {}, printed)) == [
+        ("done", "#1: Parse dates"),
+        ("doing", "#2: Write docs"),
+        ("todo", "#3: Tag it"),
+    ]
+
+
+def test_a_task_that_is_shown_alone_updates_the_plan() -> None:
+    printed = "Task #1: Parse dates\nStatus: completed\nDescription: All."
+    assert plan_of(created().call("TaskGet", {"taskId": "1"}, printed))[0] == ("done", "#1: Parse dates")
+
+
+def test_a_list_that_prints_no_task_changes_nothing() -> None:
+    script = created()
+    before = plan_of(script)
+    assert plan_of(script.call("TaskList", {}, "No tasks found")) == before
+
+
+def test_a_call_that_failed_changes_nothing() -> None:
+    script = created()
+    before = plan_of(script)
+    assert plan_of(script.call("TodoWrite", {"todos": [{"content": "New"}]}, "Error", is_error=True)) == before

@@ -1,0 +1,169 @@
+"""The state of a session: what is known at its end, and that it does not matter in how many parts it was folded."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from contextstash.events.kinds import Asked
+from contextstash.events.requests import user_rules
+from contextstash.events.state import State, fold
+from tests.support.summaries import Section, extract_summary, read_summary
+from tests.support.turns import Script, laws, quarter
+
+GO_FAILED = (
+    "--- FAIL: TestPrune (0.00s)\n    sync_test.go:76: expected block, got skip\nFAIL\nFAIL\texample.org/sync\t0.1s"
+)
+GO_PASSED = "ok  \texample.org/sync\t0.3s"
+
+
+def sections_of(script: Script) -> dict[str, list[str]]:
+    return read_summary(extract_summary(script.turns, max_tokens=2_000, count=quarter))
+
+
+def run(script: Script, command: str, output: str, *, failed: bool = False) -> Script:
+    return script.call("Bash", {"command": command}, output, is_error=failed)
+
+
+def open_failures(script: Script) -> list[str]:
+    return [told.line for told in fold(script.turns).failed.values()]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"type": "task_reminder", "content": [], "itemCount": 0}',
+        '{"type": "edited_text_file", "filename": "/srv/a.py", "snippet": "1\\tAlways EVIL"}',
+    ],
+)
+def test_an_attachment_of_the_host_is_no_request(text: str) -> None:
+    sections = sections_of(Script().user("Fix the dates.").user(text).call("Bash", {"command": "ls"}, "a.py"))
+    assert sections[Section.TASK] == ["Fix the dates."]
+    assert sections[Section.OPEN] == ["In progress: Fix the dates."]
+
+
+def test_a_line_in_the_middle_of_a_sentence_of_a_pasted_text_is_no_rule() -> None:
+    pasted = "Guidelines follow here.\n" * 120 + "You must check new code\nand never call the helper.\nNever push."
+    assert user_rules(Asked(0, pasted)) == [("You must check new code", True), ("Never push.", True)]
+
+
+def test_a_file_that_was_there_before_is_edited_not_created() -> None:
+    script = Script().user("Go.").call("Read", {"file_path": "a.py"}, "x = 1\n")
+    script.call("Write", {"file_path": "a.py", "content": "x = 2"}, "ok")
+    script.call("Write", {"file_path": "b.py", "content": "y = 2"}, "ok")
+    assert sections_of(script)[Section.FILES] == ["`b.py`: created", "`a.py`: edited, read"]
+
+
+@pytest.mark.parametrize(
+    ("failing", "passing", "stands"),
+    [
+        ("go test ./...", "go test ./...", False),
+        ("env GOCACHE=/tmp/x go test ./sync -run TestPrune", "go test ./...", False),
+        ("cd /srv && go test ./... 2>&1 | tail -5", "go test ./...", False),
+        ("go test ./other", "go vet ./...", True),
+        ("mise run test", "go test ./...", True),
+    ],
+)
+def test_a_failed_run_leaves_if_its_program_succeeds_later(failing: str, passing: str, stands: bool) -> None:
+    script = run(Script(), failing, GO_FAILED, failed=True)
+    assert bool(open_failures(run(script, passing, GO_PASSED))) is stands
+
+
+def test_of_several_failed_runs_of_a_program_the_newest_is_told_with_what_was_changed_since() -> None:
+    script = run(Script(), "go test ./sync -run TestPrune", GO_FAILED, failed=True)
+    run(script, "go test ./...", GO_FAILED, failed=True)
+    script.call("Edit", {"file_path": "/srv/sync.go", "old_string": "a", "new_string": "b"}, "updated")
+    (line,) = sections_of(script)[Section.FAILED]
+    assert line.startswith("(3) ran `go test ./...`: 1 failed; first: TestPrune")
+    assert line.endswith(" (changed since: sync.go)")
+
+
+def test_looking_for_something_that_is_not_there_is_no_failure() -> None:
+    script = run(Script(), "rg -n DryRun cmd/main.go", "rg: cmd/main.go: No such file or directory", failed=True)
+    assert open_failures(run(script, "git show 3d6606d", "fatal: bad object", failed=True)) == []
+
+
+def codex(output: str, *, state: str) -> str:
+    return f"Chunk ID: 76e077\nWall time: 1.0 seconds\nProcess {state}\nOriginal token count: 9\nOutput:\n{output}"
+
+
+def test_a_command_that_is_waited_for_fails_and_passes_under_its_own_name() -> None:
+    script = Script()
+    for process, output, code in ((1, GO_FAILED, 1), (2, GO_PASSED, 0)):
+        script.call("exec_command", {"cmd": "go test ./..."}, codex("", state=f"running with session ID {process}"))
+        arguments = json.dumps({"session_id": process, "chars": "", "yield_time_ms": 1000})
+        script.call("write_stdin", arguments, codex(output, state=f"exited with code {code}"))
+        assert open_failures(script) == ["ran `go test ./...`"] * code
+
+
+def test_a_run_whose_tests_passed_is_remembered_until_one_fails() -> None:
+    script = run(Script(), "go test ./...", GO_PASSED)
+    script.call("Edit", {"file_path": "/srv/sync.go", "old_string": "a", "new_string": "b"}, "updated")
+    assert "Tests passed at message 1: `go test ./...` (changed since: sync.go)" in sections_of(script)[Section.STATE]
+    assert fold(run(script, "go test ./...", GO_FAILED, failed=True).turns).passed is None
+
+
+def test_a_task_is_updated_by_its_number_and_leaves_when_it_is_done() -> None:
+    script = Script().user("Go.").call("TaskCreate", {"subject": "Port it"}, "Task #7 created successfully: Port it")
+    script.call("TaskCreate", {"subject": "Test it"}, "Task #8 created successfully: Test it")
+    script.call("TaskUpdate", {"taskId": "7", "status": "completed"}, "Updated task #7 status")
+    assert sections_of(script)[Section.OPEN][:2] == ["[ ] #8: Test it", "[x] done: #7: Port it"]
+
+
+def test_a_pushed_commit_is_told_as_pushed() -> None:
+    script = run(
+        Script().user("Push it."), "git commit -qm 'Read once' && git push", "  1a2b3c4..5d6e7f8  main -> main"
+    )
+    assert sections_of(script)[Section.DONE] == ["(2) committed: Read once", "(2) pushed main to main"]
+
+
+def test_a_quotation_is_not_told_as_what_the_agent_said() -> None:
+    said = "The file says:\n> Always run setup.sh before the tests.\n\nIt is the only rule in this file, and old."
+    script = Script().user("What does it say?").assistant(said).user("Thanks.").assistant("Welcome.")
+    assert sections_of(script)[Section.DONE] == ["(1) The file says: It is the only rule in this file, and old."]
+
+
+def test_relative_and_absolute_paths_are_one_file() -> None:
+    script = Script().call("Edit", {"file_path": "src/a.py", "old_string": "a", "new_string": "b"}, "updated")
+    script.call("Read", {"file_path": "/srv/app/src/a.py"}, "1\tb")
+    assert {path: file.verbs for path, file in fold(script.turns).files.items()} == {
+        "/srv/app/src/a.py": ["edited", "read"]
+    }
+
+
+words = st.text(st.sampled_from("ab ./_'\"`\n#-*漢:"), max_size=40)
+steps = st.lists(st.tuples(st.sampled_from(["user", "assistant", "bash", "edit"]), words, words), max_size=16)
+
+
+@laws
+@given(steps, st.integers(0, 16))
+def test_a_session_that_is_folded_in_two_parts_has_the_same_state(drawn: list[tuple[str, str, str]], cut: int) -> None:
+    script = Script()
+    ends = [0]
+    for kind, text, output in drawn:
+        if kind == "user":
+            script.user(f"Please {text}")
+        elif kind == "assistant":
+            script.assistant(f"Done {text}.")
+        elif kind == "bash":
+            script.call("Bash", {"command": f"pytest {text}"}, output)
+        else:
+            script.call("Edit", {"file_path": f"src/{text}.py", "old_string": "a", "new_string": output}, "updated")
+        ends.append(len(script.turns))
+    cut = ends[min(cut, len(ends) - 1)]
+    whole = fold(script.turns)
+    adapter = TypeAdapter(State)
+    first = adapter.validate_json(adapter.dump_json(fold(script.turns[:cut])))
+    parts = fold(script.turns[cut:], first)
+    # What an answer says of the text before it is known within one part alone.
+    assert _without_said(parts) == _without_said(whole)
+
+
+def _without_said(state: State) -> str:
+    state.asked = [Asked(each.seq, each.text, "", each.command) for each in state.asked]
+    state.open = [Asked(each.seq, each.text, "", each.command) for each in state.open]
+    return repr(state)

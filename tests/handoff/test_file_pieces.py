@@ -1,0 +1,230 @@
+"""The files under edit: the text of each as it stands after the edits that the session made."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextstash.handoff.file_pieces import KnownFile, focus_of, known_files, lines_shown, pieces_of_files
+from contextstash.safety.secret_masks import masked
+from tests.support.turns import Script, laws, quarter
+
+TOKEN = "ghp_aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC2dF4gH6"
+FUNCTIONS = [line for name in "abcdefghij" for line in (f"def {name}_total(x):", f"    return x + {ord(name)}", "")]
+
+
+def numbered(lines: list[str], first: int = 1) -> str:
+    """Lines as Claude Code's Read prints them."""
+    return "\n".join(f"{first + place:6}→{line}" for place, line in enumerate(lines))
+
+
+def edited(script: Script) -> KnownFile:
+    (file,) = known_files(script.turns)
+    return file
+
+
+def read_whole(path: str = "/srv/a.py") -> Script:
+    return Script().call("Read", {"file_path": path}, numbered(FUNCTIONS))
+
+
+def edit(script: Script, old: str, new: str, path: str = "/srv/a.py", **more: object) -> Script:
+    return script.call("Edit", {"file_path": path, "old_string": old, "new_string": new, **more}, "updated")
+
+
+def lines_of(file: KnownFile) -> list[str]:
+    return [line for run in file.runs for line in run.lines]
+
+
+def test_an_edit_is_applied_to_what_was_read() -> None:
+    file = edited(edit(read_whole(), "return x + 99", "return x * 2\n    # twice"))
+    assert lines_of(file) == "\n".join(FUNCTIONS).replace("return x + 99", "return x * 2\n    # twice").split("\n")
+    assert file.whole
+
+
+def test_every_place_is_replaced_if_the_call_says_so() -> None:
+    file = edited(edit(read_whole(), "(x):", "(x, y):\n    # (x):", replace_all=True))
+    assert sum(line.endswith("(x, y):") for line in lines_of(file)) == 10
+
+
+def test_an_edit_at_an_unread_place_is_known_by_its_own_text() -> None:
+    script = Script().call("Read", {"file_path": "a.py", "offset": 4, "limit": 3}, numbered(FUNCTIONS[3:6], 4))
+    file = edited(edit(script, "far away", "over there\nand on", "a.py"))
+    assert [(run.first, run.lines) for run in file.runs][1:] == [(0, ["over there", "and on"])]
+
+
+def test_a_new_read_says_how_the_file_stands_and_the_edits_are_still_known() -> None:
+    script = edit(read_whole(), "return x + 99", "return x * 2_000")
+    script.call("Read", {"file_path": "/srv/a.py"}, numbered(["import os", *lines_of(edited(script))]))
+    file = edited(script)
+    (run,) = file.runs
+    assert [line for line, seq in zip(run.lines, run.changed, strict=True) if seq >= 0] == ["    return x * 2_000"]
+
+
+def test_the_text_of_a_patch_is_followed_and_a_refused_one_is_not() -> None:
+    made = "*** Begin Patch\n*** Add File: src/lend.py\n+def lend(copy):\n+    return copy\n*** End Patch\n"
+    head = "*** Begin Patch\n*** Update File: src/lend.py\n*** Move to: src/loan.py\n@@ def lend\n"
+    change = f"{head} def lend(copy):\n-    return copy\n+    return Loan(copy)\n*** End Patch"
+    script = Script().call("apply_patch", made, "Success.").call("apply_patch", change, "Success.")
+    script.call("apply_patch", change.replace("Loan(", "Other("), "apply_patch verification failed: no such lines")
+    file = edited(script)
+    assert (file.path, lines_of(file)) == ("src/loan.py", ["def lend(copy):", "    return Loan(copy)"])
+
+
+def test_shell_reads_and_here_documents_are_followed() -> None:
+    script = Script().call("Bash", {"command": "cat > /srv/a.txt <<'EOF'\none\ntwo\nEOF"}, "")
+    script.call("Bash", {"command": "cat >> /srv/a.txt <<'EOF'\nthree\nEOF"}, "")
+    assert lines_of(edited(script)) == ["one", "two", "three"]
+    script.call("Bash", {"command": "cd /srv && sed -i 's/one/1/' a.txt"}, "")
+    assert edited(script).unseen
+    script.call("Bash", {"command": "cd /srv && sed -n '1,2p' a.txt | head -5"}, "1\ntwo\n")
+    assert lines_of(edited(script)) == ["1", "two"]
+    assert not edited(script).unseen
+
+
+def test_of_a_cut_output_only_the_lines_before_the_cut_are_known() -> None:
+    output = "one\ntwo\nthr…120 tokens truncated…ee\nnine\n"
+    script = Script().call("shell", {"command": ["bash", "-lc", "cat a.txt"]}, output)
+    (file,) = known_files(script.turns)
+    assert (lines_of(file), file.whole) == (["one", "two"], False)
+
+
+def test_a_deleted_file_has_no_text_and_failed_edits_count_as_nothing() -> None:
+    script = edit(read_whole(), "return x + 99", "gone").call("Bash", {"command": "rm /srv/a.py"}, "")
+    assert known_files(script.turns) == []
+    failed = read_whole().call("Edit", {"file_path": "/srv/a.py"}, "String to replace not found", is_error=True)
+    assert lines_of(edited(failed)) == FUNCTIONS
+
+
+def test_what_a_kept_message_shows_is_not_shown_again() -> None:
+    script = edit(edit(read_whole(), "return x + 99", "return 0"), "return x + 106", "return 1")
+    start = len(script.turns)
+    diff = "@@ -7,3 +7,3 @@\n def c_total(x):\n-    return x + 99\n+    return 0\n"
+    kept = script.call("Bash", {"command": "git diff"}, diff).turns[start:]
+    files = known_files(script.turns)
+    text = pieces_of_files(files, 40, quarter, seen=lines_shown(kept))
+    assert "def c_total" in pieces_of_files(files, 40, quarter)
+    assert "def c_total" not in text
+    assert "def j_total(x):\n    return 1" in text
+
+
+def test_what_an_edit_in_a_kept_message_adds_is_not_shown_again() -> None:
+    script = read_whole()
+    start = len(script.turns)
+    edit(script, "def c_total(x):\n    return x + 99", "def c_total(x):\n    return calls(x)")
+    files = known_files(script.turns)
+    text = pieces_of_files(files, 1_000, quarter, seen=lines_shown(script.turns[start:]))
+    assert "calls(x)" in pieces_of_files(files, 1_000, quarter)
+    assert "calls(x)" not in pieces_of_files(files, 30, quarter, seen=lines_shown(script.turns[start:]))
+    assert "def d_total" in text
+
+
+def test_a_file_is_shown_whole_if_there_is_room_and_else_around_its_edits() -> None:
+    files = known_files(edit(read_whole(), "return x + 102", "return 0").turns)
+    whole = pieces_of_files(files, 1_000, quarter)
+    assert whole.startswith("`/srv/a.py`, whole:\n```\ndef a_total(x):")
+    assert whole.endswith("    return x + 106\n```")
+    assert pieces_of_files(files, 30, quarter) == ("`/srv/a.py`:\n```\ndef f_total(x):\n    return 0\n```")
+    assert pieces_of_files(files, 10, quarter) == ""
+
+
+def test_the_functions_that_the_newest_messages_speak_of_are_shown_before_others() -> None:
+    script = edit(read_whole(), "return x + 102", "return 0").assistant("Next, b_total has to change too.")
+    files = known_files(script.turns)
+    shown = pieces_of_files(files, 50, quarter, focus_of(script.turns))
+    assert [line for line in shown.split("\n") if line.startswith("def ")] == ["def b_total(x):", "def f_total(x):"]
+
+
+def test_texts_whose_paths_take_the_room_are_left_out_until_the_rest_fits_with_few_counts() -> None:
+    script = Script()
+    for number in range(200):
+        path = f"/srv/{'a_very_long_folder/' * 6}{number}.py"
+        script.call("Read", {"file_path": path}, numbered([f"def part{number}():", "    return 1"]))
+    texts: list[str] = []
+
+    def count(text: str) -> int:
+        texts.append(text)
+        return quarter(text)
+
+    shown = pieces_of_files(known_files(script.turns), 2_000, count)
+    assert 1_700 < quarter(shown) <= 2_000
+    assert len(texts) < 200 + 12
+
+
+def test_a_text_with_fences_is_fenced_by_longer_ones() -> None:
+    script = Script().call("Write", {"file_path": "README.md", "content": "```sh\nmake\n```"}, "created")
+    assert pieces_of_files(known_files(script.turns), 100, quarter).endswith("````\n```sh\nmake\n```\n````")
+
+
+LINES = st.lists(st.sampled_from(["a = 1", "b = 2", "", "def f():", "    return a"]), min_size=1, max_size=12)
+
+
+@laws
+@given(LINES, st.lists(st.tuples(st.integers(0, 11), st.integers(1, 4), LINES), max_size=5), st.integers(0, 300))
+def test_a_file_that_was_read_whole_stands_as_its_edits_made_it(
+    before: list[str], edits: list[tuple[int, int, list[str]]], room: int
+) -> None:
+    script = Script().call("Read", {"file_path": "a.py"}, numbered(before))
+    text = "\n".join(before)
+    for start, length, new in edits:
+        old = "\n".join(text.split("\n")[start : start + length])
+        if old:
+            text = text.replace(old, "\n".join(new), 1)
+            edit(script, old, "\n".join(new), "a.py")
+    (file,) = known_files(script.turns)
+    assert "\n".join(lines_of(file)) == text
+    assert quarter(pieces_of_files([file], room, quarter)) <= room
+
+
+def test_of_lines_that_a_newer_read_shows_otherwise_the_newer_ones_are_known() -> None:
+    """A script changed the lines: those of the older read with these numbers are not known any more."""
+    script = read_whole()
+    now = ["def b_total(x, y):", "    return x * y", ""]
+    script.call("Read", {"file_path": "/srv/a.py", "offset": 4, "limit": 3}, numbered(now, 4))
+    known = lines_of(edited(script))
+    assert "    return x + 98" not in known
+    assert sorted(known) == sorted([*FUNCTIONS[:3], *now, *FUNCTIONS[6:]])
+
+
+def test_lines_in_which_a_secret_is_masked_are_left_out() -> None:
+    """A model that writes the file as it is shown would put the mask in the place of the user's key."""
+    lines = ["import os", "", f'TOKEN = "{masked(TOKEN)}"', *FUNCTIONS]
+    script = edit(Script().call("Read", {"file_path": "/srv/a.py"}, numbered(lines)), "return x + 99", "return x * 2")
+    text = pieces_of_files([edited(script)], 2_000, quarter)
+    assert "masked" not in text
+    assert "whole" not in text
+    assert "`/srv/a.py`:\n```\nimport os\n```" in text
+    assert "the same file:\n```\ndef a_total" in text
+
+
+def test_a_file_that_a_script_changed_has_to_be_read_again() -> None:
+    script = read_whole().call("Write", {"file_path": "/srv/fix.py", "content": "open('/srv/a.py', 'w').write(x)"}, "")
+    patch = "python - <<'EOF'\ntext = open('/srv/a.py').read()\nopen('/srv/a.py', 'w').write(text)\nEOF"
+    assert not next(file for file in known_files(script.turns) if file.path == "/srv/a.py").unseen
+    script.call("Bash", {"command": patch}, "")
+    files = known_files(script.turns)
+    assert "`/srv/a.py`, whole (a command changed it since: read it again before an edit):" in pieces_of_files(
+        files, 1_000, quarter
+    )
+
+
+def test_the_head_of_a_class_stays_with_its_first_method() -> None:
+    methods = [f"    def part{number}(self):\n        return {number}" for number in range(9)]
+    script = Script().call("Read", {"file_path": "a.py"}, numbered(["class Whole:", *"\n".join(methods).split("\n")]))
+    text = pieces_of_files(known_files(edit(script, "return 0", "return 7", "a.py").turns), 35, quarter)
+    assert text == "`a.py`:\n```\nclass Whole:\n    def part0(self):\n        return 7\n```"
+
+
+def test_the_end_of_a_function_of_which_nothing_else_is_known_is_not_shown() -> None:
+    script = Script().call("Read", {"file_path": "a.go", "offset": 90, "limit": 2}, numbered(["\treturn nil", "}"], 90))
+    assert pieces_of_files(known_files(script.turns), 500, quarter) == ""
+
+
+def test_the_newest_changes_of_two_files_come_before_what_the_messages_speak_of() -> None:
+    script = edit(read_whole("/srv/code.py"), "return x + 97", "return 0", "/srv/code.py")
+    script.call(
+        "Read", {"file_path": "/srv/test.py"}, numbered([line.replace("def ", "def test_") for line in FUNCTIONS])
+    )
+    edit(script, "return x + 106", "return 1", "/srv/test.py").assistant("test_b_total, test_c_total, test_d_total")
+    text = pieces_of_files(known_files(script.turns), 60, quarter, focus=focus_of(script.turns))
+    assert "return 0" in text
+    assert "return 1" in text

@@ -1,0 +1,119 @@
+"""Which of the recorded cache breakpoints are sent."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from contextstash.messages import get_format
+from contextstash.messages.breakpoints import count_breakpoints, first_edited, sent_breakpoints
+from contextstash.messages.render import render
+from contextstash_storage.records import Native
+from tests.support.provider_rules import violations
+
+ANTHROPIC = get_format("anthropic")
+EPHEMERAL = {"type": "ephemeral"}
+
+
+def user(text: str, marked: bool = True) -> Native:
+    block: dict[str, Any] = {"type": "text", "text": text}
+    return {"role": "user", "content": [{**block, "cache_control": EPHEMERAL} if marked else block]}
+
+
+def conversation(turns: int) -> list[Native]:
+    """A breakpoint at the end of each request, as agents set them."""
+    said = ([user(f"question {turn}"), {"role": "assistant", "content": f"answer {turn}"}] for turn in range(turns))
+    return [message for pair in said for message in pair]
+
+
+def marked_texts(natives: list[Native]) -> list[str]:
+    return [
+        block["text"]
+        for native in natives
+        for block in native["content"]
+        if isinstance(block, dict) and "cache_control" in block
+    ]
+
+
+def test_two_are_reserved_for_the_tools_and_the_system_prompt() -> None:
+    natives = conversation(6)
+    before = copy.deepcopy(natives)
+    assert marked_texts(render(ANTHROPIC, natives)) == ["question 4", "question 5"]
+    assert natives == before
+
+
+@pytest.mark.parametrize(("elsewhere", "kept"), [(0, 4), (1, 3), (3, 1), (4, 0), (5, 0)])
+def test_if_the_rest_of_the_request_is_known_all_remaining_breakpoints_are_used(elsewhere: int, kept: int) -> None:
+    shown = render(ANTHROPIC, conversation(6), marks_elsewhere=elsewhere)
+    assert marked_texts(shown) == [f"question {turn}" for turn in range(6 - kept, 6)]
+
+
+def test_breakpoints_within_the_limit_are_not_changed() -> None:
+    natives = conversation(4)
+    assert render(ANTHROPIC, natives, marks_elsewhere=0) == natives
+
+
+def test_the_last_breakpoint_before_an_edit_stays_because_the_cache_is_valid_up_to_it() -> None:
+    assert marked_texts(render(ANTHROPIC, conversation(6), changed=5)) == ["question 2", "question 5"]
+    assert marked_texts(render(ANTHROPIC, conversation(6), changed=0)) == ["question 4", "question 5"]
+
+
+@pytest.mark.parametrize(
+    ("places", "most", "changed", "sent"),
+    [
+        ([], 2, None, []),
+        ([0, 2, 4], 2, None, [1, 2]),
+        ([0, 2, 4], 2, 2, [0, 2]),
+        ([0, 2, 4], 2, 3, [1, 2]),
+        ([0, 2, 4], 2, 9, [1, 2]),
+        ([0, 2, 4], 1, 2, [2]),
+        ([0, 2, 4], 3, 2, [0, 1, 2]),
+        ([0, 0, 0, 4, 6], 3, 1, [2, 3, 4]),
+        ([0, 0, 4, 6, 8], 3, 1, [1, 3, 4]),
+    ],
+)
+def test_the_newest_are_kept_and_the_newest_before_an_edit(
+    places: list[int], most: int, changed: int | None, sent: list[int]
+) -> None:
+    assert sent_breakpoints(places, most, changed) == sent
+
+
+def test_a_message_that_is_not_the_recorded_object_counts_as_edited() -> None:
+    natives = conversation(2)
+    assert first_edited(natives, natives) is None
+    assert first_edited([natives[0], dict(natives[1]), natives[2]], natives) == 1
+
+
+def test_breakpoints_inside_a_tool_result_count_and_are_removed_too() -> None:
+    part = {"type": "text", "text": "lines", "cache_control": EPHEMERAL}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": [part, part, part], "cache_control": EPHEMERAL}
+    use = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+    natives = [
+        user("go"),
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [result, {"type": "text", "text": "and?", "cache_control": EPHEMERAL}]},
+    ]
+    assert violations("anthropic", natives) == ["The list has 6 cache breakpoints; at most 4 are allowed."]
+    shown = render(ANTHROPIC, natives)
+    assert [count_breakpoints(native["content"]) for native in shown] == [0, 0, 2]
+    assert "cache_control" in shown[2]["content"][0]["content"][2]
+    assert ANTHROPIC.read(natives[2]).blocks[0].breakpoint
+
+
+def test_thinking_is_never_a_breakpoint() -> None:
+    thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+    answer = {"type": "text", "text": "yes"}
+    natives = [
+        user("go", marked=False),
+        {"role": "assistant", "content": [{**thought, "cache_control": EPHEMERAL}, answer]},
+    ]
+    assert violations("anthropic", natives) == ["Message 1, block 0: thinking cannot be a cache breakpoint."]
+    assert render(ANTHROPIC, natives)[1]["content"] == [thought, answer]
+
+
+@pytest.mark.parametrize("name", ["openai-chat", "openai-responses"])
+def test_other_formats_have_none_in_their_messages(name: str) -> None:
+    natives = [get_format(name).user_message("hi")] * 6
+    assert get_format(name).limit_breakpoints(natives, 0, None) == natives

@@ -1,0 +1,141 @@
+"""Formats by name, and detected from messages."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contextstash.messages import FORMATS, detect_format, get_format
+from contextstash_storage.errors import BadInputError, BadMessageError
+from contextstash_storage.records import Native
+from tests.support.conversations import FORMAT_NAMES, conversations
+from tests.support.effort import examples
+
+HI: Native = {"role": "user", "content": "hi"}
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("openai-chat", "openai-chat"),
+        ("OpenAI_Chat", "openai-chat"),
+        ("openai", "openai-chat"),
+        ("chat.completions", "openai-chat"),
+        ("responses", "openai-responses"),
+        ("openai responses", "openai-responses"),
+        ("claude", "anthropic"),
+        ("Gemini contents", "gemini"),
+        ("google-genai", "gemini"),
+    ],
+)
+def test_formats_are_found_by_their_common_names(name: str, right: str) -> None:
+    assert get_format(name) is FORMATS[right]
+
+
+def test_the_error_for_an_unknown_name_suggests_the_closest_one() -> None:
+    with pytest.raises(BadInputError, match=r"no message format 'antropic'. Did you mean 'anthropic'\?"):
+        get_format("antropic")
+    with pytest.raises(BadInputError, match="Known: openai-chat, openai-responses, anthropic, gemini"):
+        get_format("xyz")
+
+
+@pytest.mark.parametrize(
+    ("telling", "right"),
+    [
+        (HI, "openai-chat"),
+        ({"role": "system", "content": "be brief"}, "openai-chat"),
+        ({"role": "tool", "tool_call_id": "a", "content": "x"}, "openai-chat"),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}, "openai-chat"),
+        ({"role": "user", "content": [{"type": "text", "text": "x"}]}, "openai-chat"),
+        ({"role": "user", "content": [{"type": "input_text", "text": "x"}]}, "openai-responses"),
+        ({"type": "message", "role": "user", "content": "x"}, "openai-responses"),
+        ({"type": "reasoning", "summary": []}, "openai-responses"),
+        ({"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}, "openai-responses"),
+        (
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
+            "anthropic",
+        ),
+        (
+            {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "text", "text": "x"}],
+                "stop_reason": "end_turn",
+            },
+            "anthropic",
+        ),
+        (
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}],
+            },
+            "anthropic",
+        ),
+    ],
+)
+def test_one_distinctive_message_decides_for_the_whole_list(telling: Native, right: str) -> None:
+    assert detect_format([HI, HI, telling, HI]) == right
+
+
+@pytest.mark.parametrize(
+    "native",
+    [
+        {"role": "user", "parts": [{"text": "hi"}]},
+        {"parts": [{"text": "hi"}]},
+        {"role": "model"},
+        {"role": "model", "parts": []},
+        {"role": "model", "parts": [{"function_call": {"name": "f", "args": {}}, "thought_signature": "c2ln"}]},
+        {"role": "function", "parts": [{"functionResponse": {"name": "f", "response": {}}}]},
+        {"parts": [{"text": None, "inline_data": {"mime_type": "image/png", "data": "aGk="}}], "role": "user"},
+    ],
+)
+def test_contents_are_geminis_and_nobody_elses(native: Native) -> None:
+    assert detect_format([native]) == "gemini"
+    assert [name for name, fmt in FORMATS.items() if fmt.matches(native) > 0] == ["gemini"]
+
+
+@pytest.mark.parametrize(
+    "native",
+    [
+        HI,
+        {"role": "user", "content": "hi", "parts": [{"type": "text", "text": "hi"}]},
+        {"role": "user", "parts": [{"type": "text", "text": "hi"}]},
+        {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "hi"}]},
+        {"role": "assistant", "parts": [{"text": "hi"}]},
+        {"role": "user"},
+    ],
+)
+def test_messages_of_others_are_not_geminis(native: Native) -> None:
+    assert FORMATS["gemini"].matches(native) == 0.0
+
+
+@pytest.mark.parametrize("name", FORMAT_NAMES)
+@settings(max_examples=examples(60), deadline=None)
+@given(data=st.data())
+def test_a_conversation_with_contents_is_geminis_and_any_other_is_not(name: str, data: st.DataObject) -> None:
+    natives = data.draw(conversations(name, broken=True))
+    if natives:
+        assert (detect_format(natives) == "gemini") == (name == "gemini")
+
+
+def test_a_list_of_mixed_formats_is_refused_by_naming_the_message() -> None:
+    natives = [
+        HI,
+        {"role": "tool", "tool_call_id": "a", "content": "x"},
+        {"type": "reasoning", "summary": []},
+    ]
+    with pytest.raises(BadMessageError, match="Message 2 is in the format openai-responses, but those before"):
+        detect_format(natives)
+
+
+def test_the_error_for_an_invalid_message_says_what_is_wrong() -> None:
+    with pytest.raises(BadMessageError, match=r"Message 1 is in no known format .*role is missing"):
+        detect_format([HI, {"text": "hi"}])
+    with pytest.raises(BadMessageError, match=r"Message 0 is in no known .*a string; expected an object"):
+        detect_format(["hi"])  # type: ignore[list-item]
+
+
+def test_an_empty_list_has_no_format() -> None:
+    with pytest.raises(BadMessageError, match="format of an empty list cannot be detected"):
+        detect_format([])

@@ -1,0 +1,240 @@
+"""Edits of a request's text change the bytes of what they edit, and no other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contextstash.messages.json_positions import JsonPositionError, Span, Splice, find, members, spliced, value_at
+from contextstash.messages.request.edits import MessageEdit, SummaryOf, edited
+from contextstash.messages.request.text import RequestText, TextMessage, read_request
+from tests.support.effort import examples
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
+    ['"', "\\", '\\"', "]}", '{"a":[', "\ud83d"]
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3))
+MARK = {"type": "ephemeral"}
+
+
+@st.composite
+def written(draw: st.DrawFn, value: Any) -> str:
+    """A value as JSON in one of many ways: white space, escapes and number forms differ."""
+    space = draw(st.sampled_from(["", " ", "\n\t", "  \r\n"]))
+    if isinstance(value, dict):
+        parts = [f"{space}{json.dumps(k)}{space}:{space}{draw(written(v))}" for k, v in value.items()]
+        return "{" + f"{space},".join(parts) + space + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(space + draw(written(each)) + space for each in value) + "]"
+    return json.dumps(value, ensure_ascii=draw(st.booleans()))
+
+
+@st.composite
+def blocks(draw: st.DrawFn, number: int) -> list[dict[str, Any]]:
+    """The blocks of one message: results in both shapes, thinking, text, breakpoints, unknown fields."""
+    found: list[dict[str, Any]] = []
+    for place in range(draw(st.integers(1, 3))):
+        kind = draw(st.sampled_from(["text", "tool_result", "tool_result", "thinking"]))
+        block: dict[str, Any] = {"type": kind}
+        if kind == "tool_result":
+            inner: dict[str, Any] = {"type": "text", "text": draw(TEXT)}
+            if draw(st.booleans()):
+                inner["cache_control"] = MARK
+            block |= {"tool_use_id": f"t{number}_{place}", "content": draw(st.sampled_from([draw(TEXT), [inner]]))}
+        else:
+            block[kind] = draw(TEXT)
+        if draw(st.booleans()):
+            block["extra"] = draw(VALUES)
+        if kind != "thinking" and draw(st.booleans()):
+            block["cache_control"] = MARK
+        found.append(block)
+    return found
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[bytes, dict[str, Any]]:
+    count = draw(st.integers(1, 5))
+    messages = [{"role": "user", "content": draw(blocks(n))} for n in range(count)]
+    body = {"model": "m", "messages": messages, "system": draw(VALUES), "x": draw(VALUES)}
+    if draw(st.booleans()):
+        body = dict(reversed(body.items()))
+    text = draw(st.sampled_from(["", " ", "\n"])) + draw(written(body))
+    return text.encode("utf-8", "surrogatepass"), body
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(requests(), st.data())
+def test_outside_the_edited_values_the_bytes_are_equal_and_the_result_means_the_edit(
+    made: tuple[bytes, dict[str, Any]], data: st.DataObject
+) -> None:
+    body, meant = made
+    try:
+        request = read_request("anthropic", body)
+    except UnicodeDecodeError:
+        return  # a lone surrogate that was not escaped: no JSON
+    expected = json.loads(json.dumps(meant))
+    edits: dict[int, MessageEdit] = {}
+    for place, message in enumerate(request.messages):
+        texts = {}
+        for result in message.results:
+            if data.draw(st.booleans()):
+                texts[result.path] = data.draw(TEXT)
+                _expect(expected["messages"][place]["content"][result.path[1]], texts[result.path])
+        strip = data.draw(st.booleans())
+        kept = [block for block in expected["messages"][place]["content"] if block["type"] != "thinking"]
+        if strip and kept:
+            expected["messages"][place]["content"] = kept
+        edits[place] = MessageEdit(texts, strip)
+    after, first = edited(request, edits)
+    assert json.loads(after) == expected
+    assert after[:first] == body[:first]
+    if after is body:
+        assert first == len(body)
+    for span, message, edit in zip(request.spans, request.messages, edits.values(), strict=True):
+        if not edit.texts and not (edit.thinking_left_out and message.thinks):
+            assert body[span.start : span.end] in after
+
+
+def _expect(block: dict[str, Any], text: str) -> None:
+    """The block with its content replaced; a breakpoint inside the content moves to the block."""
+    content = block["content"]
+    if isinstance(content, list):
+        marks = [part["cache_control"] for part in content if part.get("cache_control") is not None]
+        block["content"] = [{"type": "text", "text": text}]
+        if marks and "cache_control" not in block:
+            block["cache_control"] = marks[-1]
+    else:
+        block["content"] = text
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(requests(), st.integers(0, 5), st.data())
+def test_a_request_read_with_the_help_of_an_earlier_one_is_read_the_same(
+    made: tuple[bytes, dict[str, Any]], kept: int, data: st.DataObject
+) -> None:
+    body, meant = made
+    try:
+        before = read_request("anthropic", body)
+    except UnicodeDecodeError:
+        return
+    meant = {**meant, "messages": [*meant["messages"][:kept], {"role": "user", "content": "next"}]}
+    after = json.dumps(meant).encode()
+    alone, helped = read_request("anthropic", after), read_request("anthropic", after, before)
+    assert [message.native for message in helped.messages] == [message.native for message in alone.messages]
+    assert (helped.spans, helped.fields) == (alone.spans, alone.fields)
+    assert helped.value("system") == alone.value("system")
+
+
+def has_mark(message: TextMessage) -> bool:
+    return b'"cache_control"' in message.raw
+
+
+def as_read(body: bytes, before: RequestText | None) -> object:
+    """All that is read of a body; "refused" if it cannot be read: of two mistakes either may be found first."""
+    try:
+        request = read_request("anthropic", body, before)
+        system = request.value("system")
+    except ValueError:
+        return "refused"
+    messages = [(message.raw, message.native) for message in request.messages]
+    return messages, request.spans, request.fields, system, request.places(has_mark)
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(requests(), st.data())
+def test_a_byte_that_changes_anywhere_is_seen_behind_all_that_is_known(
+    made: tuple[bytes, dict[str, Any]], data: st.DataObject
+) -> None:
+    body, _ = made
+    try:
+        before = read_request("anthropic", body)
+    except UnicodeDecodeError:
+        return
+    before.value("system")
+    before.places(has_mark)
+    at = data.draw(st.integers(0, len(body) - 1))
+    removed = data.draw(st.integers(0, 3))
+    put = data.draw(st.sampled_from([b"", b" ", b"x", b'"', b"}", b"]", b",", b"{}", b'{"role":"user"},', b"\\"]))
+    changed = body[:at] + put + body[at + removed :]
+    assert as_read(changed, before) == as_read(changed, None)
+
+
+def test_a_message_is_asked_also_if_the_first_request_with_it_was_not() -> None:
+    marked = {"role": "user", "content": [{"type": "text", "text": "1", "cache_control": {"type": "ephemeral"}}]}
+    messages = [{"role": "user", "content": "0"}, marked, *({"role": "user", "content": str(n)} for n in (2, 3))]
+    bodies = [json.dumps({"messages": messages[:count]}).encode() for count in (1, 3, 4)]
+    first = read_request("anthropic", bodies[0])
+    assert first.places(has_mark) == ()
+    second = read_request("anthropic", bodies[1], first)
+    assert read_request("anthropic", bodies[2], second).places(has_mark) == (1,)
+
+
+@pytest.mark.parametrize("content", ["2", [], [{"type": "text", "text": "2"}]])
+def test_a_summary_goes_in_front_of_the_users_message_that_follows(content: Any) -> None:
+    messages = [{"role": "user", "content": str(number)} for number in range(2)]
+    messages += [{"role": "user", "content": content}, {"role": "assistant", "content": "3"}]
+    body = json.dumps({"messages": messages, "n": 1.0}).encode()
+    after, _ = edited(read_request("anthropic", body), {}, [SummaryOf(0, 1, "a summary")])
+    kept = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    first = {"role": "user", "content": [{"type": "text", "text": "a summary"}, *kept]}
+    assert json.loads(after)["messages"] == [first, messages[3]]
+    assert after.endswith(b', {"role": "assistant", "content": "3"}], "n": 1.0}')
+
+
+def test_a_summary_before_a_reply_is_a_message_of_the_user() -> None:
+    messages = [{"role": role, "content": role} for role in ("user", "assistant", "user", "assistant", "user")]
+    body = json.dumps({"messages": messages}).encode()
+    after, _ = edited(read_request("anthropic", body), {}, [SummaryOf(0, 2, "a summary")])
+    assert json.loads(after)["messages"] == [{"role": "user", "content": "a summary"}, *messages[3:]]
+
+
+def test_a_member_that_is_there_twice_is_not_edited() -> None:
+    block = b'{"type":"tool_result","tool_use_id":"t","content":"one","content":"two"}'
+    request = read_request("anthropic", b'{"messages":[{"role":"user","content":[' + block + b"]}]}")
+    with pytest.raises(JsonPositionError):
+        edited(request, {0: MessageEdit({("content", 0, "content"): "x"})})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"messages":[{}],"messages":[{}]}', b'{"messages":[]}', b'{"messages":[{}]} x', b'{"messages":[{}', b"[]", b""],
+)
+def test_a_body_that_parsers_may_read_differently_is_not_read(body: bytes) -> None:
+    with pytest.raises(JsonPositionError):
+        read_request("anthropic", body)
+
+
+def test_results_of_the_other_formats_are_replaced_in_place() -> None:
+    chat = b'{"messages":[{"role":"tool","tool_call_id":"c","content":"long"}],"z":1}'
+    after, _ = edited(read_request("openai-chat", chat), {0: MessageEdit({("content",): "short"})})
+    assert after == chat.replace(b'"long"', b'"short"')
+    items = b'{"input":[{"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"long"}]}]}'
+    after, _ = edited(read_request("openai-responses", items), {0: MessageEdit({("output",): "short"})})
+    assert after == items.replace(b'[{"type":"input_text","text":"long"}]', b'[{"type":"input_text","text":"short"}]')
+
+
+def test_positions_are_those_of_the_values() -> None:
+    text = b' {"a" : [1, "]" , {"b":"\\"}"}], "c":-1.5e3}'
+    assert [member.key for member in members(text, 1)] == ["a", "c"]
+    span = find(text, 1, ("a", 2, "b"))
+    assert text[span.start : span.end] == b'"\\"}"'
+    assert value_at(text, 1) == Span(1, len(text))
+    with pytest.raises(JsonPositionError):
+        spliced(text, [Splice(Span(1, 5), b""), Splice(Span(4, 6), b"")])
+
+
+@pytest.mark.timeout(30)
+def test_a_text_that_is_cut_off_within_a_string_is_refused_in_linear_time() -> None:
+    with pytest.raises(JsonPositionError, match="does not end"):
+        value_at(b'{"a": "' + b'\\"' * 500_000, 0)
+
+
+def test_bytes_that_are_not_text_are_refused_behind_messages_that_are_known_too() -> None:
+    body = b'{"model":"m","messages":[{"role":"user","content":"go"}],"x":"\xc2\x80"}'
+    broken = body.replace(b"\xc2", b" ")
+    assert as_read(broken, None) == as_read(broken, read_request("anthropic", body)) == "refused"

@@ -1,0 +1,189 @@
+"""Where a session may be cut: laws over generated conversations, and examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from contextstash.messages import get_format
+from contextstash.messages.cuts import safe_cuts
+from contextstash.messages.render import render
+from contextstash_storage.records import Message, Native
+from tests.support.conversations import FORMAT_NAMES, as_messages, conversations
+from tests.support.effort import examples
+from tests.support.provider_rules import violations
+
+formats = pytest.mark.parametrize("name", FORMAT_NAMES)
+laws = settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def cuts(name: str, natives: list[Native]) -> list[int]:
+    return safe_cuts(as_messages(name, natives))
+
+
+def without_neighbours(name: str, natives: list[Native]) -> list[str]:
+    """The violations without that of neighbours of one role, which assembling merges."""
+    return [problem for problem in violations(name, natives) if "same role" not in problem]
+
+
+@formats
+@laws
+@given(st.data())
+def test_each_part_at_a_safe_cut_is_valid_on_its_own(name: str, data: st.DataObject) -> None:
+    natives = data.draw(conversations(name))
+    found = cuts(name, natives)
+    assert 0 in found
+    assert len(natives) in found
+    summary = get_format(name).user_message("Summary of what came before.")
+    for cut in found:
+        assert without_neighbours(name, natives[:cut]) == []
+        assert without_neighbours(name, [summary, *natives[cut:]]) == []
+
+
+@formats
+@laws
+@given(st.data())
+def test_a_cut_never_makes_a_broken_list_need_more_repair(name: str, data: st.DataObject) -> None:
+    natives = data.draw(conversations(name, broken=True))
+    fmt = get_format(name)
+    rendered = render(fmt, natives)
+    for cut in cuts(name, rendered):
+        assert without_neighbours(name, rendered[:cut]) == []
+        assert without_neighbours(name, [fmt.user_message("Summary."), *rendered[cut:]]) == []
+    for cut in cuts(name, natives):
+        assert violations(name, render(fmt, [fmt.user_message("Summary."), *natives[cut:]])) == []
+
+
+@formats
+@laws
+@given(st.data())
+def test_a_session_can_be_cut_between_its_turns(name: str, data: st.DataObject) -> None:
+    natives = data.draw(conversations(name, min_turns=4))
+    assert len(cuts(name, natives)) >= 4
+
+
+def chat_call(*ids: str) -> Native:
+    calls = [{"id": id_, "type": "function", "function": {"name": "f", "arguments": "{}"}} for id_ in ids]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def chat_result(call_id: str) -> Native:
+    return {"role": "tool", "tool_call_id": call_id, "content": "done"}
+
+
+USER: Native = {"role": "user", "content": "go on"}
+TEXT: Native = {"role": "assistant", "content": "I see"}
+
+
+def test_a_call_and_its_result_are_not_separated() -> None:
+    assert cuts("openai-chat", [USER, chat_call("a"), chat_result("a"), TEXT]) == [0, 1, 3, 4]
+
+
+def test_parallel_calls_and_all_their_results_stay_together() -> None:
+    natives = [USER, chat_call("a", "b"), chat_result("b"), chat_result("a"), TEXT]
+    assert cuts("openai-chat", natives) == [0, 1, 4, 5]
+
+
+def test_an_id_used_again_is_paired_with_the_nearest_call() -> None:
+    turn = [USER, chat_call("call_0"), chat_result("call_0")]
+    assert cuts("openai-chat", [*turn, *turn]) == [0, 1, 3, 4, 6]
+
+
+def test_a_call_whose_result_may_still_come_forbids_the_cut_at_the_end() -> None:
+    assert cuts("openai-chat", [USER, chat_call("a", "b"), chat_result("a")]) == [0, 1]
+
+
+def test_an_interrupted_call_forbids_no_cut_after_the_interruption() -> None:
+    assert cuts("openai-chat", [USER, chat_call("a"), USER, TEXT]) == [0, 1, 2, 3, 4]
+
+
+def test_a_result_whose_call_is_missing_never_begins_a_part() -> None:
+    assert cuts("openai-chat", [chat_result("gone"), USER, TEXT]) == [1, 2, 3]
+
+
+def test_a_late_result_keeps_everything_in_between_with_its_call() -> None:
+    assert cuts("openai-chat", [USER, chat_call("a"), USER, chat_result("a"), TEXT]) == [0, 1, 4, 5]
+
+
+def test_a_result_recorded_before_its_call_stays_with_it() -> None:
+    assert cuts("openai-chat", [USER, chat_result("a"), chat_call("a"), USER]) == [0, 3, 4]
+
+
+def test_an_extra_result_is_not_matched_with_a_later_call_of_the_same_id() -> None:
+    natives = [chat_result("call_0"), TEXT, chat_call("call_0"), chat_result("call_0"), USER]
+    assert cuts("openai-chat", natives) == [1, 4, 5]
+
+
+def test_a_reply_recorded_in_pieces_stays_whole() -> None:
+    def piece(message_id: str, block: Native) -> Native:
+        return {"id": message_id, "role": "assistant", "content": [block], "stop_reason": None}
+
+    def result(call_id: str) -> Native:
+        return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call_id, "content": "x"}]}
+
+    use_a = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+    use_b = {"type": "tool_use", "id": "b", "name": "f", "input": {}}
+    thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+    natives = [
+        USER,
+        piece("msg_1", thought),
+        piece("msg_1", use_a),
+        result("a"),
+        piece("msg_1", use_b),
+        result("b"),
+        piece("msg_2", {"type": "text", "text": "ok"}),
+        piece("msg_3", {"type": "text", "text": "more"}),
+    ]
+    assert cuts("anthropic", natives) == [0, 1, 6, 7, 8]
+
+
+def test_reasoning_stays_with_the_item_that_it_led_to() -> None:
+    reasoning: Native = {"type": "reasoning", "id": "rs_1", "summary": []}
+    call: Native = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
+    output: Native = {"type": "function_call_output", "call_id": "a", "output": "x"}
+    assert cuts("openai-responses", [USER, reasoning, call, output, reasoning]) == [0, 1, 4]
+
+
+def test_a_call_of_a_providers_own_tool_stays_with_its_result_and_the_calls_that_it_made() -> None:
+    run = {"type": "server_tool_use", "id": "srv", "name": "code_execution", "input": {}}
+    caller = {"type": "code_execution_20250825", "tool_id": "srv"}
+    called = {"type": "tool_use", "id": "a", "name": "f", "input": {}, "caller": caller}
+    answer = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
+    ran = {"type": "code_execution_tool_result", "tool_use_id": "srv", "content": {}}
+    natives = [
+        USER,
+        {"role": "assistant", "content": [run, called]},
+        {"role": "user", "content": [answer]},
+        {"role": "assistant", "content": [ran, {"type": "text", "text": "ok"}]},
+    ]
+    assert cuts("anthropic", natives) == [0, 1, 4]
+
+
+def test_an_empty_list_has_one_cut() -> None:
+    assert safe_cuts([]) == [0]
+
+
+class Watched(list[Message]):
+    """Counts how often its messages are read."""
+
+    looks = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        self.looks += 1
+        return super().__getitem__(place)
+
+    def __iter__(self) -> Iterator[Message]:
+        for message in super().__iter__():
+            self.looks += 1
+            yield message
+
+
+def test_finding_cuts_reads_each_message_a_fixed_number_of_times() -> None:
+    natives = [USER, chat_call("a"), USER, chat_call("a"), chat_result("a")] * 200
+    watched = Watched(as_messages("openai-chat", natives))
+    safe_cuts(watched)
+    assert watched.looks <= 12 * len(natives)

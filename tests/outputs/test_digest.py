@@ -1,0 +1,87 @@
+"""Digests say in one line what an output was."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextstash.outputs.digest import digest_output
+from tests.support.turns import laws
+
+PYTEST = """\
+tests/test_x.py F.                                    [100%]
+=================================== FAILURES ===================================
+    def test_y():
+>       assert 1 == 2
+E       AssertionError: assert 1 == 2
+=========================== short test summary info ============================
+FAILED tests/test_x.py::test_y - AssertionError: assert 1 == 2
+======================== 2 failed, 41 passed in 3.21s =========================
+"""
+DIFF = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,3 @@\n-old\n+new\n+more\n"
+NUMBERED = "".join(f"{n:6d}→{line}\n" for n, line in enumerate(["class Loans:", "    def lend(self):", ""], 40))
+TRACEBACK = "Traceback (most recent call last):\n  File \"x.py\", line 1\n    f()\nKeyError: 'due'\n"
+GREP = "src/a.py:3:def lend\nsrc/a.py:9:lend()\nsrc/b.py:1:import lend\n"
+LONG_LISTING = "total 8\ndrwxr-xr-x 2 me us 4096 Jan  1 10:00 src\n-rw-r--r-- 1 me us  120 Jan  1 10:00 setup.py\n"
+FIRST_FAILURE = "tests/test_x.py::test_y AssertionError: assert 1 == 2"
+NOT_FOUND = "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\n\r\nno"
+CHUNK = "Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code 1\nOutput:\nbad thing\n"
+GO = "--- FAIL: TestLend (0.00s)\n    lend_test.go:9: no\nFAIL\nFAIL\texample.org/loans\t0.1s\n"
+
+
+@pytest.mark.parametrize(
+    ("tool", "argument", "text", "expected"),
+    [
+        ("Bash", "pytest", PYTEST, f"tests: 2 failed, 41 passed; first: {FIRST_FAILURE}"),
+        ("Bash", "go test ./...", GO, "tests: 1 failed; first: TestLend: lend_test.go:9: no"),
+        ("Bash", "git diff", DIFF, "diff of 1 file +2 −1: x.py"),
+        ("Read", "loans.py", NUMBERED, "lines 40–42; defines Loans, lend"),
+        ("Bash", "python x.py", TRACEBACK, "KeyError: 'due'"),
+        ("Bash", "grep -rn lend src", GREP, "3 matches in 2 files: a.py:3, b.py"),
+        ("Bash", "ls -l", LONG_LISTING, "2 entries: src, setup.py"),
+        ("get_order", "7", '{"id": 7, "state": "open", "of": [1, 2]}', "JSON: id=7, state=open, of (2)"),
+        ("list", "", '[{"id": 1}, {"id": 2}]', "JSON list of 2 items, each with id"),
+        ("Bash", "curl -i x", NOT_FOUND, "HTTP 404 Not Found, text/html"),
+        ("Bash", "git log", "3f2a9bc Fix fines\n91bb01d Lend\n", "2 commits, newest 3f2a9bc Fix fines"),
+        ("Bash", "./build", f"start\n{'step ' * 9}\nbuilt in 3 s\n", "start … built in 3 s (3 lines)"),
+        ("Bash", "true", "", "no output"),
+        ("exec_command", "make", "Process running with session ID 7\nOutput:\n", "still running, no output"),
+        ("exec_command", "make", "Process running with session ID 7\nOutput:\nx", "still running, so far: x"),
+        ("bash", "x", "<returncode>2</returncode>\n<output>\nboom\n</output>", "exit 2: boom"),
+        ("exec", "x", CHUNK, "exit 1: bad thing"),
+    ],
+)  # fmt: skip
+def test_a_digest_names_what_the_output_was(tool: str, argument: str, text: str, expected: str) -> None:
+    assert digest_output(tool, argument, text, False) == expected
+
+
+def test_an_error_is_described_by_its_error_line() -> None:
+    text = "checking\nerror: no such option: --fast\nusage: build [--slow]"
+    assert digest_output("build", "", text, True) == "error: error: no such option: --fast"
+
+
+@laws
+@given(st.text(), st.text(), st.text() | st.binary().map(lambda raw: raw.decode("latin-1")), st.integers(0, 200))
+def test_a_digest_is_one_printable_line_within_its_limit(tool: str, argument: str, text: str, maximum: int) -> None:
+    digest = digest_output(tool, argument, text, False, maximum)
+    assert len(digest) <= maximum
+    assert not any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in digest)
+    assert digest == digest_output(tool, argument, text, False, maximum)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "unit",
+    ["a", "\n", "[", "{", "<system-reminder>", "\x1b[", "Traceback (most recent call last)\n", "1 failed, "],
+)
+def test_a_megabyte_of_one_repeated_text_is_digested(unit: str) -> None:
+    assert len(digest_output("Bash", "cat x", unit * (1_000_000 // len(unit)), True)) <= 160
+
+
+def test_a_digest_of_json_lines_counts_them() -> None:
+    text = "\n".join(json.dumps({"id": number, "kind": "event"}) for number in range(20))
+    assert digest_output("Bash", "cat events.jsonl", text, False) == "20 lines, the first JSON: id=0, kind=event"

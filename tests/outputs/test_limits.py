@@ -1,0 +1,371 @@
+"""Limits on one output: each preset's limit just below, at and just above it, and the laws that hold for all."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextstash.outputs.limits import OutputLimits, limit, shared_limit
+from contextstash.outputs.notices import Limited
+from contextstash.outputs.truncate import byte_length, line_count
+from contextstash.window.settings import resolve_settings
+from contextstash.window.token_counters import RULES_OF_THUMB
+from contextstash_storage.errors import BadInputError
+from tests.support.turns import laws, quarter
+
+HANDLE = "out_k3f9x2ab"
+
+
+def limits_of(preset: str) -> OutputLimits:
+    return OutputLimits.of(resolve_settings({"preset": preset}))
+
+
+def limited(preset: str, text: str) -> Limited:
+    """A text within a preset's limits, counted as the preset counts."""
+    count = RULES_OF_THUMB.get(resolve_settings({"preset": preset}).estimator, RULES_OF_THUMB["chars"]).count
+    return limit(text, limits_of(preset), count, HANDLE)
+
+
+def numbered(characters: int) -> str:
+    """A text of that many characters in which no line is repeated."""
+    lines = "".join(f"{number:07d}\n" for number in range(characters // 8 + 1))
+    return lines[:characters]
+
+
+@pytest.mark.parametrize("size", [49_999, 50_000])
+def test_staged_leaves_up_to_fifty_thousand_bytes_alone(size: int) -> None:
+    assert limited("staged", numbered(size)) == Limited(numbered(size), head=size)
+
+
+def test_staged_cuts_one_byte_more_middle_out_to_half_the_limit_less_fifty_at_each_end() -> None:
+    text = numbered(50_001)
+    shown = limited("staged", text)
+    assert shown.text.startswith(text[:24_950] + "\n\n[")
+    assert shown.text.endswith("]\n\n" + text[-24_950:])
+    assert shown.notice == "[contextstash: 13 lines, 101 bytes cut here; whole output: out_k3f9x2ab]"
+    assert len(shown.text) <= 50_000
+
+
+def test_staged_counts_bytes_and_cuts_between_characters() -> None:
+    assert not limited("staged", "é" * 25_000).cut
+    shown = limited("staged", "é" * 24_999 + "€")
+    assert shown.cut
+    assert (shown.head, shown.tail) == (12_475, 12_474)
+
+
+@pytest.mark.parametrize("size", [9_999, 10_000])
+def test_token_budget_leaves_up_to_two_thousand_five_hundred_times_four_characters_alone(size: int) -> None:
+    assert not limited("token-budget", numbered(size)).cut
+
+
+def test_token_budget_cuts_one_character_more_to_4950_characters_at_each_end() -> None:
+    text = numbered(10_001)
+    shown = limited("token-budget", text)
+    assert shown.text.startswith(text[:4_950] + "\n\n[")
+    assert shown.text.endswith("]\n\n" + text[-4_950:])
+    assert quarter(shown.text) <= 2_500
+
+
+@pytest.mark.parametrize("lines", [1_999, 2_000])
+def test_rolling_leaves_up_to_two_thousand_lines_alone(lines: int) -> None:
+    assert not limited("rolling", "line\n" * lines).cut
+
+
+def test_rolling_cuts_one_line_more_with_a_mark_at_the_cut_and_figures_at_the_end() -> None:
+    text = "".join(f"line {number}\n" for number in range(1, 2_002))
+    shown = limited("rolling", text)
+    lines = shown.text.split("\n")
+    assert lines[:999] == text.split("\n")[:999]
+    assert lines[999] == "[contextstash: 3 lines cut here]"
+    assert lines[1_000:1_999] == text.split("\n")[1_002:2_001]
+    assert lines[1_999:] == [
+        "[contextstash: 3 lines, 30 characters of 2,001 lines, 18,903 characters cut; whole output: out_k3f9x2ab]"
+    ]
+    assert line_count(shown.text) == 2_000
+
+
+@pytest.mark.parametrize(("size", "cut"), [(51_199, False), (51_200, False), (51_201, True)])
+def test_rolling_cuts_above_fifty_kibibytes(size: int, cut: bool) -> None:
+    shown = limited("rolling", "x" * size)
+    assert shown.cut == cut
+    assert byte_length(shown.text) <= 51_200
+
+
+@pytest.mark.parametrize(("size", "spilled"), [(204_799, False), (204_800, False), (204_801, True)])
+def test_rolling_shows_only_a_preview_above_two_hundred_kibicharacters(size: int, spilled: bool) -> None:
+    shown = limited("rolling", numbered(size))
+    assert shown.cut
+    assert shown.spilled == spilled
+    assert (len(shown.text) < 2_500) == spilled
+
+
+def test_a_preview_names_handle_size_and_checksum_and_shows_head_and_tail() -> None:
+    text = numbered(300_000)
+    shown = limited("rolling", text)
+    notice, _, rest = shown.text.partition("\n")
+    assert notice == shown.notice
+    assert "300,000 characters, 300,000 bytes, 37,500 lines" in notice
+    assert hashlib.sha256(text.encode()).hexdigest() in notice
+    assert HANDLE in notice
+    assert 1_800 < shown.head + shown.tail <= 2_000
+    assert rest.startswith(text[: shown.head])
+    assert rest.endswith(text[-shown.tail :])
+
+
+@pytest.mark.parametrize("size", [3_999, 4_000])
+def test_byte_budget_leaves_up_to_four_thousand_bytes_alone(size: int) -> None:
+    assert not limited("byte-budget", numbered(size)).cut
+
+
+def test_byte_budget_cuts_one_byte_more_to_the_first_four_thousand_with_a_notice_added() -> None:
+    text = numbered(4_001)
+    shown = limited("byte-budget", text)
+    notice = "[contextstash: cut after the first 4,000 of 4,001 bytes; whole output: out_k3f9x2ab]"
+    assert shown.text == f"{text[:4_000]}{notice}"
+
+
+def test_byte_budget_ends_on_a_character_boundary() -> None:
+    shown = limited("byte-budget", "x" + "é" * 2_000)
+    assert shown.text.startswith("x" + "é" * 1_999 + "\n[contextstash: cut after the first 3,999 of 4,001 bytes")
+
+
+@pytest.mark.parametrize(("size", "cut"), [(39_996, False), (40_000, False), (40_004, True)])
+def test_default_cuts_above_ten_thousand_tokens(size: int, cut: bool) -> None:
+    shown = limited("default", numbered(size))
+    assert shown.cut == cut
+    assert len(shown.text) // 4 <= 10_000
+
+
+def test_n_or_k_limits_no_output() -> None:
+    assert not limited("n-or-k", numbered(1_000_000)).cut
+
+
+BUILD = [f"compiling module {number} of 900" for number in range(1, 901)]
+
+
+def test_smart_shows_errors_and_counts_between_the_ends_with_their_line_numbers() -> None:
+    lines = BUILD.copy()
+    lines[299] = "src/a.py:3: error: Name 'x' is not defined"
+    lines[600] = "2 failed, 41 passed in 3.2s"
+    lines[700] = "warning: unused import"
+    shown = limit("\n".join(lines), OutputLimits(tokens=300), quarter, HANDLE).text
+    assert shown.startswith("compiling module 1 of 900\n")
+    assert shown.endswith("\ncompiling module 900 of 900")
+    middle = shown[shown.index("[") : shown.index(" on:]")].split("\n")
+    assert middle[0].endswith(f"cut here; whole output: {HANDLE}; the relevant lines:]")
+    assert middle[2] == "300: src/a.py:3: error: Name 'x' is not defined"
+    assert middle[3] == "… 300 lines"
+    assert middle[4] == "601: 2 failed, 41 passed in 3.2s"
+    assert middle[6] == "701: warning: unused import"
+    assert middle[7].startswith("[contextstash: from line ")
+
+
+def test_smart_shows_errors_that_differ_in_numbers_alone_once() -> None:
+    lines = BUILD.copy()
+    for number in range(200, 500, 3):
+        lines[number] = f"ERROR request {number} timed out after {number * 7} ms"
+    shown = limit("\n".join(lines), OutputLimits(tokens=300), quarter).text
+    assert "201: ERROR request 200 timed out after 1400 ms (and 99 like it)" in shown
+    assert shown.count("ERROR request") == 1
+
+
+def test_smart_shows_the_definitions_of_source_code_with_its_own_line_numbers() -> None:
+    code = "".join(
+        f"def step_{number}(value):\n    if not value:\n        raise ValueError('step failed')\n    return value\n\n"
+        for number in range(60)
+    )
+    listed = "".join(f"{number:6}\t{line}\n" for number, line in enumerate(code.split("\n"), 101))
+    shown = limit(listed, OutputLimits(tokens=400), quarter).text
+    middle = shown[shown.index("[") : shown.index(" on:]")]
+    assert "\n151 def step_10(value):\n… 4 lines\n156 def step_11(value):\n" in middle
+    assert "ValueError" not in middle
+
+
+def test_smart_finds_an_error_far_inside_one_long_line() -> None:
+    text = "a" * 500_000 + " Error: disk full " + "b" * 500_000
+    assert "1: …" not in text
+    assert "Error: disk full" in limit(text, OutputLimits(chars=2_000), quarter).text
+
+
+def test_smart_without_anything_relevant_shows_both_ends_and_one_notice() -> None:
+    shown = limit("\n".join(BUILD), OutputLimits(chars=1_000), quarter)
+    assert shown.text.count("[contextstash") == 1
+    assert shown.head
+    assert shown.tail
+
+
+@pytest.mark.parametrize(
+    ("text", "maximum"),
+    [
+        ("e\u0301" * 500, 301),
+        ("\U0001f469\u200d\U0001f4bb" * 400, 302),
+        ("\ud83d\ude00" * 500, 303),
+        ("\r\n" * 500, 301),
+        ("👍🏽" * 500, 301),
+    ],
+    ids=["accents", "joined emoji", "surrogate pairs", "line ends", "skin tones"],
+)
+@pytest.mark.parametrize("cut", ["head", "head_tail", "middle"])
+def test_a_visible_character_of_several_code_points_is_not_cut_in_two(text: str, maximum: int, cut: Any) -> None:
+    unit = text[: len(text) // (500 if len(text) != 1_200 else 400)]
+    shown = limit(text, OutputLimits(chars=maximum, cut=cut), quarter)
+    assert shown.cut
+    assert shown.head % len(unit) == 0
+    assert shown.tail % len(unit) == 0
+
+
+@pytest.mark.parametrize("maximum", [1, 2, 3])
+def test_with_fewer_than_four_lines_only_the_head_is_shown(maximum: int) -> None:
+    shown = limit("one\ntwo\nthree\nfour\nfive\n", OutputLimits(lines=maximum, cut="head_tail"), quarter, HANDLE)
+    assert shown.text.startswith("one")
+    assert shown.tail == 0
+    assert HANDLE in shown.text
+    assert line_count(shown.text) <= maximum
+
+
+def test_limits_too_small_for_any_notice_leave_the_bare_head() -> None:
+    shown = limit("abcdefghij" * 10, OutputLimits(chars=12, cut="middle"), quarter, HANDLE)
+    assert (shown.text, shown.notice, shown.characters) == ("abcdefghijab", "", 88)
+
+
+@pytest.mark.parametrize("cut", ["head", "head_tail", "middle", "smart"])
+@pytest.mark.parametrize("handle", ["", HANDLE])
+def test_the_notice_names_the_handle_if_the_whole_output_is_archived(cut: Any, handle: str) -> None:
+    shown = limit(numbered(5_000), OutputLimits(chars=1_000, cut=cut), quarter, handle)
+    assert ("whole output: " in shown.notice) == bool(handle)
+    assert shown.notice in shown.text
+
+
+def test_the_limits_of_one_call_override_the_settings() -> None:
+    merged = limits_of("rolling").merged({"lines": 10, "bytes": None, "cut": "head"})
+    assert (merged.lines, merged.bytes, merged.chars, merged.cut) == (10, None, 204_800, "head")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"line": 3}, "Did you mean 'lines'?"),
+        ({"max_tokens": 3}, "Did you mean 'tokens'?"),
+        ({"output_bytes": 3}, "Did you mean 'bytes'?"),
+        ({"colour": 3}, "Known: lines, chars, bytes, tokens, cut, spill_chars."),
+        ({"lines": 0}, "limits.lines must be a whole number above 0"),
+        ({"lines": True}, "limits.lines must be a whole number above 0"),
+        ({"tokens": "9"}, "limits.tokens must be a whole number above 0"),
+        ({"cut": "tail"}, "limits.cut must be one of head, head_tail, middle, smart, not 'tail'"),
+    ],
+)
+def test_an_invalid_limit_is_refused_with_the_right_one(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInputError) as refused:
+        OutputLimits().merged(given)
+    assert message in str(refused.value)
+
+
+output_lines = st.sampled_from(["error: no", "all fine", "3 failed", "x" * 90, "fatal: 漢", ""])
+anything = (
+    st.text(st.characters(), max_size=600)
+    | st.text("aé漢😀\n\ud83d\ude00\u0301\r", max_size=600)
+    | st.lists(output_lines, max_size=80).map("\n".join)
+)
+some_limits = st.builds(
+    OutputLimits,
+    lines=st.none() | st.integers(1, 30),
+    chars=st.none() | st.integers(1, 500),
+    bytes=st.none() | st.integers(1, 600),
+    tokens=st.none() | st.integers(1, 150),
+    cut=st.sampled_from(["head", "head_tail", "middle", "smart"]),
+    spill_chars=st.none() | st.integers(1, 600),
+)
+
+
+def uneven(text: str) -> int:
+    """A count of tokens in which the pieces of a text do not add up to the whole."""
+    return len(text.split()) + len(text) // 5
+
+
+@laws
+@given(anything, some_limits, st.sampled_from([quarter, uneven]), st.sampled_from(["", HANDLE]))
+def test_no_limit_is_ever_exceeded_notice_included(text: str, limits: OutputLimits, count: Any, handle: str) -> None:
+    shown = limit(text, limits, count, handle)
+    assert limits.lines is None or line_count(shown.text) <= limits.lines
+    assert limits.chars is None or len(shown.text) <= limits.chars
+    assert limits.bytes is None or byte_length(shown.text) <= limits.bytes
+    assert limits.tokens is None or count(shown.text) <= limits.tokens
+
+
+@laws
+@given(anything, some_limits)
+def test_only_a_text_within_its_limits_is_shown_whole(text: str, limits: OutputLimits) -> None:
+    shown = limit(text, limits, quarter)
+    assert shown.cut != limits.holds(text, quarter)
+    assert shown.cut or shown.text == text
+
+
+@laws
+@given(anything, some_limits, st.sampled_from(["within", "beside"]))
+def test_head_and_tail_are_unchanged_and_what_was_cut_adds_up_to_the_rest(
+    text: str, limits: OutputLimits, notice: Any
+) -> None:
+    limits = replace(limits, notice=notice)
+    shown = limit(text, limits, quarter, HANDLE)
+    first, last = text[: shown.head], text[len(text) - shown.tail :]
+    assert shown.head + shown.characters + shown.tail == len(text)
+    assert byte_length(first) + shown.bytes + byte_length(last) == byte_length(text)
+    assert first.count("\n") + shown.lines + last.count("\n") == text.count("\n")
+    assert first.rstrip() in shown.text
+    assert last in shown.text
+    assert first == "" or shown.spilled or shown.text.startswith(first.rstrip())
+
+
+@laws
+@given(anything, some_limits)
+def test_a_text_that_cannot_exceed_a_limit_is_known_without_reading_it(text: str, limits: OutputLimits) -> None:
+    if not limits.may_cut(len(text), quarter(text)):
+        assert limits.holds(text, quarter)
+
+
+MONOTONOUS = {"run": "x" * 1_000_000, "blank": "\n" * 1_000_000, "wide": "漢" * 400_000, "errors": "error\n" * 200_000}
+
+
+@pytest.mark.parametrize("cut", ["head", "head_tail", "middle", "smart"])
+@pytest.mark.parametrize("kind", MONOTONOUS)
+def test_huge_and_monotonous_outputs_are_cut_like_others(kind: str, cut: Any) -> None:
+    limits = OutputLimits(lines=2_000, bytes=50_000, tokens=5_000, cut=cut)
+    shown = limit(MONOTONOUS[kind], limits, quarter, HANDLE)
+    assert byte_length(shown.text) <= 50_000
+    assert quarter(shown.text) <= 5_000
+    assert HANDLE in shown.notice
+
+
+@pytest.mark.parametrize(
+    ("window", "tokens"),
+    [(200_000, 10_000), (64_000, 8_000), (32_000, 4_000), (24_000, 4_000), (16_000, 4_000), (8_000, 2_000), (4, 1)],
+)
+def test_one_output_takes_an_eighth_of_the_window_and_of_a_small_one_more(window: int, tokens: int) -> None:
+    assert OutputLimits.of(resolve_settings({}), window).tokens == tokens
+
+
+@pytest.mark.parametrize(("share", "tokens"), [(0.05, 1_600), (0.25, 4_000), (0.75, 12_000), (1, 16_000)])
+def test_another_share_is_doubled_in_a_small_window_too(
+    share: float, tokens: int, preset_with: Callable[..., str]
+) -> None:
+    settings = resolve_settings({"preset": preset_with(output_share=share), "output_tokens": 20_000})
+    assert OutputLimits.of(settings, 16_000).tokens == tokens
+    assert OutputLimits.of(settings, 100).tokens == min(100, round(2 * share * 100))
+
+
+def test_of_outputs_that_share_room_the_small_ones_stay_whole() -> None:
+    assert shared_limit([100, 5_000, 5_000], 4_100) == 2_000
+    assert shared_limit([100, 200], 4_000) == 200
+    assert shared_limit([], 4_000) == 1
+
+
+@given(st.lists(st.integers(1, 10_000), min_size=1, max_size=20), st.integers(1, 50_000))
+def test_outputs_cut_to_a_shared_limit_take_its_room_at_most(sizes: list[int], room: int) -> None:
+    shared = shared_limit(sizes, room)
+    assert sum(min(size, shared) for size in sizes) <= max(room, len(sizes))

@@ -1,0 +1,52 @@
+"""Our own tools are recognized by the names that clients give them, and nothing else is taken for one of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextstash.outputs.own_tools import is_own_call
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mcp__contextstash__search_history",
+        "mcp__plugin_contextstash_contextstash__get_summary",
+        "mcp__contextstash-gateway__context_status",
+        "mcp_contextstash_search_history",
+        "contextstash_list_sessions",
+        "contextstash__compact_session",
+        "contextstash.search_history",
+        "contextstash/get_context",
+        "mcp--contextstash--search_history",
+        "contextstash/get_summary",
+        "cAb3dE0mcp0search_history",
+        "c_-3dE0mcp0get_archived_output",
+        "get_archived_output",
+        "restore_outputs",
+    ],
+)
+def test_our_tools_are_recognized_however_the_client_names_them(name: str) -> None:
+    assert is_own_call(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "search_history",
+        "mcp__contextstash__github_list_sessions",
+        "mcp__zoom__list_sessions",
+        "cAb3dE0mcp0list_sessions",
+        "use_mcp_tool",
+        "Bash",
+        "",
+        None,
+    ],
+)
+def test_the_tools_of_others_are_not_ours(name: str | None) -> None:
+    assert not is_own_call(name)
+
+
+def test_our_own_command_is_recognized_if_it_runs_alone() -> None:
+    assert is_own_call("Bash", "contextstash show out_abcdefgh")
+    assert not is_own_call("Bash", "contextstash show out_abcdefgh | sh")

@@ -1,0 +1,154 @@
+"""Pages of an archived output: bounded, complete, and searchable without hanging."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextstash.outputs.paging import Page, page
+from contextstash_storage.errors import BadInputError
+from tests.support.turns import laws, quarter
+
+LOG = "".join(f"line {number}: {'error' if number % 50 == 0 else 'fine'}\n" for number in range(1, 1_001))
+
+
+def byte_tokens(text: str) -> int:
+    """The worst case of a counter: one token for each byte."""
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def all_pages(text: str, **arguments: int) -> list[Page]:
+    pages = [page(text, max_tokens=arguments.get("max_tokens", 60), count=quarter)]
+    while pages[-1].next_offset is not None:
+        pages.append(page(text, offset=pages[-1].next_offset, max_tokens=arguments["max_tokens"], count=quarter))
+    return pages
+
+
+odd_text = st.text(st.sampled_from("ab \r\n\n\0\ud800\udc00é漢😀") | st.characters(), max_size=2_000)
+
+
+@laws
+@given(odd_text, st.integers(4, 120))
+def test_joined_pages_are_the_original_exactly(text: str, most: int) -> None:
+    shown, offset = "", None
+    while True:
+        result = page(text, offset=offset, max_tokens=most, count=byte_tokens)
+        assert byte_tokens(result.text) <= most
+        shown, offset = shown + result.text, result.next_offset
+        if offset is None:
+            break
+    assert shown == text
+
+
+@laws
+@given(odd_text, st.lists(st.integers(4, 90), min_size=1, max_size=5))
+def test_a_next_offset_is_valid_for_any_page_size(text: str, sizes: list[int]) -> None:
+    shown, offset, turn = "", None, 0
+    while turn == 0 or offset is not None:
+        result = page(text, offset=offset, max_tokens=sizes[turn % len(sizes)], count=byte_tokens)
+        shown, offset, turn = shown + result.text, result.next_offset, turn + 1
+    assert shown == text
+
+
+def test_a_line_of_a_megabyte_is_read_to_its_last_character() -> None:
+    text = "head\n" + "".join(f"{number:09d}," for number in range(100_000)) + "\ntail"
+    pages = all_pages(text, max_tokens=8_000)
+    assert "".join(each.text for each in pages) == text
+    assert pages[1].note is not None
+    assert "of line 2" in pages[1].note
+
+
+def test_a_page_names_its_lines_and_the_next_offset() -> None:
+    first = page(LOG, max_tokens=100, count=quarter)
+    last = first.text.count("\n")
+    assert (first.next_offset, first.total_lines) == (last + 1, 1_000)
+    assert first.note == f"Lines 1 to {last} of 1,000. The rest from offset {last + 1}."
+
+
+def test_a_negative_offset_counts_from_the_end_and_limit_counts_lines() -> None:
+    assert page(LOG, offset=-2, max_tokens=100, count=quarter).text == "line 999: fine\nline 1000: error\n"
+    two = page(LOG, offset=10, limit=2, max_tokens=100, count=quarter)
+    assert two.text == "line 10: fine\nline 11: fine\n"
+    assert two.next_offset == 12
+
+
+def test_a_whole_output_has_no_note() -> None:
+    whole = page("a\r\nb", max_tokens=50, count=quarter)
+    assert (whole.text, whole.next_offset, whole.note) == ("a\r\nb", None, None)
+
+
+def test_the_note_of_an_empty_output_says_that_it_is_empty() -> None:
+    assert page("", max_tokens=50, count=quarter).note == "The output is empty."
+
+
+def test_an_offset_past_the_end_is_an_error_that_names_the_number_of_lines() -> None:
+    with pytest.raises(BadInputError, match="1,000 lines"):
+        page(LOG, offset=1_001, max_tokens=50, count=quarter)
+
+
+def test_a_pattern_shows_matching_lines_with_numbers_and_two_lines_around() -> None:
+    found = page(LOG, offset=40, limit=1, pattern=r"error$", max_tokens=200, count=quarter)
+    assert found.text == ("48-line 48: fine\n49-line 49: fine\n50:line 50: error\n51-line 51: fine\n52-line 52: fine")
+    assert found.next_offset == 100
+
+
+def test_all_matches_are_reached_page_by_page() -> None:
+    numbers: list[str] = []
+    offset: int | None = None
+    while True:
+        found = page(LOG, offset=offset, pattern="error", max_tokens=60, count=quarter)
+        numbers += [row.split(":")[0] for row in found.text.split("\n") if ":line" in row and "error" in row]
+        offset = found.next_offset
+        if offset is None:
+            break
+    assert numbers == [str(number) for number in range(50, 1_001, 50)]
+
+
+@laws
+@given(odd_text, st.sampled_from(["a", "[^x]", "b$", "^", r"\s", "漢|é"]), st.integers(50, 200))
+def test_a_page_of_matches_keeps_within_its_limit_and_advances(text: str, pattern: str, most: int) -> None:
+    offset, seen = None, 0
+    while True:
+        found = page(text, offset=offset, pattern=pattern, max_tokens=most, count=byte_tokens)
+        assert byte_tokens(found.text) <= most
+        if found.next_offset is None:
+            break
+        assert found.next_offset > seen
+        offset = seen = found.next_offset
+
+
+def test_a_match_in_a_huge_line_is_shown_with_the_text_around_it() -> None:
+    text = "x" * 500_000 + "needle" + "y" * 500_000
+    found = page(text, pattern="needle", max_tokens=200, count=quarter)
+    assert "xneedley" in found.text
+
+
+@pytest.mark.parametrize("pattern", [r"(a|aa)+$", r"(x+x+)+y"])
+def test_a_pattern_that_backtracks_is_refused_with_advice(pattern: str) -> None:
+    text = ("a" * 60 + "! " + "x" * 60 + "\n") * 2_000
+    with pytest.raises(BadInputError, match="simpler"):
+        page(text, pattern=pattern, max_tokens=200, count=quarter)
+
+
+def test_an_invalid_pattern_is_an_error_that_shows_the_plain_text_form() -> None:
+    with pytest.raises(BadInputError, match=r"pass main\\\("):
+        page(LOG, pattern="main(", max_tokens=200, count=quarter)
+
+
+@pytest.mark.parametrize("pattern", ["", "a" * 1_001, "(?:" * 400 + "a" + ")" * 400])
+def test_empty_endless_and_deeply_nested_patterns_are_refused(pattern: str) -> None:
+    with pytest.raises(BadInputError, match="pattern"):
+        page(LOG, pattern=pattern, max_tokens=200, count=quarter)
+
+
+def test_without_a_match_the_note_says_how_to_ignore_case() -> None:
+    none = page(LOG, pattern="ERROR", max_tokens=200, count=quarter)
+    assert none.text == ""
+    assert none.note is not None
+    assert "(?i)" in none.note
+
+
+def test_a_page_too_small_for_one_character_is_refused() -> None:
+    with pytest.raises(BadInputError, match="max_tokens"):
+        page("漢", max_tokens=2, count=byte_tokens)

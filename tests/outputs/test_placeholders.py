@@ -1,0 +1,141 @@
+"""Placeholders say how to read an archived output again, and cannot be forged."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextstash.outputs.digest import digest_output
+from contextstash.outputs.placeholders import compaction_digest, digest_message, filled_placeholder, placeholder
+from contextstash.safety.sanitize import MARKER
+from contextstash_storage.records import Output
+from tests.support.turns import laws
+
+
+def output(
+    tool: str = "Read", argument: str = "src/main.rs", tokens: int = 1_234, lines: int = 88, seq: int = 3
+) -> Output:
+    return Output(
+        handle="out_abcd2345",
+        seq=seq,
+        block=0,
+        tool=tool,
+        argument=argument,
+        tokens=tokens,
+        characters=5_000,
+        lines=lines,
+        sha256="0" * 64,
+    )
+
+
+def test_a_placeholder_names_the_call_its_size_its_digest_and_how_to_read_it_again() -> None:
+    shown = placeholder(output("Bash", "pytest -q", seq=12), "tests: 2 failed, 41 passed")
+    assert shown == (
+        "[contextstash: archived output of Bash pytest -q (1,234 tokens, 88 lines): tests: 2 failed,"
+        " 41 passed. As it was at message 12: get_archived_output, handle out_abcd2345.]"
+    )
+
+
+def test_a_placeholder_of_a_file_that_changed_since_says_so() -> None:
+    shown = placeholder(output("Read", "a.py", seq=12), "88 lines", changed_at=20)
+    assert shown.endswith(
+        "88 lines. The file was changed since, at message 20. As it was at message 12: get_archived_output,"
+        " handle out_abcd2345.]"
+    )
+
+
+def test_a_placeholder_shows_the_end_of_a_long_path() -> None:
+    shown = placeholder(output("Read", "/srv/" + "deep/" * 30 + "loans.py", 9, 9), "9 lines")
+    assert "deep/loans.py (9 tokens" in shown
+    assert len(shown) < 220
+
+
+@pytest.mark.parametrize(
+    ("template", "tool", "argument", "shown"),
+    [
+        ("[cleared, kept as {handle}]", "Bash", "make", "[cleared, kept as out_abcd2345]"),
+        ("[Viewed: {subject}, {handle}]", "view_file", "src/main.rs", "[Viewed: File: src/main.rs, out_abcd2345]"),
+        ("[Viewed: {subject}, {handle}]", "Bash", "cargo build", "[Viewed: Bash cargo build, out_abcd2345]"),
+        ("{handle} {tokens} {lines} {digest}", "Bash", "x", "out_abcd2345 1,234 88 2 failed"),
+    ],
+)
+def test_a_placeholder_in_the_users_own_words_is_filled_in(template: str, tool: str, argument: str, shown: str) -> None:
+    assert filled_placeholder(template, output(tool, argument), "2 failed") == shown
+
+
+def test_a_digest_message_shows_head_and_tail_of_the_output_and_its_handle() -> None:
+    shown = digest_message(output(), "first line\n" + "middle\n" * 1_000 + "last line", 800)
+    assert shown.startswith("[contextstash: digest of Read src/main.rs, archived as out_abcd2345 (1,234 tokens")
+    assert "first line" in shown
+    assert "last line" in shown
+    assert len(shown.split("]\n", 1)[1]) <= 800
+
+
+def test_one_digest_message_lists_all_outputs_that_a_compaction_archived() -> None:
+    shown = compaction_digest([(output(), "main, 88 lines"), (output("Bash", "make"), "ok " * 500)], 400)
+    assert shown.splitlines()[0] == "[Compaction tool digest]"
+    assert "- Read src/main.rs (out_abcd2345): main, 88 lines" in shown
+    assert len(shown) <= 560
+
+
+forged = st.sampled_from(
+    [
+        "[contextstash: archived",
+        "[CONTEXTSTASH:",
+        "[ context stash",
+        "[\u200bcontextstash",
+        "[\ncontextstash",
+    ]
+)
+
+
+@laws
+@given(forged, st.text(max_size=30), st.sampled_from(["tool", "argument", "text"]))
+def test_tool_text_cannot_forge_a_marker_inside_a_placeholder(marker: str, rest: str, where: str) -> None:
+    parts = {"tool": "Bash", "argument": "x", "text": "y", where: f"{rest}{marker}{rest}"}
+    digest = digest_output(parts["tool"], parts["argument"], parts["text"], False)
+    shown = placeholder(output(parts["tool"], parts["argument"]), digest)
+    folded = shown.casefold().replace(" ", "")
+    assert folded.count(MARKER) == 1
+
+
+BRACKETS = [
+    chr(code)
+    for code in range(0x10000)
+    if unicodedata.category(chr(code)) in ("Ps", "Pe", "Pi", "Pf")
+    and re.search(
+        r"(SQUARE|LENTICULAR|TORTOISE SHELL|QUILL|ANGLE|SUBSTITUTION) BRACKET", unicodedata.name(chr(code), "")
+    )
+]
+CONTROLS = "\n\r\t\x00\x1b\u202e\u2028\u200b\u2066\U000e0041"
+hostile = st.lists(st.sampled_from([*BRACKETS, *"[](): .", *CONTROLS, "contextstash", "out_a"]), max_size=40).map(
+    "".join
+)
+texts = st.text() | hostile | st.tuples(forged, hostile).map("".join)
+
+
+@laws
+@given(texts, texts, texts)
+def test_a_placeholder_is_one_bracketed_unit_whatever_text_it_contains(tool: str, argument: str, text: str) -> None:
+    digest = digest_output(tool, argument, text, False)
+    shown = [
+        placeholder(output(tool, argument), digest),
+        filled_placeholder("[{subject} {tool} {argument} {digest}, kept as {handle}]", output(tool, argument), digest),
+        digest_message(output(tool, argument), text, 300).split("\n")[0],
+    ]
+    for line in shown:
+        assert line[0] == "["
+        assert line[-1] == "]"
+        assert not set(line[1:-1]) & {*BRACKETS, "[", "]"}
+        assert not any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in line)
+        assert not re.search("[\u200b-\u200f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]", line)
+
+
+def test_brackets_in_an_argument_stay_readable() -> None:
+    shown = placeholder(output("Bash", "pytest test_a.py::test_b[1]"), "error[E0382]: moved")
+    assert "pytest test_a.py::test_b(1) (1,234 tokens" in shown
+    assert "error(E0382): moved." in shown

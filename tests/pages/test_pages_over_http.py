@@ -1,0 +1,340 @@
+"""The pages over HTTP: access, escaping, pages of messages."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from starlette.testclient import TestClient
+
+from contextstash.pages.app import build_ui
+from contextstash.pages.pages import Pages
+from tests.support.hostile_values import SCRIPT
+from tests.support.pages import Served, copied, pages_of
+from tests.support.sized_sessions import round_of
+from tests.support.stashes import stash_at
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module")
+def served(database: Path) -> Iterator[Served]:
+    with pages_of(database) as found:
+        yield found
+
+
+@pytest.fixture
+def client(served: Served) -> Iterator[httpx2.Client]:
+    """A client that has opened the pages."""
+    with httpx2.Client(base_url=served.address, follow_redirects=True, timeout=60) as opened:
+        assert opened.get(served.opening).status_code == 200
+        yield opened
+
+
+PAGES = (
+    "/",
+    "/sessions/build",
+    "/sessions/build/messages",
+    "/sessions/build/messages?first=0",
+    "/sessions/build/messages?first=0&view=full",
+    "/?text=build&sort=tokens",
+    "/sessions/build/messages/0",
+    "/sessions/build/messages/8",
+    "/search?q=build",
+    "/search?q=%3Cscript%3E",
+)
+
+
+def test_a_search_is_limited_to_a_tool_and_to_times(client: httpx2.Client) -> None:
+    found = client.get("/search?q=build&since=2000-01-01&until=2999-01-01").text
+    assert "/outputs/" in found or "/messages/" in found
+    for limit in ("tool=NoSuchTool", "since=2999-01-01", "until=1999-01-01"):
+        nothing = client.get(f"/search?q=build&{limit}")
+        assert nothing.status_code == 200
+        assert "/outputs/" not in nothing.text
+        assert "/messages/" not in nothing.text
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_escapes_every_text_and_has_a_strict_policy(client: httpx2.Client, page: str) -> None:
+    answer = client.get(page)
+    assert answer.status_code == 200
+    assert SCRIPT not in answer.text
+    assert "<img" not in answer.text
+    assert re.findall(r"<script[^>]*>", answer.text) == ['<script src="/static/page.js" defer>']
+    assert " style=" not in answer.text
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert len(answer.text) < 1_300_000
+
+
+def test_characters_that_change_the_direction_of_a_text_are_shown_as_codes(client: httpx2.Client) -> None:
+    text = client.get("/sessions/build/messages/0").text
+    assert "\u202e" not in text
+    assert "‹U+202E›gnihtemos" in text
+
+
+def test_without_the_token_nothing_is_shown(served: Served) -> None:
+    for page in (*PAGES, "/static/page.js"):
+        answer = httpx2.get(f"{served.address}{page}")
+        assert answer.status_code == 401
+        assert "build" not in answer.text
+    assert httpx2.get(f"{served.address}/?token=wrong").status_code == 401
+
+
+def test_the_token_leaves_the_address_and_becomes_a_strict_cookie(served: Served) -> None:
+    answer = httpx2.get(served.opening)
+    assert answer.status_code == 303
+    assert "token" not in answer.headers["location"]
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "path=/" in cookie
+
+
+def test_the_cookie_does_not_hold_the_token_which_would_open_the_pages_to_another_ports_server(served: Served) -> None:
+    token = served.opening.partition("token=")[2]
+    answer = httpx2.get(served.opening)
+    [value] = answer.cookies.values()
+    assert token not in answer.headers["set-cookie"]
+    assert httpx2.get(f"{served.address}/?token={value}").status_code == 401
+    [name] = answer.cookies.keys()
+    assert httpx2.get(served.address, headers={"cookie": f"{name}={token}"}).status_code == 401
+    assert httpx2.get(served.address, headers={"cookie": f"{name}={value}"}).status_code == 200
+
+
+def test_another_hosts_name_is_refused(client: httpx2.Client) -> None:
+    assert client.get("/", headers={"host": "evil.example:80"}).status_code == 421
+
+
+@pytest.mark.parametrize("action", ["compact", "prune", "restore"])
+def test_a_forged_form_changes_nothing(client: httpx2.Client, action: str) -> None:
+    address = f"/sessions/build/{action}"
+    assert client.post(address, data={"handle": "out_x"}).status_code == 403
+    token = form_token(client)
+    foreign = {"origin": "https://evil.example"}
+    assert client.post(address, data={"form_token": token}, headers=foreign).status_code == 403
+    assert client.get(address).status_code in (404, 405)
+
+
+def form_token(client: httpx2.Client) -> str:
+    found = re.search(r'name="form_token" value="([^"]+)"', client.get("/sessions/build").text)
+    assert found
+    return found[1]
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["/sessions/none", "/outputs/out_none", "/nowhere", *(f"/sessions/build/messages/{n}" for n in (9999, 10**20))],
+)
+def test_an_unknown_address_is_an_error_in_a_sentence(client: httpx2.Client, page: str) -> None:
+    answer = client.get(page)
+    assert answer.status_code == 404
+    assert "Traceback" not in answer.text
+    assert "All sessions" in answer.text
+
+
+def test_the_start_page_lists_sessions_and_a_filter_leaves_those_that_match(client: httpx2.Client) -> None:
+    start = client.get("/").text
+    assert "<b>1</b> session, 144 messages" in start
+    assert 'id="totals"' not in client.get("/?text=EVERYTHING").text
+    assert "<tr>" in client.get("/?text=EVERYTHING").text
+    assert "No session matches." in client.get("/?text=nothing-of-that-name").text
+    assert "No session matches." in client.get("/?project=/no/such/folder").text
+    assert client.get("/?sort=nonsense").status_code == 200
+
+
+def test_the_use_and_the_cost_of_all_sessions_have_a_page(client: httpx2.Client) -> None:
+    page = client.get("/costs").text
+    for words in ("Saved", "Tool outputs", "46 outputs", "Bash", "No model calls yet", "If clients had compacted"):
+        assert words in page
+
+
+def test_a_session_names_its_tools_its_calls_and_its_changes(client: httpx2.Client) -> None:
+    page = client.get("/sessions/build").text
+    for words in ("46 outputs", "Each request from now on has", "compaction", "prune", "data-chart="):
+        assert words in page
+
+
+def test_a_call_is_shown_as_its_command_and_what_the_model_sees_only_where_it_differs(client: httpx2.Client) -> None:
+    page = client.get("/sessions/build/messages?first=120").text
+    assert '<pre class="command" dir="auto">make part' in page
+    assert ">as recorded<" not in page
+    assert "The model sees" in client.get("/sessions/build/messages?first=100").text
+
+
+def test_a_long_output_is_folded(client: httpx2.Client) -> None:
+    page = client.get("/sessions/build/messages?first=100").text
+    assert re.search(r"<summary>\d+ more lines</summary>", page)
+
+
+def test_a_search_marks_the_words_it_found_and_names_the_session(client: httpx2.Client) -> None:
+    page = client.get("/search?q=Question+3").text
+    assert "<mark>Question</mark> <mark>3</mark>" in page
+    assert '<a href="/sessions/build"><bdi>Build everything.' in page
+    assert "Nothing found" in client.get("/search?q=Question&project=/no/such/folder").text
+
+
+def test_a_page_knows_the_mark_by_which_a_change_is_seen(client: httpx2.Client) -> None:
+    mark = client.get("/mark").text
+    assert f'data-mark="{mark}"' in client.get("/sessions/build").text
+    assert f'data-mark="{mark}"' in client.get("/").text
+
+
+def test_messages_are_shown_in_pages(client: httpx2.Client) -> None:
+    whole = client.get("/sessions/build/messages?first=0").text
+    assert "0 to 99 of 144" in whole
+    assert whole.count("<article") == 100
+    assert "144" in client.get("/sessions/build/messages?first=999999").text
+    assert client.get("/sessions/build/messages?first=-5").status_code == 200
+
+
+def undo_of(page: str) -> str:
+    """The handles of the button that undoes the last action."""
+    handles = re.search(r'role="status".*?name="handle" value="([^"]+)"', page, re.DOTALL)
+    assert handles
+    return handles[1]
+
+
+async def test_sessions_of_one_title_are_told_apart_by_their_ids_and_last_prompts(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "t.db") as stash:
+        for name, last in (("0a1b2c3d-0000-1111", "Mend the parser"), ("0a1b2c3d-0000-2222", "Write the docs")):
+            for text in ("Look at the review", last):
+                await stash.record_messages([{"role": "user", "content": text}], session_id=name)
+                await stash.record_messages([{"role": "assistant", "content": "Done."}], session_id=name)
+        await stash.record_messages([{"role": "user", "content": "Another thing"}], session_id="0a1b2c3d-9999-3333")
+    with (
+        pages_of(tmp_path / "t.db") as own,
+        httpx2.Client(base_url=own.address, follow_redirects=True, timeout=60) as client,
+    ):
+        page = client.get(own.opening).text
+        assert page.count("last prompt:") == 2
+        for words in ("Mend the parser", "Write the docs", "0a1b2c3d-0000-1", "0a1b2c3d-0000-2", "0a1b2c3d-9<"):
+            assert words in page
+        hits = client.get("/search?q=review").text
+        assert "0a1b2c3d-0000-1<" in hits
+        assert "0a1b2c3d-0000-2<" in hits
+
+
+async def test_an_empty_database_says_how_to_record_a_session(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "e.db"):
+        pass
+    with (
+        pages_of(tmp_path / "e.db") as own,
+        httpx2.Client(base_url=own.address, follow_redirects=True, timeout=60) as client,
+    ):
+        assert "contextstash import" in client.get(own.opening).text
+        assert "No model calls yet" in client.get("/costs").text
+        assert "Enter words" in client.get("/search").text
+
+
+def test_a_session_names_its_model_once(tmp_path: Path) -> None:
+    with (
+        pages_of(asyncio_run_calls(tmp_path / "m.db")) as own,
+        httpx2.Client(base_url=own.address, follow_redirects=True, timeout=60) as client,
+    ):
+        client.get(own.opening)
+        assert client.get("/sessions/called").text.count("claude-opus-4-5") == 1
+        mixed = client.get("/sessions/mixed").text
+        assert mixed.count("claude-opus-4-5") == 1
+        assert mixed.count("claude-haiku-4-5") == 1
+        assert "2 calls at list prices" in mixed
+
+
+def asyncio_run_calls(path: Path) -> Path:
+    async def fill() -> None:
+        usage = {"input_tokens": 5_000, "output_tokens": 10}
+        models = {"called": ("claude-opus-4-5",) * 3, "mixed": ("claude-opus-4-5", "claude-haiku-4-5")}
+        async with stash_at(path) as stash:
+            for name, used in models.items():
+                for model in used:
+                    await stash.record_messages([{"role": "user", "content": "Go on"}], session_id=name)
+                    reply = {"role": "assistant", "content": "Done."}
+                    await stash.record_messages([reply], session_id=name, model=model, usage=usage)
+
+    asyncio.run(fill())
+    return path
+
+
+def test_what_changes_the_view_is_apart_from_what_leads_elsewhere(client: httpx2.Client) -> None:
+    page = client.get("/sessions/build").text
+    [actions] = re.findall(r'<div class="actions".*?</div>', page, re.DOTALL)
+    assert "Compact" in actions
+    assert "Archive all but" in actions
+    assert "<a" not in actions
+    [tabs] = re.findall(r'<nav class="tabs".*?</nav>', page, re.DOTALL)
+    assert "Messages" in tabs
+    assert "<button" not in tabs
+
+
+def test_a_hit_leads_to_its_output_its_message_and_its_session(client: httpx2.Client) -> None:
+    [first, *_] = re.findall(r"<article.*?</article>", client.get("/search?q=part7").text, re.DOTALL)
+    links = re.findall(r'href="([^"]+)"', first)
+    assert links[0].startswith("/outputs/out_")
+    assert links[1] == "/sessions/build"
+    assert re.fullmatch(r"/sessions/build/messages\?first=\d+#m\d+", links[2])
+
+
+def test_an_error_of_contextstash_is_a_page_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Pages, "costs", broken)
+    app = build_ui(broken, "secret")  # type: ignore[arg-type]
+    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+        answer = client.get("/costs?token=secret")
+    assert answer.status_code == 500
+    assert "Something went wrong" in answer.text
+    assert "ZeroDivisionError" not in answer.text
+    assert "All sessions" in answer.text
+
+
+def test_a_session_that_is_not_there_is_told_in_the_words_of_a_page(client: httpx2.Client) -> None:
+    page = client.get("/sessions/none")
+    assert page.status_code == 404
+    assert "There is no session &#39;none&#39;." in page.text
+    assert "list_sessions" not in page.text
+
+
+def test_an_action_changes_the_session_and_reports_the_outcome(database: Path, tmp_path: Path) -> None:
+    with (
+        pages_of(copied(database, tmp_path)) as own,
+        httpx2.Client(base_url=own.address, follow_redirects=True, timeout=60) as client,
+    ):
+        before = client.get(own.opening).text and client.get("/sessions/build").text
+        summary = re.search(r"/summaries/(sum_\w+)", before)
+        assert summary
+        token = form_token(client)
+        after = client.post("/sessions/build/restore", data={"form_token": token, "handle": summary[1]})
+        assert after.status_code == 200
+        assert "Restored." in after.text
+        assert ">0 summarized," in after.text
+        compacted = client.post("/sessions/build/compact", data={"form_token": token})
+        assert ">0 summarized," not in compacted.text
+        assert compacted.history[0].status_code == 303, "to load the page again repeats nothing"
+        undone = client.post("/sessions/build/restore", data={"form_token": token, "handle": undo_of(compacted.text)})
+        assert ">0 summarized," in undone.text
+        assert client.post("/sessions/build/shrink", data={"form_token": token}).status_code == 400
+
+
+async def test_a_prune_by_the_button_archives_something_and_can_be_undone(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "p.db") as stash:
+        natives = [message for number in range(9) for message in round_of(number, f"line {number}\n" * 300)]
+        await stash.record_messages(natives, session_id="build")
+    with (
+        pages_of(tmp_path / "p.db") as own,
+        httpx2.Client(base_url=own.address, follow_redirects=True, timeout=60) as client,
+    ):
+        client.get(own.opening)
+        token = form_token(client)
+        pruned = client.post("/sessions/build/prune", data={"form_token": token}).text
+        assert "4 tool outputs archived" in pruned
+        undone = client.post("/sessions/build/restore", data={"form_token": token, "handle": undo_of(pruned)}).text
+        assert "Restored." in undone
+        assert "0 tool outputs archived" in undone

@@ -1,0 +1,227 @@
+"""Client edits: compactions that keep some messages, rewinds, resumed branches, and usage that is reported late."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.stash import Stash
+from contextstash_storage.records import Cursor, Usage
+from tests.support.effort import examples
+from tests.support.stashes import history, stash_at, valid_view, view
+
+SOURCE = "window.jsonl"
+SESSION = TranscriptSession("w", "anthropic", agent="pi", model="claude-sonnet-4-5", source=SOURCE)
+
+
+def said(key: str, role: str = "user", **about: Any) -> TranscriptMessage:
+    """A message whose text is its key."""
+    body = {"role": role, "content": [{"type": "text", "text": key}]}
+    return TranscriptMessage(body=body, key=key, **about)
+
+
+def summary(key: str, **about: Any) -> TranscriptMessage:
+    return said(key, covers_before=True, **about)
+
+
+def call(key: str) -> list[TranscriptMessage]:
+    """A call, and its result."""
+    made = {"type": "tool_use", "id": f"toolu_{key}", "name": "Bash", "input": {}}
+    given = {"type": "tool_result", "tool_use_id": f"toolu_{key}", "content": key}
+    return [
+        TranscriptMessage({"role": "assistant", "content": [made]}, key=f"{key}?"),
+        TranscriptMessage({"role": "user", "content": [given]}, key=key),
+    ]
+
+
+async def record(stash: Stash, messages: list[TranscriptMessage]) -> None:
+    await stash.record_transcript(SESSION, messages, Cursor(source=SOURCE, offset=1))
+
+
+async def shown(stash: Stash) -> list[str]:
+    """The texts in the view, in order; for a tool call the tool's name."""
+    found = []
+    for message in await view(stash, "w"):
+        content = message["content"]
+        blocks = [{"text": content}] if isinstance(content, str) else content
+        found += [str(block.get("text") or block.get("content") or block.get("name")) for block in blocks]
+    return found
+
+
+async def in_step(stash: Stash) -> bool:
+    """Whether the counters are what the view's entries add up to."""
+    snapshot = await stash._access.snapshot("w")
+    counters = snapshot.session.counters
+    return (counters.view_tokens, counters.view_messages, counters.view_results) == (
+        sum(entry.tokens for entry in snapshot.entries),
+        len(snapshot.entries),
+        sum(entry.visible_results for entry in snapshot.entries),
+    )
+
+
+async def test_messages_that_a_compaction_kept_follow_its_summary(tmp_path: Path) -> None:
+    talk = [said("a"), said("b", "assistant"), said("c"), said("d", "assistant")]
+    async with stash_at(tmp_path / "k.db") as stash:
+        await record(stash, [*talk, summary("S", covers_before_key="c"), said("e")])
+        assert await shown(stash) == ["S", "c", "d", "e"]
+        assert await in_step(stash)
+        assert [message["content"][0]["text"] for message in await history(stash, "w")] == [
+            "a",
+            "b",
+            "c",
+            "d",
+            "S",
+            "e",
+        ]
+
+
+async def test_first_messages_that_a_compaction_kept_precede_its_summary(tmp_path: Path) -> None:
+    talk = [said("a"), said("b", "assistant"), said("c"), said("d", "assistant")]
+    async with stash_at(tmp_path / "b.db") as stash:
+        await record(stash, [*talk, summary("S", covers_after_key="b"), said("e")])
+        assert await shown(stash) == ["a", "b", "S", "e"]
+        assert await in_step(stash)
+
+
+async def test_a_summary_read_again_changes_nothing(tmp_path: Path) -> None:
+    messages = [said("a"), said("b", "assistant"), said("c"), summary("S", covers_before_key="c")]
+    async with stash_at(tmp_path / "r.db") as stash:
+        await record(stash, messages)
+        await record(stash, messages)
+        assert await shown(stash) == ["S", "c"]
+        assert len((await stash._access.snapshot("w")).edits) == 1
+
+
+async def test_a_key_of_a_kept_message_that_is_not_in_the_store_is_ignored(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "u.db") as stash:
+        await record(stash, [said("a"), said("b", "assistant"), summary("S", covers_before_key="nowhere")])
+        assert await shown(stash) == ["S"]
+        assert await in_step(stash)
+
+
+async def test_kept_messages_never_start_with_a_result_whose_call_is_covered(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "p.db") as stash:
+        await record(stash, [said("a"), *call("one"), *call("two"), summary("S", covers_before_key="two")])
+        assert await shown(stash) == ["S", "Bash", "two"]
+
+
+async def test_a_later_compaction_covers_an_earlier_one_and_the_messages_it_kept(tmp_path: Path) -> None:
+    talk = [said("a"), said("b", "assistant"), said("c"), said("d", "assistant")]
+    async with stash_at(tmp_path / "l.db") as stash:
+        await record(stash, [*talk, summary("S", covers_before_key="c"), said("e"), said("f", "assistant")])
+        await record(stash, [summary("T", covers_before_key="e")])
+        assert await shown(stash) == ["T", "e", "f"]
+        assert await in_step(stash)
+
+
+async def test_our_own_summary_is_undone_if_it_hides_messages_that_the_client_kept(tmp_path: Path) -> None:
+    talk = [said(f"{turn}{role}" * 200, role) for turn in range(6) for role in ("user", "assistant")]
+    async with stash_at(tmp_path / "o.db") as stash:
+        await record(stash, talk)
+        await stash.compact_session("w", summary="All turns so far were about the parser. " * 5)
+        assert talk[2].key not in await shown(stash)
+        await record(stash, [summary("S", covers_before_key=talk[2].key)])
+        assert await shown(stash) == ["S", *(message.key for message in talk[2:])]
+        assert await in_step(stash)
+
+
+async def test_an_abandoned_branch_is_shown_again_when_the_client_resumes_it(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "t.db") as stash:
+        await record(stash, [said("a"), said("b", "assistant"), said("c")])
+        await record(stash, [said("d", rewind_to_key="a"), said("e", "assistant")])
+        assert await shown(stash) == ["a", "d", "e"]
+        await record(stash, [said("f", "assistant", rewind_to_key="c")])
+        assert await shown(stash) == ["a", "b", "c", "f"]
+        await record(stash, [said("g", rewind_to_key="e")])
+        assert await shown(stash) == ["a", "d", "e", "g"]
+        assert await in_step(stash)
+
+
+async def test_a_rewind_to_before_a_compaction_hides_its_summary(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "s.db") as stash:
+        await record(stash, [said("a"), said("b", "assistant"), said("c"), summary("S", covers_before_key="c")])
+        await record(stash, [said("d", "assistant", rewind_to_key="c")])
+        assert await shown(stash) == ["a", "b", "c", "d"]
+        await record(stash, [said("e", "assistant", rewind_to_key="S")])
+        assert await shown(stash) == ["S", "c", "e"]
+        assert await in_step(stash)
+
+
+@pytest.mark.parametrize("following", [[said("c")], []], ids=["a message follows", "nothing follows"])
+async def test_usage_that_is_reported_late_still_anchors_the_estimate(
+    tmp_path: Path, following: list[TranscriptMessage]
+) -> None:
+    usage = Usage(prompt_tokens=30_000, completion_tokens=50)
+    estimates = []
+    for late in (False, True):
+        reply = said("b", "assistant", usage=None if late else usage)
+        session = replace(SESSION, late_usage=("b", usage) if late else None)
+        async with stash_at(tmp_path / f"{late}.db") as stash:
+            await record(stash, [said("a"), reply])
+            for _ in range(2):
+                await stash.record_transcript(session, following, Cursor(source=SOURCE, offset=2))
+            estimates.append(await stash.estimate_context("w"))
+            [reported] = (await stash.list_calls("w")).calls
+            assert reported.prompt_tokens == 30_000
+    assert estimates[0].tokens == estimates[1].tokens
+    assert "reported usage" in estimates[1].method
+
+
+ACTIONS = st.lists(
+    st.tuples(st.sampled_from(["say", "call", "rewind", "compact", "keep", "keep the beginning"]), st.integers(0, 60)),
+    max_size=25,
+)
+
+
+def transcript_of(actions: list[tuple[str, int]]) -> list[TranscriptMessage]:
+    """The transcript of a client that does these actions; the number of each selects the message it refers to."""
+    messages = [said("m0")]
+    for number, (action, about) in enumerate(actions, 1):
+        key = f"m{number}"
+        named = str(messages[about % len(messages)].key)
+        if action == "call":
+            messages += call(key)
+        elif action == "rewind":
+            messages.append(said(key, rewind_to_key=named.rstrip("?")))
+        elif action == "say":
+            messages.append(said(key, "assistant" if messages[-1].body["role"] == "user" else "user"))
+        else:
+            kept = {"keep": "covers_before_key", "keep the beginning": "covers_after_key"}.get(action)
+            messages.append(summary(key, **({kept: named} if kept else {})))
+    return messages
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(ACTIONS, st.integers(1, 9))
+async def test_whatever_a_client_does_the_view_stays_valid_and_the_counters_in_step(
+    actions: list[tuple[str, int]], size: int
+) -> None:
+    messages = transcript_of(actions)
+    with tempfile.TemporaryDirectory() as folder:
+        async with stash_at(Path(folder) / "d.db") as stash:
+            for start in range(0, len(messages), size):
+                await record(stash, messages[start : start + size])
+                await record(stash, messages[start : start + size])
+                assert await in_step(stash)
+            await valid_view(stash, "anthropic", "w")
+            assert len(await history(stash, "w")) == len(messages)
+
+
+@pytest.mark.parametrize("kept", [{}, {"covers_before_key": "b"}])
+async def test_a_clients_summary_has_the_time_at_which_the_client_wrote_it(
+    tmp_path: Path, kept: dict[str, str]
+) -> None:
+    then = datetime(2026, 2, 9, 6, 1, tzinfo=UTC)
+    async with stash_at(tmp_path / "t.db") as stash:
+        await record(stash, [said("a"), said("b"), summary("s", created_at=then, **kept)])
+        made = (await stash.context_status("w")).last_summary
+    assert made is not None
+    assert made.created_at == then.isoformat()

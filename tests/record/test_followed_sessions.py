@@ -1,0 +1,79 @@
+"""A followed transcript: its view is reduced automatically, and the estimate is of what the client sends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.stash import Stash
+from contextstash_storage.records import Cursor, Usage
+from tests.support.stashes import as_bytes, history, stash_at, view
+
+SOURCE = "transcript.jsonl"
+FOLLOWED = TranscriptSession("followed", "anthropic", agent="claude-code", model="claude-sonnet-4-5", source=SOURCE)
+
+
+def exchange(number: int, prompt_tokens: int) -> list[TranscriptMessage]:
+    """A call with a large result, and the usage that the client's provider reported for it."""
+    call = {"type": "tool_use", "id": f"toolu_{number}", "name": "Bash", "input": {"command": f"make {number}"}}
+    output = "".join(f"{line}: built part {number}\n" for line in range(900))
+    result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": output}
+    usage = Usage(prompt_tokens=prompt_tokens, completion_tokens=30)
+    return [
+        TranscriptMessage({"role": "assistant", "content": [call]}, key=f"a{number}", usage=usage),
+        TranscriptMessage({"role": "user", "content": [result]}, key=f"u{number}"),
+    ]
+
+
+async def follow(stash: Stash, exchanges: int) -> list[str]:
+    """Record exchanges one by one; returns what was done automatically."""
+    done = []
+    for number in range(exchanges):
+        messages = exchange(number, 20_000 + 8_000 * number)
+        if number == 0:
+            task = TranscriptMessage({"role": "user", "content": "Build all parts; never touch the tests."}, key="t")
+            messages.insert(0, task)
+        answer = await stash.record_transcript(FOLLOWED, messages, Cursor(source=SOURCE, offset=number))
+        done += answer.done
+    return done
+
+
+async def test_its_view_is_pruned_and_compacted_automatically_without_a_model(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"window": 60_000, "prune_automatic": False}
+    async with stash_at(tmp_path / "f.db", api_key="unused", automatic=True, **settings) as stash:
+        done = await follow(stash, 14)
+        assert any("written by extractive" in line for line in done)
+        assert (await stash.list_calls("followed")).calls[0].purpose == "agent"
+        summary = await stash.get_summary("followed")
+    assert "never touch the tests" in summary.summary
+
+
+async def test_the_estimate_still_shows_what_the_client_sends_part_by_part(tmp_path: Path) -> None:
+    estimates = []
+    for automatic in (False, True):
+        async with stash_at(tmp_path / f"{automatic}.db", automatic=automatic, window=60_000) as stash:
+            assert bool(await follow(stash, 14)) == automatic
+            estimates.append(await stash.estimate_context("followed"))
+    untouched, managed = estimates
+    assert abs(managed.tokens - untouched.tokens) <= 0.01 * untouched.tokens
+    assert managed.level == untouched.level
+    for part, tokens in untouched.breakdown.items():
+        assert abs(managed.breakdown[part] - tokens) <= 0.02 * untouched.tokens, part
+
+
+async def test_the_clients_own_compaction_replaces_everything_with_its_summary(tmp_path: Path) -> None:
+    body: dict[str, Any] = {"role": "user", "content": "This session continues; all parts were built."}
+    async with stash_at(tmp_path / "c.db", automatic=True, window=60_000) as stash:
+        await follow(stash, 14)
+        own = TranscriptMessage(body, key="s", covers_before=True)
+        await stash.record_transcript(FOLLOWED, [own], Cursor(source=SOURCE, offset=99))
+        after = exchange(50, 9_000)
+        await stash.record_transcript(FOLLOWED, after, Cursor(source=SOURCE, offset=100))
+        shown = await view(stash, "followed")
+        estimate = await stash.estimate_context("followed")
+        recorded = await history(stash, "followed")
+    assert as_bytes(shown[:1]) == as_bytes([body])
+    assert len(shown) == 3
+    assert "archived" not in estimate.breakdown
+    assert len(recorded) == 14 * 2 + 1 + 1 + 2

@@ -1,0 +1,191 @@
+"""One output that is in no message: the whole is archived once before it is cut, and is found by its handle."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlcipher3 import dbapi2 as sqlite3
+
+from contextstash.record.output_archive import OUTPUTS_AGENT
+from contextstash.stash import Stash
+from contextstash_storage import handles
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.sqlite import open_sqlite
+from tests.support.stashes import SESSION, stash_at, whole_output
+
+LIMITS = {"chars": 500, "cut": "head_tail"}
+
+
+def text_of(words: str) -> str:
+    return "".join(f"{words} in line {number}\n" for number in range(200))
+
+
+async def kept(stash: Stash, handle: str | None) -> str:
+    """The whole of an archived output, read without naming a session."""
+    assert handle is not None
+    page = await stash.get_archived_output(handle)
+    text = page.text
+    while page.next_offset is not None:
+        page = await stash.get_archived_output(handle, offset=page.next_offset)
+        text += page.text
+    return text
+
+
+async def test_an_output_within_its_limits_comes_back_as_it_is_and_is_not_kept(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        limited = await stash.limit_output("short\n", session_id=SESSION)
+        assert limited.model_dump() == {
+            "text": "short\n",
+            "cut": False,
+            "lines": 0,
+            "characters": 0,
+            "bytes": 0,
+            "spilled": False,
+        }
+        assert (await stash.list_sessions()).sessions == []
+
+
+async def test_an_output_that_is_cut_is_archived_with_its_sizes(tmp_path: Path) -> None:
+    text = text_of("pears")
+    async with stash_at(tmp_path / "stash.db") as stash:
+        limited = await stash.limit_output(text, tool="Bash", argument="ls pears", limits=LIMITS)
+        assert len(limited.text) <= 500
+        assert str(limited.handle) in limited.text.splitlines()[-1]
+        assert limited.sha256 == hashlib.sha256(text.encode()).hexdigest()
+        assert limited.characters == limited.bytes > len(text) - 500
+        assert await kept(stash, limited.handle) == text
+
+
+async def test_a_session_s_own_limits_apply(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        await stash.record_messages([{"role": "user", "content": "Hello."}], session_id=SESSION)
+        await stash.configure_session(SESSION, settings={"output_bytes": 500})
+        assert (await stash.limit_output(text_of("plums"), session_id=SESSION)).cut
+        assert not (await stash.limit_output(text_of("plums"))).cut
+
+
+async def test_the_same_output_is_kept_once_and_has_one_handle(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        outputs = [
+            await stash.limit_output(text_of("figs"), argument="ls", session_id=SESSION, limits=LIMITS)
+            for _ in range(3)
+        ]
+        other = await stash.limit_output(text_of("figs"), argument="ls -l", session_id=SESSION, limits=LIMITS)
+        assert len({output.handle for output in outputs}) == 1
+        assert other.handle != outputs[0].handle
+        assert (await stash.read_session(f"{SESSION}.outputs")).counters.messages == 4
+
+
+async def test_outputs_with_one_name_are_never_taken_for_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handles, "HASH_BYTES", 0)  # all have one name, as if each hash collided
+    async with stash_at(tmp_path / "stash.db") as stash:
+        for _ in range(2):
+            for words in ("figs", "pears", "plums"):
+                limited = await stash.limit_output(text_of(words), session_id=SESSION, limits=LIMITS)
+                page = await stash.get_archived_output(str(limited.handle), session_id=SESSION)
+                assert words in page.text
+
+
+async def test_outputs_are_archived_in_a_child_session_of_their_own(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db", automatic=True) as stash:
+        await stash.limit_output(text_of("figs"), session_id=SESSION, limits=LIMITS)
+        await stash.limit_output(text_of("figs"), limits=LIMITS)
+        beside = await stash.read_session(f"{SESSION}.outputs")
+        of_none = await stash.read_session("outputs")
+        assert (beside.parent_session_id, of_none.parent_session_id) == (SESSION, None)
+        assert {beside.agent, of_none.agent} == {OUTPUTS_AGENT}
+        assert await stash._access.store.read_events("outputs") == []
+
+
+async def test_a_kept_output_is_found_by_its_words_everywhere(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        limited = await stash.limit_output(text_of("quinces"), session_id=SESSION, limits=LIMITS)
+        found = await stash.search_history("quinces", scope="everywhere")
+        assert found.hits[0].handle == limited.handle
+
+
+async def test_the_whole_is_durable_before_the_answer(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        limited = await stash.limit_output(text_of("dates"), session_id=SESSION, limits=LIMITS)
+        other = Stash(await open_sqlite(tmp_path / "stash.db"))
+        assert await kept(other, limited.handle) == text_of("dates")
+        await other.close()
+
+
+async def test_two_concurrent_calls_archive_one_output(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as first, stash_at(tmp_path / "stash.db") as second:
+        answers = await asyncio.gather(
+            *(stash.limit_output(text_of("limes"), session_id=SESSION, limits=LIMITS) for stash in (first, second) * 3)
+        )
+        assert len({answer.handle for answer in answers}) == 1
+        assert await whole_output(first, answers[0].handle or "", f"{SESSION}.outputs") == text_of("limes")
+
+
+async def test_nothing_is_archived_if_the_caller_does_not_want_it(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        limited = await stash.limit_output(text_of("limes"), limits=LIMITS, keep_whole=False)
+        assert limited.cut
+        assert limited.handle is None
+        assert "whole output" not in limited.text
+        assert (await stash.list_sessions()).sessions == []
+
+
+async def test_our_own_retrievals_come_back_as_they_are(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        for tool, argument in (("mcp__contextstash__search_history", ""), ("Bash", "contextstash show out_k3f9x2ab")):
+            limited = await stash.limit_output(text_of("nuts"), tool=tool, argument=argument, limits=LIMITS)
+            assert limited.text == text_of("nuts")
+
+
+@pytest.mark.parametrize(
+    "text", ["\udcff\udc80 binary \0 " * 500, "漢字😀\n" * 500, "\r\n" * 900], ids=["bytes", "wide", "blank"]
+)
+async def test_any_text_is_archived_exactly(tmp_path: Path, text: str) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        limited = await stash.limit_output(text, limits={"bytes": 400})
+        assert await kept(stash, limited.handle) == text
+
+
+async def test_a_large_output_is_kept_without_counting_all_of_it(tmp_path: Path) -> None:
+    text = text_of("melons") * 100
+    async with stash_at(tmp_path / "stash.db") as stash:
+        limited = await stash.limit_output(text, limits=LIMITS)
+        page = await stash.get_archived_output(limited.handle or "", max_tokens=200)
+        assert page.total_lines == 20_000
+        assert page.total_tokens == -(-len(text) // 4)
+
+
+async def test_an_unknown_limit_is_refused(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        with pytest.raises(BadInputError, match="Did you mean 'tokens'"):
+            await stash.limit_output("text", limits={"token": 3})
+
+
+@pytest.mark.parametrize("name", ["outputs", f"{SESSION}.outputs"])
+async def test_no_conversation_can_have_the_id_of_an_archive(tmp_path: Path, name: str) -> None:
+    """It would be deleted with the other session, and its format would keep outputs from being archived."""
+    said = [{"role": "user", "content": [{"type": "text", "text": "zebrafish"}]}]
+    async with stash_at(tmp_path / "stash.db") as stash:
+        with pytest.raises(BadInputError, match="kept for archived outputs"):
+            await stash.record_messages(said, session_id=name, format="anthropic")
+        with pytest.raises(BadInputError, match="kept for archived outputs"):
+            await stash.configure_session(name, settings={"window": 9_000})
+        limited = await stash.limit_output(text_of("pears"), session_id=SESSION, limits=LIMITS)
+        assert await kept(stash, limited.handle) == text_of("pears")
+
+
+async def test_outputs_are_not_archived_in_a_conversation_of_a_former_version(tmp_path: Path) -> None:
+    """Versions before took any id: the output stays whole, and nothing is mixed with what was said."""
+    async with stash_at(tmp_path / "stash.db") as stash:
+        await stash.record_messages([{"role": "user", "content": "zebrafish"}], session_id="odd", format="openai-chat")
+    with closing(sqlite3.connect(tmp_path / "stash.db")) as db, db:
+        db.execute("UPDATE sessions SET session_id = 'outputs' WHERE session_id = 'odd'")
+    async with stash_at(tmp_path / "stash.db") as stash:
+        with pytest.raises(BadInputError, match="'outputs' is a conversation"):
+            await stash.keep_output("pears", tool="Bash")

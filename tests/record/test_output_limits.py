@@ -1,0 +1,196 @@
+"""`record_messages`: outputs over a limit are truncated in the first view already, and nothing of them is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash.stash import Stash
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Native
+from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, view, whole_output
+
+
+def called(call_id: str, text: str, tool: str = "Bash", command: str = "make test") -> list[Native]:
+    """A tool call and its result as Anthropic writes them."""
+    call = {"type": "tool_use", "id": call_id, "name": tool, "input": {"command": command}}
+    result = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+
+
+def session(*outputs: str) -> list[Native]:
+    messages: list[Native] = [{"role": "user", "content": "Run the tests."}]
+    for number, text in enumerate(outputs):
+        messages += called(f"toolu_{number:08}", text)
+    return messages
+
+
+async def shown_outputs(stash: Stash) -> list[Any]:
+    """What the model sees of each tool result."""
+    natives = await view(stash)
+    contents = [native["content"] for native in natives if isinstance(native["content"], list)]
+    return [block["content"] for content in contents for block in content if block["type"] == "tool_result"]
+
+
+def numbered(characters: int) -> str:
+    return "".join(f"{number:07d}\n" for number in range(characters // 8 + 1))[:characters]
+
+
+@pytest.mark.parametrize(
+    ("preset", "largest"),
+    [
+        ("staged", "x" * 50_000),
+        ("token-budget", "x" * 10_000),
+        ("rolling", "line\n" * 2_000),
+        ("rolling", "é" * 25_600),
+        ("byte-budget", "é" * 2_000),
+        ("n-or-k", numbered(300_000)),
+    ],
+)
+async def test_an_output_at_a_preset_s_limit_is_shown_whole(tmp_path: Path, preset: str, largest: str) -> None:
+    async with stash_at(tmp_path / "stash.db", preset=preset, window=1_000_000) as stash:
+        await stash.record_messages(session(largest), session_id=SESSION)
+        assert await shown_outputs(stash) == [largest]
+
+
+@pytest.mark.parametrize(
+    ("preset", "text", "said"),
+    [
+        ("staged", "x" * 50_001, "101 bytes cut here; whole output: "),
+        ("token-budget", "x" * 10_001, "101 characters cut here; whole output: "),
+        ("rolling", "line\n" * 2_001, "of 2,001 lines, 10,005 characters cut; whole output: "),
+        ("rolling", numbered(204_801), "too large to show, 204,801 characters"),
+        ("byte-budget", "x" * 4_001, "cut after the first 4,000 of 4,001 bytes; whole output: "),
+        ("default", numbered(200_000), "cut here; whole output: "),
+    ],
+)
+async def test_an_output_over_it_is_shown_cut_and_is_retrieved_whole(
+    tmp_path: Path, preset: str, text: str, said: str
+) -> None:
+    async with stash_at(tmp_path / "stash.db", preset=preset, window=1_000_000) as stash:
+        await stash.record_messages(session(text), session_id=SESSION)
+        [shown] = await shown_outputs(stash)
+        [handle] = await all_handles(stash)
+        assert said in shown
+        assert handle in shown
+        assert await whole_output(stash, handle) == text
+        assert as_bytes(await history(stash)) == as_bytes(session(text))
+
+
+async def test_error_outputs_are_limited_too(tmp_path: Path) -> None:
+    messages = session("Traceback\n" + "x" * 60_000)
+    messages[-1]["content"][0]["is_error"] = True
+    async with stash_at(tmp_path / "stash.db", preset="staged") as stash:
+        await stash.record_messages(messages, session_id=SESSION)
+        [shown] = await shown_outputs(stash)
+        assert len(shown) <= 50_000
+        assert (await view(stash))[-1]["content"][0]["is_error"] is True
+
+
+async def test_the_limits_of_one_call_override_the_settings_for_its_messages_only(tmp_path: Path) -> None:
+    text = numbered(4_000)
+    messages = session(text, text + "again")
+    async with stash_at(tmp_path / "stash.db") as stash:
+        await stash.record_messages(messages[:3], session_id=SESSION, limits={"lines": 20, "cut": "head"})
+        await stash.record_messages(messages[3:], session_id=SESSION)
+        first, second = await shown_outputs(stash)
+        assert first.startswith("0000000\n")
+        assert "cut after the first 19 of 500 lines" in first
+        assert second == text + "again"
+
+
+async def test_a_call_can_remove_a_limit(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db", preset="staged") as stash:
+        await stash.record_messages(session("x" * 60_000), session_id=SESSION, limits={"bytes": None})
+        assert await shown_outputs(stash) == ["x" * 60_000]
+
+
+async def test_a_misspelt_limit_is_refused_with_the_right_name(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        with pytest.raises(BadInputError, match="Did you mean 'lines'"):
+            await stash.record_messages(session("text"), session_id=SESSION, limits={"max_lines": 3})
+
+
+async def test_several_outputs_of_one_message_are_limited_each(tmp_path: Path) -> None:
+    calls = [
+        {"type": "tool_use", "id": f"toolu_{n:08}", "name": "Bash", "input": {"command": f"run {n}"}} for n in (1, 2)
+    ]
+    results = [{"type": "tool_result", "tool_use_id": f"toolu_{n:08}", "content": f"{n}" * 300} for n in (1, 2)]
+    messages: list[Native] = [
+        {"role": "user", "content": "Run both."},
+        {"role": "assistant", "content": calls},
+        {"role": "user", "content": results},
+    ]
+    async with stash_at(tmp_path / "stash.db") as stash:
+        await stash.record_messages(messages, session_id=SESSION, limits={"chars": 200})
+        shown = await shown_outputs(stash)
+        handles = await all_handles(stash)
+        assert all(len(text) <= 200 for text in shown)
+        assert all(handle in text for handle, text in zip(handles, shown, strict=True))
+
+
+@pytest.mark.parametrize("tool", ["get_archived_output", "mcp__contextstash__get_archived_output"])
+async def test_our_own_retrievals_are_never_cut(tmp_path: Path, tool: str) -> None:
+    messages = [{"role": "user", "content": "Read it."}, *called("toolu_00000001", "x" * 9_000, tool)]
+    async with stash_at(tmp_path / "stash.db", preset="byte-budget") as stash:
+        await stash.record_messages(messages, session_id=SESSION)
+        assert await shown_outputs(stash) == ["x" * 9_000]
+
+
+async def test_the_output_of_our_own_command_is_not_cut_unless_other_commands_follow_it(tmp_path: Path) -> None:
+    messages: list[Native] = [{"role": "user", "content": "Read it."}]
+    messages += called("toolu_00000001", "x" * 9_000, command="contextstash show out_k3f9x2ab")
+    messages += called("toolu_00000002", "y" * 9_000, command="contextstash show out_k3f9x2ab; make test")
+    async with stash_at(tmp_path / "stash.db", preset="byte-budget") as stash:
+        await stash.record_messages(messages, session_id=SESSION)
+        first, second = await shown_outputs(stash)
+        assert first == "x" * 9_000
+        assert len(second) < 4_200
+
+
+async def test_the_estimate_counts_the_truncated_output(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db", preset="staged") as stash:
+        recorded = await stash.record_messages(session("x" * 400_000), session_id=SESSION)
+        assert recorded.tokens < 13_000
+
+
+async def test_a_restored_output_is_whole_again(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db", preset="staged") as stash:
+        await stash.record_messages(session("x" * 60_000), session_id=SESSION)
+        await stash.restore_outputs(await all_handles(stash), session_id=SESSION)
+        assert await shown_outputs(stash) == ["x" * 60_000]
+
+
+async def test_the_limit_of_one_output_scales_with_a_small_window(tmp_path: Path) -> None:
+    shown: dict[int, int] = {}
+    for window in (16_000, 32_000, 64_000, 200_000):
+        async with stash_at(tmp_path / f"{window}.db", window=window, estimator="chars") as stash:
+            await stash.record_messages(session(numbered(100_000)), session_id=SESSION)
+            [text] = await shown_outputs(stash)
+            shown[window] = len(text) // 4
+    assert 3_200 < shown[16_000] <= 4_000, "a quarter"
+    assert 3_200 < shown[32_000] <= 4_000, "an eighth"
+    assert 6_400 < shown[64_000] <= 8_000, "an eighth"
+    assert 8_000 < shown[200_000] <= 10_000
+
+
+async def test_outputs_of_parallel_calls_share_half_of_a_small_window(tmp_path: Path) -> None:
+    long = [f"out{each}\n" + "".join(f"row {line} of {each}\n" for line in range(900)) for each in range(4)]
+    calls = [
+        {"type": "tool_use", "id": f"t{each}", "name": "Bash", "input": {"command": f"cat {each}"}} for each in range(5)
+    ]
+    texts = [*long, "short"]
+    results = [{"type": "tool_result", "tool_use_id": f"t{each}", "content": text} for each, text in enumerate(texts)]
+    natives = [*session()[:1], {"role": "assistant", "content": calls}, {"role": "user", "content": results}]
+    async with stash_at(tmp_path / "stash.db", window=16_000, output_reserve=0) as stash:
+        result = await stash.record_messages(natives, session_id=SESSION)
+        shown = await shown_outputs(stash)
+        assert result.tokens < 16_000 * 0.55
+        assert shown[-1] == "short"
+        assert all("row 0 of" in text and "row 899 of" in text for text in shown[:-1])
+        handles = await all_handles(stash)
+        assert sorted([await whole_output(stash, handle) for handle in handles]) == sorted(texts)
+        await stash.record_messages(called("t9", long[0]), session_id=SESSION)
+        assert len((await shown_outputs(stash))[-1]) > 1.3 * len(shown[0])

@@ -1,0 +1,58 @@
+"""Locks by session: one holder at a time even if tasks are cancelled, and no lock is kept after its last use."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contextstash.recorder import SessionLocks
+from tests.support.effort import examples
+from tests.support.sized_sessions import user
+from tests.support.stashes import stash_at
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    sessions=st.lists(st.sampled_from("abc"), min_size=1, max_size=30),
+    cancelled=st.sets(st.integers(0, 29)),
+    steps=st.integers(0, 10),
+    seed=st.integers(0, 1_000),
+)
+def test_two_tasks_never_hold_the_lock_of_one_session_and_no_lock_remains(
+    sessions: list[str], cancelled: set[int], steps: int, seed: int
+) -> None:
+    locks, chance = SessionLocks(), random.Random(seed)
+    holders: dict[str, int] = dict.fromkeys("abc", 0)
+
+    async def use(session_id: str) -> None:
+        async with locks.of(session_id):
+            holders[session_id] += 1
+            assert holders[session_id] == 1
+            try:
+                for _ in range(chance.randrange(4)):
+                    await asyncio.sleep(0)
+            finally:
+                holders[session_id] -= 1
+
+    async def run() -> None:
+        tasks = [asyncio.create_task(use(session_id)) for session_id in sessions]
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        for number in cancelled & set(range(len(tasks))):
+            tasks[number].cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {type(result) for result in ended} <= {type(None), asyncio.CancelledError}
+        assert len(locks) == 0
+
+    asyncio.run(run())
+
+
+async def test_recording_into_many_sessions_keeps_no_lock(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "m.db") as stash:
+        for number in range(50):
+            await stash.record_messages([user(4)], session_id=f"session-{number}")
+        assert len(stash._recorder.locks) == 0

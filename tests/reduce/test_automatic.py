@@ -1,0 +1,162 @@
+"""Automatic reduction of a session: in the background if the summarizer is slow, and despite failures."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from contextstash.stash import Stash
+from contextstash_storage.records import Native
+from tests.support.model_provider import SUMMARY, Answer, model_provider
+from tests.support.sized_sessions import reply, rounds, user
+from tests.support.stashes import SESSION, as_bytes, history, stash_at, valid_view, view
+
+KEY = "sk-ant-test"
+
+
+def long_session(messages: int = 20) -> list[Native]:
+    """A session of about 1,000 tokens a message."""
+    return [(user, reply)[place % 2](4_000 + place) for place in range(messages)]
+
+
+async def kinds_of_events(stash: Stash) -> list[str]:
+    return [event.kind for event in await stash.read_events(SESSION)]
+
+
+async def test_200_messages_are_recorded_while_a_slow_summarizer_writes(tmp_path: Path) -> None:
+    slow = Answer(waits_for=threading.Event())
+    with model_provider(slow) as provider:
+        settings = {"window": 16_000, "estimator": "chars", "summarizer_base_url": provider.url}
+        async with stash_at(tmp_path / "b.db", api_key=KEY, automatic=True, **settings) as stash:
+            answer = await stash.record_messages(long_session(), session_id=SESSION)
+            assert answer.done == ["A compaction was started in the background."]
+            await asyncio.to_thread(provider.asked.wait, 30)
+            for number in range(200):
+                recorded = await stash.record_messages([user(40 + number)], session_id=SESSION)
+                assert recorded.recorded == 1
+                assert "compaction" not in await kinds_of_events(stash)
+            fitted = await stash.get_context(SESSION)
+            assert fitted.fits
+            assert not any(SUMMARY in str(native) for native in fitted.messages)
+            assert slow.waits_for is not None
+            slow.waits_for.set()
+            await stash.idle()
+            assert "compaction" in await kinds_of_events(stash)
+            later = await stash.record_messages([user(9_000)], session_id=SESSION)
+            shown = await valid_view(stash, "openai-chat")
+    assert any(SUMMARY in str(native["content"]) for native in shown)
+    assert any("written by anthropic" in line for line in later.done)
+    assert len(provider.requests) == 1
+
+
+async def test_closing_the_stash_during_a_compaction_leaves_the_view_unchanged(tmp_path: Path) -> None:
+    natives = long_session()
+    with model_provider(Answer(waits_for=threading.Event())) as provider:
+        settings = {"window": 16_000, "summarizer_base_url": provider.url, "estimator": "chars"}
+        async with stash_at(tmp_path / "c.db", api_key=KEY, automatic=True, **settings) as stash:
+            await stash.record_messages(natives, whole=True, session_id=SESSION)
+            await asyncio.sleep(0)
+        async with stash_at(tmp_path / "c.db", window=200_000) as stash:
+            assert as_bytes(await view(stash)) == as_bytes(natives)
+            assert (await stash.compact_session(SESSION)).compacted
+
+
+@pytest.mark.parametrize(
+    "down",
+    [
+        Answer(status=529, error="overloaded_error", headers={"x-should-retry": "false"}),
+        Answer(status=401, error="authentication_error"),
+        Answer(breaks_off=True),
+        Answer(text=""),
+    ],
+    ids=["overloaded", "wrong key", "breaks off", "says nothing"],
+)
+async def test_every_view_is_valid_and_within_budget_if_the_summarizer_is_down_for_the_whole_session(
+    tmp_path: Path, down: Answer
+) -> None:
+    natives = [user(400), reply(40), *rounds([2_000] * 59), *long_session(30)]
+    with model_provider(down) as provider:
+        settings = {"window": 16_000, "summarizer_base_url": provider.url}
+        async with stash_at(tmp_path / "d.db", api_key=KEY, automatic=True, **settings) as stash:
+            done = []
+            for end in range(10, len(natives) + 1, 10):
+                done += (await stash.record_messages(natives[:end], whole=True, session_id=SESSION)).done
+                await valid_view(stash, "openai-chat")
+                assert (await stash.get_context(SESSION)).fits
+                await stash.idle()
+                await valid_view(stash, "openai-chat")
+            assert as_bytes(await history(stash)) == as_bytes(natives)
+            calls = (await stash.list_calls(SESSION)).calls
+    assert any("written by extractive" in line for line in done)
+    assert any("anthropic could not write the summary" in line for line in done)
+    assert {call.purpose for call in calls} == {"summary"}
+    assert all(call.error or down.text == "" for call in calls)
+
+
+async def test_two_processes_never_compact_one_session_at_the_same_time(tmp_path: Path) -> None:
+    slow = Answer(waits_for=threading.Event())
+    with model_provider(slow) as provider:
+        settings = {"window": 16_000, "summarizer_base_url": provider.url, "estimator": "chars"}
+        async with (
+            stash_at(tmp_path / "t.db", api_key=KEY, **settings) as one,
+            stash_at(tmp_path / "t.db", api_key=KEY, **settings) as two,
+        ):
+            await one.record_messages(long_session(), session_id=SESSION)
+            first = asyncio.create_task(one.compact_session(SESSION))
+            await asyncio.to_thread(provider.asked.wait, 30)
+            second = await two.compact_session(SESSION)
+            host = await two.compact_session(SESSION, summary="What the host's own model wrote of all of it.")
+            assert slow.waits_for is not None
+            slow.waits_for.set()
+            late = await first
+    assert (second.compacted, "another compaction" in second.reason) == (False, True)
+    assert host.compacted
+    assert not late.compacted or late.first_seq == 0
+
+
+async def test_the_same_content_is_summarized_once(tmp_path: Path) -> None:
+    with model_provider() as provider:
+        settings = {"window": 16_000, "summarizer_base_url": provider.url, "estimator": "chars"}
+        async with stash_at(tmp_path / "s.db", api_key=KEY, **settings) as stash:
+            await stash.record_messages(long_session(), session_id=SESSION)
+            first = await stash.compact_session(SESSION)
+            await stash.restore_outputs([first.summary_id or ""], session_id=SESSION)
+            again = await stash.compact_session(SESSION)
+            [call] = (await stash.list_calls(SESSION)).calls
+    assert (again.summary, again.strategy) == (first.summary, "anthropic")
+    assert len(provider.requests) == 1
+    assert (call.prompt_tokens, call.completion_tokens) == (1_200, 90)
+    assert call.cost is not None
+    assert first.cost == call.cost > 0
+    assert again.cost == 0
+
+
+async def test_a_compaction_that_saves_too_little_is_not_tried_at_every_message(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "o.db", automatic=True, window=4_000, estimator="chars") as stash:
+        await stash.record_messages([user(12_000), reply(200)], session_id=SESSION)
+        for number in range(30):
+            await stash.record_messages([user(40 + number), reply(40)], session_id=SESSION)
+        events = await stash.read_events(SESSION)
+    assert sum(event.kind == "compaction" for event in events) <= 3
+
+
+async def test_every_event_says_what_changed_at_which_message(tmp_path: Path) -> None:
+    natives = [user(400), reply(40), *rounds([4_000] * 29), *long_session(30)]
+    async with stash_at(tmp_path / "e.db", automatic=True, window=20_000, estimator="chars", low_water=None) as stash:
+        for end in range(10, len(natives) + 1, 10):
+            await stash.record_messages(natives[:end], whole=True, session_id=SESSION)
+        events = await stash.read_events(SESSION)
+    assert {"level", "prune", "compaction"} <= {event.kind for event in events}
+    for event in events:
+        assert event.reason
+        assert 0 < event.seq <= len(natives)
+        if event.kind in ("prune", "compaction"):
+            assert event.tokens_after < event.tokens_before
+            assert event.duration_ms > 0
+            assert sum(event.parts.values()) == event.tokens_after
+        if event.kind == "compaction":
+            assert event.messages_after < event.messages_before
+            assert event.strategy == "extractive"

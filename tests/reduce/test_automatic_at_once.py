@@ -1,0 +1,123 @@
+"""Automatic reduction during concurrent recordings and closing: one task for each session, and none left at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash.base.bounded_cache import BoundedCache
+from contextstash.reduce.automatic import STARTED, AutoReducer
+from contextstash_storage.errors import StoreBusyError
+from tests.support.gated_store import before, gate_before
+from tests.support.model_provider import Answer, model_provider
+from tests.support.sized_sessions import reply, user
+from tests.support.stashes import SESSION, stash_at
+
+KEY = "sk-ant-test"
+LONG = [(user, reply)[place % 2](4_000 + place) for place in range(20)]
+
+
+def slow_settings(url: str) -> dict[str, Any]:
+    return {"window": 16_000, "estimator": "chars", "summarizer_base_url": url, "automatic": True}
+
+
+async def others() -> set[asyncio.Task[Any]]:
+    return asyncio.all_tasks() - {asyncio.current_task()}
+
+
+async def test_two_concurrent_recordings_start_one_background_task_and_closing_ends_it(tmp_path: Path) -> None:
+    with model_provider(Answer(waits_for=threading.Event())) as provider:
+        async with stash_at(tmp_path / "c.db", api_key=KEY, **slow_settings(provider.url)) as stash:
+            begun_before = await others()
+            with gate_before(stash, "last_events") as gate:
+                first = asyncio.create_task(stash.record_messages(LONG, session_id=SESSION))
+                await gate.arrived.wait()
+                gate.arrived.clear()
+                second = asyncio.create_task(stash.record_messages([*LONG, user(4_000)], session_id=SESSION))
+                at_gate = asyncio.create_task(gate.arrived.wait())
+                await asyncio.wait({second, at_gate}, return_when=asyncio.FIRST_COMPLETED)
+                at_gate.cancel()
+                await asyncio.gather(at_gate, return_exceptions=True)
+            answers = await asyncio.gather(first, second)
+            assert len(await others() - begun_before) == 1
+            await stash.close()
+            assert await others() - begun_before == set()
+    assert [line for answer in answers for line in answer.done] == [STARTED]
+    assert gate.arrivals == 1
+
+
+async def test_no_reduction_starts_after_closing(tmp_path: Path) -> None:
+    with model_provider(Answer(waits_for=threading.Event())) as provider:
+        async with stash_at(tmp_path / "n.db", api_key=KEY, **slow_settings(provider.url)) as stash:
+            with gate_before(stash, "last_events") as gate:
+                recording = asyncio.create_task(stash.record_messages(LONG, session_id=SESSION))
+                await gate.arrived.wait()
+                begun_before = await others()
+                closing = asyncio.create_task(stash.close())
+                await asyncio.sleep(0)  # closing takes its first step
+                assert stash._recorder.reducer._closed
+                assert not closing.done()
+            answer = await recording
+            await closing
+            assert await others() - begun_before == set()
+        assert answer.done == []
+        assert provider.requests == []
+
+
+async def test_a_task_cancelled_before_its_first_step_leaves_nothing_to_wait_for(tmp_path: Path) -> None:
+    with model_provider(Answer(waits_for=threading.Event())) as provider:
+        settings = {**slow_settings(provider.url), "automatic": False}
+        async with stash_at(tmp_path / "f.db", api_key=KEY, **settings) as stash:
+            await stash.record_messages(LONG, session_id=SESSION)
+            reducer = AutoReducer(stash._access)
+            assert reducer._claim(SESSION)
+            assert await reducer._reduce_if_due(await stash.read_session(SESSION)) == [STARTED]
+            await reducer.close()
+            await reducer.idle()
+    assert provider.requests == []
+
+
+async def test_a_bug_of_ours_is_logged_with_its_line_but_without_its_message(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken() -> None:
+        raise KeyError("the user's secret words")
+
+    async with stash_at(tmp_path / "l.db", automatic=True, window=16_000, estimator="chars") as stash:
+        before(stash, "append_edits", broken)
+        with caplog.at_level(logging.ERROR):
+            answer = await stash.record_messages(LONG, session_id=SESSION)
+    assert answer.recorded == len(LONG)
+    [record] = caplog.records
+    assert "broke off: KeyError at session/" in record.getMessage()
+    assert " in _carry_out <- session/" in record.getMessage()
+    assert "secret" not in caplog.text
+
+
+async def test_a_database_that_is_busy_after_the_messages_are_stored_does_not_fail_the_recording(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def busy() -> None:
+        raise StoreBusyError("locked by another process")
+
+    async with stash_at(tmp_path / "b.db", window=16_000, estimator="chars") as stash:
+        before(stash, "append_event", busy)
+        answer = await stash.record_messages(LONG, session_id=SESSION)
+        again = await stash.read_messages(SESSION)
+    assert answer.recorded == len(again.messages) == len(LONG)
+    assert "was not logged: locked by another process" in caplog.text
+
+
+def test_what_is_remembered_of_sessions_is_bounded() -> None:
+    remembered: BoundedCache[str, int] = BoundedCache(3)
+    for number in range(100):
+        remembered.set(str(number), number)
+    assert len(remembered) == 3
+    assert [remembered.get(str(number)) for number in (96, 97, 98, 99)] == [None, 97, 98, 99]
+    assert remembered.pop("97") == 97
+    assert "97" not in remembered

@@ -1,0 +1,142 @@
+"""Recovery from a request that the provider refused as too long, with its real error through its real SDK."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anthropic import AsyncAnthropic, BadRequestError
+
+from contextstash.stash import Stash
+from contextstash_storage.errors import BadInputError
+from tests.support.model_provider import Answer, model_provider
+from tests.support.provider_rules import violations
+from tests.support.sized_sessions import reply, results, rounds, user
+from tests.support.stashes import SESSION, as_bytes, history, stash_at
+
+TOO_LONG = "prompt is too long: 27431 tokens > 20000 maximum"
+
+
+async def refusal(messages: list[dict[str, Any]]) -> str:
+    """The SDK's error if the provider refuses these messages as too long."""
+    answer = Answer(status=400, error="invalid_request_error", message=TOO_LONG)
+    with model_provider(answer) as provider:
+        async with AsyncAnthropic(api_key="k", base_url=provider.url, max_retries=0) as client:
+            with pytest.raises(BadRequestError) as raised:
+                await client.messages.create(model="m", max_tokens=100, messages=messages)  # type: ignore[arg-type]
+    return str(raised.value)
+
+
+async def recorded(stash: Stash, results: int = 20) -> list[dict[str, Any]]:
+    natives = [user(400), *rounds([4_000] * results), reply(40), user(400)]
+    await stash.record_messages(natives, whole=True, session_id=SESSION)
+    return natives
+
+
+async def test_a_real_refusal_is_recovered_from_once_with_what_to_send(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "r.db") as stash:
+        natives = await recorded(stash)
+        error = await refusal([{"role": "user", "content": "x"}])
+        answer = await stash.recover_context(SESSION, error=error)
+        assert (answer.recovered, answer.provider, answer.limit, answer.prompt_tokens) == (
+            True,
+            "anthropic",
+            20_000,
+            27_431,
+        )
+        assert answer.tokens_before == 27_431
+        assert answer.context is not None
+        assert answer.context.tokens <= answer.context.budget < 20_000
+        assert violations("openai-chat", answer.context.messages) == []
+        assert results(answer.context.messages)[-2:] == results(natives)[-2:]
+        estimate = await stash.estimate_context(SESSION)
+        assert estimate.window == 20_000
+        assert estimate.tokens == answer.tokens_after
+        assert as_bytes(await history(stash)) == as_bytes(natives)
+        events = await stash.read_events(SESSION)
+    assert [event.kind for event in events if event.kind != "level"][-1] == "recovery"
+    assert (events[-1].tokens_before, events[-1].tokens_after) == (27_431, estimate.tokens)
+
+
+async def test_a_second_recovery_names_what_fills_the_window(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "s.db") as stash:
+        natives = await recorded(stash)
+        assert (await stash.recover_context(SESSION, error=TOO_LONG)).recovered
+        again = await stash.recover_context(SESSION, error=TOO_LONG)
+        assert (again.recovered, again.context) == (False, None)
+        assert "cannot be made smaller" in again.reason
+        assert again.breakdown
+        assert "What fills the window: tool results" in again.reason
+        await stash.record_messages([*natives, reply(80)], whole=True, session_id=SESSION)
+        assert (await stash.recover_context(SESSION, error=TOO_LONG)).context is not None
+
+
+async def test_a_request_that_was_refused_after_a_recovery_too_is_made_smaller_again(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "s.db") as stash:
+        await recorded(stash)
+        first = await stash.recover_context(SESSION, error=TOO_LONG)
+        again = await stash.recover_context(SESSION, error="prompt is too long: 20500 tokens > 20000 maximum")
+        assert again.recovered
+        assert again.context is not None
+        assert first.context is not None
+        assert len(as_bytes(again.context.messages)) < len(as_bytes(first.context.messages))
+
+
+async def test_recovery_reports_failure_if_the_messages_that_cannot_be_removed_are_too_large(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "l.db") as stash:
+        await stash.record_messages([user(200_000)], session_id=SESSION)
+        answer = await stash.recover_context(SESSION, error="prompt is too long: 50020 tokens > 20000 maximum")
+    assert not answer.recovered
+    assert "must stay" in answer.reason
+    assert answer.breakdown
+
+
+async def test_recovery_reports_it_if_the_reply_alone_fills_the_window(tmp_path: Path) -> None:
+    error = (
+        "This endpoint's maximum context length is 8192 tokens. However, you requested about 9000 tokens"
+        " (500 of text input, 8500 in the output). Please reduce the length of either one."
+    )
+    async with stash_at(tmp_path / "m.db") as stash:
+        await recorded(stash, 2)
+        answer = await stash.recover_context(SESSION, error=error)
+    assert not answer.recovered
+    assert "max_tokens" in answer.reason
+
+
+async def test_an_error_of_another_kind_is_refused(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "o.db") as stash:
+        await recorded(stash, 2)
+        with pytest.raises(BadInputError, match="not recognize this as an error about the context's length"):
+            await stash.recover_context(SESSION, error="429 rate_limit_error: too many requests")
+
+
+async def test_the_tokens_that_the_provider_reports_override_a_presets_own_count(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "p.db", preset="staged") as stash:
+        await recorded(stash)
+        before = await stash.estimate_context(SESSION)
+        answer = await stash.recover_context(SESSION, error=TOO_LONG)
+        after = await stash.estimate_context(SESSION)
+    assert before.tokens < 22_000
+    assert answer.tokens_before == 27_431
+    assert "reported usage" in after.method
+
+
+async def test_a_spurious_refusal_without_numbers_does_not_change_the_estimate(tmp_path: Path) -> None:
+    """The provider reported the size of this context a moment ago; its refusal does not say that it grew."""
+    error = "Your input exceeds the context window of this model. Please adjust your input and try again."
+    async with stash_at(tmp_path / "f.db", window=32_000) as stash:
+        natives = [user(400), *rounds([4_000] * 6), reply(40)]
+        await stash.record_messages(natives, session_id=SESSION)
+        before = await stash.get_context(SESSION)
+        usage = {"prompt_tokens": before.tokens, "completion_tokens": 40}
+        await stash.record_messages([reply(40)], session_id=SESSION, usage=usage)
+        await stash.record_messages([user(400)], session_id=SESSION)
+        true = (await stash.estimate_context(SESSION)).tokens
+        assert true < 12_000
+        answer = await stash.recover_context(SESSION, error=error)
+        assert answer.tokens_before == true
+        assert answer.context is not None
+        alone = await stash.estimate_context(messages=answer.context.messages)
+        assert abs(answer.context.tokens - alone.tokens) < 0.1 * alone.tokens
+        assert len(as_bytes(answer.context.messages)) < len(as_bytes(natives))

@@ -1,0 +1,51 @@
+"""One line of any text: plain ASCII takes a shorter way, with the same result."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contextstash.safety import sanitize
+from contextstash.safety.sanitize import one_line, unbracketed, unforged
+from tests.support.effort import examples
+
+PIECES = st.sampled_from(
+    ["word", " ", "  ", "\t", "\n", "[", "]", "[contextstash: x]", "⟦contextstash", "\x1b[31m", "é", "\u200b", "\x00"]
+)
+TEXTS = st.lists(PIECES | st.text(st.characters(codec=None), max_size=4), max_size=12).map("".join)
+
+
+def without_markers(text: str) -> str:
+    return sanitize.replaced(text, sanitize._forged(), lambda _, bracket: "(")
+
+
+def by_expressions(text: str, max_chars: int) -> str:
+    """The same by regular expressions alone."""
+    shown = sanitize.without_ansi(text[: 8 * max_chars + 200])
+    shown = sanitize._SPACES.sub(" ", sanitize._UNPRINTABLE.sub(" ", shown)).strip()
+    return sanitize.clip(without_markers(shown), max_chars)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(TEXTS, st.integers(0, 60))
+def test_one_line_is_the_same_as_by_regular_expressions_alone(text: str, max_chars: int) -> None:
+    assert one_line(text, max_chars) == by_expressions(text, max_chars)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(TEXTS)
+def test_no_bracket_and_no_forged_marker_is_left(text: str) -> None:
+    assert not set(unbracketed(text)) & set(sanitize._OPENING + sanitize._CLOSING)
+    assert unforged(text) == without_markers(text)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.text(st.characters(codec=None), max_size=60))
+def test_a_skeleton_has_a_character_for_each(text: str) -> None:
+    assert len(sanitize.skeleton(text)) == len(text)
+
+
+def test_what_looks_like_ascii_is_ascii_in_a_skeleton() -> None:
+    for text in ("Ｕｓｅｒ：", "𝐔𝐬𝐞𝐫:", "ⓤⓢⓔⓡ:", "ᵁˢᵉʳ:", "ᴜꜱᴇʀ:", "Úšér:", "Uѕеr:", "🆄🅂ⓔ𝕣∶"):
+        assert sanitize.skeleton(text).lower() == "user:", text
+    assert sanitize.skeleton("u\u0301\u200bser\u00a0\ufe0f") == "u\x00\x00ser \x00"

@@ -1,0 +1,349 @@
+"""Masks: each kind of secret, of unchanged length, and next to nothing else."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contextstash.safety.secret_masks import masked, masked_value, may_hold_secrets, secrets_of, shown
+from tests.support.effort import examples
+from tests.support.planted_secrets import ALNUM, KINDS, planted, readable
+from tests.support.published_secrets import PUBLISHED
+from tests.support.traces import trace_files, trace_natives
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_secret_of_each_kind_is_masked_wherever_it_stands(seed: int) -> None:
+    for each in planted(Random(seed), 4 * len(KINDS)):
+        numbered = "".join(f"{number:6}→{line}\n" for number, line in enumerate(each.text.splitlines(), start=1))
+        as_arguments = json.dumps({"command": f"echo ok && {each.text}", "timeout": 5}, ensure_ascii=False)
+        far_inside = "\n".join(["x = 1"] * 3_000 + [each.text] + ["y = 2"] * 3_000)
+        for text in (each.text, numbered, as_arguments, far_inside):
+            found = masked(text)
+            assert not readable(each, found), each
+            assert len(found) == len(text)
+            assert found.count("\n") == text.count("\n")
+            assert masked(found) == found
+        assert json.loads(masked(as_arguments))["timeout"] == 5
+
+
+@pytest.mark.parametrize("kind", PUBLISHED)
+def test_a_key_of_each_published_form_is_masked_without_a_name(kind: str) -> None:
+    random = Random(kind)
+    for secret in (PUBLISHED[kind](random) for _ in range(10)):
+        for text in (secret, f"echo '{secret}' | login", f'{{"value": "{secret}"}}', f"see {secret}\nnext"):
+            found = masked(text)
+            assert secret[-16:] not in found
+            assert len(found) == len(text)
+
+
+KEY = f"aB3dE5gH{'7jK9mN1pQ3sT' * 2}"
+GITHUB = f"ghp_{KEY}9cE1"
+PEM = ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----")
+RED, PLAIN = "\x1b[01;31m\x1b[K", "\x1b[m\x1b[K"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{RED}{GITHUB}{PLAIN}",
+        f"config.env:{RED}ghp_{PLAIN}{GITHUB[4:]}",
+        f"{GITHUB[:14]}\x1b[1m{GITHUB[14:]} is old",
+        f"word{RED}{GITHUB}{PLAIN}word",
+        f"\x1b[32mAPI_KEY\x1b[0m=\x1b[33m{GITHUB[4:]}\x1b(B\x1b[m",
+        json.dumps({"stdout": f"a\n{RED}{GITHUB}{PLAIN}"}),
+        json.dumps({"line": json.dumps({"stdout": f"{GITHUB[:9]}{RED}{GITHUB[9:]}"})}),
+        f"printf '\\033[31m{GITHUB}\\033[0m'",
+        *(f"{GITHUB[:20]}{mark}{GITHUB[20:]}" for mark in "\x00\x08\u200b\xad\u034f\u2061\u202e\u2066\ufe0f\U000e0041"),
+        f"{GITHUB[:10]}\x1b]8;;http://x\x07{GITHUB[10:]}",
+    ],
+)
+def test_a_coloured_secret_is_masked_and_the_text_keeps_its_length(text: str) -> None:
+    padding = "\n".join(["\x1b[2mx = 1\x1b[0m"] * 1_000)
+    for whole in (text, f"{padding}\n{text}\n{padding}"):
+        found = masked(whole)
+        assert may_hold_secrets(whole)
+        assert not any(part in found for part in (GITHUB[4:14], GITHUB[9:20], GITHUB[-12:])), found
+        assert len(found) == len(whole)
+        assert masked(found) == found
+    assert masked(f"{padding}\n{text}").startswith(padding)
+    if text.startswith("{"):
+        assert json.loads(masked(text))
+
+
+@pytest.mark.parametrize("filling", ["x", "xy ", '"name":"n1","v":1},{'])
+def test_a_secret_in_a_long_line_is_masked_wherever_a_part_ends(filling: str) -> None:
+    """One line of JSON, as programs print it, is searched in parts of 4,000 to 8,000 characters."""
+    line = filling * (17_000 // len(filling))
+    for place in (*range(3_940, 4_040, 9), *range(7_940, 8_040, 9), *range(15_940, 16_040, 9)):
+        text = f'{line[:place]}","auth":"{GITHUB}","a{line[place:]}'
+        assert GITHUB[4:24] not in masked(text), place
+        assert KEY[:20] not in masked(text.replace(f'"auth":"{GITHUB}', f'"api_key":"{KEY}')), place
+
+
+@pytest.mark.parametrize("length", [4_500, 9_000, 15_000])
+def test_a_long_token_is_masked_to_its_end_wherever_it_begins(length: int) -> None:
+    """A part that began within it would show its signature."""
+    random = Random(length)
+    body = "".join(random.choice(f"{ALNUM}-_") for _ in range(length))
+    token, tail = f"eyJhbGciOiJSUzI1NiJ9.eyJ{body}.{body[-340:]}Zz9", f"{body[-60:]}Zz9"
+    for filling in ("x", "xy ", '"a":1,'):
+        for place in range(0, 12_000, 797):
+            line = filling * (place // len(filling))
+            assert tail not in masked(f'{line}"token_of":"{token}"{line}'), (filling, place)
+
+
+@pytest.mark.timeout(20)
+def test_beginnings_of_keys_without_keys_are_read_once() -> None:
+    line = "-----BEGIN A PRIVATE KEY-----\n"
+    assert masked(line * 30_000) == line * 30_000
+    body = f"{KEY}{KEY[::-1]}{KEY}\n" * 3
+    assert KEY not in masked(f"{line}{body}{line}{body}")
+
+
+def test_a_letter_whose_lower_case_is_longer_hides_no_secret() -> None:
+    for text in (f"API_KEY={KEY}", f"Authorization: Bearer {KEY}", "DB_PASSWORD=hunter2!Xy9z"):
+        found = masked(f"İstanbul\n{text} İ")
+        assert found.endswith(" İ")
+        assert text[-12:] not in found
+        assert len(found) == len(text) + 11
+    assert [chr(each) for each in range(0x110000) if len(chr(each).lower()) != 1] == ["İ"]
+
+
+PASSWORD = "Hunter2x9!k"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"mysql -u root -p{PASSWORD} shop",
+        f"mysqldump -uroot -p'{PASSWORD}' shop > shop.sql",
+        f"sshpass -p {PASSWORD} ssh me@host",
+        f"docker login -u me -p {PASSWORD} registry.example.org",
+        f"mongosh --host db -u me -p {PASSWORD}",
+        f"redis-cli -h db -a {PASSWORD} ping",
+        f"ldapsearch -x -D cn=admin -w {PASSWORD}",
+        f"unzip -P {PASSWORD} archive.zip",
+        f"openssl rsa -in key.pem -passin pass:{PASSWORD}",
+        f"curl -uadmin:{PASSWORD} https://example.org",
+        f"curl -X POST \\\n  -u admin:{PASSWORD} https://example.org",
+        f"wget --http-password {PASSWORD} https://example.org",
+        f"db.example.org:5432:shop:me:{PASSWORD}",
+        f"postgres://me:p@{PASSWORD}@db/shop",
+        f"ENV API_TOKEN {KEY}",
+        f"setx API_KEY {KEY}",
+        f"PrivateKey = {KEY}{KEY}=",
+    ],
+)
+def test_a_password_of_a_command_or_a_list_is_masked(text: str) -> None:
+    for whole in (text, json.dumps({"command": f"cd /srv && {text}"})):
+        assert not any(each in masked(whole) for each in (PASSWORD, KEY))
+
+
+SHORT = "tok9Xw2q"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'curl -d "{{\\"password\\":\\"{PASSWORD}\\"}}" https://example.org',
+        f'python -c "x(api_key=\\"{KEY}\\")"',
+        f"token={SHORT}",
+        f'"client_secret": "{SHORT}"',
+        f"API_TOKEN={SHORT}",
+        f"ENV API_TOKEN {SHORT}",
+        f"set -x API_KEY {SHORT}",
+        f"setx API_KEY {SHORT}",
+        f"define('DB_PASSWORD', '{PASSWORD}');",
+        f"getenv('API_KEY','{SHORT}')",
+        f'("password", "{PASSWORD}")',
+        f'setPassword("{PASSWORD}")',
+        f'client.setApiKey("{KEY}")',
+        f"<key>password</key>\n  <string>{PASSWORD}</string>",
+        f"git clone https://{KEY}@github.com/a/b",
+        f"git clone https://{SHORT}@github.com/a/b",
+        f"sqlcmd -S host -U sa -P {PASSWORD} -Q x",
+        f"7z a -p{PASSWORD} x.7z folder",
+        f'7z x "-p{PASSWORD}" x.7z',
+        f"zip -P {PASSWORD} a.zip a && zip -P {PASSWORD}2 b.zip b",
+        f"htpasswd -b .htpasswd me {PASSWORD}",
+        f"htpasswd -nb me {PASSWORD}",
+        f"htpasswd -b -B -c .htpasswd me {PASSWORD}",
+        f"My API key is {KEY}",
+        f"the api key: {SHORT}",
+        f"the password is {PASSWORD}",
+        f"SHARED_SECRET={SHORT}",
+        f"CACHE_PASSWORD={PASSWORD}",
+    ],
+)
+def test_what_a_call_s_argument_says_is_masked_however_often_it_is_quoted(text: str) -> None:
+    as_argument = json.dumps({"command": text})
+    for whole in (text, as_argument, json.dumps({"arguments": as_argument})):
+        found = masked(whole)
+        assert not any(each in found for each in (PASSWORD, SHORT, KEY)), found
+        assert len(found) == len(whole)
+        assert masked(found) == found
+        if whole is not text:
+            assert json.loads(found).keys() == json.loads(whole).keys()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'- name: API_KEY\n  value: "{KEY}"',
+        f"    12→- name: API_KEY\n    13→  value: {KEY}",
+        json.dumps({"yaml": f'- name: API_KEY\n  value: "{KEY}"'}),
+        json.dumps([{"name": "API_KEY", "value": KEY}], indent=1),
+        f'<add key="ApiKey" value="{KEY}"/>',
+        f"<password>{KEY}</password>",
+        f'<property name="auth_token">{KEY}</property>',
+        f"api_key: >-\n  {KEY}",
+        f"API_KEY=\\\n{KEY}",
+        f"Set-Cookie: session={KEY}; Path=/; HttpOnly",
+        f"curl -H 'Cookie: lang=en; sid={KEY}; theme=dark; csrf2={KEY}x'",
+        json.dumps({"headers": {"cookie": f"sid={KEY}"}}),
+        "\n".join(f"id_rsa:{line}" for line in (PEM[0], *[KEY * 2] * 6, PEM[1])),
+    ],
+)
+def test_a_secret_is_masked_if_its_name_stands_in_another_field_or_line(text: str) -> None:
+    for shift in range(0, 60, 7):
+        whole = f"{'x' * (3_960 + shift)}\n{text}\nlast line"
+        found = masked(whole)
+        assert KEY not in found, text
+        assert len(found) == len(whole)
+        assert found.endswith("\nlast line")
+        assert masked(found) == found
+    assert "Path=/; HttpOnly" in masked(text) or "Path" not in text
+
+
+CODE = (
+    f"cache_key='views:{KEY}'",
+    f"token_sha256={'9f86d081884c7d65' * 4}",
+    "token = getUser2Name",
+    'getToken("user1234567890abcd")',
+    "version token: node18, step_token=step_2, TOKEN=2026-11-23T10:00",
+    "the secret is kept2gether, and the password is hashed2times",
+    "primary_key=UserTable2.idColumn",
+    '"token": "TokenType2Enum"',
+    "next_token = pageResult2.nextPageToken",
+    "https://builder2@host/",
+    "ENV TOKEN_FILE /run/secrets/x1y2z3w4",
+    "https://someone.somewhere.example@host",
+    "cookie: the session = whatever was there before",
+    "<token>identifier</token> and Map<Token>somethingElse2</",
+    "name: password\nvalue: placeholder",
+    "token:\n  description_of_the_field: 1",
+    "\x1b[31mFAILED\x1b[0m tests/test_tokens.py::test_token_of_user \\033[0m",
+    "password: getPassword()",
+    "token = tokens.next_token()",
+    "max_tokens: 123456789012345678",
+    "tokenizer: claude-opus-4-5-20251101",
+    "const apiKey = process.env.OPENAI_API_KEY",
+    'parser.add_argument("--password", help="Password of the user")',
+    "https://user:password@host/",
+    "https://${USER}:${PASSWORD}@host/",
+    "SECRET_KEY=changeme",
+    "api_key: your-api-key-here-1234567890",
+    "git checkout 7e112024b3c5d6e7f8091a2b3c4d5e6f70819203",
+    "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "from contextstash.record.messages import append, check_session_id, output_handle",
+    "Basic knowledge of Python is assumed; bearer of the news",
+    "-----BEGIN CERTIFICATE-----",
+    "find / -name mysql -print0 && mysql -u root -p shop && mysqladmin -port 3306",
+    "docker run -u 1000:1000 --user node:nodejs -p 3306:3306 mysql",
+    "gh auth login -p https; git log -p mysql.sql",
+    "http://localhost:8080?email=someone@example.org",
+    "the per-token latency-of-all-2-requests and a token test_case_2_with_a_long_name1",
+    "secret tests/context/text/test_secret_masks2.py and TOKEN=ABSENT OTHER_TOKEN=SECRETS2",
+    "git show token 7e11202",
+    "test_deadbeef_is_live_and_pattern.matches.sat.there SKILL.md API-DOCUMENTATION-OF-THE-SERVER",
+    "re_compile_all_the_patterns_of_a_module(secret_rules_module)",
+)
+
+
+@pytest.mark.parametrize("text", CODE)
+def test_code_and_prose_are_left_as_they_are(text: str) -> None:
+    assert masked(text) is text
+
+
+def test_what_a_person_calls_private_is_masked_in_a_prompt_alone() -> None:
+    prompt = "Fix it.\n<private>My sister\nlives in Lima.</private>\nGo on."
+    assert "Lima" not in masked(prompt, private=True)
+    assert "Go on." in masked(prompt, private=True)
+    assert masked(prompt) == prompt
+    assert "Lima" not in masked("<private>in Lima, never closed", private=True)
+
+
+def test_a_mask_is_shown_in_a_few_characters() -> None:
+    assert shown(f"GITHUB_TOKEN=ghp_{'aB3' * 12} # ci") == "GITHUB_TOKEN=‹GitHub token: masked›••• # ci"
+
+
+def test_what_a_provider_checks_is_never_masked() -> None:
+    secret = f"ghp_{'aB3' * 12}"
+    thinking = {"type": "thinking", "thinking": f"the key is {secret}", "signature": secret}
+    item = {"type": "reasoning", "encrypted_content": secret, "id": secret}
+    assert masked_value({"content": [item]}) == {"content": [item]}
+    assert masked_value({"content": [thinking]}, bound=True) == {"content": [thinking]}
+    assert masked_value({"content": [thinking]})["content"][0]["signature"] == secret
+
+
+def test_no_field_of_a_call_s_input_is_opaque_and_data_are_only_if_they_are_bytes() -> None:
+    given = {"data": f"token={GITHUB}", "handle": GITHUB, "id": GITHUB, "deep": [{"signature": GITHUB}], GITHUB: 1}
+    for message in (
+        {"type": "tool_use", "id": "toolu_1", "name": "post", "input": given},
+        {"functionCall": {"name": "post", "args": given}},
+        {"functionResponse": {"name": "post", "response": given}},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": f"a {GITHUB}"}},
+        {"headers": {f"token {GITHUB}": "1", f"token {GITHUB[:-1]}x": "2"}},
+    ):
+        for bound in (False, True):
+            found = masked_value({"content": [message]}, bound=bound)
+            assert GITHUB[4:20] not in json.dumps(found)
+            assert len(json.dumps(found).split('": ')) == len(json.dumps({"content": [message]}).split('": '))
+        assert set(secrets_of(message)) == {"GitHub token"}
+    for data in (
+        {"type": "base64", "media_type": "image/png", "data": GITHUB},
+        {"type": "redacted_thinking", "data": GITHUB},
+        {"inlineData": {"mimeType": "image/png", "data": GITHUB}},
+        {"type": "input_audio", "input_audio": {"format": "wav", "data": GITHUB}},
+    ):
+        assert masked_value(data) is data
+        assert not list(secrets_of(data))
+
+
+def test_a_value_is_secret_by_the_name_of_its_field_too() -> None:
+    found = masked_value({"client_secret": "a8Kd02jfLq91mzPw7x3B", "title": "a8Kd02jfLq91mzPw7x3B"})
+    assert found["client_secret"].startswith("‹masked›")
+    assert found["title"] == "a8Kd02jfLq91mzPw7x3B"
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.text(alphabet=st.characters(codec=None), max_size=200), st.integers(0, 2**32))
+def test_any_text_keeps_its_length_and_a_mask_stays_as_it_is(text: str, seed: int) -> None:
+    [each] = planted(Random(seed), 1)
+    whole = f"{text}\n{each.text}\n{text}"
+    found = masked(whole)
+    assert len(found) == len(whole)
+    assert masked(found) == found
+
+
+@pytest.mark.parametrize(("name", "path"), trace_files(), ids=lambda value: getattr(value, "stem", value))
+def test_next_to_no_line_of_a_recorded_session_is_masked(name: str, path: object) -> None:
+    lines = changed = 0
+    for native in trace_natives(name, path):  # type: ignore[arg-type]
+        for text in _strings(native):
+            lines += text.count("\n") + 1
+            pairs = zip(text.splitlines(), masked(text).splitlines(), strict=True)
+            changed += sum(old != new for old, new in pairs)
+    assert changed <= max(10, 0.001 * lines), (changed, lines)
+
+
+def _strings(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for child in children for text in _strings(child)]

@@ -1,0 +1,207 @@
+"""Secrets planted in recorded and in made sessions: kept whole for the model, readable nowhere else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from contextstash.sharing.export import FORMS, exported_text
+from contextstash.stash import Stash
+from contextstash_storage.databases import open_store
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Native
+from tests.support.planted_secrets import (
+    KINDS,
+    Planted,
+    indexed_texts,
+    is_indexed,
+    made_session,
+    planted,
+    readable,
+    with_secrets,
+)
+from tests.support.postgres_server import database_name, new_store_address, server
+from tests.support.stashes import SESSION, all_handles, as_bytes, stash_at, whole_output
+from tests.support.traces import trace_files, trace_natives
+
+MESSAGES = 250
+"""Of a recorded session; some have thousands."""
+
+PLANTED = 22
+"""In each of 23 recorded sessions: 506 in all."""
+
+
+SESSIONS = [
+    ("anthropic", None),
+    *((name, path) for name, path in trace_files() if path.parent.name in ("claude_code", "codex")),
+]
+
+
+@pytest.fixture(params=SESSIONS, ids=lambda param: getattr(param[1], "stem", "made"))
+async def planted_session(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[tuple[Stash, list[Planted], list[Native], Path]]:
+    name, path = request.param
+    natives = made_session() if path is None else trace_natives(name, path)[:MESSAGES]
+    random = Random(str(path))
+    secrets = random.sample(planted(random, 2 * len(KINDS)), PLANTED)
+    natives = with_secrets(natives, secrets, random)
+    database = tmp_path / "sessions.db"
+    async with stash_at(database, window=60_000, output_tokens=None) as stash:
+        await stash.record_messages(natives, session_id=SESSION, format=name)
+        yield stash, secrets, natives, database
+
+
+async def shown_texts(stash: Stash) -> AsyncIterator[tuple[str, str]]:
+    """Everything that is shown of a session but the view and its outputs."""
+    yield "titles", (await stash.list_sessions()).model_dump_json()
+    yield "status", (await stash.context_status(SESSION)).model_dump_json()
+    yield "hand-off", await stash.hand_off_text(SESSION, None) or ""
+    for form in FORMS:
+        yield f"export as {form}", "".join([piece async for piece in exported_text(stash, SESSION, form)])
+    first: int | None = 0
+    while first is not None:
+        page = await stash.read_messages(SESSION, first=first, limit=100)
+        yield "messages", json.dumps([line.model_dump(mode="json") for line in page.messages], ensure_ascii=False)
+        beside = await stash.read_shown_messages(SESSION, first=first)
+        yield "pages", beside.model_dump_json()
+        first = page.next_seq
+    for handle in await all_handles(stash):
+        call = await stash.read_call(handle, SESSION)
+        yield "calls", call.model_dump_json() if call else ""
+        yield "page of an output", (await stash.get_archived_output(handle, session_id=SESSION, masked=True)).text
+    yield "events", json.dumps([event.model_dump(mode="json") for event in await stash.read_events(SESSION)])
+
+
+async def test_no_planted_secret_can_be_read_or_found(
+    planted_session: tuple[Stash, list[Planted], list[Native], Path],
+) -> None:
+    stash, secrets, _, database = planted_session
+    await stash.compact_session(SESSION, strategy="extractive")
+    shown = [each async for each in shown_texts(stash)]
+    words = indexed_texts(database)
+    assert not [secret.kind for secret in secrets if is_indexed(secret, words)]
+    shown.append(("index", words))
+    shown.append(("summary", (await stash.get_summary(SESSION)).model_dump_json()))
+    for secret in secrets:
+        for word in (secret.secret, secret.text):
+            hits = await stash.search_history(word, session_id=SESSION, limit=50)
+            shown.append(("search", hits.model_dump_json()))
+    found = {(secret.kind, where) for secret in secrets for where, text in shown if readable(secret, text)}
+    assert not found
+
+
+@pytest.mark.postgres
+async def test_no_planted_secret_can_be_read_or_found_in_postgresql() -> None:
+    random = Random(17)
+    secrets = planted(random, 3 * len(KINDS))
+    natives = with_secrets(made_session(), secrets, random)
+    address = new_store_address()
+    stash = Stash(await open_store(address), settings={"automatic": False, "window": 60_000, "output_tokens": None})
+    try:
+        await stash.record_messages(natives, session_id=SESSION, format="anthropic")
+        assert await stash.read_conversation(SESSION) == natives
+        await stash.compact_session(SESSION, strategy="extractive")
+        shown = [each async for each in shown_texts(stash)]
+        shown.append(("summary", (await stash.get_summary(SESSION)).model_dump_json()))
+        for secret in secrets:
+            hits = await stash.search_history(secret.secret, session_id=SESSION, limit=50)
+            shown.append(("search", hits.model_dump_json()))
+    finally:
+        await stash.close()
+    rows = "SELECT string_agg(each::text, ' ') FROM {} AS each"
+    words = server().sql(rows.format("(SELECT vector FROM search_entries)"), database_name(address))
+    assert "broken" in words
+    kept = [("index", words)]
+    for table in ("outputs", "events", "edits", "requests", "(SELECT derived, key, role FROM messages)"):
+        kept.append((table, server().sql(rows.format(table), database_name(address))))
+    found = {(secret.kind, where) for secret in secrets for where, text in shown + kept if readable(secret, text)}
+    assert not found
+    assert not [secret.kind for secret in secrets if is_indexed(secret, words)]
+
+
+async def test_what_the_model_is_given_is_as_it_was_recorded(
+    planted_session: tuple[Stash, list[Planted], list[Native], Path],
+) -> None:
+    stash, _, natives, database = planted_session
+    assert await stash.read_conversation(SESSION) == natives
+    pruned = await stash.prune_tool_outputs(SESSION, keep_last=0, protect_tokens=0, minimum_tokens=0)
+    if pruned.archived:
+        await stash.restore_last(SESSION)
+    viewed = (await stash.get_context(SESSION, budget=10_000_000)).messages
+    async with stash_at(database.with_name("plain.db"), output_tokens=None, secrets="off") as plain:
+        await plain.record_messages(natives, session_id=SESSION)
+        assert as_bytes(viewed) == as_bytes((await plain.get_context(SESSION, budget=10_000_000)).messages)
+
+
+async def test_a_secret_in_an_output_comes_back_byte_for_byte(tmp_path: Path) -> None:
+    [secret] = [each for each in planted(Random(1), len(KINDS)) if each.kind == "private key"]
+    text = "\n".join(["before", secret.text, "after"] * 50)
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"file_path": ".ssh/id_rsa"}}
+    natives = [
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": text}]},
+    ]
+    async with stash_at(tmp_path / "sessions.db") as stash:
+        await stash.record_messages(natives, session_id=SESSION)
+        [handle] = await all_handles(stash)
+        assert await whole_output(stash, handle) == text
+
+
+async def test_secrets_that_the_user_wants_dropped_are_in_no_file(tmp_path: Path) -> None:
+    random = Random(7)
+    secrets = planted(random, 2 * len(KINDS))
+    natives = with_secrets(made_session(), secrets, random)
+    async with stash_at(tmp_path / "sessions.db", secrets="drop") as stash:
+        first = await stash.record_messages(natives, session_id=SESSION, whole=True)
+        again = await stash.record_messages(natives, session_id=SESSION, whole=True)
+        masked = await stash.read_conversation(SESSION)
+        third = await stash.record_messages(masked, session_id=SESSION, whole=True)
+        assert (first.recorded, again.recorded, third.recorded) == (len(natives), 0, 0)
+        stored = json.dumps(masked, ensure_ascii=False)
+        assert not [secret.kind for secret in secrets if readable(secret, stored)]
+
+
+async def test_nothing_is_masked_if_the_user_says_so(tmp_path: Path) -> None:
+    random = Random(8)
+    secrets = planted(random, len(KINDS))
+    async with stash_at(tmp_path / "sessions.db", secrets="off") as stash:
+        await stash.record_messages(with_secrets(made_session(), secrets, random), session_id=SESSION)
+        pages = [(await stash.read_messages(SESSION, limit=200)).model_dump_json()]
+        assert all(any(json.dumps(each.secret, ensure_ascii=False)[1:-1] in page for page in pages) for each in secrets)
+
+
+async def test_a_session_cannot_switch_the_masks_off(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "sessions.db") as stash:
+        await stash.record_messages(made_session(), session_id=SESSION)
+        with pytest.raises(BadInputError, match="no session can set it"):
+            await stash.configure_session(SESSION, settings={"secrets": "off"})
+
+
+async def test_what_a_prompt_calls_private_is_not_handed_on(tmp_path: Path) -> None:
+    natives = made_session()
+    natives[0] = {"role": "user", "content": "Fix the deployment. <private>We are bought by Acme on May 3.</private>"}
+    async with stash_at(tmp_path / "sessions.db") as stash:
+        await stash.record_messages(natives, session_id=SESSION)
+        assert not (await stash.search_history("Acme", session_id=SESSION)).hits
+        assert "Acme" not in (await stash.hand_off_text(SESSION, None) or "")
+        assert "Acme" not in (await stash.list_sessions()).model_dump_json()
+        result = await stash.compact_session(SESSION, strategy="extractive")
+        assert result.compacted
+        assert "Acme" not in json.dumps((await stash.get_context(SESSION)).messages)
+
+
+async def test_an_export_with_masks_can_be_imported(tmp_path: Path) -> None:
+    random = Random(9)
+    secrets = planted(random, len(KINDS))
+    natives = with_secrets(made_session(), secrets, random)
+    async with stash_at(tmp_path / "sessions.db") as stash, stash_at(tmp_path / "other.db") as other:
+        await stash.record_messages(natives, session_id=SESSION)
+        lines = [piece async for piece in exported_text(stash, SESSION, "session")]
+        assert (await other.import_session(lines)).recorded == len(natives)
+        hits = (await other.search_history("deployment", session_id=SESSION)).hits
+        assert hits[0].seq == 0

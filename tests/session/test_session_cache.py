@@ -1,0 +1,142 @@
+"""Messages kept in memory are those of the store, whatever happens to the session meanwhile."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from contextstash.session.session_access import Access
+from contextstash.session.session_cache import MAX_SESSIONS
+from contextstash.session.view_reader import Scope
+from contextstash.stash import Stash
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Native
+from tests.support.effort import examples
+from tests.support.stashes import SESSION, all_handles, history, stash_at, view
+
+
+def said(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+async def test_another_process_appends_and_rewinds(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "c.db") as one, stash_at(tmp_path / "c.db") as other:
+        await one.record_messages([said("a"), said("b")], session_id=SESSION, whole=True)
+        assert await view(one) == [said("a"), said("b")]
+        await other.record_messages([said("a"), said("c"), said("d")], session_id=SESSION, whole=True)
+        assert await view(one) == [said("a"), said("c"), said("d")]
+
+
+async def test_a_session_that_was_deleted_and_made_again_is_another_one(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "c.db") as one, stash_at(tmp_path / "c.db") as other:
+        await one.record_messages([said("a")], session_id=SESSION)
+        assert await view(one) == [said("a")]
+        await other.delete_session(SESSION)
+        await other.record_messages([said("z")], session_id=SESSION)
+        assert await view(one) == [said("z")]
+
+
+async def test_an_older_copy_of_a_session_takes_its_place(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "c.db") as one, stash_at(tmp_path / "c.db") as other:
+        await one.record_messages([said("a")], session_id=SESSION)
+        copy = [record async for record in one.export_session(SESSION)]
+        await one.record_messages([said("b")], session_id=SESSION)
+        assert await view(one) == [said("a"), said("b")]
+        await other.delete_session(SESSION)
+        await other.import_session([json.dumps(record) for record in copy])
+        assert await view(one) == [said("a")]
+        await other.record_messages([said("c")], session_id=SESSION)
+        assert await view(one) == [said("a"), said("c")]
+
+
+async def test_many_sessions_at_once(tmp_path: Path) -> None:
+    names = [f"{SESSION}-{number}" for number in range(2 * MAX_SESSIONS)]
+    async with stash_at(tmp_path / "c.db") as stash:
+        for name in names:
+            await stash.record_messages([said(name)], session_id=name)
+        for name in [*names, *names]:
+            assert await view(stash, name) == [said(name)]
+        assert len(stash._access._known) == MAX_SESSIONS
+
+
+CALLS = ("a", "b", "c")
+
+
+def called(name: str, number: int) -> list[Native]:
+    """A call with an output of about 200 tokens."""
+    call_id = f"call_{name}_{number}"
+    function = {"name": "read_file", "arguments": json.dumps({"path": f"{name}.py"})}
+    call = {"role": "assistant", "tool_calls": [{"id": call_id, "type": "function", "function": function}]}
+    return [call, {"role": "tool", "tool_call_id": call_id, "content": f"{name} line of {number}\n" * 40}]
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("say", "call", "prune", "compact", "restore", "rewind", "remake", "older copy")),
+        st.booleans(),
+        st.sampled_from(CALLS),
+    ),
+    min_size=3,
+    max_size=12,
+)
+
+
+async def take(stash: Stash, step: str, name: str, number: int, copies: list[list[str]]) -> None:
+    """One step of a session's life, by either process."""
+    match step:
+        case "say":
+            await stash.record_messages([said(f"{name} {number}")], session_id=SESSION)
+        case "call":
+            await stash.record_messages(called(name, number), session_id=SESSION)
+        case "prune":
+            await stash.prune_tool_outputs(SESSION, keep_last=1)
+        case "compact":
+            await stash.compact_session(SESSION, summary=f"Summary {number}.")
+        case "restore":
+            if handles := await all_handles(stash):
+                await stash.restore_outputs(handles, session_id=SESSION)
+        case "rewind":
+            shown = [each for each in await history(stash) if each["role"] != "tool"][:1]
+            await stash.record_messages([*shown, said(f"again {name} {number}")], session_id=SESSION, whole=True)
+        case "remake":
+            await stash.delete_session(SESSION)
+            await stash.record_messages([said(name)], session_id=SESSION, format="openai-chat")
+        case "older copy":
+            copy = copies[number % len(copies)]
+            await stash.delete_session(SESSION)
+            await stash.import_session(copy)
+    copies.append([json.dumps(record) async for record in stash.export_session(SESSION)])
+
+
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps=STEPS)
+async def test_what_is_kept_equals_what_is_read_again_whatever_another_process_does(
+    steps: list[tuple[str, bool, str]],
+) -> None:
+    with TemporaryDirectory() as folder:
+        async with stash_at(Path(folder) / "c.db") as one, stash_at(Path(folder) / "c.db") as other:
+            await one.record_messages([said("begin"), *called("a", 99)], session_id=SESSION, format="openai-chat")
+            copies = [[json.dumps(record) async for record in one.export_session(SESSION)]]
+            for number, (step, by_other, name) in enumerate(steps):
+                with suppress(BadInputError):
+                    await take(other if by_other else one, step, name, number, copies)
+                for scope in (Scope(bodies=True), Scope(bodies=True, all_outputs=True)):
+                    await check_kept(one, scope)
+
+
+async def check_kept(stash: Stash, scope: Scope) -> None:
+    """What is kept in memory, advanced by the news, equals what is read again; so do the messages to send."""
+    store = stash._access.store
+    news = await stash._access.news(SESSION)
+    assert ([] if news.request is None else [news.request]) == await store.read_requests(SESSION)
+    kept = await stash._access.snapshot_of(news.session, scope, news)
+    again = await Access(store).snapshot(SESSION, scope)
+    assert kept.session == again.session
+    assert (kept.edits, kept.overlay) == (again.edits, again.overlay)
+    assert (kept.entries, kept.outputs) == (again.entries, again.outputs)
+    assert await stash.read_context(SESSION) == await Stash(store).read_context(SESSION)

@@ -1,0 +1,32 @@
+"""Copying all sessions of a database into another."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from sqlcipher3 import dbapi2 as sqlite3
+
+from contextstash.transfer.store_migration import migrate_store
+from contextstash_storage.sqlite import open_sqlite
+from tests.support.stored_sessions import bodies, conversation, new_session, record
+
+
+async def test_a_damaged_session_is_named_and_all_others_are_copied(tmp_path: Path) -> None:
+    source = await open_sqlite(tmp_path / "source.db")
+    for name in ("one", "two", "three"):
+        await new_session(source, name)
+        await record(source, *conversation(5), session_id=name)
+    await source.close()
+    with closing(sqlite3.connect(tmp_path / "source.db")) as db, db:
+        db.execute("UPDATE bodies SET content = x'00' WHERE session = 2")
+    source, target = await open_sqlite(tmp_path / "source.db"), await open_sqlite(tmp_path / "target.db")
+    try:
+        done = await migrate_store(source, target, lambda _: None)
+        assert done.copied == 2
+        assert list(done.failed) == ["two"]
+        assert "damaged" in done.failed["two"]
+        assert len(await bodies(target, "one")) == len(await bodies(target, "three")) == 10
+    finally:
+        await source.close()
+        await target.close()

@@ -1,0 +1,41 @@
+"""Which files a call reads and changes, by its tool and main argument."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextstash.view.outputs_in_use import MadeCall, protected_calls
+
+HEREDOC = "cd /testbed && python - <<'EOF' import orders; print(qs.only('id').count() > 3, orders/models.py) EOF"
+
+
+@pytest.mark.parametrize(
+    ("tool", "argument", "read", "changed"),
+    [
+        ("bash", "cd /testbed && sed -i s/a/b/ src/a.py", set(), {"/testbed/src/a.py"}),
+        ("bash", "cd /testbed && cat src/a.py | head -20", {"/testbed/src/a.py"}, set()),
+        ("bash", HEREDOC, set(), set()),
+        ("bash", "cat > t.py <<'EOF' from orders.models import qs.only", set(), {"t.py"}),
+        ("bash", "cat <<EOF > t.py from orders.models import x", set(), {"t.py"}),
+        ("bash", "cd /testbed && git log src/ > /tmp/log.txt", set(), {"/tmp/log.txt"}),
+        ("bash", "cd /testbed && ls -la", set(), set()),
+        ("shell", "apply_patch *** Begin Patch *** Update File: src/a.py @@ x.y", set(), {"src/a.py"}),
+        ("Edit", "/srv/an order.py", set(), {"/srv/an order.py"}),
+        ("Read", "/srv/a.py", {"/srv/a.py"}, set()),
+    ],
+)
+def test_a_call_names_the_files_that_it_reads_or_changes(
+    tool: str, argument: str, read: set[str], changed: set[str]
+) -> None:
+    call = MadeCall("1", tool, argument)
+    assert (call.paths, call.changes) == (read, changed)
+
+
+def test_a_folder_in_common_does_not_make_a_file_one_under_edit() -> None:
+    calls = [
+        MadeCall("under edit", "bash", "cd /testbed && cat src/a.py"),
+        MadeCall("other", "bash", "cd /testbed && cat src/b.py"),
+        MadeCall("listing", "bash", "ls /testbed"),
+        MadeCall("edit", "bash", "cd /testbed && sed -i s/a/b/ src/a.py"),
+    ]
+    assert protected_calls(calls) == {"under edit"}

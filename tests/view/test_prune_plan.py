@@ -1,0 +1,70 @@
+"""Which outputs a prune archives."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextstash.view.prune_plan import PruneLimits, PrunePlan, cache_effect, plan_prune
+from tests.support.handmade_views import loop, outputs_of
+
+
+def plan(results: list[int], turns: int = 1, **limits: int) -> PrunePlan:
+    usual = {"keep_last": 0, "protect_tokens": 0, "protect_turns": 0, "minimum_tokens": 0, "smallest": 0}
+    entries = loop(results, turns=turns)
+    return plan_prune(entries, outputs_of(entries), PruneLimits(**{**usual, **limits}))
+
+
+def taken(found: PrunePlan) -> list[int]:
+    return [candidate.output.tokens for candidate in found.chosen]
+
+
+def test_without_protection_everything_is_archived_oldest_first() -> None:
+    assert taken(plan([100, 200, 300])) == [100, 200, 300]
+
+
+@pytest.mark.parametrize(("keep", "left"), [(0, 3), (1, 2), (2, 1), (3, 0), (4, 0)])
+def test_the_newest_outputs_are_kept(keep: int, left: int) -> None:
+    assert len(taken(plan([100, 200, 300], keep_last=keep))) == left
+
+
+@pytest.mark.parametrize(("protect", "left"), [(299, 3), (300, 2), (499, 2), (500, 1), (600, 0)])
+def test_an_output_is_protected_if_it_and_all_newer_ones_fit_the_protected_tokens(protect: int, left: int) -> None:
+    assert len(taken(plan([100, 200, 300], protect_tokens=protect))) == left
+
+
+@pytest.mark.parametrize(("minimum", "left"), [(599, 3), (600, 0), (601, 0)])
+def test_a_batch_must_free_more_than_the_minimum(minimum: int, left: int) -> None:
+    found = plan([100, 200, 300], minimum_tokens=minimum)
+    assert len(taken(found)) == left
+    assert left or "minimum" in found.reason
+
+
+def test_what_protects_the_outputs_is_named_if_nothing_is_left_to_prune() -> None:
+    found = plan([100, 100], keep_last=1, protect_tokens=5_000)
+    assert found.reason == (
+        "Nothing done: 2 tool outputs are protected. Protected are the newest 1, the newest 5,000 tokens of outputs."
+        " Pass keep_last or protect_tokens to prune more: then only what you pass is protected."
+    )
+
+
+@pytest.mark.parametrize(("turns_protected", "left"), [(0, 4), (1, 2), (2, 0), (3, 0)])
+def test_the_newest_user_turns_are_skipped(turns_protected: int, left: int) -> None:
+    found = plan([100, 100, 100, 100], turns=2, protect_turns=turns_protected)
+    assert len(taken(found)) == left
+
+
+def test_small_outputs_stay_because_a_placeholder_would_not_be_smaller() -> None:
+    found = plan([100, 2_000], smallest=150)
+    assert taken(found) == [2_000]
+    assert "too small" in plan([100], smallest=150).reason
+
+
+def test_a_view_without_outputs_says_so() -> None:
+    assert "no tool output" in plan([]).reason
+
+
+def test_the_cost_of_an_invalidated_prompt_cache_is_known_in_advance() -> None:
+    after = loop([50, 1_000])
+    effect = cache_effect(after, first_changed_seq=2, saved=9_000)
+    assert effect.rewritten == sum(entry.tokens for entry in after if entry.first_seq >= 2)
+    assert effect.requests == round(effect.rewritten * 1.15 / 900, 1)

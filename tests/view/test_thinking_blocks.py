@@ -1,0 +1,95 @@
+"""What an edit does to the thinking after it, for models whose API checks the messages before it."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextstash.view.compaction_plan import CompactPlan, plan_without_thinking
+from contextstash.view.thinking_blocks import DROP_REQUEST, thinking_effect
+from contextstash.view.view import Entry
+from contextstash_storage.records import Block, Message
+from tests.support.handmade_views import loop, message, text
+
+
+def thought(seq: int, tokens: int = 30) -> Message:
+    return message(seq, "assistant", Block(type="thinking", tokens=tokens), text(10))
+
+
+def asked(seq: int) -> Message:
+    return message(seq, "user", text(9))
+
+
+CALLING = message(4, "assistant", Block(type="thinking", tokens=5), Block(type="tool_call", call_id="c"))
+ANSWERED = [asked(0), thought(1), asked(2), thought(3), asked(4)]
+IN_A_LOOP = [*ANSWERED[:4], CALLING]
+
+
+@pytest.mark.parametrize(
+    ("messages", "choice", "needed", "chosen"),
+    [
+        (ANSWERED, "auto", False, "strip"),
+        (IN_A_LOOP, "auto", False, "wait"),
+        (IN_A_LOOP, "auto", True, "strip"),
+        (IN_A_LOOP, "strip", False, "strip"),
+        (ANSWERED, "drop", False, "drop"),
+        (ANSWERED, "keep", False, "none"),
+    ],
+)
+def test_what_happens_to_invalidated_thinking(messages: list[Message], choice: str, needed: bool, chosen: str) -> None:
+    effect = thinking_effect(messages, 0, bound=True, choice=choice, needed=needed)
+    assert effect.choice == chosen
+    assert bool(effect.reason) == (chosen != "none")
+
+
+def test_only_thinking_after_the_change_is_invalidated() -> None:
+    effect = thinking_effect(ANSWERED, 2, bound=True, choice="auto", needed=False)
+    assert (effect.broken_seqs, effect.broken_tokens) == ((3,), 30)
+    assert thinking_effect(ANSWERED, 4, bound=True, choice="auto", needed=False).choice == "none"
+    assert thinking_effect(ANSWERED, 0, bound=False, choice="auto", needed=False).broken_seqs == ()
+
+
+def test_the_first_message_after_a_cut_thought_on_top_of_what_is_summarized() -> None:
+    effect = thinking_effect(ANSWERED, 3, bound=True, choice="auto", needed=False)
+    assert (effect.choice, effect.broken_seqs) == ("strip", (3,))
+
+
+def test_an_edit_waits_for_an_open_tool_loop_only_if_it_invalidates_the_loop_s_thinking() -> None:
+    calling = message(5, "assistant", Block(type="tool_call", call_id="c"))
+    answer = message(6, "user", Block(type="tool_result", call_id="c"))
+    effect = thinking_effect([*ANSWERED, calling, answer], 0, bound=True, choice="auto", needed=False)
+    assert effect.choice == "strip"
+
+
+def test_the_request_that_makes_the_provider_drop_thinking_is_complete() -> None:
+    binding = {"prefix_mismatch_behavior": "drop_block"}
+    assert DROP_REQUEST["thinking"] == {"type": "adaptive", "block_binding": binding}
+    assert DROP_REQUEST["betas"] == ["thinking-binding-controls-2026-08-01"]
+
+
+def test_cache_breakpoints_from_the_change_on_are_counted() -> None:
+    marked = message(2, "user", Block(type="text", tokens=9, breakpoint=True))
+    messages = [ANSWERED[0], ANSWERED[1], marked, *ANSWERED[3:]]
+    assert thinking_effect(messages, 2, bound=False, choice="auto", needed=False).breakpoints == 1
+    assert thinking_effect(messages, 3, bound=False, choice="auto", needed=False).breakpoints == 0
+
+
+def plan(kept: list[Message]) -> CompactPlan:
+    covered = [Entry(message=message(seq, "user", text(50))) for seq in range(4)]
+    return CompactPlan(tuple(covered), tuple(Entry(message=each) for each in kept), "")
+
+
+def test_a_compaction_cuts_later_if_it_keeps_most_messages() -> None:
+    kept = [message(4, "user", text(20)), thought(5, 20), *(message(seq, "user", text(40)) for seq in range(6, 10))]
+    moved = plan_without_thinking(plan(kept))
+    assert [entry.first_seq for entry in moved.kept] == [6, 7, 8, 9]
+
+
+def test_it_does_not_if_it_would_lose_more_than_half_of_what_is_kept() -> None:
+    kept = [*(message(seq, "user", text(40)) for seq in range(4, 9)), thought(9), message(10, "user", text(40))]
+    assert plan_without_thinking(plan(kept)) == plan(kept)
+
+
+def test_without_thinking_in_what_is_kept_the_plan_is_unchanged() -> None:
+    entries = loop([50, 50])
+    unthinking = CompactPlan((), tuple(entries), "")
+    assert plan_without_thinking(unthinking) == unthinking

@@ -1,0 +1,66 @@
+"""The budget of a window, and its levels."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextstash.window.settings import ContextSettings, resolve_settings
+from contextstash.window.thresholds import budget_of, level_of, lowest_threshold, next_step, percent_of
+
+
+def test_numbers_that_are_not_set_follow_from_the_window() -> None:
+    budget = budget_of(ContextSettings(), 200_000)
+    assert (budget.usable, budget.prune_protect_tokens, budget.prune_minimum_tokens) == (175_000, 40_000, 17_500)
+    small = budget_of(ContextSettings(), 8_000)
+    assert (small.usable, small.prune_protect_tokens) == (7_000, 1_750)
+    assert (small.low_water, small.summary_tokens, small.compact_keep_tokens) == (3_010, 1_000, 2_010)
+    assert budget.summary_tokens == 8_000
+
+
+def test_sizes_follow_from_what_system_prompt_and_tools_leave_of_the_window() -> None:
+    alone = budget_of(ContextSettings(output_reserve=0), 64_000)
+    beside = budget_of(ContextSettings(output_reserve=0), 64_000, fixed=32_000)
+    assert (alone.free, beside.free) == (64_000, 32_000)
+    assert (alone.summary_tokens, beside.summary_tokens) == (8_000, 4_000)
+    assert beside.low_water == alone.low_water
+    assert budget_of(ContextSettings(output_reserve=0), 64_000, fixed=70_000).free == 16_000
+
+
+@pytest.mark.parametrize(
+    ("tokens", "level"),
+    [(700, "ok"), (701, "prune"), (850, "prune"), (851, "compact"), (950, "compact"), (951, "critical"),
+     (1_000, "critical"), (1_001, "overflow")],
+)  # fmt: skip
+def test_a_level_starts_above_its_threshold(tokens: int, level: str) -> None:
+    budget = budget_of(ContextSettings(output_reserve=0, compact_at=0.85), 1_000)
+    assert level_of(tokens, budget) == level
+    assert percent_of(tokens, budget) == round(tokens / 10, 1)
+
+
+def test_the_same_threshold_for_pruning_and_compacting_means_compact() -> None:
+    budget = budget_of(resolve_settings({"preset": "token-budget"}), 200_000)
+    assert level_of(142_801, budget) == "compact"
+
+
+@pytest.mark.parametrize("level", ["prune", "compact", "critical", "overflow"])
+def test_each_level_says_what_to_do(level: str) -> None:
+    budget = budget_of(ContextSettings(output_reserve=0), 1_000)
+    found = {level_of(tokens, budget): next_step(level_of(tokens, budget)) for tokens in range(0, 1_100, 10)}
+    assert "Call " in found[level] or "call " in found[level]  # type: ignore[index]
+    assert "compact" in next_step(level, followed=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "threshold"),
+    [
+        ({}, 161_000),  # nothing is pruned below the compaction threshold: 0.92 of 200,000 less an eighth
+        ({"low_water": None}, 122_500),
+        ({"compact_automatic": False}, 122_500),
+        ({"prune_automatic": False, "low_water": None, "tokens_at": 90_000}, 90_000),
+    ],
+)
+def test_the_lowest_threshold_is_that_of_the_first_automatic_reduction(
+    chosen: dict[str, object], threshold: int
+) -> None:
+    settings = resolve_settings(chosen)
+    assert lowest_threshold(budget_of(settings, 200_000), settings) == threshold

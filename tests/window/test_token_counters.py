@@ -1,0 +1,107 @@
+"""How many tokens a block of a message takes, and by which counter."""
+
+from __future__ import annotations
+
+import base64
+import struct
+
+import pytest
+
+from contextstash.messages import get_format
+from contextstash.tokenizer import count_with
+from contextstash.window.settings import ContextSettings
+from contextstash.window.token_counters import Counter, counter_for, family_of, measure
+from contextstash_storage.records import Native
+
+SETTINGS = ContextSettings(message_overhead=4, image_tokens=1_000)
+CHARS = ContextSettings(estimator="chars", message_overhead=4, image_tokens=1_000)
+
+
+def tokens(native: Native, settings: ContextSettings, model: str | None = None) -> list[int]:
+    reading = get_format("anthropic").read(native)
+    counter = counter_for(model, settings, count_with)
+    return [block.tokens for block in measure(reading, counter, settings)]
+
+
+@pytest.mark.parametrize(
+    ("model", "family"),
+    [
+        ("gpt-5.4", "gpt"),
+        ("gpt-4", "gpt-4"),
+        ("gpt-4-turbo", "gpt-4"),
+        ("gpt-4-0613", "gpt-4"),
+        ("gpt-4-1106-preview", "gpt-4"),
+        ("gpt-3.5-turbo", "gpt-4"),
+        ("gpt-4o-2024-08-06", "gpt"),
+        ("gpt-4.5-preview", "gpt"),
+        ("o3-mini", "gpt"),
+        ("openai/o4-mini", "gpt"),
+        ("gpt-4.1", "gpt"),
+        ("claude-opus-4-6", "claude"),
+        ("claude-sonnet-4-20250514", "claude"),
+        ("claude-3-7-sonnet-20250219", "claude"),
+        ("us.anthropic.claude-opus-4-7-v1:0", "claude-new"),
+        ("claude-sonnet-5", "claude-new"),
+        ("anthropic/claude-opus-4.8", "claude-new"),
+        ("deepseek-chat", "deepseek"),
+        ("my-own-model", "unknown"),
+        ("foo3", "unknown"),
+        ("retro3-large", "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_the_family_of_a_model_follows_from_its_name(model: str | None, family: str) -> None:
+    assert family_of(model).name == family
+
+
+def test_characters_are_divided_by_four_and_a_message_costs_four_more() -> None:
+    assert tokens({"role": "user", "content": "x" * 43}, CHARS) == [10 + 4]
+
+
+@pytest.mark.parametrize(
+    ("model", "across", "down", "expected"),
+    [
+        ("claude-sonnet-4-5", 750, 100, 100),
+        ("claude-sonnet-4-5", 8_000, 8_000, 1_600),
+        ("gpt-5.4", 500, 500, 85 + 170),
+        ("gpt-5.4", 1_024, 1_024, 85 + 4 * 170),
+        ("gpt-5.4", 2_048, 4_096, 85 + 6 * 170),
+        ("my-own-model", 750, 100, 1_000),
+    ],
+)
+def test_an_image_of_known_size_costs_what_its_provider_documents(
+    model: str, across: int, down: int, expected: int
+) -> None:
+    header = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", across, down)
+    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(header).decode()}
+    image = {"role": "user", "content": [{"type": "image", "source": source}]}
+    assert tokens(image, SETTINGS, model) == [expected + 4]
+    assert tokens(image, CHARS, model) == [1_004]
+
+
+def test_an_image_costs_what_the_settings_say_and_its_bytes_nothing() -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 9_000}}
+    assert tokens({"role": "user", "content": [image]}, SETTINGS) == [1_004]
+
+
+def test_a_tool_call_costs_its_name_and_arguments() -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls -la"}}
+    count = count_with("o200k_base")
+    assert tokens({"role": "assistant", "content": [call]}, SETTINGS) == [
+        count("Bash") + count('{"command":"ls -la"}') + 4
+    ]
+
+
+def test_reasoning_that_only_the_provider_can_read_is_not_free() -> None:
+    hidden = {"type": "redacted_thinking", "data": "A" * 400}
+    assert tokens({"role": "assistant", "content": [hidden, {"type": "text", "text": "ok"}]}, SETTINGS)[0] > 4
+
+
+def test_an_empty_message_costs_its_overhead() -> None:
+    assert tokens({"role": "user", "content": ""}, SETTINGS) == [4]
+
+
+def test_the_name_of_a_counter_describes_its_method() -> None:
+    assert counter_for("claude-opus-4-6", SETTINGS, count_with).name.startswith("o200k_base × ")
+    assert counter_for(None, CHARS, count_with).name == "characters / 4"
+    assert Counter("twice", len, factor=2.0).count("abc") == 6

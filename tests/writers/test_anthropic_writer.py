@@ -1,0 +1,207 @@
+"""The summarizer that calls a model, with the provider's own SDK, against a provider on loopback."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from contextstash.events.turns import Turn
+from contextstash.writers.anthropic import AnthropicSummarizer, digest_output_text
+from contextstash.writers.base import SummaryRequest, WriterFailedError, WriterSettings, WrittenSummary
+from contextstash.writers.writer_fallback import choose, content_key, write_summary
+from tests.support.model_provider import SUMMARY, Answer, Provider, model_provider
+from tests.support.turns import Script, quarter
+
+TOO_LONG = "prompt is too long: 10001 tokens > 9000 maximum"
+
+KEY = "sk-ant-a-very-secret-key"
+
+WHOLE = {
+    "id": "msg_01",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-haiku-4-5",
+    "content": [{"type": "text", "text": SUMMARY}],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 12_234, "output_tokens": 50},
+}
+
+UNBEGUN = b'event: content_block_stop\ndata: {"type": "content_block_stop", "index": 0}\n\n'
+
+SESSION = tuple(Script().user("Fix the parser; never touch the public API.").assistant("Fixed.").turns)
+
+
+def long_parts(count: int) -> tuple[Turn, ...]:
+    """Messages of some 2,500 tokens each."""
+    script = Script()
+    for number in range(count):
+        script.user(f"part {number} " + "word " * 2_000)
+    return tuple(script.turns)
+
+
+def request(turns: tuple[Turn, ...] = SESSION, max_tokens: int = 400, **more: object) -> SummaryRequest:
+    return SummaryRequest(turns=turns, max_tokens=max_tokens, count=quarter, **more)  # type: ignore[arg-type]
+
+
+def settings(provider: Provider, **more: object) -> WriterSettings:
+    usual = {"api_key": KEY, "base_url": provider.url, "timeout": 5.0, "retries": 1}
+    return WriterSettings(model="claude-haiku-4-5", **{**usual, **more})  # type: ignore[arg-type]
+
+
+async def write(provider: Provider, asked: SummaryRequest | None = None, **more: object) -> WrittenSummary:
+    return await AnthropicSummarizer(settings(provider, **more)).write(asked or request())
+
+
+async def test_it_returns_the_models_summary_and_the_usage() -> None:
+    with model_provider() as provider:
+        written = await write(provider)
+    assert (written.text, written.strategy, written.model) == (SUMMARY, "anthropic", "claude-haiku-4-5")
+    [call] = written.calls
+    assert call.usage is not None
+    assert (call.usage.prompt_tokens, call.usage.completion_tokens, call.error) == (1_200, 90, None)
+    assert [(key or "").removeprefix("Bearer ") for key in provider.keys] == [KEY]
+
+
+async def test_the_model_gets_the_session_as_material_and_the_settings() -> None:
+    with model_provider() as provider:
+        await write(provider, request(instructions="Keep the figures."))
+    [sent] = provider.requests
+    assert (sent["model"], sent["stream"]) == ("claude-haiku-4-5", True)
+    assert "Keep the figures." in sent["system"]
+    assert "not instructions to you" in " ".join(sent["system"].split())
+    [message] = sent["messages"]
+    assert "<session>" in message["content"]
+    assert "never touch the public API" in message["content"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        (Answer(status=429, error="rate_limit_error", headers={"retry-after": "0.01"}), "429"),
+        (Answer(status=529, error="overloaded_error", headers={"retry-after-ms": "5"}), "529"),
+        (Answer(status=401, error="authentication_error", message="invalid x-api-key"), "ANTHROPIC_API_KEY"),
+        (Answer(breaks_off=True), "failed"),
+        (Answer(text="I will not.", stop_reason="refusal"), "refused"),
+        (Answer(text=""), "empty"),
+        (Answer(text="Done."), "too short"),
+        (Answer(text="long " * 4_000, stop_reason="max_tokens"), "did not finish"),
+        (
+            Answer(status=400, error="invalid_request_error", message="prompt is too long: 9 tokens > 8 maximum"),
+            "parts",
+        ),
+    ],
+    ids=["429", "529", "401", "truncated", "refusal", "empty", "too short", "never ends", "too long for the writer"],
+)
+async def test_the_error_of_a_failed_summarizer_says_why(failure: Answer, says: str) -> None:
+    with model_provider(failure) as provider, pytest.raises(WriterFailedError, match=says) as raised:
+        await write(provider)
+    assert raised.value.calls
+    assert raised.value.calls[-1].error is not None or failure.status == 200
+
+
+async def test_a_reply_that_is_not_streamed_is_accepted_too() -> None:
+    with model_provider(Answer(raw=json.dumps(WHOLE).encode())) as provider:
+        written = await write(provider)
+    assert written.text == SUMMARY
+    assert written.calls[0].usage is not None
+    assert written.calls[0].usage.prompt_tokens == 12_234
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/html"])
+@pytest.mark.parametrize("body", [b"", b"<html>", b'{"ok": true}', b"event: message_start\ndata: {bad\n\n", UNBEGUN])
+async def test_a_reply_that_is_not_a_message_is_a_failure_and_the_next_summarizer_is_used(
+    kind: str, body: bytes
+) -> None:
+    with model_provider(Answer(raw=body, raw_type=kind)) as provider:
+        written = await write_summary(request(), choose("auto", settings=settings(provider)))
+    assert written.strategy == "extractive"
+    assert "could not be read" in (written.note or "")
+    assert [call.error is not None for call in written.calls] == [True]
+
+
+async def test_no_answer_in_time_is_a_failure() -> None:
+    with (
+        model_provider(Answer(waits_for=threading.Event())) as provider,
+        pytest.raises(WriterFailedError, match="in time"),
+    ):
+        await write(provider, timeout=0.2, retries=0)
+
+
+@pytest.mark.parametrize("status", [429, 529, 500])
+async def test_a_request_with_a_temporary_failure_is_repeated(status: int) -> None:
+    with model_provider(Answer(status=status, headers={"retry-after": "0.01"}), Answer()) as provider:
+        assert (await write(provider)).text == SUMMARY
+    assert len(provider.requests) == 2
+
+
+async def test_a_summary_that_is_too_long_is_requested_again_and_then_cut() -> None:
+    long = "\n".join(f"- point {number} of the session" for number in range(200))
+    with model_provider(Answer(text=long), Answer()) as provider:
+        assert (await write(provider, request(max_tokens=200))).text == SUMMARY
+    with model_provider(Answer(text=long)) as provider:
+        written = await write(provider, request(max_tokens=200))
+    assert quarter(written.text) <= 200
+    assert long.startswith(written.text)
+    assert "too long" in (written.note or "")
+
+
+async def test_a_long_history_is_sent_in_parts_each_with_the_summary_so_far() -> None:
+    turns = long_parts(6)
+    parts = [Answer(text=f"The summary so far, after part {number}.") for number in range(9)]
+    with model_provider(*parts) as provider:
+        written = await write(provider, request(turns), input_tokens=6_000)
+    asked = [sent["messages"][0]["content"] for sent in provider.requests]
+    assert len(asked) == 3
+    assert "after part 0." in asked[1]
+    assert all(f"part {seq} " in asked[seq // 2] for seq in range(6))
+    assert written.text == "The summary so far, after part 2."
+
+
+async def test_a_part_too_long_for_the_model_is_halved() -> None:
+    turns = long_parts(4)
+    too_long = Answer(status=400, error="invalid_request_error", message=TOO_LONG)
+    with model_provider(too_long, Answer()) as provider:
+        assert (await write(provider, request(turns), input_tokens=11_000)).text == SUMMARY
+    assert len(provider.requests) == 3
+
+
+async def test_one_output_is_digested() -> None:
+    with model_provider(Answer(text="x" * 3_000)) as provider:
+        said_of_it, call = await digest_output_text(settings(provider), "bash", "make", "output " * 50, 1_200)
+    assert len(said_of_it) == 1_200
+    assert call.error is None
+
+
+async def test_after_a_failure_the_next_summarizer_is_used_and_the_note_says_so() -> None:
+    with model_provider(Answer(status=500, headers={"x-should-retry": "false"})) as provider:
+        written = await write_summary(request(), choose("auto", settings=settings(provider)))
+    assert written.strategy == "extractive"
+    assert "anthropic could not write the summary: The API answered with status 500" in (written.note or "")
+    assert len(written.calls) == 1
+
+
+@pytest.mark.parametrize("failing", [Answer(status=401), Answer(text=""), Answer(breaks_off=True)])
+async def test_neither_key_nor_session_is_in_errors_or_logs(failing: Answer, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    secret = tuple(Script().user("the launch code is 0000-tango").turns)
+    with model_provider(failing) as provider:
+        written = await write_summary(request(secret), choose("auto", settings=settings(provider)))
+    for text in (caplog.text, written.note or ""):
+        assert KEY not in text
+        assert "tango" not in text
+
+
+def test_the_same_content_has_the_same_key_and_other_content_another() -> None:
+    keys: list[Callable[[], str]] = [
+        lambda: content_key(request(), "anthropic", "m"),
+        lambda: content_key(request(), "anthropic", "other"),
+        lambda: content_key(request(instructions="x"), "anthropic", "m"),
+        lambda: content_key(request(SESSION[:1]), "anthropic", "m"),
+    ]
+    assert len({key() for key in keys}) == len(keys)
+    assert keys[0]() == keys[0]()

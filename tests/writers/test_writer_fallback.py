@@ -1,0 +1,78 @@
+"""Which summarizer is used, and when the text that a host passes is accepted."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextstash.writers.base import SummaryRequest, WriterSettings
+from contextstash.writers.writer_fallback import choose, write_summary
+from contextstash_storage.errors import BadInputError
+from tests.support.turns import Script, quarter
+
+
+def request(most: int = 300) -> SummaryRequest:
+    turns = Script().user("Fix the fines.").assistant("The fines are fixed now.").turns
+    return SummaryRequest(turns=tuple(turns), max_tokens=most, count=quarter)
+
+
+async def test_auto_uses_the_hosts_text_unchanged() -> None:
+    written = await write_summary(request(), choose("auto", "  The fines are fixed; next is the log.\n"))
+    assert (written.text, written.strategy) == ("The fines are fixed; next is the log.", "host")
+
+
+async def test_auto_writes_an_extractive_summary_if_the_host_passed_none() -> None:
+    written = await write_summary(request(), choose("auto"))
+    assert written.strategy == "extractive"
+    assert written.text.startswith("## Task\n- Fix the fines.")
+
+
+async def test_the_extractive_summarizer_keeps_within_its_limit_and_includes_an_earlier_summary() -> None:
+    earlier = "The task was to build the library service."
+    whole = SummaryRequest(request().turns, 100, quarter, earlier=earlier)
+    text = (await write_summary(whole, choose("extractive"))).text
+    assert quarter(text) <= 100
+    assert text.startswith("## Task\n- Fix the fines.")
+    assert earlier in text
+
+
+@pytest.mark.parametrize("summary", ["", " \n ", "done"])
+def test_a_text_that_is_not_a_summary_is_refused(summary: str) -> None:
+    with pytest.raises(BadInputError, match="summary is empty or too short"):
+        choose("auto", summary)
+
+
+async def test_an_endless_summary_is_refused_with_its_size() -> None:
+    with pytest.raises(BadInputError, match="25,000 tokens"):
+        await write_summary(request(), choose("host", "word " * 20_000))
+
+
+def test_the_strategy_host_needs_a_text() -> None:
+    with pytest.raises(BadInputError, match="needs `summary`"):
+        choose("host")
+
+
+def test_a_passed_text_and_the_strategy_extractive_contradict_each_other() -> None:
+    with pytest.raises(BadInputError, match="either"):
+        choose("extractive", "A summary that the host wrote.")
+
+
+def test_the_error_for_an_unknown_strategy_names_the_known_ones() -> None:
+    with pytest.raises(BadInputError, match="auto, host, anthropic, extractive"):
+        choose("gpt")
+
+
+def test_the_error_for_a_model_without_key_says_what_to_set() -> None:
+    with pytest.raises(BadInputError, match="ANTHROPIC_API_KEY"):
+        choose("anthropic", settings=WriterSettings(model="m"))
+
+
+@pytest.mark.parametrize(("key", "order"), [("k", ["anthropic", "extractive"]), (None, ["extractive"])])
+def test_auto_tries_a_model_then_extraction(key: str | None, order: list[str]) -> None:
+    writers = choose("auto", settings=WriterSettings(model="m", api_key=key))
+    assert [writer.strategy for writer in writers] == order
+
+
+async def test_if_the_earlier_summary_stays_the_new_one_does_not_repeat_it() -> None:
+    turns = tuple(Script().user("Fix the fines.").assistant("The fines are fixed now.").turns)
+    asked = SummaryRequest(turns, 200, quarter, previous="## Task\n- Build the service.", replaces=False)
+    assert "Build the service" not in (await write_summary(asked, choose("extractive"))).text
