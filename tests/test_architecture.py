@@ -32,7 +32,7 @@ MAY_IMPORT_OF_OURS = {
 USE_CASES = ("session", "record", "reduce", "request", "queries", "transfer")
 
 MUST_NOT_IMPORT = {
-    **{room: ("mcp", "clients", "cli", "demo", "gateway", "pages", "sharing", "proxy") for room in USE_CASES},
+    **dict.fromkeys(USE_CASES, ("mcp", "clients", "cli", "demo", "gateway", "pages", "sharing", "proxy")),
     "clients": ("mcp", "cli", "demo", "gateway"),
     "mcp": ("cli", "demo", "gateway", "pages", "sharing"),
     "sharing": ("cli", "demo", "gateway", "clients", "mcp", "pages"),

@@ -28,7 +28,6 @@ TRACEBACK = "Traceback (most recent call last):\n  File \"x.py\", line 1\n    f(
 GREP = "src/a.py:3:def lend\nsrc/a.py:9:lend()\nsrc/b.py:1:import lend\n"
 LONG_LISTING = "total 8\ndrwxr-xr-x 2 me us 4096 Jan  1 10:00 src\n-rw-r--r-- 1 me us  120 Jan  1 10:00 setup.py\n"
 FIRST_FAILURE = "tests/test_x.py::test_y AssertionError: assert 1 == 2"
-NOT_FOUND = "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\n\r\nno"
 CHUNK = "Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code 1\nOutput:\nbad thing\n"
 GO = "--- FAIL: TestLend (0.00s)\n    lend_test.go:9: no\nFAIL\nFAIL\texample.org/loans\t0.1s\n"
 
@@ -45,7 +44,6 @@ GO = "--- FAIL: TestLend (0.00s)\n    lend_test.go:9: no\nFAIL\nFAIL\texample.or
         ("Bash", "ls -l", LONG_LISTING, "2 entries: src, setup.py"),
         ("get_order", "7", '{"id": 7, "state": "open", "of": [1, 2]}', "JSON: id=7, state=open, of (2)"),
         ("list", "", '[{"id": 1}, {"id": 2}]', "JSON list of 2 items, each with id"),
-        ("Bash", "curl -i x", NOT_FOUND, "HTTP 404 Not Found, text/html"),
         ("Bash", "git log", "3f2a9bc Fix fines\n91bb01d Lend\n", "2 commits, newest 3f2a9bc Fix fines"),
         ("Bash", "./build", f"start\n{'step ' * 9}\nbuilt in 3 s\n", "start … built in 3 s (3 lines)"),
         ("Bash", "true", "", "no output"),

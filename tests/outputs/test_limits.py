@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.outputs.limits import OutputLimits, limit, shared_limit
-from contextstash.outputs.notices import Limited
-from contextstash.outputs.truncate import byte_length, line_count
+from contextstash.outputs.limits import Limited, OutputLimits, limit, shared_limit
+from contextstash.outputs.measures import byte_length, line_count
 from contextstash.window.settings import resolve_settings
 from contextstash.window.token_counters import RULES_OF_THUMB
 from contextstash_storage.errors import BadInputError

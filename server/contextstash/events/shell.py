@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from contextstash.events.kinds import FileUse, Verb
-from contextstash.outputs.classifiers import DEFINITION
+from contextstash.outputs.salient import DEFINITION
 from contextstash.outputs.shell_envelope import without_heredocs
 from contextstash.safety.sanitize import one_line
 

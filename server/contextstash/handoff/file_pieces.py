@@ -19,7 +19,7 @@ from contextstash.events.kinds import FileUse, Replaced, Shown
 from contextstash.events.names import names_of
 from contextstash.events.turns import Turn
 from contextstash.handoff.fill import Count
-from contextstash.outputs.classifiers import DEFINITION
+from contextstash.outputs.salient import DEFINITION
 from contextstash.safety.secret_masks import has_mask
 
 FOCUS_TURNS = 16

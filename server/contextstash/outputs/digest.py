@@ -1,13 +1,47 @@
-"""Digests: one line that says what a tool output was."""
+"""Digests: one line that says what a tool output was.
+
+>>> digest_output("Bash", "grep -rn lend src", "src/a.py:3:def lend\nsrc/b.py:1:import lend\n", is_error=False)
+'2 matches in 2 files: a.py:3, b.py'
+"""
 
 from __future__ import annotations
 
-from contextstash.outputs.classifiers import CLASSIFIERS, MAX_HEAD_CHARACTERS, ToolOutput, describe_ends
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from contextstash.outputs.measures import line_count
+from contextstash.outputs.run_outcomes import error_lines, find_crash, find_test_run
+from contextstash.outputs.salient import DEFINITION
 from contextstash.outputs.shell_envelope import Printed, unwrap
-from contextstash.safety.sanitize import one_line
+from contextstash.safety.sanitize import clip, one_line
 
 MAX_SCANNED = 2_000_000
 """Characters of an output that are read, half of them from each end; it bounds the time."""
+
+MAX_HEAD = 40_000
+"""Characters at the start of an output, in whole lines, that most kinds are recognized by; it bounds the time."""
+
+MAX_JSON = 400_000
+"""Longer JSON is not parsed but described by its beginning: parsing is the most expensive step here."""
+
+MIN_TENTHS = 8
+"""How many tenths of the lines must match before an output counts as a search result or a listing. An output that is
+not recognized gets the general digest."""
+
+MAX_DEFINITIONS = 6
+"""How many definitions of a file its digest names. They fill the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """A tool output and its beginning, in whole lines; `call` is the tool and its main argument."""
+
+    call: str
+    text: str
+    head: str
+    is_error: bool
 
 
 def digest_output(tool: str, argument: str, text: str, is_error: bool, max_chars: int = 160) -> str:
@@ -17,7 +51,7 @@ def digest_output(tool: str, argument: str, text: str, is_error: bool, max_chars
     search by matches and files, a file by lines and definitions, and so on; anything else by its first and last line.
     """
     printed = unwrap(text if len(text) <= MAX_SCANNED else text[: MAX_SCANNED // 2] + "\n" + text[-MAX_SCANNED // 2 :])
-    line = _described(tool, argument, printed.text, is_error) if printed.text.strip() else "no output"
+    line = _described(f" {tool} {argument}", printed.text, is_error) if printed.text.strip() else "no output"
     line = still_running(printed) + line
     if printed.exit_code:
         line = f"exit {printed.exit_code}: {line}"
@@ -33,17 +67,209 @@ def still_running(printed: Printed) -> str:
     return "still running, so far: " if printed.text.strip() else "still running, "
 
 
-def _described(tool: str, argument: str, text: str, is_error: bool) -> str:
-    output = ToolOutput(tool, argument, text, _head(text), is_error)
-    for describe in CLASSIFIERS:
-        line = describe(output)
-        if line:
-            return line
-    return describe_ends(output)
+def _described(call: str, text: str, is_error: bool) -> str:
+    head = text[:MAX_HEAD]
+    if len(text) > MAX_HEAD:
+        head = head[: head.rfind("\n") + 1] or head
+    output = _Output(call, text, head, is_error)
+    return next((line for describe in _KINDS if (line := describe(output))), "") or _ends(output)
 
 
-def _head(text: str) -> str:
-    if len(text) <= MAX_HEAD_CHARACTERS:
-        return text
-    head = text[:MAX_HEAD_CHARACTERS]
-    return head[: head.rfind("\n") + 1] or head
+def _plural(number: int, noun: str) -> str:
+    ending = "es" if noun.endswith(("ch", "s")) else "s"
+    if noun.endswith("ry") and number != 1:
+        noun, ending = noun[:-1], "ies"
+    return f"{number:,} {noun}{'' if number == 1 else ending}"
+
+
+def _names(names: Sequence[str], maximum: int = 4) -> str:
+    shown = ", ".join(names[:maximum])
+    return f"{shown}, …" if len(names) > maximum else shown
+
+
+def _base_name(path: str) -> str:
+    return path.rstrip("/").rsplit("/", 1)[-1] or path
+
+
+def _test_run(output: _Output) -> str | None:
+    run = find_test_run(output.text)
+    return f"tests: {run.line()}" if run else None
+
+
+def _crash(output: _Output) -> str | None:
+    return find_crash(output.text) or None
+
+
+def _marked_error(output: _Output) -> str | None:
+    """Matches only outputs that the tool itself marked as errors: in others "error" is usually a mere word."""
+    return next(iter(error_lines(output.text, 1)), None) if output.is_error else None
+
+
+_DIFF = re.compile(r"^(?:diff --git |--- (?:a/|/dev/null|\S+\t)|\*\*\* (?:Update|Add|Delete) File: )", re.MULTILINE)
+_DIFF_FILE = re.compile(r"^(?:\+\+\+ (?:b/)?|\*\*\* (?:Update|Add|Delete) File: )([^\t\n]{1,300})", re.MULTILINE)
+_STAT = re.compile(r"^ ?(\d+) files? changed(?:, (\d+) insertions?\(\+\))?(?:, (\d+) deletions?\(-\))?", re.MULTILINE)
+
+
+def _diff(output: _Output) -> str | None:
+    if _DIFF.search(output.head[:4_000]) and re.search(r"^@@|^\*\*\* ", output.head, re.MULTILINE):
+        files = [_base_name(name) for name in dict.fromkeys(_DIFF_FILE.findall(output.text))]
+        added = len(re.findall(r"^\+(?!\+\+ )", output.text, re.MULTILINE))
+        removed = len(re.findall(r"^-(?!-- )", output.text, re.MULTILINE))
+        return f"diff of {_plural(len(files), 'file')} +{added:,} −{removed:,}: {_names(files)}"
+    stat = _STAT.search(output.text[-2_000:])
+    if stat:
+        count, added_lines, removed_lines = stat.groups(default="0")
+        return f"{_plural(int(count), 'file')} changed, +{added_lines} −{removed_lines}"
+    return None
+
+
+_COMMIT = re.compile(r"^commit ([0-9a-f]{7,40})\b", re.MULTILINE)
+_SUBJECT = re.compile(r"^commit [^\n]*\n(?:[A-Z][\w-]*:[^\n]*\n)*\n\s{4}([^\n]{1,200})", re.MULTILINE)
+_SHORT_COMMIT = re.compile(r"^(?:[*|\\/ ]* )?([0-9a-f]{7,12}) (\S[^\n]{0,200})$", re.MULTILINE)
+
+
+def _commits(output: _Output) -> str | None:
+    commits = _COMMIT.findall(output.text) if output.head.lstrip().startswith("commit ") else []
+    if commits:
+        subject = _SUBJECT.search(output.head)
+        newest = f"{commits[0][:9]} {subject.group(1) if subject else ''}"
+        return f"{_plural(len(commits), 'commit')}, newest {newest}"
+    # The first line decides: to look at each line of a long output takes as long as all else together.
+    short = _SHORT_COMMIT.findall(output.head) if _SHORT_COMMIT.match(output.head) else []
+    if short and len(short) * 10 >= MIN_TENTHS * line_count(output.head):
+        return f"{_plural(len(short), 'commit')}, newest {short[0][0]} {short[0][1]}"
+    return None
+
+
+_GREP_LINE = re.compile(r"^([^\s:]{1,250}):(\d{1,7})[:-]", re.MULTILINE)
+_GREP_NUMBER = re.compile(r":\d{1,7}[:-]")
+"""A pattern that each `_GREP_LINE` contains; it begins with a plain character, and is found ten times as fast."""
+
+_SEARCHING = re.compile(r"(?:^|[\s/|;&(])(?:grep|rg|ag|ack|search)\b", re.IGNORECASE)
+_FOUND_FILES = re.compile(r"\A(?:Found )?(\d+) (?:files?|matches)\b[^\n]*\n")
+
+
+def _search(output: _Output) -> str | None:
+    fewest = 1 if _SEARCHING.search(output.call) else MIN_TENTHS * line_count(output.text) / 10
+    possible = len(_GREP_NUMBER.findall(output.text)) >= fewest
+    matches = _GREP_LINE.findall(output.text) if possible else []
+    if matches and len(matches) >= fewest:
+        files = list(dict.fromkeys(name for name, _ in matches))
+        where = [f"{_base_name(name)}:{number}" for name, number in matches[:1]]
+        where += [_base_name(name) for name in files[1:]]
+        return f"{_plural(len(matches), 'match')} in {_plural(len(files), 'file')}: {_names(where)}"
+    found = _FOUND_FILES.match(output.head)
+    if found:
+        names = [_base_name(line) for line in output.head[found.end() :].split("\n") if line.strip()]
+        return f"{_plural(int(found.group(1)), 'file')}: {_names(names, 6)}"
+    return None
+
+
+_LISTING = re.compile(
+    r"(?:^|[\s/|;&(])(?:ls|find|tree|fd|glob|ls-files|list_dir|list_directory|list_files)\b", re.IGNORECASE
+)
+_LONG_ENTRY = re.compile(r"^[-dlbcps][rwxsStT-]{9}\S*\s+(?:\S+\s+){7}(\S[^\n]{0,200})$")
+_PATH_LINE = re.compile(r"^[\w.@~+/ -]{1,250}$")
+
+
+def _listing(output: _Output) -> str | None:
+    if not _LISTING.search(output.call):
+        return None
+    entries = [line for line in output.head.split("\n") if line.strip() and not line.startswith("total ")]
+    names = [long.group(1) if (long := _LONG_ENTRY.match(line)) else line for line in entries]
+    if not names or sum(1 for name in names if _PATH_LINE.match(name)) * 10 < MIN_TENTHS * len(names):
+        return None
+    count = max(len(entries), line_count(output.text) - 1) if len(output.text) > len(output.head) else len(entries)
+    shown = [_base_name(name.strip()) for name in names if name not in (".", "..")]
+    return f"{_plural(count, 'entry')}: {_names(shown, 6)}"
+
+
+def _json(output: _Output) -> str | None:
+    if output.head.lstrip()[:1] not in ("{", "["):
+        return None
+    if len(output.text) > MAX_JSON:
+        keys = list(dict.fromkeys(re.findall(r'"([\w.-]{1,60})"\s*:', output.head[:4_000])))
+        return f"JSON, {len(output.text):,} characters, keys: {_names(keys, 6)}" if keys else None
+    for text, before in ((output.text, ""), (output.head.lstrip().split("\n", 1)[0], "JSON lines")):
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        if not before:
+            return _json_line(value)
+        if isinstance(value, dict):
+            return f"{_plural(line_count(output.text), 'line')}, the first {_json_line(value)}"
+    return None
+
+
+def _json_line(value: object) -> str:
+    if isinstance(value, list):
+        line = f"JSON list of {_plural(len(value), 'item')}"
+        first = value[0] if value else None
+        return f"{line}, each with {_names([*map(str, first)], 6)}" if isinstance(first, dict) else line
+    if not isinstance(value, dict):
+        return "JSON value"
+    for name in ("error", "message", "detail"):
+        if isinstance(value.get(name), str):
+            return f"JSON, {name}: {value[name]}"
+    return f"JSON: {_names([_member(str(key), item) for key, item in value.items()], 8)}"
+
+
+def _member(key: str, item: object) -> str:
+    if isinstance(item, (list, dict)):
+        return f"{key} ({len(item)})"
+    shown = json.dumps(item, ensure_ascii=False) if not isinstance(item, str) else item
+    return f"{key}={shown}" if len(shown) <= 24 else key
+
+
+_READING = re.compile(
+    r"(?:^|[\s/|;&(])(?:read|view|open|cat(?! *>)|sed|head|tail|nl|bat|less|get_file|fetch_file)\w*",
+    re.IGNORECASE,
+)
+_NUMBERED = re.compile(r"^ {0,8}(\d{1,7})(?:→|\t|: ?| {2})", re.MULTILINE)
+_HEADING = re.compile(r"^(?: {0,8}\d{1,7}(?:→|\t))?#{1,3} (\S[^\n]{0,80})$", re.MULTILINE)
+
+
+def _file(output: _Output) -> str | None:
+    if not _READING.search(output.call):
+        return None
+    lines = line_count(output.text)
+    numbers = _NUMBERED.findall(output.head[:2_000])
+    extent = _plural(lines, "line")
+    if len(numbers) >= min(3, lines):
+        first = int(numbers[0])
+        extent = f"lines {first:,}–{first + lines - 1:,}" if first > 1 else extent
+    names = list(dict.fromkeys(DEFINITION.findall(output.head)))
+    if names:
+        return f"{extent}; defines {_names(names, MAX_DEFINITIONS)}"
+    headings = _HEADING.findall(output.head) if "#" in output.head else []
+    if headings:
+        return f"{extent}; headings {_names(headings, 4)}"
+    return f"{extent}, begins: {_first_text(output.head)}"
+
+
+def _first_text(text: str) -> str:
+    for line in text.split("\n", 200):
+        shown = one_line(_NUMBERED.sub("", line, count=1), 100)
+        if sum(character.isalnum() for character in shown) >= 3:
+            return shown
+    return one_line(text, 100)
+
+
+def _ends(output: _Output) -> str:
+    """The first and the last line that contain text; matches every output."""
+    first = _first_text(output.head)
+    lines = line_count(output.text)
+    tail = output.text[-4_000:].rstrip().rsplit("\n", 40)[1:]
+    last = next((shown for line in reversed(tail) if len(shown := one_line(line, 100)) > 3), "")
+    if not last or last == first:
+        return first or "no text"
+    count = f" ({_plural(lines, 'line')})" if lines > 2 else ""
+    return f"{clip(first, 80)} … {last}{count}"
+
+
+_KINDS: tuple[Callable[[_Output], str | None], ...] = (
+    _test_run, _crash, _marked_error, _diff, _commits, _search, _listing, _json, _file,
+)  # fmt: skip
+"""In the order in which they are tried; the first that matches describes the output. Results of runs come first: they
+matter more than the files or matches that the same command prints."""

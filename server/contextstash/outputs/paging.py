@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from contextstash.outputs.counts import counted
+from contextstash.outputs.measures import Count, first_tokens, is_pair, line_list
 from contextstash.outputs.regex_search import matching_lines
-from contextstash.outputs.truncate import Count, first_tokens, is_pair, line_list
 from contextstash.safety.sanitize import one_line
 from contextstash_storage.errors import BadInputError
 

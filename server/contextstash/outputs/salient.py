@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from contextstash.outputs.classifiers import DEFINITION
 from contextstash.outputs.measures import UnitLimit
 from contextstash.safety.sanitize import folded, one_line
 
@@ -15,12 +14,17 @@ WORDS = (
     "undefined", "unexpected", "cannot", "warning", "critical", "timed out", "killed", "passed", "summary", "total",
     "result", "exit", "错误", "失败", "エラー",
 )  # fmt: skip
-"""In lower case; a line without any of them is never salient. Scanning for words first is cheaper than matching the
-patterns below against each line."""
+"""In lower case; a line without any of them is never salient. Looking for words is cheaper than matching the patterns
+below against each line."""
 
-MAX_HITS = 2_000
-"""How many lines with each word are examined from the start of an output, and as many from its end. It bounds the
-time that a huge output takes."""
+MAX_SCANNED = 20_000
+"""Lines that are looked at from the start of an output, and as many from its end. It bounds the time."""
+
+STRETCH = 1_000
+"""Characters in which a long line is looked at, each as a line."""
+
+STRETCH_OVERLAP = 40
+"""Characters that two of them share, so that a word on the border is in one of them."""
 
 MAX_LINES = 100
 """How many salient lines are shown at most; usually the budget is used up before."""
@@ -34,10 +38,6 @@ MAX_LENGTH = 200
 MAX_BEFORE = 80
 """Characters shown before the word, if the word is far from the start of its line."""
 
-SEARCH_DISTANCE = 1_000
-"""In characters: how far from a word the ends of its line are searched, and how far apart two hits in one line are.
-Without it a line of a megabyte would be searched once for each hit in it."""
-
 MIN_DEFINITIONS = 3
 """With this many definitions at its start an output is source code, where "error" is usually a name."""
 
@@ -49,12 +49,23 @@ MAX_SOURCE_SCANNED = 1_000_000
 
 GAP_MARK = "… {:,} lines"
 
+DEFINITION = re.compile(
+    r"^(?: {0,8}\d{1,7}(?:→|\t|: ?))?[ \t]{0,8}"
+    r"(?:(?:export|default|pub(?:\(\w+\))?|public|private|protected|internal|static|final|abstract|async|unsafe|override|open"
+    r"|data|sealed|declare) ){0,5}"
+    r"(?:def|class|func|fn|function\*?|interface|struct|enum|trait|impl|type|module|namespace|record|object)"
+    r"[ \t]+(?:\(\w{0,30} ?\*?[\w.\[\]]{0,60}\) )?([A-Za-z_$](?:[\w$]|[.:]{1,2}(?=\w)){0,80})",
+    re.MULTILINE,
+)
+"""A line of source code that defines something, with or without a line number before it; its group is the name."""
+
 _COUNTS = re.compile(
     r"\b\d[\d,]* (?:passed|failed|failing|errors?|warnings?|failures|tests?|problems?|vulnerabilities)\b"
     r"|^\W*(?:test result|tests?|total|summary|results?|build)\b ?:"
     r"|\bexit(?:ed)?(?: with)? (?:code|status)\b|\b(?:build|tests?|job) (?:failed|succeeded)\b",
     re.IGNORECASE,
 )
+_NO_ERROR = re.compile(r"\b(?:0|no|without) (?:errors?|failed|failures|warnings?)\b", re.IGNORECASE)
 _ERROR = re.compile(
     r"^(?:E {2,}|error\b|fatal\b|panic\b|Traceback \(most recent|FAIL(?:ED)?\b|not ok \d|npm ERR!)"
     r"|\b(?:error|fatal|panic)(?:\[\w{1,12}\])?:|\w(?:Error|Exception)\b(?:: |$)|--- FAIL"
@@ -68,10 +79,10 @@ _MENTION = re.compile(
     r"|undefined|unexpected|cannot|critical|assertion)(?![\w./(-])",
     re.IGNORECASE,
 )
-_NO_ERROR = re.compile(r"\b(?:0|no|without) (?:errors?|failed|failures|warnings?)\b", re.IGNORECASE)
+_RANKS = ((_COUNTS, 0), (_NO_ERROR, None), (_ERROR, 1), (_WARNING, 2), (_MENTION, 3))
+"""A line has the rank of the first pattern that finds something in it; without one it is not salient."""
+
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
-
-
 _GUTTER = re.compile(r"\s{0,8}\d{1,7}(?:→|\t|: )")
 """A line number that the tool itself wrote before a line, as tools that read files do."""
 
@@ -79,22 +90,18 @@ _GUTTER = re.compile(r"\s{0,8}\d{1,7}(?:→|\t|: )")
 @dataclass(frozen=True, slots=True)
 class SalientLine:
     """A line worth showing. `rank` is 0 for counts, 1 for errors and outer definitions, 2 for warnings and inner
-    definitions, 3 for mentions; `number` counts from 1; `start` and `end` are its place in the output; `times` is how
-    many lines differ from it in numbers only; `has_number` is true if the tool wrote a line number before it."""
+    definitions, 3 for mentions; `number` counts from 1; `start` and `end` are its place in the output; `shown` is its
+    text, after its number unless the tool wrote one; `times` is how many lines differ from it in numbers only."""
 
     rank: int
     number: int
     start: int
     end: int
-    text: str
+    shown: str
     times: int = 1
-    has_number: bool = False
 
-    @property
-    def shown(self) -> str:
-        """The line after its number: the one that the tool wrote, if it wrote one."""
-        number = "" if self.has_number else f"{self.number}: "
-        return f"{number}{self.text}" + (f" (and {self.times - 1:,} like it)" if self.times > 1 else "")
+    def __str__(self) -> str:
+        return self.shown + (f" (and {self.times - 1:,} like it)" if self.times > 1 else "")
 
 
 def salient_lines(text: str) -> list[SalientLine]:
@@ -103,14 +110,11 @@ def salient_lines(text: str) -> list[SalientLine]:
     if len(DEFINITION.findall(text[:SOURCE_START])) >= MIN_DEFINITIONS:
         return sorted(_definitions(text), key=lambda line: (line.rank, line.start))
     kinds: dict[tuple[int, str], SalientLine] = {}
-    for line in _numbered(text, _hits(folded(text))):
-        kind = (line.rank, _NUMBER.sub("#", line.text))
+    for line in _telling_lines(text):
+        kind = (line.rank, _NUMBER.sub("#", line.shown))
         known = kinds.get(kind)
-        if known is None:
-            kinds[kind] = line
-        else:
-            kept = line if line.rank == 0 else known
-            kinds[kind] = replace(kept, times=known.times + 1)
+        kept = line if known is None or line.rank == 0 else known
+        kinds[kind] = replace(kept, times=1 if known is None else known.times + 1)
     return sorted(kinds.values(), key=lambda line: (line.rank, -line.start if line.rank == 0 else line.start))
 
 
@@ -121,83 +125,52 @@ def _definitions(text: str) -> Iterator[SalientLine]:
         start = match.start()
         number += text.count("\n", counted, start)
         counted = start
-        end = _stretch_end(text, match.end())
+        end = text.find("\n", match.end(), match.end() + STRETCH)
+        end = end if end >= 0 else match.end() + STRETCH
         gutter = _GUTTER.match(text, start)
-        code = text[gutter.end() if gutter else start]
-        yield SalientLine(
-            rank=2 if code.isspace() else 1,
-            number=number,
-            start=start,
-            end=end,
-            text=one_line(text[start:end], MAX_LENGTH),
-            has_number=gutter is not None,
-        )
+        is_inner = text[gutter.end() if gutter else start].isspace()
+        yield _line(text, 2 if is_inner else 1, number, start, end, start)
 
 
-def _hits(lower: str) -> list[int]:
-    """The positions of `WORDS`, in order; at most one for each word and stretch of a line."""
-    found: set[int] = set()
-    for word in WORDS:
-        place = lower.find(word)
-        forward: list[int] = []
-        while place >= 0 and len(forward) < MAX_HITS:
-            forward.append(place)
-            place = lower.find(word, _stretch_end(lower, place))
-        found.update(forward)
-        if len(forward) == MAX_HITS:
-            found.update(_last_hits(lower, word, forward[-1]))
-    return sorted(found)
-
-
-def _last_hits(lower: str, word: str, after: int) -> Iterator[int]:
-    place = lower.rfind(word, after + 1)
-    for _ in range(MAX_HITS):
-        if place < 0:
-            return
-        yield place
-        start = max(lower.rfind("\n", after, place), place - SEARCH_DISTANCE, after + 1)
-        place = lower.rfind(word, after + 1, start)
-
-
-def _stretch_end(text: str, place: int) -> int:
-    """Where the search continues after a hit: after its line, or `SEARCH_DISTANCE` later within it."""
-    end = text.find("\n", place, place + SEARCH_DISTANCE)
-    return end if end >= 0 else place + SEARCH_DISTANCE
-
-
-def _numbered(text: str, hits: Iterable[int]) -> Iterator[SalientLine]:
-    """The salient lines among those with hits, each once."""
-    number, counted, done = 1, 0, -1
-    for hit in hits:
-        if hit < done:
+def _telling_lines(text: str) -> Iterator[SalientLine]:
+    """The lines of an output that is no source code and that have a rank."""
+    lower = folded(text)
+    for number, start, end in _stretches(text):
+        hits = [place for word in WORDS if (place := lower.find(word, start, end)) >= 0]
+        if not hits:
             continue
-        number += text.count("\n", counted, hit)
-        counted = hit
-        start = _start(text, hit)
-        done = _stretch_end(text, hit)
-        shown = one_line(text[start : min(done, start + 2 * SEARCH_DISTANCE)], MAX_LENGTH)
-        rank = _rank(shown)
+        begin = start if min(hits) - start <= MAX_LENGTH - MAX_BEFORE else min(hits) - MAX_BEFORE
+        shown = one_line(text[begin:end], MAX_LENGTH)
+        rank = next((rank for pattern, rank in _RANKS if pattern.search(shown)), None)
         if rank is not None:
-            has_number = _GUTTER.match(text, start) is not None
-            yield SalientLine(rank, number, start, min(done, len(text)), shown, has_number=has_number)
+            yield _line(text, rank, number, start, end, begin)
 
 
-def _start(text: str, hit: int) -> int:
-    """Where the shown part of a hit's line starts."""
-    start = text.rfind("\n", max(0, hit - MAX_LENGTH + MAX_BEFORE), hit) + 1
-    return start if start or hit < MAX_LENGTH - MAX_BEFORE else hit - MAX_BEFORE
+def _stretches(text: str) -> Iterator[tuple[int, int, int]]:
+    """Number, start and end of the lines at the start and at the end of a text, of long lines in parts."""
+    number, start = 1, 0
+    total = text.count("\n") + 1
+    while start < len(text):
+        if number == MAX_SCANNED and total - number > MAX_SCANNED:
+            start = _start_of_last(text, MAX_SCANNED)
+            number = total - text.count("\n", start)
+        end = text.find("\n", start)
+        end = end if end >= 0 else len(text)
+        for begin in range(start, max(end, start + 1), STRETCH):
+            yield number, begin, min(end, begin + STRETCH + STRETCH_OVERLAP)
+        number, start = number + 1, end + 1
 
 
-def _rank(line: str) -> int | None:
-    if _COUNTS.search(line):
-        return 0
-    if _NO_ERROR.search(line):
-        return None
-    if _ERROR.search(line):
-        return 1
-    if _WARNING.search(line):
-        return 2
-    return 3 if _MENTION.search(line) else None
+def _start_of_last(text: str, lines: int) -> int:
+    place = len(text)
+    for _ in range(lines):
+        place = text.rfind("\n", 0, place)
+    return place + 1
+
+
+def _line(text: str, rank: int, number: int, start: int, end: int, begin: int) -> SalientLine:
+    prefix = "" if _GUTTER.match(text, start) else f"{number}: "
+    return SalientLine(rank, number, start, end, prefix + one_line(text[begin:end], MAX_LENGTH))
 
 
 def select(
@@ -210,7 +183,7 @@ def select(
     for line in lines:
         if line.start < start or line.end > end or (line.rank == 3 and mentions == MAX_MENTIONS):
             continue
-        cost = [limit.measure(f"{line.shown}\n{GAP_MARK.format(line.number)}\n") for limit in limits]
+        cost = [limit.measure(f"{line}\n{GAP_MARK.format(line.number)}\n") for limit in limits]
         if any(price > budget for price, budget in zip(cost, left, strict=True)):
             continue
         left = [budget - price for price, budget in zip(cost, left, strict=True)]
@@ -228,6 +201,6 @@ def rendered(lines: Sequence[SalientLine], after: int) -> str:
         gap = line.number - after - 1
         if gap > 0:
             rows.append(GAP_MARK.format(gap) if gap > 1 else "…")
-        rows.append(line.shown)
+        rows.append(str(line))
         after = line.number
     return "\n".join(rows)
