@@ -9,7 +9,7 @@ PRODUCT := $(VENV)/.product-installed
 DEVELOPMENT := $(VENV)/.development-installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test test-all test-adapters fuzz lint types check bench docs pictures mcpb clean
+.PHONY: setup demo test test-all test-adapters lint types check bench docs pictures mcpb clean
 
 # The product alone: the test tools are three times its size.
 setup: $(PRODUCT)
@@ -43,12 +43,6 @@ test-all: $(DEVELOPMENT)
 test-adapters: $(DEVELOPMENT)
 	@$(PIP) --editable '.[adapters-test]'
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal tests/adapters tests/request/test_gemini_loop.py
-
-# Guided by coverage, one target after another: `make fuzz HOURS=0.1 TARGETS="reader masks"`. What is reached is kept.
-HOURS ?= 1
-fuzz: $(DEVELOPMENT)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'atheris>=3,<4'
-	$(BIN)/python -m tests.fuzz $(TARGETS) --hours $(HOURS) --keep build/fuzz
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .

@@ -1,1 +1,1 @@
-"""Fuzzing of everything that is read from outside: `python -m tests.fuzz TARGET --seconds N`."""
+"""Changed inputs for everything that is read from outside."""

@@ -1,4 +1,4 @@
-"""Each target on its seeds and on changes of them; `python -m tests.fuzz` goes on from here for hours."""
+"""Each target on its seeds and on changes of them."""
 
 from __future__ import annotations
 
