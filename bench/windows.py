@@ -1,6 +1,6 @@
 """What smaller windows cost and lose, with the real hand-off: recorded sessions, compacted earlier by their clients.
 
-    python -m bench.windows FOLDER [SIZES, such as 60000,100000] [cache=5m|1h]
+    python -m bench.windows FOLDER [SIZES, such as 60000,100000] [cache=5m|1h] [view=TOKENS]
 
 Each session's requests are replayed by their recorded growth and cache luck (`context.window.window_costs`). When one
 would exceed the size, the client compacts: the call that writes its summary is charged, and the window that the cache
@@ -8,12 +8,15 @@ has not seen. The new window holds the hand-off that the service makes of the se
 the client's summary takes its room, and is counted as empty, since none was written there. A reply lacks something if
 the recorded agent wrote a fact that its request showed and that this window does not. It then searches once with its
 own words: the call and what it brings are charged and stay in the window. `cache` replays Claude Code with that cache:
-a pause that it outlives costs nothing, a longer one has all written again.
+a pause that it outlives costs nothing, a longer one has all written again. With `view` our plugin answers
+the compactions of Claude Code: no call for a summary, and the new window holds our view of about so many tokens; if
+nothing can leave, the client compacts itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import statistics
 import sys
@@ -22,14 +25,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from bench.fidelity.facts import facts_of
 from bench.fidelity.sessions import tokens_of_text
 from bench.recorded_requests import Recorded, facts_in, recorded, texts
 from contextstash.configuration.windows_and_prices import cache_price_ratios
 from contextstash.stash import Stash
+from contextstash.view.client_window import ClientCall, ClientMessage, ClientResult, applied
 from contextstash.window.token_counters import family_of
 from contextstash.window.window_costs import MIN_FREED, RESTART, SUMMARY_TOKENS, Step, hidden_prefix
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.sqlite import open_sqlite
 
 SIZES = (60_000, 80_000, 100_000, 120_000, 150_000)
@@ -77,6 +83,7 @@ class Window:
     point: int
     curve: Curve
     stash: Stash
+    view: int = 0
     size: int = 0
     since: int | None = None
     handed: set[str] = field(default_factory=set)
@@ -101,17 +108,14 @@ class Window:
             else:
                 grown = max(0, step.prompt - before.prompt)
                 self.size = min(step.prompt + extra, max(prefix, self.size + step.prompt - before.prompt))
-            restarted = prefix + SUMMARY_TOKENS
+            restarted = prefix + (self.view or SUMMARY_TOKENS)
             share = fresh / step.prompt if fresh > step.prompt / 2 else 0.0
             new = min(self.size, max(grown, round(share * self.size), min(fresh, self.size) if not share else 0))
             if self.size > self.point and self.size - restarted > MIN_FREED * self.point:
-                self.cost += self._price(call, self.size - new, 0, new)
-                self.cost += REPLY_PRICE * SUMMARY_TOKENS
-                self.curve.tokens += self.size
                 self.curve.compactions += 1
                 if not self.compacted:
                     self.unpaid_since, self.compacted = number, True
-                self.size = restarted + await self._compact(number)
+                self.size = prefix + await self._compact(number, new)
                 self.cost += self._price(call, prefix, self.size - prefix, 0)
             else:
                 written = new if step.written else 0
@@ -134,16 +138,31 @@ class Window:
         write = (ratios.long_write if call.one_hour else ratios.write) if ratios else 1.25
         return (ratios.read if ratios else 0.1) * read + write * written + plain
 
-    async def _compact(self, number: int) -> int:
-        """Hand the session off to a new window; the tokens of the hand-off."""
+    async def _compact(self, number: int, new: int) -> int:
+        """Compact the window before a request, of which `new` tokens are not in the cache; what it holds then."""
         call = self.calls[number]
         session_id = f"{self.path.stem}-{self.point}-{number}"
         await self.stash.record_messages(
             list(call.messages), session_id=session_id, format=call.format, model=call.model, whole=True
         )
-        text = await self.stash.hand_off_text(session_id, None) or ""
+        text = await self._inside(call, session_id) if self.view else None
+        size = 0
+        if text is None:  # the client compacts itself, with a call that reads the whole window
+            self.cost += self._price(call, self.size - new, 0, new) + REPLY_PRICE * SUMMARY_TOKENS
+            self.curve.tokens += self.size
+            size = SUMMARY_TOKENS
+            text = await self.stash.hand_off_text(session_id, None) or ""
         self.since, self.handed = number, set(facts_of(text))
-        return _tokens(call, text)
+        return size + _tokens(call, text)
+
+    async def _inside(self, call: Recorded, session_id: str) -> str | None:
+        """What the window holds if our plugin answers; None if nothing can leave."""
+        listed = [_of_client(message) for message in call.messages]
+        try:
+            window = await self.stash.compact_client_window(session_id, listed, tokens=self.view)
+        except BadInputError:
+            return None
+        return "\n".join(piece for message in applied(listed, window.messages) for piece in _said(message))
 
     async def _reply(self, number: int) -> int:
         """Look at the reply to a request; the tokens that a search for what it lacks brings."""
@@ -188,6 +207,25 @@ class Window:
         return found, brought
 
 
+def _of_client(message: dict[str, Any]) -> ClientMessage:
+    """A message as Claude Code gives it to a plugin."""
+    content = message["content"]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    kinds = {kind: [each for each in blocks if each["type"] == kind] for kind in ("text", "tool_use", "tool_result")}
+    return ClientMessage(
+        "",
+        message["role"],
+        "\n".join(each["text"] for each in kinds["text"]),
+        tuple(ClientCall(each["id"], each["name"], each["input"]) for each in kinds["tool_use"]),
+        tuple(ClientResult(each["tool_use_id"], "\n".join(texts([each]))) for each in kinds["tool_result"]),
+    )
+
+
+def _said(message: ClientMessage) -> list[str]:
+    calls = [f"{call.tool} {json.dumps(call.input)}" for call in message.calls]
+    return [message.text, *calls, *(result.text for result in message.results)]
+
+
 def _tokens(call: Recorded, text: str) -> int:
     """The tokens of a text for the model of a request, as the product estimates them."""
     return round(tokens_of_text(text) * family_of(call.model).factor)
@@ -210,7 +248,7 @@ def recached(calls: Sequence[Recorded], cache: str) -> None:
         call.one_hour = cache == "1h"
 
 
-async def curve_of(paths: Sequence[Path], point: int, cache: str) -> tuple[Curve, float]:
+async def curve_of(paths: Sequence[Path], point: int, cache: str, view: int) -> tuple[Curve, float]:
     """The curve of one window over all sessions, and what they cost as they were recorded, or with this cache."""
     curve, direct = Curve(), 0.0
     for path in paths:
@@ -222,7 +260,7 @@ async def curve_of(paths: Sequence[Path], point: int, cache: str) -> tuple[Curve
         with tempfile.TemporaryDirectory(prefix="contextstash-bench") as folder:
             stash = Stash(await open_sqlite(Path(folder) / "sessions.db"), settings={"automatic": False})
             try:
-                window = Window(path, calls, point, curve, stash)
+                window = Window(path, calls, point, curve, stash, view)
                 await window.run()
                 direct += window.direct
             finally:
@@ -232,8 +270,9 @@ async def curve_of(paths: Sequence[Path], point: int, cache: str) -> tuple[Curve
 
 def main() -> None:
     """Print a line for each window."""
-    given = [argument for argument in sys.argv[1:] if not argument.startswith("cache=")]
-    cache = next((argument.removeprefix("cache=") for argument in sys.argv[1:] if argument not in given), "")
+    given = [argument for argument in sys.argv[1:] if "=" not in argument]
+    named = dict(argument.split("=", 1) for argument in sys.argv[1:] if argument not in given)
+    cache, view = named.get("cache", ""), int(named.get("view", 0))
     paths = sorted(Path(given[0]).glob("*.jsonl")) if given else []
     if len(given) > 2 or not paths or cache not in ("", *LIFETIMES):
         sys.exit(__doc__)
@@ -244,7 +283,7 @@ def main() -> None:
     )
     print("| --- " * 9 + "|")
     for size in sizes:
-        curve, direct = asyncio.run(curve_of(paths, size, cache))
+        curve, direct = asyncio.run(curve_of(paths, size, cache, view))
         replies = max(1, curve.replies)
         paid = f"{statistics.median(curve.repaid):.0f} (at most {max(curve.repaid)})" if curve.repaid else "-"
         print(
