@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from contextstash.gateway.config import GatewayConfig, HttpServer, StdioServer, read_config
+from contextstash.gateway.servers import ServerEntry, read_servers
 from contextstash_storage.errors import BadInputError
 
 
-def read(folder: Path, document: Any, **environment: str) -> GatewayConfig:
+def read(folder: Path, document: Any, **environment: str) -> list[ServerEntry]:
     path = folder / "servers.json"
     path.write_text(document if isinstance(document, str) else json.dumps(document))
-    return read_config(path, environment)
+    return read_servers(path, environment)
 
 
 def test_the_file_of_a_client_is_read_without_changes(tmp_path: Path) -> None:
@@ -25,17 +25,15 @@ def test_the_file_of_a_client_is_read_without_changes(tmp_path: Path) -> None:
         "gemini": {"httpUrl": "https://example.com/mcp"},
         "off": {"command": "x", "disabled": True},
     }
-    found = read(tmp_path, {"mcpServers": servers}, TOKEN="secret")
-    git, web, gemini = found.entries
-    assert git.server == StdioServer("uvx", ("mcp-server-git",), {"A": "b"})
-    assert web.server == HttpServer("https://example.com/mcp", {"Authorization": "Bearer secret"})
-    assert gemini.server == HttpServer("https://example.com/mcp")
-    assert found.problems == {}
+    git, web, gemini = read(tmp_path, {"mcpServers": servers}, TOKEN="secret")
+    assert (git.command, git.args, git.env) == ("uvx", ["mcp-server-git"], {"A": "b"})
+    assert (web.url, web.headers) == ("https://example.com/mcp", {"Authorization": "Bearer secret"})
+    assert gemini.url == "https://example.com/mcp"
 
 
 def test_the_key_of_vs_code_is_recognized(tmp_path: Path) -> None:
-    found = read(tmp_path, {"servers": {"git": {"command": "uvx"}}})
-    assert [entry.name for entry in found.entries] == ["git"]
+    [entry] = read(tmp_path, {"servers": {"git": {"command": "uvx"}}})
+    assert entry.name == "git"
 
 
 @pytest.mark.parametrize(
@@ -48,12 +46,12 @@ def test_the_key_of_vs_code_is_recognized(tmp_path: Path) -> None:
         ("${NOT_SET}", {}, "${NOT_SET}"),
     ],
 )
-def test_variables_are_replaced(tmp_path: Path, written: str, environment: dict[str, str], read_as: str) -> None:
-    found = read(tmp_path, {"mcpServers": {"one": {"command": "x", "args": [written]}}}, **environment)
-    [entry] = found.entries
-    assert isinstance(entry.server, StdioServer)
-    assert entry.server.args == (read_as,)
-    assert bool(found.remarks) == (written == "${NOT_SET}")
+def test_variables_are_replaced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, written: str, environment: dict[str, str], read_as: str
+) -> None:
+    [entry] = read(tmp_path, {"mcpServers": {"one": {"command": "x", "args": [written]}}}, **environment)
+    assert entry.args == [read_as]
+    assert ("NOT_SET is not set" in caplog.text) == (written == "${NOT_SET}")
 
 
 @pytest.mark.parametrize(
@@ -61,24 +59,28 @@ def test_variables_are_replaced(tmp_path: Path, written: str, environment: dict[
     [
         ([], "it must be an object with a command or a url"),
         ({}, "it has neither a command nor a url"),
-        ({"command": " "}, "its command is empty"),
-        ({"command": "x", "args": "y"}, "args must be a list of strings"),
-        ({"command": "x", "env": {"A": 1}}, "env.A must be a string"),
+        ({"command": ""}, "command: String should have at least 1 character"),
+        ({"command": "x", "args": "y"}, "args: Input should be a valid list"),
+        ({"command": "x", "env": {"A": 1}}, "env.A: Input should be a valid string"),
         ({"type": "sse", "url": "https://example.com"}, "the type 'sse' is not supported"),
-        ({"url": "ftp://example.com"}, "its url does not begin with http:// or https://"),
-        ({"command": "x", "args": ["${input:key}"]}, "args[0] refers to the editor's input 'key'"),
-        ({"command": "x", "contextstash": {"limit": {}}}, "There is no contextstash.limit. Did you mean 'limits'?"),
+        ({"url": "ftp://example.com"}, "url: String should match pattern"),
+        ({"command": "x", "contextstash": {"limit": {}}}, "contextstash.limit: Extra inputs are not permitted"),
         (
             {"command": "x", "contextstash": {"limits": {"token": 5}}},
             "There is no limit 'token'. Did you mean 'tokens'?",
         ),
-        ({"command": "x", "contextstash": {"tools": {"deni": []}}}, "There is no contextstash.tools.deni."),
+        (
+            {"command": "x", "contextstash": {"tools": {"deni": []}}},
+            "contextstash.tools.deni: Extra",
+        ),
     ],
 )
-def test_an_invalid_entry_is_reported_and_the_others_are_used(tmp_path: Path, entry: Any, problem: str) -> None:
-    found = read(tmp_path, {"mcpServers": {"wrong": entry, "right": {"command": "x"}}})
-    assert [each.name for each in found.entries] == ["right"]
-    assert problem in found.problems["wrong"]
+def test_an_invalid_entry_is_reported_and_the_others_are_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, entry: Any, problem: str
+) -> None:
+    [used] = read(tmp_path, {"mcpServers": {"wrong": entry, "right": {"command": "x"}}})
+    assert used.name == "right"
+    assert f"server 'wrong' is skipped: {problem}" in caplog.text
 
 
 @pytest.mark.parametrize("document", ["{", "[]", '{"mcpServers": {}}', '{"mcpServers": 5}'])

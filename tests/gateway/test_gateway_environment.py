@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
-from contextstash.gateway.config import read_config
+from contextstash.gateway.servers import read_servers
+from contextstash_storage.errors import BadInputError
 from tests.support.gateways import RAW, gateway, raw_server, text_of, written
 
 pytestmark = pytest.mark.processes
@@ -60,10 +61,12 @@ async def test_a_shell_as_server_finds_no_api_key_either(tmp_path: Path) -> None
         {"url": "https://example.com", "headers": {"X": "${CONTEXTSTASH_DB}"}},
     ],
 )
-def test_an_entry_that_refers_to_one_of_our_own_variables_is_refused(tmp_path: Path, entry: dict[str, Any]) -> None:
-    found = read_config(written(tmp_path, {"raw": entry}), SECRETS)
-    assert found.entries == ()
-    assert "a variable of contextstash itself, which is never passed to a server" in found.problems["raw"]
+def test_an_entry_that_refers_to_one_of_our_own_variables_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, entry: dict[str, Any]
+) -> None:
+    with pytest.raises(BadInputError, match="no server that can be used"):
+        read_servers(written(tmp_path, {"raw": entry}), SECRETS)
+    assert "a variable of contextstash itself, which no server gets" in caplog.text
 
 
 def test_check_lists_the_names_of_each_servers_variables_and_no_values(tmp_path: Path) -> None:

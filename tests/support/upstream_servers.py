@@ -35,10 +35,6 @@ class Records(BaseModel):
     records: Annotated[list[Record], Field(max_length=100_000)]
 
 
-class Pair(BaseModel):
-    words: Annotated[list[str], Field(min_length=2_000)]
-
-
 class Answer(BaseModel):
     name: str
 
@@ -56,11 +52,6 @@ def long_string(count: int = 2_000) -> str:
 def records(count: int = 3_000) -> Records:
     """Many records."""
     return Records(total=count, records=[Record(number=n, text=f"record {n}") for n in range(count)])
-
-
-def at_least_two_thousand() -> Pair:
-    """What can't be made short without breaking its schema."""
-    return Pair(words=[f"word{number}" for number in range(5_000)])
 
 
 def mixed() -> CallToolResult:
@@ -130,7 +121,7 @@ PLAIN: tuple[Callable[..., Any], ...] = (
     asking_first,
 )
 
-STRUCTURED: tuple[Callable[..., Any], ...] = (long_string, records, at_least_two_thousand)
+STRUCTURED: tuple[Callable[..., Any], ...] = (long_string, records)
 
 
 def speaking(name: str) -> MCPServer[Any]:
@@ -140,14 +131,6 @@ def speaking(name: str) -> MCPServer[Any]:
         server.add_tool(tool, structured_output=False)
     for structured in STRUCTURED:
         server.add_tool(structured)
-
-    @server.tool(structured_output=False)
-    async def growing(ctx: Context) -> str:
-        """Adds a tool to the server."""
-        server.add_tool(lambda: "new", name=f"added_by_{name}", structured_output=False)
-        await ctx.session.send_tool_list_changed()
-        await ctx.notify_tools_changed()
-        return "added"
 
     @server.tool(structured_output=False)
     async def going_silent(ctx: Context) -> None:

@@ -12,10 +12,8 @@ import click
 from contextstash.base.plain_logs import configure_logs
 from contextstash.cli.options import StashOpener, opener_options
 from contextstash.configuration.setting_layers import sets_output_limits
-from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.gateway.config import GatewayConfig
     from contextstash.gateway.server import Gateway
 
 DEFAULT_LIMITS = {"chars": 20_000, "tokens": None}
@@ -51,56 +49,40 @@ def gateway(
     preview with a handle. The entry of a server may hold limits for the server or one tool, and lists of allowed and
     denied tools, under the key "contextstash".
     """
-    from contextstash.gateway.config import read_config
-    from contextstash.gateway.serve import build_gateway, run_gateway
+    from contextstash.gateway.server import Gateway, run_gateway
+    from contextstash.gateway.servers import read_servers
 
     configure_logs()
-    read = read_config(config.expanduser(), os.environ)
-    _warn_of_problems(read)
+    entries = read_servers(config.expanduser(), os.environ)
     limits = DEFAULT_LIMITS if not sets_output_limits(opener.settings.settings_layer(None)) else None
-    built = build_gateway(read, opener.serving(), tools, session_id=session, limits=limits)
+    built = Gateway(entries, opener.serving(), tools, session_id=session, limits=limits)
     if check:
         sys.exit(_checked(built))
     run_gateway(built)
 
 
-def _checked(built: Gateway) -> int:
+def _checked(gateway: Gateway) -> int:
     """Print what each server offers. Returns 1 if a server is unavailable, else 0."""
     from contextstash.cli.output import print_table
-    from contextstash.gateway.serve import check
+    from contextstash.gateway.server import check
 
-    found = check(built)
-    print_table(
-        ["server", "tools", "prompts", "resources", "names"],
-        [
-            [
-                _plain(each.server),
-                len(each.tools),
-                each.prompts,
-                each.resources,
-                _plain(each.problem or ", ".join(each.tools)),
-            ]
-            for each in found
-        ],
-    )
-    for each in found:
-        for name, offered in each.renamed:
-            click.echo(f"{_plain(each.server)}: '{_plain(name)}' is offered as '{_plain(offered)}'")
-    for each in found:
+    check(gateway)
+    tools = gateway.names("tools")
+    rows = []
+    for each in gateway.upstreams:
+        names = [_plain(name) for name, offered in tools.items() if offered.upstream is each]
+        counts = [len(each.offer["prompts"]), len(each.offer["resources"]) + len(each.offer["resource_templates"])]
+        rows.append([_plain(each.name), len(names), *counts, _plain(each.problem or ", ".join(names))])
+    print_table(["server", "tools", "prompts", "resources", "names"], rows)
+    for name, offered in [*tools.items(), *gateway.names("prompts").items()]:
+        if name != offered.name:
+            click.echo(f"{_plain(offered.upstream.name)}: '{_plain(offered.name)}' is offered as '{_plain(name)}'")
+    for each in gateway.upstreams:
         if each.variables:
-            click.echo(f"{_plain(each.server)} gets these variables: {_plain(', '.join(each.variables))}")
-    return int(any(each.problem for each in found))
+            click.echo(f"{_plain(each.name)} gets these variables: {_plain(', '.join(each.variables))}")
+    return int(any(each.problem for each in gateway.upstreams))
 
 
 def _plain(text: str) -> str:
     """A server's text without the characters that control a terminal."""
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
-
-
-def _warn_of_problems(config: GatewayConfig) -> None:
-    for name, problem in config.problems.items():
-        click.echo(f"contextstash: server '{_plain(name)}' is skipped: {_plain(problem)}", err=True)
-    for remark in config.remarks:
-        click.echo(f"contextstash: {_plain(remark)}", err=True)
-    if not config.entries:
-        raise BadInputError("The file has no server that can be used.")
