@@ -116,14 +116,15 @@ def test_a_file_that_is_committed_by_name_was_changed_by_whoever_it_was() -> Non
     assert "Only read: `/w/src/fines.py`" in lines
 
 
-def test_changed_files_come_first_and_names_stand_with_their_folders() -> None:
+def test_changed_files_come_first_and_paths_stand_whole() -> None:
     script = Script()
     for name in ("a", "b", "c"):
         script.call("Read", {"file_path": f"/srv/app/src/{name}.py"}, "text")
     script.call("Edit", {"file_path": "/srv/app/src/b.py"}, "ok")
     assert lines_in(script) == [
-        "Below `/srv/app/`:", "`src/b.py`: edited, read", "Only read: `src/c.py`, `src/a.py`",
-    ]  # fmt: skip
+        "`/srv/app/src/b.py`: edited, read",
+        "Only read: `/srv/app/src/c.py`, `/srv/app/src/a.py`",
+    ]
 
 
 def test_a_deleted_file_is_only_deleted() -> None:
@@ -146,11 +147,10 @@ def test_a_relative_path_is_below_the_folder_that_its_command_goes_to() -> None:
     script.call("exec_command", {"cmd": "sed -i s/x/y/ run.py", "workdir": "/srv/other"}, "")
     script.call("bash", {"command": "cd /srv/app && python -c \"open('lib/sql/one.py', 'w')\""}, "")
     assert lines_in(script) == [
-        "Below `/srv/`:",
-        "`app/lib/sql/one.py`: edited",
-        "`other/run.py`: edited",
-        "`app/b.py`: created (copy of /srv/app/a.py)",
-        "`app/note.py`: created",
+        "`/srv/app/lib/sql/one.py`: edited",
+        "`/srv/other/run.py`: edited",
+        "`/srv/app/b.py`: created (copy of /srv/app/a.py)",
+        "`/srv/app/note.py`: created",
     ]
 
 

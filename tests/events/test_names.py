@@ -32,11 +32,14 @@ def test_names_in_changed_files_are_listed() -> None:
     assert {"charge_fine", "loan_days", "dailyRate"} <= set(listed.replace(",", "").split())
 
 
-def test_names_that_the_agent_only_saw_are_not_listed() -> None:
+def test_names_that_the_agent_only_saw_come_last_and_only_if_they_are_of_files() -> None:
     script = reads(Script()).call("Bash", {"command": "gh api repos/x"}, '{"requested_reviewers": [], "node_id": 7}')
-    assert "requested_reviewers" not in " ".join(name_lines(script.turns, [], 200))
     script.call("Write", {"file_path": "/srv/app/holds.py", "content": "place_hold()"}, "done")
-    assert "charge_fine" not in " ".join(name_lines(script.turns, [], 200))
+    listed = name_lines(script.turns, [], 200)[-1].split(", ")
+    assert listed[0] == "Names: place_hold"
+    assert "charge_fine" in listed
+    assert "requested_reviewers" not in listed
+    assert "charge_fine" not in " ".join(name_lines(script.turns, [], 20))
 
 
 def test_colours_hashes_and_lines_of_a_search_are_no_names() -> None:
@@ -73,10 +76,8 @@ def test_the_keys_of_arguments_and_words_with_slashes_are_no_names() -> None:
 
 
 def test_the_system_prompt_lends_no_names() -> None:
-    script = reads(Script())
-    system = reads(Script(), text="tool_policy prefix_rule").turns
-    turns = [*(turn.__class__(turn.seq, "system", turn.blocks, turn.texts) for turn in system), *script.turns]
-    assert "prefix_rule" not in " ".join(name_lines(turns, [], 200))
+    system = [replace(turn, role="system") for turn in Script().user("tool_policy prefix_rule").turns]
+    assert "prefix_rule" not in " ".join(name_lines([*system, *reads(Script()).turns], [], 200))
 
 
 def test_what_the_client_wrote_in_the_users_role_lends_no_names() -> None:

@@ -7,7 +7,7 @@ from tests.support.turns import Script
 
 
 def plan_of(script: Script) -> list[tuple[str, str]]:
-    return [*fold(script.turns).plan.values()]
+    return [*fold(script.turns).plan.tasks.values()]
 
 
 def created() -> Script:

@@ -48,7 +48,7 @@ def test_an_attachment_of_the_host_is_no_request(text: str) -> None:
 
 def test_a_line_in_the_middle_of_a_sentence_of_a_pasted_text_is_no_rule() -> None:
     pasted = "Guidelines follow here.\n" * 120 + "You must check new code\nand never call the helper.\nNever push."
-    assert user_rules(Asked(0, pasted)) == [("You must check new code", True), ("Never push.", True)]
+    assert user_rules(Asked(0, pasted)) == ["You must check new code", "Never push."]
 
 
 def test_a_file_that_was_there_before_is_edited_not_created() -> None:

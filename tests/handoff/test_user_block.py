@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.events.revisions import Revisable, revisable_words, revising_words
 from contextstash.events.turns import Turn
 from contextstash.handoff.user_block import Block, pinned_rules, read_block, user_block, words_of
 from tests.support.summaries import extract_summary
@@ -215,23 +214,6 @@ def test_a_request_that_says_what_changes_withdraws_the_one_that_it_changes() ->
     script = Script().user("Store sessions in redis.").assistant("Done.").user("Write the release notes.")
     script.assistant("Written.").user("Store sessions in sqlite instead.").assistant("Done.").user("Go on.")
     assert "Withdrawn or changed by the user: (0) by (4)." in block_of(script.turns)
-
-
-@laws
-@given(st.lists(st.lists(st.sampled_from(["redis", "sqlite", "store", "cache", "notes"]), max_size=5), max_size=12))
-def test_the_requests_that_are_found_by_their_rarest_words_are_those_that_share_enough(drawn: list[list[str]]) -> None:
-    requests = [" ".join(words) for words in drawn]
-    earlier = Revisable(map(revisable_words, requests))
-    left: set[int] = set()
-    for place, words in enumerate(drawn):
-        near = {other for other in left if _shared(words, drawn[other])}
-        assert earlier.take(revising_words(f"{requests[place]} instead")) == sorted(near)
-        earlier.add(place)
-        left = (left - near) | {place}
-
-
-def _shared(words: list[str], before: list[str]) -> bool:
-    return len({*words} & {*before}) >= max(2, len({*before}) / 2)
 
 
 def test_thousands_of_requests_that_change_something_take_no_minutes() -> None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from contextstash.events.calls import Call, is_refusal
-from contextstash.events.kinds import Committed
 from contextstash.safety.sanitize import one_line
+
+COMMITTED, MADE = "committed", ("committed", "pushed", "opened")
+"""How the text of a commit begins, and how those of all that is told here do."""
 
 MAX_SUBJECT = 160
 """Characters of a commit's message: a line."""
+
+MAX_COMMAND = 100_000
+"""Characters of a command that is searched for a commit; a longer one writes a file."""
 
 _COMMITTED = re.compile(r"^\[([^\]\n]{1,120}?)(?: \(root-commit\))? ([0-9a-f]{7,40})\] ([^\n]+)$", re.MULTILINE)
 """What git prints of a new commit."""
@@ -22,14 +28,23 @@ _MESSAGE = re.compile(
     r"|commit\b[^\n;&|]{0,200}? -\w*m ?(?P<mark>[\"'])(?!\$\()(?P<quoted>.*?)(?<!\\)(?P=mark)",
     re.DOTALL,
 )
-_OPENED = re.compile(r"\b(?:gh pr|glab mr) create\b")
-_ADDRESS = re.compile(r"https://[^\s\"'<>]+/(?:pull|merge_requests)/\d+")
-_TITLE = re.compile(r"--title[ =]([\"'])(.+?)(?<!\\)\1")
 _QUIET = re.compile(r"\bcommit\b[^\n;&|]{0,80} (?:-\w*q|--quiet)")
 _PUSH = re.compile(r"\bgit\b[^\n;&|]{0,80}? push\b(?![^\n]{0,200}--dry-run)")
 _PUSHED = re.compile(
     r"^ *[*+ -]? *(?:\[new branch\]|[0-9a-f]{7,40}\.\.\.?[0-9a-f]{7,40}) +(\S+) -> (\S+)", re.MULTILINE
 )
+_OPENED = re.compile(r"\b(?:gh pr|glab mr) create\b")
+_ADDRESS = re.compile(r"https://[^\s\"'<>]+/(?:pull|merge_requests)/\d+")
+_TITLE = re.compile(r"--title[ =]([\"'])(.+?)(?<!\\)\1")
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The agent made a commit, pushed one, or opened a pull request. `amends` is whether it replaced the commit
+    before."""
+
+    text: str
+    amends: bool = False
 
 
 def commits_of(call: Call) -> Iterator[Committed]:
@@ -38,34 +53,22 @@ def commits_of(call: Call) -> Iterator[Committed]:
     if call.output is None or call.refused or call.output.running or len(command) > MAX_COMMAND:
         return
     if _COMMIT.search(command):
-        yield from _commits(call, command)
+        yield from _commits(call, command, call.output.text)
     if _PUSH.search(command) and (pushed := _PUSHED.search(call.output.text)):
-        yield Committed(call.seq, f"pushed {pushed.group(1)} to {pushed.group(2)}")
+        yield Committed(f"pushed {pushed.group(1)} to {pushed.group(2)}")
     if _OPENED.search(command) and (address := _ADDRESS.search(call.output.text)):
         found = _TITLE.search(command)
-        title = found[2].replace("\\", "") if found else ""
-        told = f"opened {address.group()}{f': {title}' if title else ''}"
-        yield Committed(call.seq, one_line(told, 2 * MAX_SUBJECT))
+        title = f": {found[2]}".replace("\\", "") if found else ""
+        yield Committed(one_line(f"opened {address.group()}{title}", 2 * MAX_SUBJECT))
 
 
-def _was_quiet(call: Call, command: str) -> bool:
-    """Whether git printed nothing of a commit because it was told so: of one that was refused, or that a hook stopped,
-    something else is printed, and some formats have no flag for it."""
-    said = call.output.text.strip() if call.output else ""
-    return not said or (bool(_QUIET.search(command)) and not is_refusal(said))
-
-
-MAX_COMMAND = 100_000
-"""Characters of a command that is searched for a commit; a longer one writes a file."""
-
-
-def _commits(call: Call, command: str) -> Iterator[Committed]:
+def _commits(call: Call, command: str, output: str) -> Iterator[Committed]:
     amends = bool(_AMENDS.search(command))
-    printed = _COMMITTED.findall(call.output.text) if call.output else []
+    printed = _COMMITTED.findall(output)
     for branch, commit, said in printed:
-        yield Committed(call.seq, f"committed {commit} on {branch}: {one_line(said, MAX_SUBJECT)}", amends)
-    if not printed and not call.failed and _was_quiet(call, command):
-        found = _MESSAGE.search(command)
-        subject = (found["document"] or found["quoted"] or "").strip().partition("\n")[0] if found else ""
-        if subject:
-            yield Committed(call.seq, f"committed: {one_line(subject, MAX_SUBJECT)}", amends)
+        yield Committed(f"{COMMITTED} {commit} on {branch}: {one_line(said, MAX_SUBJECT)}", amends)
+    # Of a commit that was refused, or that a hook stopped, something else is printed; some formats have no flag for it.
+    quiet = not output.strip() or (_QUIET.search(command) and not is_refusal(output.strip()))
+    found = _MESSAGE.search(command) if quiet and not printed and not call.failed else None
+    if found and (subject := (found["document"] or found["quoted"] or "").strip().partition("\n")[0]):
+        yield Committed(f"{COMMITTED}: {one_line(subject, MAX_SUBJECT)}", amends)

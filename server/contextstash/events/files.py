@@ -4,15 +4,13 @@ them or put into them."""
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from contextstash.events.calls import Call
 from contextstash.events.kinds import FileUse, Replaced, Shown, Verb
-from contextstash.events.names import MAX_CHANGED, changed_names
-from contextstash.events.patches import is_refused, patch_of, patched_files
+from contextstash.events.names import MAX_CHANGED, changed_names, path_key
 from contextstash.events.shell import (
     MAX_TEXT,
     TO_THE_END,
@@ -32,19 +30,26 @@ def file_uses(call: Call) -> list[FileUse]:
         return []
     patch = patch_of(call)
     if patch is not None:
-        uses = [] if call.failed or is_refused(call) else list(patched_files(patch))
+        # Codex applies all of a patch or nothing, and reports no exit code here.
+        refused = call.output is not None and call.output.text.lstrip().startswith("apply_patch verification failed")
+        uses = [] if call.failed or refused else list(_patched_files(patch))
     elif call.command is not None:
         uses = list(files_of_command(call.command, MAX_CHANGED))
     else:
         uses = _from_arguments(call)
     if len(uses) == 1 and uses[0].verb == "read":
         uses = [replace(uses[0], shown=_shown(call))]
-    return [replace(each, path=path_in(call.folder, each.path), was=path_in(call.folder, each.was)) for each in uses]
+    return [_within(call.folder, use) for use in uses]
 
 
-def path_in(folder: str, path: str) -> str:
-    """The path as an absolute one if a folder is given."""
-    return f"{folder}/{path.removeprefix('./')}" if folder and path and not path.startswith(("/", "~", "$")) else path
+def _within(folder: str, use: FileUse) -> FileUse:
+    """The use by absolute paths if a folder is given."""
+
+    def path_in(path: str) -> str:
+        relative = folder and path and not path.startswith(("/", "~", "$"))
+        return f"{folder}/{path.removeprefix('./')}" if relative else path
+
+    return replace(use, path=path_in(use.path), was=path_in(use.was)) if folder else use
 
 
 _NOT_OF_WORK = re.compile(r"(?:^|/)(?:\.git|\.claude/projects)/")
@@ -52,29 +57,25 @@ _NOT_OF_WORK = re.compile(r"(?:^|/)(?:\.git|\.claude/projects)/")
 work."""
 
 
-def uses_of(calls: Iterable[Call]) -> Iterator[tuple[Call, FileUse]]:
-    """The file uses of the calls. A script that a call runs changes what it opens to write, and a file that is added to
+def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:
+    """The file uses of each call. A script that a call runs changes what it opens to write, and a file that is added to
     Git's index by name was changed."""
     scripts: dict[str, list[FileUse]] = {}
     for call in calls:
         uses = [use for use in file_uses(call) if not _NOT_OF_WORK.search(use.path) and not _in_vain(call, use)]
         command = call.command or ""
-        targets = [FileUse(path_in(call.folder, path), "edited") for path in written_by_script(command)]
-        for use in uses:
-            yield call, use
-            if use.verb == "created" and targets:
-                scripts[use.path] = targets
-            if use.verb == "run" and not call.failed:
-                yield from ((call, target) for target in scripts.get(use.path, ()))
-        if call.failed or call.refused:
-            continue
-        if not any(use.path in scripts for use in uses):
-            yield from ((call, target) for target in targets)
-        yield from ((call, FileUse(path_in(call.folder, path), "edited", STAGED)) for path in staged_files(command))
+        targets = [_within(call.folder, FileUse(path, "edited")) for path in written_by_script(command)]
+        found = list(uses)
+        if targets and (written := [use.path for use in uses if use.verb == "created"]):
+            scripts |= dict.fromkeys(written, targets)
+        elif not call.failed and not call.refused:
+            found += targets
+        if not call.failed and not call.refused:
+            found += [target for use in uses if use.verb == "run" for target in scripts.get(use.path, ())]
+            staged = (FileUse(path, "edited", staged=True) for path in staged_files(command))
+            found += [_within(call.folder, use) for use in staged]
+        yield found
 
-
-STAGED = ("staged",)
-"""The names of a use that only says that a file was changed before: it was added to Git's index."""
 
 MAX_LISTING = 20_000
 """Characters of an output that are searched for files that are not there."""
@@ -206,35 +207,76 @@ def _range_of(arguments: Mapping[str, Any]) -> tuple[int, int]:
     return max(1, first), count
 
 
-def base_folder(paths: Iterable[str]) -> str:
-    """Of the folders that contain at least 60 % of the absolute paths, two or more levels above them, the one that
-    shortens these the most; empty if there is none, or fewer than three paths. So the name of a file stands beside that
-    of its folder."""
-    absolute = {path for path in paths if path.startswith("/")}
-    if len(absolute) < 3:
-        return ""
-    folders: Counter[str] = Counter()
-    for path in absolute:
-        parts = path.split("/")[1:-2]
-        folders.update("/" + "/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
-    common = [folder for folder, count in folders.items() if count * 10 >= 6 * len(absolute)]
-    return max(common, key=lambda folder: (len(folder) * folders[folder], len(folder)), default="")
+_PATCH_FILE = re.compile(r"^\*\*\* (Add|Update|Delete) File: ", re.MULTILINE)
+_VERBS: Mapping[str, Verb] = {"Add": "created", "Update": "edited", "Delete": "deleted"}
 
 
-def full_paths(paths: Iterable[str]) -> Callable[[str], str]:
-    """Says what the absolute path of one of these is, some of which are relative: of the file below the base folder,
-    or with that end if a folder is part of it and no other file's path has it."""
-    named = [path.removeprefix("./") for path in paths]
-    base = base_folder(named)
-    known: dict[str, str] = {}
-    twice: set[str] = set()
-    for path in sorted({path for path in named if path.startswith("/")}):
-        parts = path.split("/")
-        for end in ("/".join(parts[place:]) for place in range(1, len(parts) - 1)):
-            twice |= {end} & known.keys()
-            known[end] = path
-    for end in twice:
-        del known[end]
-    if base:
-        known |= {path[len(base) + 1 :]: path for path in named if path.startswith(f"{base}/")}
-    return lambda path: known.get(path.removeprefix("./"), path)
+def patch_of(call: Call) -> str | None:
+    """The patch that a call applies, None if it applies none."""
+    for text in (call.text, call.arguments.get("input"), call.arguments.get("patch"), call.command):
+        if isinstance(text, str) and text.lstrip().startswith("*** Begin Patch"):
+            return text
+    command = call.command or ""
+    start = command.find("*** Begin Patch")
+    return command[start:] if start >= 0 and "apply_patch" in command[:start] else None
+
+
+def _patched_files(patch: str) -> Iterator[FileUse]:
+    """The files of a patch, each with what is replaced in it."""
+    _, *parts = _PATCH_FILE.split(patch.split("*** End Patch", 1)[0].removesuffix("\n"))
+    for kind, part in zip(parts[::2], parts[1::2], strict=True):
+        path, *lines = part.removesuffix("\n").split("\n")
+        yield _patched(path.strip(), _VERBS[kind], lines)
+
+
+def _patched(path: str, verb: Verb, lines: Iterable[str]) -> FileUse:
+    hunks: list[Replaced] = []
+    old, new, removed, added = list[str](), list[str](), list[str](), list[str]()
+    was = ""
+    for line in (*lines, "@@"):
+        if line.startswith(("@@", "*** End")):
+            if old or new:
+                hunks.append(Replaced("\n".join(old), "\n".join(new)))
+            old, new = [], []
+        elif line.startswith("*** Move to: "):
+            was, path, verb = path, line.removeprefix("*** Move to: ").strip(), "renamed"
+        elif line[:1] in ("", " ", "+", "-"):
+            sign, text = line[:1], line[1:]
+            old += [text] * (sign != "+")
+            new += [text] * (sign != "-")
+            added += [text] * (sign == "+")
+            removed += [text] * (sign == "-")
+    if verb == "created":
+        return FileUse(path, verb, changed_names("", "\n".join(added)), text="\n".join(each.new for each in hunks))
+    names = () if was or verb == "deleted" else changed_names("\n".join(removed), "\n".join(added))
+    return FileUse(path, verb, names, was, replaced=() if verb == "deleted" else tuple(hunks))
+
+
+MAX_NEAR = 20
+"""Files whose last two parts of the path are the same; with more, relative paths are not compared with theirs."""
+
+
+class KnownPaths:
+    """The paths by which files are known, as the keys of a dictionary."""
+
+    def __init__(self, known: dict[str, Any]) -> None:
+        self._known = known
+        self._near: dict[str, dict[str, None]] = {}
+        for path in known:
+            self._near.setdefault(path_key(path), {})[path] = None
+
+    def of(self, path: str) -> str:
+        """The path by which a file is known: the longest of those of which one is the end of the other, such as a
+        relative one and an absolute one. If it was known by a shorter one, the key is changed."""
+        path = path.removeprefix("./")
+        near = self._near.setdefault(path_key(path), {})
+        same = [known for known in near if f"/{known}".endswith(f"/{path}") or f"/{path}".endswith(f"/{known}")]
+        if len(same) != 1 or len(near) > MAX_NEAR:
+            near[path] = None
+            return path
+        if len(path) > len(same[0]):
+            del near[same[0]]
+            near[path] = None
+            if same[0] in self._known:
+                self._known[path] = self._known.pop(same[0])
+        return max(path, same[0], key=len)

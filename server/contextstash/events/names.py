@@ -6,8 +6,9 @@ names_of("see src/fines.py: charge_fine()")  ->  {"src/fines.py", "charge_fine"}
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from contextstash.events.shell import definitions
 
@@ -31,23 +32,29 @@ MAX_SCANNED = 100_000
 MAX_USES = 16
 """Newest uses that are known of a name. Older ones weigh little."""
 
-MAX_NAMES = 1_000
-"""Names that are known. A list has some two hundred."""
+MAX_NAMES = 1_500
+"""Names that are known. A list has some three hundred."""
+
+MAX_HOMES = 4
+"""Files that are known to show a name, the newest; and of so many files a call may show the names."""
 
 MAX_CHANGED = 4
 """Names of one change."""
 
-_PATH = re.compile(r"(?<![\w/.)}*$-])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,80}/){1,20}[\w.@+-]{0,79}\w")
-"""Not the end of a pattern, or of a path that begins with a variable or with the output of a command."""
+_TOKEN = re.compile(r"[$)}*]?[\w./@+~-]{5,}")
+"""Words with what stands between the parts of a path. After `$`, `)`, `}` and `*` it is the end of a pattern, or of a
+path that begins with a variable or with the output of a command."""
 
-_NAME = re.compile(r"(?<![\w$])[A-Za-z_]\w{4,49}(?![\w$])")
+_PATH = re.compile(r"(?:~|\.{1,2})?/?(?:[\w.@+-]{1,80}/){1,20}[\w.@+-]{0,79}\w")
+_NAME = re.compile(r"[A-Za-z_]\w{4,49}")
+_BETWEEN = re.compile(r"[./@+~-]+")
 _ESCAPE = re.compile(r"\\+[ntr]")
 """Of a white space, as it stands in JSON within JSON too."""
 
 _DIFF_HEAD = re.compile(r"^(?:diff --git|---|\+\+\+) .+$", re.MULTILINE)
 _DIFF_SIDE = re.compile(r" [ab]/")
 _NUMBERED = re.compile(r"[A-Za-z][a-z]+\d")
-_AT_LINE = re.compile(r"(\.\w{1,10})[:-]\d+(?:[:-]\d*)?$")
+_AT_LINE = re.compile(r"(\.\w{1,10})-\d+-?$")
 """A line number behind a path, as a search prints it."""
 
 _HEXADECIMAL = re.compile(r"[0-9a-f]{6,40}|[0-9A-F]{6,40}", re.ASCII)
@@ -65,6 +72,7 @@ def path_key(path: str) -> str:
     return "/".join(parts[-2:])
 
 
+@lru_cache(maxsize=16_384)
 def name_key(name: str) -> str:
     """By what a name is recognized: a path by its end."""
     return path_key(name) if "/" in name else name
@@ -72,21 +80,36 @@ def name_key(name: str) -> str:
 
 def names_of(text: str) -> dict[str, None]:
     """The paths and the names in code that a text contains, each once, in order."""
-    text = _ESCAPE.sub("\n", text[:MAX_SCANNED]).replace('\\"', '"')
-    text = _DIFF_HEAD.sub(lambda line: _DIFF_SIDE.sub(" ", line.group()), text)
-    found: dict[str, None] = {}
-    for path in (_AT_LINE.sub(r"\1", each) for each in _PATH.findall(text)):
-        # `read/write` and `net/http` look like paths too; a file has an extension or a place.
-        if (
-            len(path_key(path)) >= 6
-            and not _NO_FILE.match(path)
-            and (path[0] in "/~." or "." in path.rsplit("/", 1)[-1])
-        ):
-            found[path.removeprefix("./")] = None
-    for name in _NAME.findall(_PATH.sub(" ", text)):
-        if _SHAPED.search(name) and 3 * sum(map(str.isdigit, name)) <= len(name) and not _HEXADECIMAL.fullmatch(name):
-            found[name] = None
-    return found
+    text = text[:MAX_SCANNED]
+    if "\\" in text:
+        text = _ESCAPE.sub("\n", text).replace('\\"', '"')
+    if "--- " in text or "diff --git" in text:
+        text = _DIFF_HEAD.sub(lambda line: _DIFF_SIDE.sub(" ", line.group()), text)
+    return dict.fromkeys(name for token in dict.fromkeys(_TOKEN.findall(text)) for name in _names_in(token))
+
+
+@lru_cache(maxsize=65_536)
+def _names_in(token: str) -> tuple[str, ...]:
+    """The names in a word. Cached: the same words come again and again in a session."""
+    if token[0] in "$)}*":
+        if token[0] == "$" or "/" in token:
+            return ()
+        token = token[1:]
+    if "/" not in token:
+        return tuple(name for name in _BETWEEN.split(token) if _is_name(name))
+    found = _PATH.match(token)
+    path = _AT_LINE.sub(r"\1", found.group()) if found else ""
+    # `read/write` and `net/http` look like paths too; a file has an extension or a place.
+    named = path[:1] in ("/", "~", ".") or "." in path.rpartition("/")[2]
+    return (path.removeprefix("./"),) if named and len(path_key(path)) >= 6 and not _NO_FILE.match(path) else ()
+
+
+def _is_name(word: str) -> bool:
+    return (
+        bool(_NAME.fullmatch(word) and _SHAPED.search(word))
+        and 3 * sum(map(str.isdigit, word)) <= len(word)
+        and not _HEXADECIMAL.fullmatch(word)
+    )
 
 
 def changed_names(old: str, new: str) -> tuple[str, ...]:
@@ -101,44 +124,62 @@ def changed_names(old: str, new: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*defined, *added[:MAX_CHANGED], *removed[:1]]))[:MAX_CHANGED]
 
 
-@dataclass
+@dataclass(slots=True)
+class Name:
+    """A name as it was written last, with the newest messages that contain it, of the agent and of others, and the
+    newest files whose text shows it."""
+
+    form: str
+    agent: list[int] = field(default_factory=list)
+    others: list[int] = field(default_factory=list)
+    homes: list[str] = field(default_factory=list)
+
+    def weight(self, now: int) -> float:
+        """How much it is in use, for what it costs to list it."""
+        agent: float = sum((1 + max(0, now - seq)) ** -DECAY for seq in self.agent)
+        others: float = sum((1 + max(0, now - seq)) ** -DECAY for seq in self.others)
+        share = NUMBERED_SHARE if _NUMBERED.fullmatch(self.form) else 1.0
+        return share * (AGENT_WEIGHT * agent + others) / (NAME_TOKENS + len(self.form) / CHARACTERS_PER_TOKEN)
+
+
+@dataclass(slots=True)
 class NamesInUse:
-    """The names of a session with the newest messages that contain them: of the agent, and of others."""
+    """The names of a session, by what they are recognized."""
 
-    forms: dict[str, str] = field(default_factory=dict)
-    agents: dict[str, list[int]] = field(default_factory=dict)
-    others: dict[str, list[int]] = field(default_factory=dict)
-    own: set[str] = field(default_factory=set)
+    known: dict[str, Name] = field(default_factory=dict)
 
-    def add(self, seq: int, names: Iterable[str], *, by_agent: bool) -> None:
-        """Count that a message contains the names."""
-        uses = self.agents if by_agent else self.others
-        for name in names:
-            key = name_key(name)
-            self.forms[key] = name
-            places = uses.setdefault(key, [])
-            places.append(seq)
-            if len(places) > MAX_USES:
-                del places[0]
-            if by_agent:
-                self.own.add(key)
+    def add(self, seq: int, names: Iterable[str], *, by_agent: bool, files: Collection[str] = ()) -> None:
+        """Count that a message contains the names, as the text of these files."""
+        homes = [path_key(path) for path in files] if len(files) <= MAX_HOMES else []
+        for form in names:
+            key = name_key(form)
+            name = self.known.get(key)
+            if name is None:
+                name = self.known[key] = Name(form)
+            name.form = form
+            uses = name.agent if by_agent else name.others
+            uses.append(seq)
+            if len(uses) > MAX_USES:
+                del uses[0]
+            if homes and "/" not in form:
+                name.homes = [*(home for home in name.homes if home not in homes), *homes][-MAX_HOMES:]
 
-    def ranked(self, now: int, hidden: Container[str] = ()) -> list[str]:
-        """The names of the agent's work with the highest weight per token, as they were written last."""
-        keys = [key for key in self.forms if key in self.own and key not in hidden]
-        keys.sort(key=lambda key: -self._weight(key, now) / (NAME_TOKENS + len(self.forms[key]) / CHARACTERS_PER_TOKEN))
-        return [self.forms[key] for key in keys]
+    def ranked(self, now: int, changed: Container[str], hidden: Container[str] = ()) -> list[str]:
+        """The names with the highest weight per token: first those of the agent's work, which it wrote or which the
+        `changed` files show; then those that other files show, or several messages. If no file is changed, the agent
+        still looks for what to change, and what it read is its work."""
+        own, seen = [], []
+        for key, name in self.known.items():
+            if key in hidden:
+                continue
+            if name.agent or any(home in changed for home in name.homes) or (name.homes and not changed):
+                own.append(name)
+            elif name.homes or len(name.others) > 1:
+                seen.append(name)
+        return [name.form for names in (own, seen) for name in sorted(names, key=lambda name: -name.weight(now))]
 
     def shorten(self, now: int) -> None:
         """Forget the names with the lowest weight if they are too many."""
-        if len(self.forms) > MAX_NAMES:
-            kept = sorted(self.forms, key=lambda key: -self._weight(key, now))[:MAX_NAMES]
-            self.forms = {key: self.forms[key] for key in kept}
-            self.agents = {key: self.agents[key] for key in kept if key in self.agents}
-            self.others = {key: self.others[key] for key in kept if key in self.others}
-            self.own &= set(kept)
-
-    def _weight(self, key: str, now: int) -> float:
-        agents: float = sum((1 + max(0, now - seq)) ** -DECAY for seq in self.agents.get(key, ()))
-        others: float = sum((1 + max(0, now - seq)) ** -DECAY for seq in self.others.get(key, ()))
-        return (AGENT_WEIGHT * agents + others) * (NUMBERED_SHARE if _NUMBERED.fullmatch(key) else 1.0)
+        if len(self.known) > MAX_NAMES:
+            kept = sorted(self.known.items(), key=lambda item: -item[1].weight(now))[:MAX_NAMES]
+            self.known = dict(kept)

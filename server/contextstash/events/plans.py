@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from contextstash.events.calls import Call
-from contextstash.events.kinds import Planned
 
 Entries = Mapping[str, tuple[str, str]]
 """The texts of tasks by their numbers, each with its state: "todo", "doing", "done" or "gone"."""
 
-NEW = "new"
+_NEW = "new"
 """The number of a task whose number the call does not say."""
 
 _STATES = {
@@ -25,10 +25,49 @@ _STATES = {
 _TEXT_KEYS = ("content", "step", "subject", "title", "task", "text", "description")
 _LIST_KEYS = ("todos", "plan", "items", "tasks", "todo_list")
 _LIST_TOOLS = re.compile(r"todo|plan|task_?list|checklist", re.IGNORECASE)
-_TASK_NUMBER = re.compile(r"[Tt]ask #?(\d{1,6})")
 _PLAN_TOOLS = re.compile(
     r"(?:todo_?(?:write|read)|write_?todos|update_?plan|task_?(?:create|update|list|get))", re.IGNORECASE
 )
+
+
+@dataclass(slots=True)
+class Plan:
+    """The tasks of the newest plan by their numbers, as the call in message `seq` left them; with the requests and the
+    number of calls since then."""
+
+    tasks: dict[str, tuple[str, str]] = field(default_factory=dict)
+    seq: int = -1
+    asked_since: list[int] = field(default_factory=list)
+    calls_since: int = 0
+
+    def texts(self, *states: str) -> list[str]:
+        """The tasks in these states."""
+        return [text for state, text in self.tasks.values() if state in states]
+
+    def take(self, call: Call) -> None:
+        """Take over what a call says of the plan, if it says anything."""
+        self.calls_since += 1
+        if call.is_error or call.refused:
+            return
+        tool = call.tool.lower().replace("_", "")
+        if reader := _TASK_TOOLS.get(tool):
+            changed = reader(call)
+            for number, (state, text) in changed.items():
+                self._change(number, state, text)
+        elif _LIST_TOOLS.search(call.tool) and (entries := _entries(call.arguments)) is not None:
+            changed = self.tasks = entries
+        else:
+            return
+        if changed or tool not in _TASK_TOOLS:
+            self.seq, self.calls_since, self.asked_since = call.seq, 0, []
+
+    def _change(self, number: str, state: str, text: str) -> None:
+        if number in self.tasks:
+            before, known = self.tasks[number]
+            self.tasks[number] = (state or before, f"#{number}: {text}" if text else known)
+        elif text and state:
+            number = str(len(self.tasks) + 1) if number == _NEW else number
+            self.tasks[number] = (state, f"#{number}: {text}")  # the agent needs the number to update the task
 
 
 def is_plan_call(call: Call) -> bool:
@@ -36,32 +75,12 @@ def is_plan_call(call: Call) -> bool:
     return bool(_PLAN_TOOLS.fullmatch(call.tool))
 
 
-def plan_of(call: Call) -> Planned | None:
-    """What a call says of the plan; None if it says nothing."""
-    if call.is_error or call.refused:
+def _entries(arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]] | None:
+    items = next((items for key in _LIST_KEYS if isinstance(items := arguments.get(key), list)), None)
+    if items is None:
         return None
-    tool = call.tool.lower().replace("_", "")
-    if tool == "taskcreate":
-        return _changed(call, _created(call))
-    if tool == "taskupdate":
-        return _changed(call, _updated(call.arguments))
-    if tool in ("tasklist", "taskget"):
-        return _changed(call, _printed(call))
-    entries = _entries(call.arguments) if _LIST_TOOLS.search(call.tool) else None
-    return None if entries is None else Planned(call.seq, entries)
-
-
-def _changed(call: Call, entries: Entries) -> Planned | None:
-    return Planned(call.seq, entries, whole=False) if entries else None
-
-
-def _entries(arguments: Mapping[str, Any]) -> Entries | None:
-    for key in _LIST_KEYS:
-        items = arguments.get(key)
-        if isinstance(items, list):
-            read = [_entry(item) for item in items]
-            return {str(place): entry for place, entry in enumerate(read) if entry[1]}
-    return None
+    read = [_entry(item) for item in items]
+    return {str(place): entry for place, entry in enumerate(read) if entry[1]}
 
 
 def _entry(item: Any) -> tuple[str, str]:
@@ -70,26 +89,30 @@ def _entry(item: Any) -> tuple[str, str]:
     if not isinstance(item, dict):
         return "todo", ""
     text = next((item[key] for key in _TEXT_KEYS if isinstance(item.get(key), str)), "")
-    return _STATES.get(str(item.get("status", "")).lower(), "todo"), text
+    return _state(item.get("status", "")), text
+
+
+def _state(status: object) -> str:
+    return _STATES.get(str(status).lower(), "todo")
 
 
 _SUBJECT = re.compile(r"created successfully: ([^\n]+)")
+_NUMBER = re.compile(r"[Tt]ask #?(\d{1,6})")
 """What Claude Code's TaskCreate says of a new task."""
 
 
 def _created(call: Call) -> Entries:
-    printed = call.output.text if call.output else ""
-    named = _TASK_NUMBER.search(printed[:200])
-    said = _SUBJECT.search(printed[:400])
+    printed = call.output.text[:400] if call.output else ""
+    named, said = _NUMBER.search(printed), _SUBJECT.search(printed)
     subject = _entry(dict(call.arguments))[1] or (said.group(1).strip() if said else "")
-    return {named.group(1) if named else NEW: ("todo", subject)} if subject else {}
+    return {named.group(1) if named else _NEW: ("todo", subject)} if subject else {}
 
 
-def _updated(arguments: Mapping[str, Any]) -> Entries:
+def _updated(call: Call) -> Entries:
     """The task that a call updates; its state or its text is empty if it stays."""
-    number = str(arguments.get("taskId", arguments.get("task_id", "")))
-    subject = arguments.get("subject")
-    state = _STATES.get(str(arguments.get("status", "")).lower(), "")
+    number = str(call.arguments.get("taskId", call.arguments.get("task_id", "")))
+    subject, status = call.arguments.get("subject"), call.arguments.get("status")
+    state = _STATES.get(str(status).lower(), "")
     return {number: (state, subject if isinstance(subject, str) else "")} if number else {}
 
 
@@ -105,6 +128,9 @@ def _printed(call: Call) -> Entries:
     alone = _PRINTED_ALONE.match(printed)
     found = [(alone[1], alone[3], alone[2])] if alone else _PRINTED.findall(printed)
     return {
-        number: (_STATES.get(state.lower(), "todo"), _BLOCKED.sub("", subject).strip())
-        for number, state, subject in sorted(found, key=lambda task: int(task[0]))
+        number: (_state(status), _BLOCKED.sub("", subject).strip())
+        for number, status, subject in sorted(found, key=lambda task: int(task[0]))
     }
+
+
+_TASK_TOOLS = {"taskcreate": _created, "taskupdate": _updated, "tasklist": _printed, "taskget": _printed}

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from contextstash.events.calls import ASKING_TOOLS, PLAN_TOOLS, Call, is_dialog
-from contextstash.events.kinds import Asked, CarriedOver, Decided
-from contextstash.events.pasted_text import first_lines, without_pasted
-from contextstash.events.sentences import ELLIPSIS, own_sentences, sentences
+from contextstash.events.kinds import Asked, Told
+from contextstash.events.pasted_text import without_pasted
+from contextstash.events.sentences import sentences
 from contextstash.events.turns import Turn
 from contextstash.outputs.shell_envelope import without_reminders
-from contextstash.safety.imitations import defused
-from contextstash.safety.sanitize import MARKER, OF_SESSION, USER_BLOCK_OPENING, one_line
+from contextstash.safety.sanitize import MARKER, OF_SESSION, USER_BLOCK_OPENING
 
 _NOISE_TAGS = (
     "environment_context|user_instructions|permissions instructions"
@@ -63,15 +61,6 @@ _COMMAND = re.compile(r"\A\s*<command-", re.IGNORECASE)
 _COMMAND_NAME = re.compile(r"<command-name>\s*(/?[\w:./-]{1,80})\s*</command-name>", re.IGNORECASE)
 _COMMAND_OUTPUT = re.compile(r"\A\s*<local-command-", re.IGNORECASE)
 _COMMAND_ARGUMENTS = re.compile(r"<command-args>(.{1,4000}?)</command-args>", re.DOTALL)
-
-MAX_REPLY_WORDS = 5
-"""A user message of at most this many words counts as a reply to the assistant's text before it, which is quoted
-with it; with more, long replies would be quoted with a text that they do not need."""
-
-
-def is_reply(request: Asked) -> bool:
-    """Whether a request is a short reply to what the assistant said before it."""
-    return bool(request.said) and len(request.text) <= 60 and len(request.text.split()) <= MAX_REPLY_WORDS
 
 
 def _without_added(text: str) -> str:
@@ -151,10 +140,10 @@ def is_carried_over(text: str) -> bool:
     return bool(_CARRIED_OVER.match(text))
 
 
-def requests_of(turns: Iterable[Turn]) -> tuple[list[Asked], list[CarriedOver]]:
+def requests_of(turns: Iterable[Turn]) -> tuple[list[Asked], list[Told]]:
     """The user's messages in order, and the summaries that a host carried over from earlier windows."""
     requests: list[Asked] = []
-    carried: list[CarriedOver] = []
+    carried: list[Told] = []
     said = command = ""
     for turn in turns:
         texts = turn.said
@@ -167,13 +156,13 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Asked], list[CarriedOver]]:
         if turn.role != "user" or any(map(_is_result, texts)):
             continue
         if turn.kind == "summary":
-            carried += [CarriedOver(turn.seq, without_notes(text)) for text in texts if text.strip()]
+            carried += [Told(turn.seq, without_notes(text)) for text in texts if text.strip()]
             continue
         for whole in texts:
             text = words_handed_over(whole) or _skill_text(whole, command) or without_host_text(whole)
             given = command_of(whole)
             if is_carried_over(text):
-                carried.append(CarriedOver(turn.seq, without_notes(text)))
+                carried.append(Told(turn.seq, without_notes(text)))
             elif text:
                 if command and not given and requests and requests[-1].command == command:
                     requests.pop()
@@ -220,20 +209,7 @@ def _is_result(text: str) -> bool:
     return bool(_RESULT.match(text))
 
 
-_INSTRUCTION = re.compile(
-    r"\b(?:must(?:n't)?|never|always|don['’]?t|do not|should(?:n['’]?t)?|shall|prefer(?:s|red|ably)?|only"
-    r"|instead|avoid|make sure|ensure|without|required?|requirement|constraint|forbidden|not"
-    r" allowed|no longer|keep|use"
-    r"|leave|I (?:want|need|would like|['’]d like)|we (?:want|need|use|should)|let['’]?s|rather"
-    r"|stick (?:to|with)|exactly|muss|müssen|darf|dürfen|nie(?:mals)?|immer|soll(?:te|ten)?"
-    r"|nicht|bitte|ohne|nur|lieber"
-    r"|jamais|toujours|doit|doivent|il faut|sans|éviter|préfér\w+|uniquement"
-    r"|nunca|siempre|debe[ns]?|deberías?|sin|evita\w*|prefier\w+|solo|sempre|deve|devono|mai|senza"
-    r"|никогда|всегда|нельзя|должн\w+|нужно|надо|только|без)\b"
-    r"|必须|不要|不能|应该|禁止|务必|只能|请|必ず|しないで|ください|べき|禁止|반드시|하지 ?마|해야|항상|절대",
-    re.IGNORECASE,
-)
-_STRONG = re.compile(
+_RULE = re.compile(
     r"\b(?:must|never|always|don['’]?t|do not|forbidden|not allowed|avoid|prefer|only|instead"
     r"|make sure|required"
     r"|nie|niemals|immer|nicht|muss|jamais|toujours|nunca|siempre|sempre|mai|никогда|всегда|нельзя)\b"
@@ -257,190 +233,17 @@ MAX_TYPED_LENGTH = 2_000
 """In characters. A longer message contains pasted text, of which only strong rules count. About 300 words."""
 
 
-def user_rules(request: Asked) -> list[tuple[str, bool]]:
-    """The user's sentences that decide or constrain something, verbatim, each with whether it is a strong rule."""
+def user_rules(request: Asked) -> list[str]:
+    """The user's sentences that command or forbid something, verbatim."""
     if request.command:
         return []
     pasted = len(request.text) > MAX_TYPED_LENGTH
-    found = []
-    for sentence in sentences(without_pasted(request.text)):
-        if (
-            8 <= len(sentence) <= MAX_RULE_LENGTH
-            and not sentence.endswith(("?", ":"))
-            and _INSTRUCTION.search(sentence)
-        ):
-            strong = is_strong_rule(sentence)
-            # In a pasted text whose lines are wrapped, a line may begin in the middle of a sentence.
-            if not pasted or (_COMMANDS.search(sentence) and not sentence[0].islower()):
-                found.append((sentence, strong))
-    return found
-
-
-def is_strong_rule(sentence: str) -> bool:
-    """Whether a sentence of the user commands or forbids, rather than asks for something."""
-    return bool(_STRONG.search(sentence))
-
-
-def reply_lines(request: Asked) -> list[str]:
-    """A short reply, with the assistant's question that it answers and what that is about. A reply to no question is
-    included if it has more than one word, with what the assistant had said last."""
-    reply = one_line(request.text, 80)
-    asked = answered(request)
-    if asked.endswith(("?", "？")) or "?" in asked:
-        return [f"Asked “{asked}” the user answered “{reply}”"]
-    if asked and len(request.text.split()) > 1:
-        return [f"The user said “{reply}” after the assistant said “{asked}”"]
-    return [f"The user said “{reply}”"] if len(request.text.split()) > 1 or not request.text.isascii() else []
-
-
-MAX_ANSWER_LENGTH = 200
-"""Characters of a message that may answer the question before it; a longer one says what it is about."""
-
-MAX_ASKED_LENGTH = 400
-"""Characters of what is quoted of the assistant's text: a proposal in two or three sentences."""
-
-MIN_QUESTION_WORDS = 8
-"""A question with fewer words, such as "Should I do that?", says nothing without the sentence before it."""
-
-_CHOICE = re.compile(
-    r"\W*(?:(?:ok(?:ay)?|yes|sure|please)\W+)?(?:(?:let['’]?s|i['’]?d|i would|we|i)\s+)?"
-    r"(?:(?:try|do|go (?:with|for)|use|take|pick|choose|prefer|like|implement)\s+)?"
-    r"(?:the\s+)?(?:(?:option|variant|number|approach)\s+|#)?"
-    r"([A-Za-z]|\d{1,2}|first|second|third|fourth)\b[.,:;)=]?(?=\s|\W*\Z)",
-    re.IGNORECASE,
-)
-_ORDINALS = {"first": "1", "second": "2", "third": "3", "fourth": "4"}
-
-
-def answered(request: Asked) -> str:
-    """What a request answers, in whole sentences of the assistant: its question with what that is about, of a choice
-    the option, else what it said last; empty if the request does not depend on it."""
-    if not request.said or request.command or not _depends(request):
-        return ""
-    said = [sentence.replace(ELLIPSIS, "[quotation]") for sentence in own_sentences(request.said)]
-    question = next((place for place in reversed(range(len(said))) if said[place].endswith(("?", "？"))), None)
-    chosen = _chosen_option(request)
-    if question is None and not is_reply(request):
-        return chosen
-    about = _ending_with(said, len(said) - 1 if question is None else question)
-    return one_line(" ".join(part for part in (about, chosen) if part), 2 * MAX_ASKED_LENGTH)
-
-
-_REPLY = re.compile(
-    r"\W*(?:y(?:es|eah|ep|up)|no(?:pe)?|ok(?:ay)?|sure|please do|go (?:ahead|for it|on)|do (?:it|that|so)|sounds good"
-    r"|good|great|perfect|correct|right|exactly|agreed|fine|absolutely|both|neither|all|none|the (?:first|second"
-    r"|third|last|former|latter)|ja|nein|oui|non|s[ií]|да|нет|gerne|klar)\b|\W*(?:好|是|不|对|可以|はい|いいえ|네|아니)",
-    re.IGNORECASE,
-)
-_POINTS = re.compile(
-    r"\b(?:that|this|it|these|those|them|so|both|either|das|dies\w*|cela|ça|eso|esto)\b", re.IGNORECASE
-)
-MAX_POINTING_LENGTH = 80
-"""Characters of a message that says with a word such as "that" what it is about. A longer one names it."""
-
-
-def _depends(request: Asked) -> bool:
-    """Whether a request says what it means only together with what the assistant said before it."""
-    text = request.text
-    if len(text) > MAX_ANSWER_LENGTH:
-        return False
-    if _REPLY.match(text) or _chosen_option(request):
-        return True
-    if text.endswith(("?", "？")):
-        return len(text) <= MAX_POINTING_LENGTH and bool(_POINTS.search(text))
-    return is_reply(request) or bool(_POINTS.search(text[:MAX_POINTING_LENGTH]))
-
-
-def _chosen_option(request: Asked) -> str:
-    """The paragraph of the assistant's text with the option that the request names, such as "B" or "the second"."""
-    choice = _CHOICE.match(request.text)
-    if not choice:
-        return ""
-    name = _ORDINALS.get(choice[1].lower(), choice[1])
-    head = rf"^[^\w\n]*(?:(?:option|variant|approach) )?{re.escape(name)}[^\w\n]*[.):—–-]+[^\w\n].{{3,}}"
-    found = re.search(rf"{head}{_NOT_NEXT}", request.said, re.IGNORECASE | re.MULTILINE)
-    plain = _CELL.sub(": ", found.group().strip(" |").replace("**", "")) if found else ""
-    return f"{name} is: {one_line(plain, MAX_ASKED_LENGTH)}" if plain else ""
-
-
-_NOT_NEXT = r"(?:\n(?![^\w\n]*\w+ ?\d?[.):]).+)*"
-"""The lines below an option up to the next one."""
-
-_CELL = re.compile(r"\s*\|\s*")
-"""Between two cells of a table in Markdown."""
-
-
-def _ending_with(said: Sequence[str], last: int) -> str:
-    """The sentence at `last`, with those before it if it is short, as far as they fit."""
-    if not 0 <= last < len(said):
-        return ""
-    shown = said[last] if len(said[last]) <= MAX_ASKED_LENGTH else ""
-    alone = len(shown.split()) >= MIN_QUESTION_WORDS
-    for sentence in reversed(said[max(0, last - 2) : last]) if shown and not alone else ():
-        if len(shown) + len(sentence) >= MAX_ASKED_LENGTH:
-            break
-        shown = f"{sentence} {shown}"
-    return shown
-
-
-_ANSWERED = re.compile(
-    r"\A\s*User has answered your questions?:\s*(.{1,20000}?)(?:\. You can now continue|\Z)", re.DOTALL
-)
-_SAID = re.compile(
-    r"(?:the user (?:said|provided the following)|feedback|reason)[^:\n]{0,60}:\s*(.+)",
-    re.DOTALL | re.IGNORECASE,
-)
-_CLIENT_NOTE = re.compile(r"(?:\A|\n)\s*Note: The user['’]s next message may contain .*\Z", re.DOTALL)
-_CLARIFIES = re.compile(r"\s*The user wants to clarify these questions\b")
-_PARTLY = re.compile(r"^- (\"[^\n]+\")\n\s*Answer: ([^\n]+)", re.MULTILINE)
-"""Claude Code's own text if the user leaves its questions open, and in it the answers that were given."""
-
-_APPROVED = re.compile(r"\A(?:(?!\bnot\b|n['’]t\b|reject|denied|declin)[^\n]){0,120}?\bapproved\b", re.IGNORECASE)
-_PLAN_BELOW = re.compile(r"^## Approved Plan[^\n]*:\n", re.MULTILINE)
-"""Where Claude Code repeats the plan, with the user's changes."""
-
-APPROVED = "The user approved the agent's plan: "
-
-MAX_PLAN_LENGTH = 1_200
-"""Characters of an approved plan that are shown, about 300 tokens: its aim and first steps. A plan is the agent's text;
-with more, it takes the room of the user's words."""
-
-MAX_DIALOG = 20_000
-"""Characters of a dialog's output that are searched for the user's words; a person types less."""
-
-
-def decisions_of(call: Call) -> Iterator[Decided]:
-    """The user's decisions in a dialog of a tool: answers, refusals, approved plans. The user's own words are whole; of
-    a plan, the first lines are shown."""
-    if call.output is None:
-        return
-    text = call.output.text[:MAX_DIALOG]
-    if call.refused:
-        yield Decided(call.seq, _refusal(call, text))
-    elif call.tool in ASKING_TOOLS and (answered := _ANSWERED.search(text)):
-        yield Decided(call.seq, f"The user answered: {defused(answered.group(1).strip())}")
-    elif call.tool.lower() in PLAN_TOOLS and not call.is_error and _APPROVED.match(text):
-        yield from (Decided(call.seq, line) for line in _approval(call, call.output.text))
-
-
-def _refusal(call: Call, text: str) -> str:
-    made = call.tool if is_dialog(call.tool) else f"{call.tool} {one_line(call.argument, 100)}"
-    words = _own_words(text)
-    if _CLARIFIES.match(words):
-        words = ", ".join(f"{question}={answer}" for question, answer in _PARTLY.findall(words))
-    return f"The user refused {one_line(made, 140)}" + (f": “{words}”" if words else "")
-
-
-def _approval(call: Call, text: str) -> Iterator[str]:
-    below = _PLAN_BELOW.search(text)
-    if words := _own_words(text[: below.start() if below else MAX_DIALOG]):
-        yield f"The user said when approving the plan: “{words}”"
-    plan = text[below.end() :] if below else str(call.arguments.get("plan") or "")
-    if plan.strip():
-        yield APPROVED + first_lines(defused(plan), MAX_PLAN_LENGTH, f"the plan approved in message {call.seq}")
-
-
-def _own_words(text: str) -> str:
-    """What the user typed in a dialog, without the client's text around it."""
-    said = _SAID.search(text)
-    return defused(_CLIENT_NOTE.sub("", said.group(1)).strip()) if said else ""
+    return [
+        sentence
+        for sentence in sentences(without_pasted(request.text))
+        if 8 <= len(sentence) <= MAX_RULE_LENGTH
+        and not sentence.endswith(("?", ":"))
+        and _RULE.search(sentence)
+        # In a pasted text whose lines are wrapped, a line may begin in the middle of a sentence.
+        and not (pasted and (sentence[0].islower() or not _COMMANDS.search(sentence)))
+    ]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
 
 from contextstash.events.pasted_text import without_pasted
 from contextstash.events.sentences import sentences
 
-REVISED_SHARE = 0.5
-"""A sentence that says that something changes revises a request of which it repeats at least this share of the
-words."""
+REVISED_SHARE, MIN_REVISED_WORDS = 0.5, 2
+"""A sentence that says that something changes revises a request of which it repeats at least this share of the words,
+and so many words: one may be the project's name."""
 
 _CHANGE = re.compile(
     r"\b(?:instead|no longer|not any ?more|any ?more|rather than|actually|after all|never ?mind|scratch that"
@@ -26,12 +24,6 @@ _NO_CONTENT = re.compile(
     r"|you|your|always|instead|longer|more|all|after|actually|rather|than|keep|make|sure|s)"
 )
 _WORD = re.compile(r"[^\W_]\w*(?:[./-]\w+)*")
-
-
-def _words(decision: str) -> frozenset[str]:
-    return frozenset(word for word in _WORD.findall(decision.casefold()) if not _NO_CONTENT.fullmatch(word))
-
-
 _TAKES_BACK = re.compile(
     r"\W*(?:(?:oh|no|sorry|wait|actually|hmm+|please)[,. ]+){0,2}"
     r"(?:(?:ignore|disregard|forget)(?: about)? (?:the|my|that) (?:last|previous) (?:message|request|one|instruction)"
@@ -45,54 +37,6 @@ def takes_back_last(text: str) -> bool:
     return bool(_TAKES_BACK.match(text[:200]))
 
 
-MIN_REVISED_WORDS = 2
-"""A request shares at least so many words with the one that it changes. One may be the project's name."""
-
-
-class Revisable:
-    """What a later decision or request may revise, by its words: one that says that something changes, and repeats
-    enough of them, at least `least`. It is found by its rarest words, since to compare each with each takes seconds if
-    there are a thousand. Each is found once: the first that revises it counts."""
-
-    def __init__(self, words: Iterable[frozenset[str]], least: int = MIN_REVISED_WORDS) -> None:
-        self._words = [*words]
-        self._least = least
-        self._uses = Counter(word for words in self._words for word in words)
-        self._with: defaultdict[str, set[int]] = defaultdict(set)
-
-    def add(self, place: int) -> None:
-        """Let what is at this place be found from now on."""
-        for word in self._rarest(place):
-            self._with[word].add(place)
-
-    def take(self, sentences: Iterable[frozenset[str]]) -> list[int]:
-        """The places of what was added and is revised by sentences with these words; they are not found again."""
-        found = sorted({place for words in sentences for place in self._repeated(words)})
-        for place in found:
-            for word in self._rarest(place):
-                self._with[word].discard(place)
-        return found
-
-    def _repeated(self, said: frozenset[str]) -> set[int]:
-        near = {place for word in said for place in self._with.get(word, ())}
-        return {place for place in near if len(said & self._words[place]) >= self._wanted(self._words[place])}
-
-    def _wanted(self, words: Collection[str]) -> int:
-        """How many of these words are repeated at least if they are revised."""
-        return max(self._least, math.ceil(REVISED_SHARE * len(words)))
-
-    def _rarest(self, place: int) -> list[str]:
-        """So many of the words that who repeats enough of them repeats one of these."""
-        words = self._words[place]
-        ordered = sorted(words, key=lambda word: (self._uses[word], word))
-        return ordered[: max(0, len(words) - self._wanted(words) + 1)]
-
-
-def says_change(text: str) -> bool:
-    """Whether a text says anywhere that something changes."""
-    return bool(_CHANGE.search(text))
-
-
 def revisable_words(request: str) -> frozenset[str]:
     """The words by which a later request may revise this one; none of a question, which decides nothing."""
     return frozenset() if request.endswith(("?", "？")) else _words(request)
@@ -101,7 +45,16 @@ def revisable_words(request: str) -> frozenset[str]:
 def revising_words(request: str) -> list[frozenset[str]]:
     """The words of each sentence of a request that says that something changes. What stands below its first paragraph
     may be pasted, with words of an earlier request, and a wrong mark is worse than none."""
-    if not says_change(request):
+    if not _CHANGE.search(request):
         return []
     first = without_pasted(request).strip().split("\n\n", 1)[0]
-    return [_words(sentence) for sentence in sentences(first) if says_change(sentence)]
+    return [_words(sentence) for sentence in sentences(first) if _CHANGE.search(sentence)]
+
+
+def revises(sentence: frozenset[str], earlier: frozenset[str]) -> bool:
+    """Whether a sentence that says that something changes repeats enough of the words of an earlier request."""
+    return len(sentence & earlier) >= max(MIN_REVISED_WORDS, math.ceil(REVISED_SHARE * len(earlier)))
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word for word in _WORD.findall(text.casefold()) if not _NO_CONTENT.fullmatch(word))

@@ -1,4 +1,4 @@
-"""The state of a session: the fold of its events. Summaries, hand-offs and audits are queries on it.
+"""The state of a session: the fold of its messages. Summaries, hand-offs and audits are queries on it.
 
 state = fold(turns)                    # of a whole session
 state = fold(newer_turns, state)       # the same as of all turns at once, and costs what is new
@@ -7,20 +7,19 @@ state = fold(newer_turns, state)       # the same as of all turns at once, and c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
 
-from contextstash.events import kinds
 from contextstash.events.call_lines import call_line, outcome_line
-from contextstash.events.calls import is_dialog
-from contextstash.events.files import STAGED
-from contextstash.events.kinds import Asked, FileUse
-from contextstash.events.names import NamesInUse, name_key, path_key
-from contextstash.events.plans import NEW, is_plan_call
-from contextstash.events.read import Event, Ran, events_of
-from contextstash.events.requests import SKILL
+from contextstash.events.calls import Call, calls_of, is_dialog
+from contextstash.events.commits import COMMITTED, Committed, commits_of
+from contextstash.events.files import KnownPaths, uses_of
+from contextstash.events.kinds import Asked, FileUse, Told
+from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
+from contextstash.events.plans import Plan, is_plan_call
+from contextstash.events.replies import decisions_of
+from contextstash.events.requests import SKILL, requests_of, without_host_text
 from contextstash.events.revisions import takes_back_last
 from contextstash.events.sentences import own_sentences
 from contextstash.events.shell import bare_command, runner_of
@@ -42,12 +41,6 @@ MAX_FILES = 400
 
 MAX_QUOTED = 600
 """Quoted texts that are known, those that were written last."""
-
-MAX_HOMES, MAX_SHOWN = 40, 120
-"""Files whose names are known as those that were shown of them, and names of each."""
-
-MAX_NEAR = 20
-"""Files whose last two parts of the path are the same; with more, relative paths are not compared with theirs."""
 
 MAX_TEXT = 6_000
 """Characters of a text that is known: more than a summary shows of it."""
@@ -87,6 +80,23 @@ class FileState:
     def deleted(self) -> bool:
         return self.verbs == ["deleted"]
 
+    def use(self, use: FileUse, seq: int) -> None:
+        """Take over a use of the file."""
+        if use.staged and self.changed:
+            return
+        if use.verb == "deleted":
+            self.verbs, self.names = [], []
+        elif "deleted" in self.verbs:
+            self.verbs.remove("deleted")
+        # A file that was used before was there before: writing it as a whole is a change of it.
+        verb = "edited" if use.verb == "created" and self.verbs and "created" not in self.verbs else use.verb
+        if verb not in self.verbs:
+            self.verbs.append(verb)
+        names = (f"{'was' if use.verb == 'renamed' else 'copy of'} {use.was}",) if use.was else use.names
+        names = tuple(one_line(name, 200) for name in names)
+        self.names = [*(name for name in self.names if name not in names), *names][-MAX_NAMES:]
+        self.seq = seq
+
 
 @dataclass(slots=True)
 class Run:
@@ -99,107 +109,102 @@ class Run:
     since: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Told:
-    """A text of message `seq`."""
-
-    seq: int
-    text: str
-
-
 @dataclass
 class State:
     """Where a session stands after message `seq`.
 
-    `files` are those that were used, the last one last. `done` are commits and what the agent said at the end of its
-    turns, `said` is what it said last. `asked` and `decided` are the user's words, `open` those requests on which the
-    agent has not ended its turn, and `skill` the one that it carries out. `plan` has the tasks of the newest plan.
-    `failed` are the runs that failed last, by their programs, `passed` is the newest test run if its tests passed.
-    `calls` and `outputs` are the newest calls, and large outputs by their handles.
+    `files` are those that were used, the one used last is the last. `done` are commits and what the agent said at the
+    end of its turns, `said` is what it said last, and `ended` whether that ended its turn. `asked` and `decided` are
+    the user's words, `open` those requests on which the agent has not ended its turn, `decision` the newest decision if
+    no request follows it, and `skill` the one that the agent carries out. `failed` are the runs that failed last, by
+    their programs, `passed` is the newest test run if its tests passed. `calls` and `outputs` are the newest calls, and
+    large outputs by their handles. `quoted` counts the wordings and numbers that the agent wrote in quotation marks.
     """
 
     seq: int = -1
     files: dict[str, FileState] = field(default_factory=dict)
     done: list[Told] = field(default_factory=list)
     said: Told | None = None
+    ended: bool = True
     earlier: Told | None = None
     asked: list[Asked] = field(default_factory=list)
     decided: list[Told] = field(default_factory=list)
     open: list[Asked] = field(default_factory=list)
-    ended: bool = True
     decision: Told | None = None
     skill: Asked | None = None
-    plan: dict[str, tuple[str, str]] = field(default_factory=dict)
-    plan_seq: int = -1
-    since_plan: list[int] = field(default_factory=list)
-    calls_since_plan: int = 0
+    plan: Plan = field(default_factory=Plan)
     failed: dict[str, Run] = field(default_factory=dict)
     passed: Run | None = None
     calls: list[Told] = field(default_factory=list)
     outputs: dict[str, Told] = field(default_factory=dict)
     names: NamesInUse = field(default_factory=NamesInUse)
-    homes: dict[str, list[str]] = field(default_factory=dict)
-    quoted: dict[str, list[int]] = field(default_factory=dict)
+    quoted: dict[str, int] = field(default_factory=dict)
 
     @property
     def changed(self) -> dict[str, FileState]:
         """The changed files that are there."""
         return {path: file for path, file in self.files.items() if file.changed and not file.deleted}
 
+    def ranked_names(self, hidden: set[str]) -> list[str]:
+        """The names most in use, the first of them first."""
+        return self.names.ranked(self.seq, {path_key(path) for path in self.changed}, hidden)
+
 
 def fold(turns: Sequence[Turn], before: State | None = None) -> State:
     """The state after these turns, which follow those of `before`. That one stays as it is."""
-    state = State() if before is None else deepcopy(before)
-    folding = _Fold(state)
-    for event in events_of(turns):
-        folding.add(event)
-    state.seq = max(state.seq, turns[-1].seq if turns else -1)
-    folding.finish()
-    return state
+    folding = _Fold(State() if before is None else deepcopy(before))
+    requests, carried = requests_of(turns)
+    calls = calls_of(turns)
+    happened: list[tuple[int, int, Asked | Told | Turn | tuple[Call, list[FileUse]]]] = [
+        *((request.seq, 0, request) for request in requests),
+        *((told.seq, 0, told) for told in carried),
+        *((turn.seq, 1, turn) for turn in turns),
+        *((call.seq, 2, (call, uses)) for call, uses in zip(calls, uses_of(calls), strict=True)),
+    ]
+    for _, _, each in sorted(happened, key=lambda entry: entry[:2]):
+        folding.add(each)
+    folding.finish(turns[-1].seq if turns else -1)
+    return folding.state
 
 
 class _Fold:
-    """Adds events to a state."""
+    """Adds what happened to a state."""
 
     def __init__(self, state: State) -> None:
-        self._state = state
-        self._runs: list[Ran] = []
-        self._large: dict[tuple[str, str], Ran] = {}
-        self._near: dict[str, dict[str, None]] = {}
-        for path in state.files:
-            self._near.setdefault(path_key(path), {})[path] = None
-        self._handlers: Mapping[type, Callable[[Any], None]] = {
-            kinds.Asked: self._asked, kinds.Decided: self._decided, kinds.CarriedOver: self._carried,
-            kinds.Said: self._said, kinds.Used: self._used, Ran: self._ran, kinds.Planned: self._planned,
-            kinds.Committed: self._committed, kinds.Named: self._named, kinds.Quoted: self._quoted,
-        }  # fmt: skip
+        self.state = state
+        self._paths = KnownPaths(state.files)
+        self._told: list[tuple[Call, list[FileUse]]] = []
+        self._large: dict[tuple[str, str], tuple[Call, list[FileUse]]] = {}
 
-    def add(self, event: Event) -> None:
+    def add(self, happened: Asked | Told | Turn | tuple[Call, list[FileUse]]) -> None:
         """The next event."""
-        self._handlers[type(event)](event)
+        if isinstance(happened, Asked):
+            self._asked(happened)
+        elif isinstance(happened, Told):
+            self.state.earlier = Told(happened.seq, defused(happened.text))
+        elif isinstance(happened, Turn):
+            self._turn(happened)
+        else:
+            self._called(*happened)
 
-    def finish(self) -> None:
+    def finish(self, seq: int) -> None:
         """Write the lines of the newest calls, and leave out what is too old."""
-        state = self._state
-        told = [Told(ran.seq, outcome_line(ran.call, ran.uses)) for ran in self._runs[-2 * MAX_CALLS :]]
+        state = self.state
+        state.seq = max(state.seq, seq)
+        told = [Told(call.seq, outcome_line(call, uses)) for call, uses in self._told[-2 * MAX_CALLS :]]
         # Of equal lines, such as several changes of one file, the newest.
         state.calls = list({each.text: each for each in [*state.calls, *told]}.values())[-MAX_CALLS:]
-        for ran in [*self._large.values()][-MAX_LINES:]:
-            state.outputs.pop(ran.call.handle or "", None)
-            state.outputs[ran.call.handle or ""] = Told(ran.seq, outcome_line(ran.call, ran.uses))
-        for known, most in (
-            (state.outputs, MAX_LINES),
-            (state.files, MAX_FILES),
-            (state.quoted, MAX_QUOTED),
-            (state.homes, MAX_HOMES),
-        ):
+        for call, uses in [*self._large.values()][-MAX_LINES:]:
+            state.outputs.pop(call.handle or "", None)
+            state.outputs[call.handle or ""] = Told(call.seq, outcome_line(call, uses))
+        for known, most in ((state.outputs, MAX_LINES), (state.files, MAX_FILES), (state.quoted, MAX_QUOTED)):
             for key in [*known][: max(0, len(known) - most)]:
                 del known[key]
         del state.done[:-MAX_LINES], state.decided[:-MAX_LINES], state.asked[1 : 1 - MAX_LINES]
         state.names.shorten(state.seq)
 
     def _asked(self, event: Asked) -> None:
-        state = self._state
+        state = self.state
         if event.command.startswith(SKILL):
             state.skill = Asked(event.seq, event.text[:MAX_TEXT], "", event.command)
             return
@@ -209,151 +214,111 @@ class _Fold:
             state.open = []
         state.open = [*state.open, request][-MAX_OPEN:]
         state.asked.append(request)
-        state.since_plan.append(event.seq)
+        state.plan.asked_since.append(event.seq)
         state.ended, state.decision, state.skill = False, None, None
-
-    def _decided(self, event: kinds.Decided) -> None:
-        state = self._state
-        self._end_turn()
-        told = Told(event.seq, event.text)
-        state.decided.append(told)
-        state.ended, state.decision = False, told
-
-    def _carried(self, event: kinds.CarriedOver) -> None:
-        self._state.earlier = Told(event.seq, defused(event.text))
-
-    def _said(self, event: kinds.Said) -> None:
-        state, text = self._state, event.text
-        if len(text) > 2 * MAX_TEXT:
-            text = f"{text[:MAX_TEXT]}\n[…]\n{text[-MAX_TEXT:]}"
-        state.said = Told(event.seq, text)
-        state.ended = event.ends
-        if event.ends:
-            state.skill = None
 
     def _end_turn(self) -> None:
         """The user says something: what the agent said last ended its turn, if no call came after it."""
-        state = self._state
+        state = self.state
         if state.ended and state.said is not None:
             state.open = []
             if all(each.seq != state.said.seq for each in state.done[-1:]):
                 state.done.append(Told(state.said.seq, closing(state.said.text)))
 
-    def _committed(self, event: kinds.Committed) -> None:
-        done = self._state.done
-        last = next((each for each in reversed(done) if each.text.startswith("committed")), None)
-        if event.amends and last is not None:
-            done.remove(last)
-        done.append(Told(event.seq, event.text))
-
-    def _planned(self, event: kinds.Planned) -> None:
-        state = self._state
-        if event.whole:
-            state.plan = dict(event.entries)
-        for number, (now, text) in event.entries.items() if not event.whole else ():
-            if number == NEW or (number not in state.plan and text and now):
-                number = str(len(state.plan) + 1) if number == NEW else number
-                state.plan[number] = (now, f"#{number}: {text}")  # the agent needs the number to update the task
-            elif number in state.plan:
-                before, known = state.plan[number]
-                state.plan[number] = (now or before, f"#{number}: {text}" if text else known)
-        state.plan_seq, state.calls_since_plan, state.since_plan = event.seq, 0, []
-
-    def _named(self, event: kinds.Named) -> None:
-        names, homes = self._state.names, self._state.homes
-        if not event.file:
-            names.add(event.seq, event.names, by_agent=event.by_agent)
+    def _turn(self, turn: Turn) -> None:
+        state = self.state
+        by_agent = turn.role == "assistant"
+        text = next((text for text in reversed(turn.said) if text.strip()), "") if by_agent else ""
+        if text:
+            if len(text) > 2 * MAX_TEXT:
+                text = f"{text[:MAX_TEXT]}\n[…]\n{text[-MAX_TEXT:]}"
+            state.said, state.ended = Told(turn.seq, text), turn.ends_work
+            state.skill = None if turn.ends_work else state.skill
+        if turn.role == "system" or turn.kind == "host":  # the client puts these into every window itself
             return
-        home = path_key(event.file)
-        known = dict.fromkeys([*map(name_key, event.names), *homes.pop(home, ())])
-        homes[home] = [*known][:MAX_SHOWN]
-        if any(path_key(path) == home for path in self._state.changed):
-            names.own |= set(homes[home])
+        found: dict[str, None] = {}
+        for block, text in zip(turn.blocks, turn.texts, strict=True):
+            if block.type == "tool_call":
+                found |= names_of(_ARGUMENT_KEY.sub(" ", text[:MAX_SCANNED]))
+            elif block.type not in ("thinking", "tool_result"):
+                found |= names_of(without_host_text(text) if turn.role == "user" else text)
+        state.names.add(turn.seq, found, by_agent=by_agent)
 
-    def _quoted(self, event: kinds.Quoted) -> None:
-        for text in event.texts:
-            uses = self._state.quoted.pop(text, [])
-            self._state.quoted[text] = [*uses, event.seq][-2:] if event.seq not in uses else uses
-
-    def _ran(self, event: Ran) -> None:
-        state, call = self._state, event.call
-        state.calls_since_plan += 1
+    def _called(self, call: Call, uses: list[FileUse]) -> None:
+        state = self.state
         state.ended = False
         if not is_plan_call(call) and not is_dialog(call.tool):
-            self._runs.append(event)
+            self._told.append((call, uses))
         if call.handle and call.output is not None and len(call.output.text) >= MIN_INDEXED:
             self._large.pop((call.tool, call.argument), None)
-            self._large[call.tool, call.argument] = event
-        command = call.command
+            self._large[call.tool, call.argument] = (call, uses)
+        self._ran(call)
+        for use in uses:
+            self._used(use, call.seq)
+        for decision in decisions_of(call):
+            self._end_turn()
+            state.decided.append(decision)
+            state.ended, state.decision = False, decision
+        for commit in commits_of(call):
+            self._committed(call.seq, commit)
+        state.plan.take(call)
+        for text in _quoted(call):
+            state.quoted[text] = state.quoted.pop(text, 0) + 1
+        if call.output is not None:
+            files = {use.path for use in uses if use.verb != "run"}
+            state.names.add(call.seq, names_of(call.output.text), by_agent=False, files=files)
+
+    def _ran(self, call: Call) -> None:
+        """Whether a program that tests, checks or builds failed or passed."""
+        state, command = self.state, call.command
         if command is None or call.output is None or call.refused or call.output.running:
             return
-        runner = runner_of(command)
-        if not runner and call.tests:
-            runner = " ".join(bare_command(command).split()[:2])
-        if not runner:
-            return
-        if call.failed:
+        runner = runner_of(command) or ("" if not call.tests else " ".join(bare_command(command).split()[:2]))
+        if runner and call.failed:
             state.failed[runner] = Run(call.seq, call_line(call), one_line(call.error_message, 220))
-        else:
+        elif runner:
             state.failed.pop(runner, None)
         if call.tests:
             passed = f"{call.tests.passed} passed" if call.tests.passed else ""
             state.passed = None if call.failed else Run(call.seq, call_line(call), passed)
 
-    def _used(self, event: kinds.Used) -> None:
-        state, use = self._state, event.use
-        path = self._known_path(use.path)
+    def _used(self, use: FileUse, seq: int) -> None:
+        state = self.state
         if use.verb == "renamed" and use.was:
-            state.files.pop(self._known_path(use.was), None)
+            state.files.pop(self._paths.of(use.was), None)
+        path = self._paths.of(use.path)
         file = state.files.pop(path, FileState())
-        if use.names == STAGED and file.changed:
-            state.files[path] = file
-            return
-        _touch(file, use, event.seq)
+        file.use(use, seq)
         state.files[path] = file
-        if use.verb in ("read", "run"):
-            return
-        state.names.own |= set(state.homes.get(path_key(path), ()))
-        name = path.rpartition("/")[2]
-        for run in [*state.failed.values(), *filter(None, [state.passed])]:
-            run.since = [*[each for each in run.since if each != name][1 - MAX_SINCE :], name]
+        if use.changes and not use.staged:
+            name = path.rpartition("/")[2]
+            for run in [*state.failed.values(), *filter(None, [state.passed])]:
+                run.since = [*[each for each in run.since if each != name][1 - MAX_SINCE :], name]
 
-    def _known_path(self, path: str) -> str:
-        """The path by which a file is known: the longest of those of which one is the end of the other, such as a
-        relative one and an absolute one."""
-        path = path.removeprefix("./")
-        near = self._near.setdefault(path_key(path), {})
-        same = [known for known in near if is_end_of(path, known) or is_end_of(known, path)]
-        if len(same) != 1 or len(near) > MAX_NEAR:
-            near[path] = None
-            return path
-        if len(path) > len(same[0]):
-            del near[same[0]]
-            near[path] = None
-            if same[0] in self._state.files:
-                self._state.files[path] = self._state.files.pop(same[0])
-        return max(path, same[0], key=len)
+    def _committed(self, seq: int, commit: Committed) -> None:
+        done = self.state.done
+        last = next((each for each in reversed(done) if each.text.startswith(COMMITTED)), None)
+        if commit.amends and last is not None:
+            done.remove(last)
+        done.append(Told(seq, commit.text))
 
 
-def is_end_of(path: str, whole: str) -> bool:
-    """Whether a path is the end of another one, or the same."""
-    return path == whole or whole.endswith(f"/{path}")
+_ARGUMENT_KEY = re.compile(r'"\w{1,60}"\s*:')
+_LITERAL = re.compile(r"\"([^\"\n\\]{8,80})\"|(?<!\w)'([^'\n\\]{8,80})'(?!\w)")
+_NUMBER = re.compile(r"(?<![\w.:/-])\d{4,8}(?![\w:/-])")
+_CODE_SIGNS = re.compile(r"[(){}\[\];=<>]|, |\w\.\w+\(")
 
 
-def _touch(file: FileState, use: FileUse, seq: int) -> None:
-    if use.verb == "deleted":
-        file.verbs, file.names = [], []
-    elif "deleted" in file.verbs:
-        file.verbs.remove("deleted")
-    # A file that was used before was there before: writing it as a whole is a change of it.
-    verb = "edited" if use.verb == "created" and file.verbs and "created" not in file.verbs else use.verb
-    if verb not in file.verbs:
-        file.verbs.append(verb)
-    names = (f"{'was' if use.verb == 'renamed' else 'copy of'} {use.was}",) if use.was else use.names
-    names = () if names == STAGED else names
-    file.names = [name for name in file.names if name not in names] + list(names)
-    file.names = [one_line(name, 200) for name in file.names[-MAX_NAMES:]]
-    file.seq = seq
+def _quoted(call: Call) -> dict[str, None]:
+    """The quoted texts and the numbers that the agent wrote into a file or a command."""
+    code = call.written[:MAX_SCANNED].replace('\\"', '"')
+    quoted = ["".join(pair) for pair in _LITERAL.findall(code)]
+    return dict.fromkeys([*(f'"{text}"' for text in quoted if _is_wording(text)), *_NUMBER.findall(code)])
+
+
+def _is_wording(text: str) -> bool:
+    """Whether a quoted text is wording, such as a message of an error, and no code between two quotations."""
+    return text == text.strip() and " " in text and text[:1].isalnum() and not _CODE_SIGNS.search(text)
 
 
 _OF_USER = re.compile(

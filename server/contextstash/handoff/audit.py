@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from contextstash.events.names import names_of, path_key
-from contextstash.events.requests import is_reply, user_rules
+from contextstash.events.replies import is_reply
+from contextstash.events.requests import user_rules
 from contextstash.events.state import State
 from contextstash.handoff.fill import Count, first_of, write_item
 from contextstash.safety.imitations import defused
@@ -66,15 +67,11 @@ def append_pointers(summary: str, missing: Sequence[Fact], *, max_tokens: int, c
 def _facts(state: State) -> Iterator[Fact]:
     """Rules of the user, tasks that are not done, runs that failed, changed files; of each the newest first."""
     rules = [
-        Fact("constraint", rule, each.seq)
-        for each in state.asked
-        if not is_reply(each)
-        for rule, strong in user_rules(each)
-        if strong
+        Fact("constraint", rule, each.seq) for each in state.asked if not is_reply(each) for rule in user_rules(each)
     ]
     yield from [*{fact.text: fact for fact in rules}.values()][::-1][:MAX_OF_A_KIND]
-    plan = [text for now, text in state.plan.values() if now not in ("done", "gone")]
-    yield from (Fact("open item", text, state.plan_seq) for text in plan[:MAX_OF_A_KIND])
+    plan = state.plan.texts("doing", "todo")
+    yield from (Fact("open item", text, state.plan.seq) for text in plan[:MAX_OF_A_KIND])
     failed = sorted(state.failed.values(), key=lambda run: -run.seq)
     yield from (Fact("error", f"{run.line}: {run.told}", run.seq) for run in failed[:MAX_OF_A_KIND])
     changed = [*state.changed.items()][::-1][:MAX_OF_A_KIND]

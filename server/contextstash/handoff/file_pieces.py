@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from contextstash.events.calls import calls_of
-from contextstash.events.files import full_paths, uses_of
+from contextstash.events.files import KnownPaths, uses_of
 from contextstash.events.kinds import FileUse, Replaced, Shown
 from contextstash.events.names import names_of
 from contextstash.events.turns import Turn
@@ -169,14 +169,15 @@ def _put(run: Run, place: int, change: Replaced, seq: int) -> None:
 
 def known_files(turns: Sequence[Turn]) -> list[KnownFile]:
     """The files that these turns read or changed and that are there, the newest change first, then the newest read."""
-    calls = calls_of(turns)
-    uses = list(uses_of(calls))
-    full = full_paths(use.path for _, use in uses)
     files: dict[str, KnownFile] = {}
-    for call, use in uses:
-        _use(files, full(use.path), full(use.was) if use.was else "", use, call.seq)
-        if use.shown is not None:
-            files[full(use.path)].handle = call.handle
+    paths = KnownPaths(files)
+    calls = calls_of(turns)
+    for call, uses in zip(calls, uses_of(calls), strict=True):
+        for use in uses:
+            path, was = paths.of(use.path), paths.of(use.was) if use.was else ""
+            _use(files, path, was, use, call.seq)
+            if use.shown is not None:
+                files[path].handle = call.handle
     return sorted(files.values(), key=lambda file: (-file.changed_at, -file.read_at))
 
 

@@ -3,32 +3,36 @@
     summary_of(fold(turns), max_tokens=1_000, count=count)
 
 Deterministic, without a model. The newest evidence is right: a run that passed later, a task that is done, a file that
-was deleted are told as they stand now.
+was deleted are told as they stand now. Paths stand whole, so that they can be copied.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from contextstash.events.files import base_folder
-from contextstash.events.kinds import Asked
+from contextstash.events.commits import MADE
+from contextstash.events.kinds import Asked, Told
 from contextstash.events.names import name_key, names_of
 from contextstash.events.pasted_text import first_lines, shortened
-from contextstash.events.requests import is_reply, reply_lines, user_rules, without_notes
-from contextstash.events.state import FileState, Run, State, Told
+from contextstash.events.replies import is_reply, reply_lines
+from contextstash.events.requests import user_rules, without_notes
+from contextstash.events.state import FileState, Run, State
 from contextstash.events.turns import Turn
 from contextstash.handoff.fill import MIN_ITEM, Count, Section, cut_middle, fill, first_of, newest, write_item
 from contextstash.safety.imitations import defused
 from contextstash.safety.sanitize import clip, one_line
 
 NAMES_SHARE = 0.32
-"""The share of a summary that the names in use may take at first. More would keep more of the names that are needed
-next, and leave less room for what is read."""
+"""The share of a summary that is kept for the names in use; they have what the other sections leave, too. With more,
+less room is left for what is read."""
 
 LITERALS_SHARE = 0.2
 """The share of that room that literals may take. They are longer than names, and fewer are used again."""
+
+OUTPUTS_SHARE = 0.06
+"""The share of a summary that the list of outputs may take; search finds the others."""
 
 SAID_SHARE = 0.3
 """The share of the section on the last state that the last message may take before the newest calls have room."""
@@ -101,44 +105,40 @@ def summary_of(
     count: Count,
 ) -> str:
     """A summary of the session, of what was done from message `since` on, in at most `max_tokens`; empty if not even
-    one line fits. `earlier` is a summary that somebody else wrote of what is before. Names that contain words of
-    `instructions` come first."""
+    one line fits. `earlier` is a summary that somebody else wrote of what is before. Ends of turns that contain words
+    of `instructions` come first."""
     write = _Writer(state, since, beside, earlier, instructions, count)
     as_of = f", as of message {state.earlier.seq}" if state.earlier and not earlier else ""
-    sections = [
+    of_user = [
         Section("Task", 0.22, 2, write.task),
-        Section(f"Earlier summary{as_of}", 0.3, 6, write.earlier),
         Section("Decisions and constraints", 0.14, 3, write.decisions),
+    ]
+    task, decisions = ([], []) if beside.words else (of_user[:1], of_user[1:])
+    sections = [
+        *task,
+        Section(f"Earlier summary{as_of}", 0.3, 6, write.earlier),
+        *decisions,
         Section("Said at the end of turns, and commits", 0.15, 7, write.done),
         Section("Files touched", 0.3, 4, write.files),
         Section("Failed when last run", 0.09, 5, write.failures),
         Section("Open items", 0.25, 0, write.open),
         Section("Last state", 0.2, 1, write.state),
     ]
-    if beside.words:
-        sections = [section for section in sections if section.rank not in OF_USER]
+
+    def cost(text: str) -> int:
+        return count(f"{text}\n\n") if text else 0
+
     archived = fill([Section("Archived outputs", 1.0, 0, write.outputs)], int(max_tokens * OUTPUTS_SHARE), count)
-    left = max_tokens - _cost(archived, count)
+    left = max_tokens - cost(archived)
     write.told = fill(sections, left - int(max_tokens * names_share), count)
-    most = min(int(max_tokens * names_share), left - _cost(write.told, count))
-    names = fill([Section("Names in use", 1.0, 0, write.names)], most, count)
-    told = fill(sections, left - _cost(names, count), count)
+    names = fill([Section("Names in use", 1.0, 0, write.names)], left - cost(write.told), count)
+    told = fill(sections, left - cost(names), count)
     return "\n\n".join(part for part in (told, names, archived) if part)
 
 
-OF_USER = (2, 3)
-"""The ranks of the sections with the user's words."""
-
-OUTPUTS_SHARE = 0.06
-"""The share of a summary that the list of outputs may take; search finds the others."""
-
-
-def _cost(text: str, count: Count) -> int:
-    return count(f"{text}\n\n") if text else 0
-
-
 class _Writer:
-    """Writes the sections: each method returns the items of one, in at most so many tokens."""
+    """Writes the sections: each method returns the items of one, in at most so many tokens. `told` is what the sections
+    before the names tell."""
 
     def __init__(self, state: State, since: int, beside: Beside, earlier: str, instructions: str, count: Count) -> None:
         self._state = state
@@ -147,8 +147,11 @@ class _Writer:
         self._earlier = earlier
         self._wanted = _long_words(instructions)
         self._count = count
-        self._base = base_folder(state.files)
         self.told = ""
+
+    def _item(self, text: str) -> int:
+        """The tokens of an item."""
+        return self._count(write_item(text)) + 1
 
     def task(self, room: int) -> list[str]:
         """The user's requests: the first one, then the newest; long ones are shortened. A reply is a decision."""
@@ -176,23 +179,17 @@ class _Writer:
         text = defused(request.text)
         if self._item(text) <= room:
             return text
-        rules = {rule for rule, _ in user_rules(request)}
         note = f"message {request.seq}"
-        short = shortened(text, room - 12, self._item, rules, note) if room > MIN_SHORTENED else text
+        short = shortened(text, room - 12, self._item, user_rules(request), note) if room > MIN_SHORTENED else text
         return cut_middle(short, room, self._item) or clip(text, 200)
-
-    def _item(self, text: str) -> int:
-        """The tokens of an item."""
-        return self._count(write_item(text)) + 1
 
     def decisions(self, room: int) -> list[str]:
         """What the user decided: replies with what they answer, rules, answers in dialogs."""
-        found: list[tuple[int, str]] = []
-        for request in self._state.asked:
-            if is_reply(request):
-                found += [(request.seq, line) for line in reply_lines(request)]
-            else:
-                found += [(request.seq, defused(rule)) for rule, strong in user_rules(request) if strong]
+        found = [
+            (each.seq, line)
+            for each in self._state.asked
+            for line in (reply_lines(each) if is_reply(each) else map(defused, user_rules(each)))
+        ]
         found += [(each.seq, each.text) for each in self._state.decided]
         lines = dict.fromkeys(line for _, line in sorted(found, key=lambda entry: entry[0]))
         return newest([*lines], room, self._count)
@@ -208,7 +205,7 @@ class _Writer:
         """Commits, and the beginning of what the agent said at the end of each turn."""
         said = self._state.said
         told = [each for each in self._state.done if each.seq >= self._since and each.text]
-        told = [each for each in told if said is None or each.seq != said.seq or each.text.startswith(_MADE)]
+        told = [each for each in told if said is None or each.seq != said.seq or each.text.startswith(MADE)]
         # Those of which the instructions speak come first.
         told.sort(key=lambda each: (bool(self._wanted & _long_words(each.text)), each.seq))
         kept = newest([_numbered(each) for each in told[-MAX_DONE:]], room, self._count)
@@ -216,86 +213,69 @@ class _Writer:
 
     def files(self, room: int) -> list[str]:
         """The files, those that were changed last first, then those that were only read."""
-        files = self._state.files
-        changed = [(path, file) for path, file in reversed(files.items()) if file.changed and not file.deleted]
-        gone = [path for path, file in reversed(files.items()) if file.deleted]
+        files = [*reversed(self._state.files.items())]
+        changed = [(path, file) for path, file in files if file.changed and not file.deleted]
         scripts = [path for path, file in changed if {"created", "run"} <= set(file.verbs)]
         scripts = scripts if len(scripts) >= MIN_SCRIPTS else []
         own = [(path, file) for path, file in changed if path not in scripts]
         told = own[:LATELY_CHANGED]
-        lines = [self._file_line(path, file) for path, file in told]
-        lines += self._listed("Also changed", [path for path, _ in own[LATELY_CHANGED:]])
-        lines += self._listed("Created and run", scripts) + self._listed("Deleted", gone)
-        read = [path for path, file in reversed(files.items()) if not file.changed and "read" in file.verbs]
-        if sum(self._count(line) + 4 for line in lines) > room:
-            lines = [*(self._file_line(path, file, names=False) for path, file in told), *lines[len(told) :]]
-        below = [f"Below `{self._base}/`:"] if self._base and lines + read else []
-        return first_of([*below, *lines, *self._listed("Only read", read[:MAX_READ])], room, self._count)
-
-    def _below(self, path: str) -> str:
-        """A path as it is shown: below the base folder, which the section on files names."""
-        return path.removeprefix(f"{self._base}/") if self._base else path
-
-    def _file_line(self, path: str, file: FileState, *, names: bool = True) -> str:
-        verbs = ", ".join(verb for verb in VERBS if verb in file.verbs)
-        told = f" ({', '.join(file.names)})" if file.names and names else ""
-        return one_line(f"`{self._below(path)}`: {verbs}{told}", 600)
-
-    def _listed(self, label: str, paths: Sequence[str]) -> list[str]:
-        paths = [f"`{self._below(path)}`" for path in paths]
-        return [
-            one_line(f"{label}: {', '.join(paths[place : place + PER_LINE])}", 2_000)
-            for place in range(0, len(paths), PER_LINE)
+        listed = [
+            *_listed("Also changed", [path for path, _ in own[LATELY_CHANGED:]]),
+            *_listed("Created and run", scripts),
+            *_listed("Deleted", [path for path, file in files if file.deleted]),
         ]
+        lines = [_file_line(path, file, file.names) for path, file in told] + listed
+        if sum(map(self._item, lines)) > room:
+            lines = [_file_line(path, file, ()) for path, file in told] + listed
+        read = [path for path, file in files if not file.changed and "read" in file.verbs]
+        return first_of([*lines, *_listed("Only read", read[:MAX_READ])], room, self._count)
 
     def failures(self, room: int) -> list[str]:
         """Runs of tests, checks and builds that failed, and were not run again with success."""
-        runs = [
-            f"({run.seq}) {run.line}: {run.told}{_since(run.since)}"
-            for run in sorted(self._state.failed.values(), key=lambda run: run.seq)
-        ]
-        return newest(runs, room, self._count)
+        runs = sorted(self._state.failed.values(), key=lambda run: run.seq)
+        lines = [f"({run.seq}) {run.line}: {run.told}{_since(run.since)}" for run in runs]
+        return newest(lines, room, self._count)
 
     def open(self, room: int) -> list[str]:
         """The tasks of the newest plan that are not done, and what the agent works on."""
-        lines = [*self._plan(), *filter(None, (self._under_way(), self._skill()))]
-        return first_of([defused(line) for line in lines], room, self._count)
+        lines = [*self._plan(), self._under_way(), self._skill()]
+        return first_of([defused(line) for line in lines if line], room, self._count)
 
     def _plan(self) -> list[str]:
-        state = self._state
+        plan = self._state.plan
         left = [
             f"[{'~' if now == 'doing' else ' '}] {one_line(text, 200)}{' (in progress)' * (now == 'doing')}"
-            for now, text in state.plan.values()
-            if now not in ("done", "gone")
+            for now, text in plan.tasks.values()
+            if now in ("doing", "todo")
         ]
-        done = [one_line(text, 80) for now, text in state.plan.values() if now == "done"]
-        lines = left + ([f"[x] done: {clip('; '.join(done), 600)}"] if done else [])
-        asked = ", ".join(f"({seq})" for seq in state.since_plan)
-        if left and (asked or state.calls_since_plan > MAX_FRESH):
-            lines.append(
-                f"The plan above is of message {state.plan_seq}{f'; the user said since: {asked}' * bool(asked)}."
-            )
+        done = "; ".join(one_line(text, 80) for text in plan.texts("done"))
+        lines = left + ([f"[x] done: {clip(done, 600)}"] if done else [])
+        asked = ", ".join(f"({seq})" for seq in plan.asked_since)
+        if left and (asked or plan.calls_since > MAX_FRESH):
+            lines.append(f"The plan above is of message {plan.seq}{f'; the user said since: {asked}' * bool(asked)}.")
         return lines
 
     def _under_way(self) -> str:
-        state = self._state
+        state, words = self._state, self._beside.words
+        told = ""
         if state.ended:
-            return ""
-        if state.decision is not None:
-            told = f"the decision in message {state.decision.seq}, above"
-            return f"In progress: {told if self._beside.words else one_line(state.decision.text, 160)}"
-        if not state.open:
-            return ""
-        now = state.open[-1]
-        if now.command and now.text not in now.command:
-            return f"In progress: {_command_text(now)}"
-        if not self._beside.words:
-            return f"In progress: {one_line(now.text, 160)}"
-        if len(state.open) > 1:
-            others = ", ".join(str(each.seq) for each in state.open[:-1])
-            return f"In progress: the requests in messages {others} and {now.seq}, in the words above"
-        said = f": {now.text}" if len(now.text) <= MAX_REPEATED and "\n" not in now.text else ""
-        return f"In progress: the request in message {now.seq}, in the words above{said}"
+            pass
+        elif state.decision is not None:
+            now = state.decision
+            told = f"the decision in message {now.seq}, above" if words else one_line(now.text, 160)
+        elif state.open:
+            asked = state.open[-1]
+            if asked.command and asked.text not in asked.command:
+                told = _command_text(asked)
+            elif not words:
+                told = one_line(asked.text, 160)
+            elif len(state.open) > 1:
+                others = ", ".join(str(each.seq) for each in state.open[:-1])
+                told = f"the requests in messages {others} and {asked.seq}, in the words above"
+            else:
+                said = f": {asked.text}" if len(asked.text) <= MAX_REPEATED and "\n" not in asked.text else ""
+                told = f"the request in message {asked.seq}, in the words above{said}"
+        return f"In progress: {told}" if told else ""
 
     def _skill(self) -> str:
         skill = self._state.skill
@@ -307,16 +287,13 @@ class _Writer:
     def state(self, room: int) -> list[str]:
         """What the assistant said last, the test run that holds, and the newest calls with what came of them."""
         state = self._state
-        calls = [f"({each.seq}) {each.text}" for each in state.calls]
-        passed = [_passed(state.passed)] if state.passed else []
-        said = ""
+        calls = [*([_passed(state.passed)] if state.passed else []), *map(_numbered, state.calls)]
+        short = ""
         if state.said is not None:
             said = f"The assistant's last message ({state.said.seq}): {_opened(defused(state.said.text.strip()))}"
-        cost = sum(self._count(line) + 4 for line in [*passed, *calls])
-        short = cut_middle(said, max(int(room * SAID_SHARE), room - cost), self._count) if said else ""
+            short = cut_middle(said, max(int(room * SAID_SHARE), room - sum(map(self._item, calls))), self._item)
         head = [short] if short else []
-        left = room - sum(self._count(line) + 4 for line in head)
-        return [*head, *newest([*passed, *calls], left, self._count)]
+        return [*head, *newest(calls, room - sum(map(self._item, head)), self._count)]
 
     def outputs(self, room: int) -> list[str]:
         """Large outputs that are kept, by their handles, the newest."""
@@ -330,26 +307,23 @@ class _Writer:
         return first_of(lines[:MAX_OUTPUTS], room, self._count)
 
     def names(self, room: int) -> list[str]:
-        """The names most in use, without those that stand beside the list."""
-        state = self._state
-        shown = "\n".join([*self._beside.texts, self.told])
-        hidden = {name_key(name) for text in [*self._beside.texts, self.told] for name in names_of(text)}
-        if not state.changed:  # the agent still looks for what to change
-            state.names.own |= {name for names in state.homes.values() for name in names}
-        ranked = [self._below(name) for name in state.names.ranked(state.seq, hidden)]
-        literals = [text for text, uses in state.quoted.items() if len(uses) > 1 and text.strip('"') not in shown]
-        lines = self._names_line("Literals", literals[::-1], int(room * LITERALS_SHARE))
-        room -= sum(self._count(line) + 4 for line in lines)
-        chosen = self._within(ranked, room - 12)
-        paths, names = [name for name in chosen if "/" in name], [name for name in chosen if "/" not in name]
-        named = [f"{title}: {', '.join(found)}" for title, found in (("Files", paths), ("Names", names)) if found]
-        return [*map(defused, named), *lines]
+        """The names most in use, without those that stand beside the list, and the literals that were written again."""
+        texts = [*self._beside.texts, self.told]
+        shown = "\n".join(texts)
+        hidden = {name_key(name) for text in texts for name in names_of(text)}
+        quoted = reversed(self._state.quoted.items())
+        again = (text for text, uses in quoted if uses > 1 and text.strip('"') not in shown)
+        literals = self._within(again, int(room * LITERALS_SHARE))
+        room -= self._item(f"Literals: {', '.join(literals)}") if literals else 0
+        chosen = self._within(self._state.ranked_names(hidden), room - 12)
+        found = {
+            "Files": [name for name in chosen if "/" in name],
+            "Names": [name for name in chosen if "/" not in name],
+        }
+        lines = [defused(f"{title}: {', '.join(names)}") for title, names in found.items() if names]
+        return [*lines, *([f"Literals: {', '.join(literals)}"] if literals else [])]
 
-    def _names_line(self, title: str, found: Sequence[str], room: int) -> list[str]:
-        kept = self._within(found, room)
-        return [f"{title}: {', '.join(kept)}"] if kept else []
-
-    def _within(self, found: Sequence[str], room: int) -> list[str]:
+    def _within(self, found: Iterable[str], room: int) -> list[str]:
         kept: list[str] = []
         for name in found:
             if room < 3:
@@ -361,7 +335,17 @@ class _Writer:
         return kept
 
 
-_MADE = ("committed", "pushed", "opened")
+def _file_line(path: str, file: FileState, names: Sequence[str]) -> str:
+    verbs = ", ".join(verb for verb in VERBS if verb in file.verbs)
+    told = f" ({', '.join(names)})" if names else ""
+    return one_line(f"`{path}`: {verbs}{told}", 600)
+
+
+def _listed(label: str, paths: Sequence[str]) -> list[str]:
+    return [
+        one_line(f"{label}: {', '.join(f'`{path}`' for path in paths[place : place + PER_LINE])}", 2_000)
+        for place in range(0, len(paths), PER_LINE)
+    ]
 
 
 def _passed(run: Run) -> str:

@@ -14,17 +14,9 @@ from dataclasses import dataclass, field, replace
 from contextstash.events.calls import calls_of
 from contextstash.events.kinds import Asked
 from contextstash.events.pasted_text import shortened
-from contextstash.events.requests import (
-    APPROVED,
-    SKILL,
-    answered,
-    client_rules,
-    decisions_of,
-    is_interruption,
-    requests_of,
-    user_rules,
-)
-from contextstash.events.revisions import Revisable, revisable_words, revising_words, says_change, takes_back_last
+from contextstash.events.replies import APPROVED, answered, decisions_of
+from contextstash.events.requests import SKILL, client_rules, is_interruption, requests_of, user_rules
+from contextstash.events.revisions import revisable_words, revises, revising_words, takes_back_last
 from contextstash.events.turns import Turn
 from contextstash.handoff.fill import write_item
 from contextstash.safety.sanitize import USER_BLOCK, USER_BLOCK_OPENING, one_line, unforged
@@ -213,7 +205,7 @@ def _lines(words: UserWords, first: bool, first_tokens: int, tokens: int, count:
         text = written[entry]
         if costs[entry] > limits[entry]:
             note = f"message {entry.seq}"
-            kept = {rule for rule, _ in user_rules(Asked(entry.seq, entry.text))}
+            kept = user_rules(Asked(entry.seq, entry.text))
             text = _written(replace(entry, text=shortened(entry.text, limits[entry], count, kept, note)))
         lines.append(text)
     return [*lines[:first], *left_out, *lines[first:]]
@@ -388,23 +380,29 @@ def _is_plan(entry: Said) -> bool:
     return entry.text.startswith(APPROVED)
 
 
+MAX_COMPARED = 100
+"""Earlier requests, the newest, that one may revise: it bounds the work if there are thousands."""
+
+
 def _withdrawn(before: UserWords, entries: Sequence[Said]) -> dict[int, int]:
     """The entries that the new `entries` withdraw, each with the first that does: an entry withdraws the one before it,
     if it says so, or those that it revises; an approved plan those before it."""
-    if not any(_is_plan(entry) or says_change(entry.text) or takes_back_last(entry.text) for entry in entries):
-        return {}
     old = [entry for entry in before.entries if not entry.source]
     known = [*old, *(entry for entry in entries if not entry.source)]
-    earlier = Revisable(revisable_words("" if entry.command or entry.asked else entry.text) for entry in known)
+    words = [revisable_words("" if entry.command or entry.asked else entry.text) for entry in known]
     withdrawn: dict[int, int] = {}
-    for place, entry in enumerate(known):
-        if place >= len(old) and not entry.command:
-            if _is_plan(entry):
-                gone: Iterable[int] = [at for at in range(place) if _is_plan(known[at])]
-            else:
-                gone = range(place)[-1:] if takes_back_last(entry.text) else earlier.take(revising_words(entry.text))
-            for taken in gone:
-                if known[taken].seq not in before.withdrawn:
-                    withdrawn.setdefault(known[taken].seq, entry.seq)
-        earlier.add(place)
+    for place in range(len(old), len(known)):
+        entry, near = known[place], range(max(0, place - MAX_COMPARED), place)
+        if _is_plan(entry):
+            gone = [at for at in range(place) if _is_plan(known[at])]
+        elif entry.command:
+            gone = []
+        elif takes_back_last(entry.text):
+            gone = [*near[-1:]]
+        else:
+            said = revising_words(entry.text)
+            gone = [at for at in near if any(revises(sentence, words[at]) for sentence in said)]
+        for at in gone:
+            if known[at].seq not in before.withdrawn:
+                withdrawn.setdefault(known[at].seq, entry.seq)
     return withdrawn
