@@ -17,7 +17,7 @@ from contextstash.clients.follow import ingest
 from contextstash.configuration.setting_layers import configuration
 from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.queries.sessions import delete_session
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access
 from contextstash.stash import Stash
 from contextstash.transfer import retention
 from contextstash.window.settings import ContextSettings, resolve_settings

@@ -9,11 +9,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import wraps
-from types import MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
+from collections.abc import Mapping, Sequence
+from typing import Any, Self, Unpack
 
 from contextstash.queries import (
     diagnosis,
@@ -27,109 +24,63 @@ from contextstash.queries import (
     window_advice,
 )
 from contextstash.record import output_archive, output_limits, session_settings
-from contextstash.record import provider_reasoning as reasoning
+from contextstash.record.batches import REPEATED, Batch, check_next_request, record_messages
 from contextstash.record.declared_parts import System, Tools, check_declared, declare
-from contextstash.record.late_usage import book_late
-from contextstash.recorder import Recorder
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.record.transcripts import record_transcript
+from contextstash.record.usage import book_late, log_dropped_reasoning
 from contextstash.reduce import compact, pins, prune, restore, summaries
+from contextstash.reduce.automatic import AutoReducer
 from contextstash.request import call_log, client_window, get_context, handoff, overflow_recovery
-from contextstash.request.proxied import Changed, ProxiedSessions, with_effect
+from contextstash.request.proxied import ProxiedSessions, noting_effect
 from contextstash.results import ContextResult, RecordResult
-from contextstash.session.session_access import Access, AccessOptions
+from contextstash.session.access import Access, AccessOptions
 from contextstash.transfer import retention, transfer
-from contextstash.view.client_window import ClientMessage
-from contextstash.view.handoff_parts import WHOLE, Part
-from contextstash_storage.records import Native, Request
+from contextstash_storage.records import Appended, Call, Cursor, Event, Native
 from contextstash_storage.store import SessionStore
 from contextstash_storage.tokens import TokenStore
 
-P = ParamSpec("P")
-R = TypeVar("R")
 
-
-class _Method(Generic[P, R]):
-    """A method that is defined once, as a function whose first argument is a part of the stash."""
-
-    def __init__(self, function: Callable[Concatenate[Any, P], R], part: Callable[[Stash], object]) -> None:
-        self._function = function
-        self._part = part
-
-    @overload
-    def __get__(self, stash: None, _: type) -> Callable[Concatenate[Any, P], R]: ...
-    @overload
-    def __get__(self, stash: Stash, _: type) -> Callable[P, R]: ...
-    def __get__(self, stash: Stash | None, _: type) -> Callable[..., R]:
-        return self._function if stash is None else MethodType(self._function, self._part(stash))
-
-
-def _use_case(function: Callable[Concatenate[Access, P], R]) -> _Method[P, R]:
-    return _Method(function, lambda stash: stash._access)
-
-
-def _change(
-    function: Callable[Concatenate[Access, P], Coroutine[Any, Any, Changed]],
-) -> _Method[P, Coroutine[Any, Any, Changed]]:
-    """A change of a view: the note of its result says when the requests of a proxied session show it."""
-
-    @wraps(function)
-    async def call(access: Access, /, *arguments: P.args, **named: P.kwargs) -> Changed:
-        return await with_effect(access, await function(access, *arguments, **named), time.time())
-
-    return _use_case(call)
-
-
-def _recording(function: Callable[Concatenate[Recorder, P], R]) -> _Method[P, R]:
-    return _Method(function, lambda stash: stash._recorder)
-
-
-def _of_store(method: Callable[Concatenate[SessionStore, P], R]) -> _Method[P, R]:
-    def call(access: Access, /, *arguments: P.args, **named: P.kwargs) -> R:
-        result: R = getattr(access.store, method.__name__)(*arguments, **named)
-        return result
-
-    return _Method(wraps(method)(call), lambda stash: stash._access)
-
-
-class Stash:
+class Stash(Access):
     """One owner's sessions. All methods raise ContextstashError and nothing else on purpose.
 
-    A use case that is one function is listed here with its function, which describes its arguments."""
+    A use case is a function whose first argument is the access to the sessions: here it is a method of the same
+    arguments, which the function describes."""
 
     def __init__(self, store: SessionStore, **options: Unpack[AccessOptions]) -> None:
-        self._options = options
-        self._access = Access(store, **options)
-        self._recorder = Recorder(self._access)
+        super().__init__(store, **options)
+        self.reducer = AutoReducer(self)
 
     @property
     def proxied(self) -> ProxiedSessions:
         """The sessions whose requests go through the proxy."""
-        return ProxiedSessions(self._access, self._recorder.recent, self._recorder.locks)
+        return ProxiedSessions(self)
 
     @property
     def owner(self) -> str:
         """Whose sessions these are."""
-        return self._access.store.owner
+        return self.store.owner
 
     @property
     def tokens(self) -> TokenStore:
         """The tokens of a server's clients, of all owners."""
-        return self._access.store.tokens
+        return self.store.tokens
 
     def for_owner(self, owner: str) -> Stash:
         """The sessions of another owner in the same open database, which follows no client. End it with `end`."""
-        options = self._options.copy()
+        options = self.options.copy()
         options.pop("current_session", None)
-        return Stash(self._access.store.for_owner(owner), **options)
+        return Stash(self.store.for_owner(owner), **options)
 
     async def end(self) -> None:
         """End the reductions in the background; the store stays open."""
-        await self._recorder.reducer.close()
-        self._access.searches.close()
+        await self.reducer.close()
+        self.searches.close()
 
     async def close(self) -> None:
         """End the reductions in the background, and close the store."""
         await self.end()
-        await self._access.store.close()
+        await self.store.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -139,17 +90,76 @@ class Stash:
 
     async def idle(self) -> None:
         """Wait until no reduction is running in the background."""
-        await self._recorder.reducer.idle()
+        await self.reducer.idle()
 
     # Messages in, and the list to send.
 
-    record_messages = _recording(Recorder.record_messages)
-    record_transcript = _recording(Recorder.record_transcript)
-    read_cursor = _of_store(SessionStore.get_cursor)
-    open_session = _use_case(session_settings.open_session)
-    configure_session = _use_case(pins.configure_session)
-    read_context = _use_case(get_context.read_context)
-    recover_context = _use_case(overflow_recovery.recover_context)
+    read_context = get_context.read_context
+
+    async def record_messages(
+        self,
+        messages: Sequence[Native],
+        *,
+        session_id: str | None = None,
+        first_seq: int | None = None,
+        batch_id: str | None = None,
+        whole: bool = False,
+        format: str | None = None,
+        model: str | None = None,
+        agent: str | None = None,
+        usage: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+        system: System | None = None,
+        tools: Tools | None = None,
+        title: str | None = None,
+        parent_session_id: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+        seen: int | None = None,
+    ) -> RecordResult:
+        """Store messages durably; a session that does not exist is created.
+
+        Messages sent again are recognized by one of three arguments, never by equal text: `first_seq`, the position of
+        the first message (`next_seq` of the previous result); `batch_id`, an id of this batch; `whole`, the list is
+        the whole conversation, and messages that are no longer in it leave the view. Without these, all are appended.
+
+        `usage` is the usage that the provider reported for the last reply among the messages; it is booked to the
+        request `request_id`, by default the newest one that get_context returned. `system` and `tools` are sent with
+        the messages and counted with them, until others are declared. `limits` override the session's limits of a
+        single output for these messages. `seen` is `next_seq` of this writer's previous result: if another one has
+        recorded since, what it recorded is neither continued nor hidden. Raises BadInputError then.
+        """
+        batch = Batch(
+            messages,
+            first_seq=first_seq,
+            batch_id=batch_id,
+            whole=whole,
+            seen=seen,
+            format=format,
+            model=model,
+            agent=agent,
+            title=title,
+            parent_session_id=parent_session_id,
+            system=system,
+            tools=tools,
+        )
+        return await self._recorded(
+            await record_messages(self, session_id, batch, usage=usage, request_id=request_id, limits=limits)
+        )
+
+    async def record_transcript(
+        self,
+        session: TranscriptSession,
+        messages: Sequence[TranscriptMessage],
+        cursor: Cursor,
+        *,
+        reduce: bool = True,
+        wanted: bool = True,
+    ) -> RecordResult:
+        """Store the messages read from a client's transcript, and the position up to which it was read. Without
+        `reduce` nothing is pruned or compacted automatically. Raises SessionDeletedError for a session that was
+        deleted, unless it is `wanted` by the user."""
+        appended = await record_transcript(self, session, messages, cursor, wanted=wanted)
+        return await self._recorded(appended, reduce=reduce)
 
     async def get_context(
         self,
@@ -169,128 +179,114 @@ class Stash:
         `messages`, if given, is the whole conversation, and is recorded first; the other arguments are those of
         `record_messages`. `budget` is in tokens, by default the usable window; system prompt and tools count.
         """
-        recorded: RecordResult | None = None
-        if messages is not None:
-            if messages:
-                await self._recorder.check_next_request(session_id, messages, format)
-            recorded = await self.record_messages(
-                messages,
-                session_id=session_id,
-                whole=True,
-                format=format,
-                usage=usage,
-                request_id=request_id,
-                system=system,
-                tools=tools,
-                **recording,
-            )
-            session_id = recorded.session_id
-        elif system is not None or tools is not None or usage is not None:
-            check_declared(system, tools)
-            session = await declare(self._access, await self._access.session(session_id), system=system, tools=tools)
-            if usage is not None:
-                await book_late(self._access, session, usage, request_id)
+        if messages is None:
+            if system is not None or tools is not None or usage is not None:
+                check_declared(system, tools)
+                session = await declare(self, await self.read_session(session_id), system=system, tools=tools)
+                if usage is not None:
+                    await book_late(self, session, usage, request_id)
+            return await get_context.get_context(self, session_id, format_name=format, budget=budget)
+        if messages:
+            await check_next_request(self, session_id, messages, format)
+        given = {"usage": usage, "request_id": request_id, "system": system, "tools": tools, **recording}
+        recorded = await self.record_messages(messages, session_id=session_id, whole=True, format=format, **given)
         result = await get_context.get_context(
-            self._access,
-            session_id,
-            format_name=format,
-            budget=budget,
-            messages=None if recorded is None else recorded.next_seq,
+            self, recorded.session_id, format_name=format, budget=budget, messages=recorded.next_seq
         )
-        if recorded is None:
-            return result
         done = [*recorded.done, *(result.done or ())]
         return result.model_copy(update={"done": done or None, "next_seq": recorded.next_seq})
 
+    open_session = session_settings.open_session
+    configure_session = pins.configure_session
+    recover_context = overflow_recovery.recover_context
+    log_dropped_reasoning = log_dropped_reasoning
+
     # What shrinks the view, and undoes that.
 
-    prune_tool_outputs = _change(prune.prune_tool_outputs)
-    compact_session = _change(compact.compact_session)
-    restore_outputs = _change(restore.restore)
-    restore_last = _change(restore.restore_last)
+    prune_tool_outputs = noting_effect(prune.prune_tool_outputs)
+    compact_session = noting_effect(compact.compact_session)
+    restore_outputs = noting_effect(restore.restore)
+    restore_last = noting_effect(restore.restore_last)
 
     # One output, and everything that was ever recorded.
 
-    limit_output = _use_case(output_limits.limit_text)
-    keep_output = _use_case(output_archive.keep_output)
-    get_archived_output = _use_case(retrieval.get_archived_output)
-    read_call = _use_case(retrieval.read_call)
-    search_history = _use_case(retrieval.search_history)
-    get_summary = _use_case(summaries.get_summary)
+    limit_output = output_limits.limit_output
+    keep_output = output_archive.keep_output
+    get_archived_output = retrieval.get_archived_output
+    read_call = retrieval.read_call
+    search_history = retrieval.search_history
+    get_summary = summaries.get_summary
 
-    async def hand_off(
-        self,
-        session_id: str,
-        *,
-        max_tokens: int | None = None,
-        to: str | None = None,
-        resumed: bool = False,
-        part: Part = WHOLE,
-    ) -> str | None:
-        """The hand-off: the text that a new window needs of a session, with handles; None if there is nothing to hand
-        off, or if the window has had it. `to` is the session whose window it is, if it is another one; `part` is the
-        part to return, if the client takes the hand-off in parts."""
-        return await handoff.hand_off_once(self._access, session_id, max_tokens, to, resumed, part)
+    # What a new window is told, and what a client's own window holds.
 
-    hand_off_text = _use_case(handoff.hand_off)
-
-    # What a client's own window holds.
-
-    read_client_window = _use_case(client_window.read_client_window)
-
-    async def compact_client_window(
-        self, session_id: str, messages: Sequence[ClientMessage], *, tokens: int = client_window.WINDOW_TOKENS
-    ) -> client_window.ClientWindow:
-        """Compact a client's window to about so many tokens: the hand-off, and the newest messages."""
-        return await client_window.compact_client_window(
-            self._access, self._recorder.record_transcript, session_id, messages, tokens
-        )
+    hand_off = handoff.hand_off_once
+    hand_off_text = handoff.hand_off
+    read_client_window = client_window.read_client_window
+    compact_client_window = client_window.compact_client_window
 
     # Sessions, and what happened to them.
 
-    estimate_context = _use_case(diagnosis.estimate_context)
-    context_status = _use_case(status.context_status)
-    timeline = _use_case(timeline.timeline)
-    session_use = _use_case(overview.session_use)
-    overview = _use_case(overview.overview)
-    advise = _use_case(window_advice.advise)
-    receipt = _use_case(receipt.receipt)
-    recent_sessions = _use_case(sessions.recent_sessions)
-    list_sessions = _use_case(sessions.list_sessions)
-    delete_session = _use_case(sessions.delete_session)
-    retain = _use_case(retention.retain)
-    line_of = _use_case(sessions.line_of)
-    last_prompt = _use_case(sessions.last_prompt)
-    read_session = _use_case(Access.session)
-    read_messages = _use_case(sessions.read_messages)
-    read_conversation = _use_case(sessions.read_conversation)
-    read_shown_messages = _use_case(shown_messages.read_shown_messages)
-    export_session = _use_case(transfer.export_session)
-    export_view = _use_case(transfer.export_view)
-    import_session = _use_case(transfer.import_session)
-    log_dropped_reasoning = _use_case(reasoning.log_dropped_reasoning)
-    list_calls = _use_case(call_log.list_calls)
-    read_request = _use_case(call_log.read_request)
-    read_calls = _of_store(SessionStore.read_calls)
-    read_events = _of_store(SessionStore.read_events)
-    read_declared = _of_store(SessionStore.read_declared)
+    estimate_context = diagnosis.estimate_context
+    context_status = status.context_status
+    timeline = timeline.timeline
+    session_use = overview.session_use
+    overview = overview.overview
+    advise = window_advice.advise
+    receipt = receipt.receipt
+    recent_sessions = sessions.recent_sessions
+    list_sessions = sessions.list_sessions
+    delete_session = sessions.delete_session
+    retain = retention.retain
+    line_of = sessions.line_of
+    session_line = sessions.session_line
+    last_prompt = sessions.last_prompt
+    projects_of = sessions.projects_of
+    read_messages = sessions.read_messages
+    read_conversation = sessions.read_conversation
+    read_shown_messages = shown_messages.read_shown_messages
+    export_session = transfer.export_session
+    export_view = transfer.export_view
+    import_session = transfer.import_session
+    list_calls = call_log.list_calls
+    read_request = call_log.read_request
 
-    projects_of = _use_case(Access.projects_of)
-    session_line = _use_case(sessions.session_line)
+    async def read_cursor(self, source: str) -> Cursor | None:
+        """Up to where a transcript was read; None if it never was."""
+        return await self.store.get_cursor(source)
 
-    async def read_requests(self, session_id: str, *, last: int = 10) -> list[Request]:
-        """The newest requests of a session, newest first."""
-        return await self._access.store.read_requests(session_id, last=last)
+    async def read_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]:
+        """The model calls of a session behind number `after`, in order."""
+        return await self.store.read_calls(session_id, after=after, limit=limit)
+
+    async def read_events(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
+        """The events of a session behind number `after`, in order."""
+        return await self.store.read_events(session_id, after=after, limit=limit)
 
     async def mark(self) -> str:
         """A text that is another one after any change of any session; quickly read."""
-        found = await self._access.store.mark()
+        found = await self.store.mark()
         return f"{found.sessions}-{found.changed_at.isoformat() if found.changed_at else ''}"
 
     async def complete_session_id(self, prefix: str) -> list[str]:
         """Session ids with this prefix, at most 100; without the sessions that only archive outputs."""
-        return await self._access.store.find_session_ids(prefix, 100, without_agent=output_archive.OUTPUTS_AGENT)
+        return await self.store.find_session_ids(prefix, 100, without_agent=output_archive.OUTPUTS_AGENT)
 
     async def complete_handle(self, prefix: str) -> list[str]:
         """Handles with this prefix, at most 100."""
-        return await self._access.store.find_handles(prefix, 100)
+        return await self.store.find_handles(prefix, 100)
+
+    async def _recorded(self, appended: Appended, *, reduce: bool = True) -> RecordResult:
+        written_at = appended.messages[-1].created_at if appended.messages else None
+        estimate, done = await self.reducer.after_recording(appended.session, written_at, reduce=reduce)
+        return RecordResult(
+            session_id=appended.session.session_id,
+            recorded=len(appended.messages),
+            duplicates=appended.duplicates,
+            next_seq=appended.session.counters.messages,
+            first_seq=appended.first_seq,
+            tokens=estimate.tokens,
+            percent=estimate.percent,
+            level=estimate.level,
+            done=done,
+            note=REPEATED if appended.repeats else None,
+        )

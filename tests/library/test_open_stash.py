@@ -120,7 +120,7 @@ async def test_a_reply_belongs_to_its_request(tmp_path: Path) -> None:
         request = await session.request([{"role": "user", "content": "hi"}], system="Be brief.")
         usage = {"input_tokens": 4_321, "output_tokens": 3}
         said = await session.reply({"role": "assistant", "content": "hello", "usage": usage})
-        [kept] = await stash.use_cases.read_requests("job")
+        [kept] = await stash.use_cases.store.read_requests("job")
     assert request.request_id == f"req_{kept.number}"
     assert kept.usage is not None
     assert kept.usage.prompt_tokens == 4_321

@@ -16,7 +16,7 @@ async def test_the_part_and_the_output_that_refilled_it_are_named(tmp_path: Path
         assert (await stash.estimate_context(SESSION)).notes is None
         await stash.record_messages([*natives, *round_of(1, "log line\n" * 6_000)], whole=True, session_id=SESSION)
         estimate = await stash.estimate_context(SESSION)
-        [output] = await stash._access.store.read_outputs(SESSION)
+        [output] = await stash.store.read_outputs(SESSION)
     assert estimate.level != "ok"
     [note] = estimate.notes or []
     assert "tool results" in note

@@ -58,7 +58,7 @@ async def shown(stash: Stash) -> list[str]:
 
 async def in_step(stash: Stash) -> bool:
     """Whether the counters are what the view's entries add up to."""
-    snapshot = await stash._access.snapshot("w")
+    snapshot = await stash.snapshot("w")
     counters = snapshot.session.counters
     return (counters.view_tokens, counters.view_messages, counters.view_results) == (
         sum(entry.tokens for entry in snapshot.entries),
@@ -97,7 +97,7 @@ async def test_a_summary_read_again_changes_nothing(tmp_path: Path) -> None:
         await record(stash, messages)
         await record(stash, messages)
         assert await shown(stash) == ["S", "c"]
-        assert len((await stash._access.snapshot("w")).edits) == 1
+        assert len((await stash.snapshot("w")).edits) == 1
 
 
 async def test_a_key_of_a_kept_message_that_is_not_in_the_store_is_ignored(tmp_path: Path) -> None:

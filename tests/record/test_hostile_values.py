@@ -11,7 +11,8 @@ import pytest
 
 from contextstash.clients.follow import ingest
 from contextstash.record import messages as recorded_messages
-from contextstash.record.messages import MAX_BLOCKS, MAX_CHARACTERS, MAX_RECENT_CALLS
+from contextstash.record.messages import MAX_BLOCKS, MAX_CHARACTERS
+from contextstash.session.open_session import MAX_RECENT_CALLS
 from contextstash.sharing.export import exported_text
 from contextstash.window import token_counters
 from contextstash_storage.errors import BadInputError, BadMessageError
@@ -162,5 +163,5 @@ async def test_each_result_of_very_many_parallel_calls_has_the_name_of_its_tool(
     async with stash_at(tmp_path / "s.db") as stash:
         for batch in [messages] if at_once else [messages[:2], messages[2:]]:
             await stash.record_messages(batch, session_id="session")
-        outputs = await stash._access.store.read_outputs("session")
+        outputs = await stash.store.read_outputs("session")
     assert [(output.tool, output.argument) for output in outputs] == [("Bash", f"ls {n}") for n in range(count)]

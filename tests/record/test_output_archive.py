@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash.record.output_archive import OUTPUTS_AGENT
 from contextstash.stash import Stash
@@ -100,7 +98,7 @@ async def test_outputs_are_archived_in_a_child_session_of_their_own(tmp_path: Pa
         of_none = await stash.read_session("outputs")
         assert (beside.parent_session_id, of_none.parent_session_id) == (SESSION, None)
         assert {beside.agent, of_none.agent} == {OUTPUTS_AGENT}
-        assert await stash._access.store.read_events("outputs") == []
+        assert await stash.store.read_events("outputs") == []
 
 
 async def test_a_kept_output_is_found_by_its_words_everywhere(tmp_path: Path) -> None:
@@ -178,14 +176,3 @@ async def test_no_conversation_can_have_the_id_of_an_archive(tmp_path: Path, nam
             await stash.configure_session(name, settings={"window": 9_000})
         limited = await stash.limit_output(text_of("pears"), session_id=SESSION, limits=LIMITS)
         assert await kept(stash, limited.handle) == text_of("pears")
-
-
-async def test_outputs_are_not_archived_in_a_conversation_of_a_former_version(tmp_path: Path) -> None:
-    """Versions before took any id: the output stays whole, and nothing is mixed with what was said."""
-    async with stash_at(tmp_path / "stash.db") as stash:
-        await stash.record_messages([{"role": "user", "content": "zebrafish"}], session_id="odd", format="openai-chat")
-    with closing(sqlite3.connect(tmp_path / "stash.db")) as db, db:
-        db.execute("UPDATE sessions SET session_id = 'outputs' WHERE session_id = 'odd'")
-    async with stash_at(tmp_path / "stash.db") as stash:
-        with pytest.raises(BadInputError, match="'outputs' is a conversation"):
-            await stash.keep_output("pears", tool="Bash")

@@ -118,7 +118,7 @@ class Sessions:
 
     async def recorded(self) -> tuple[list[str], list[int]]:
         """The words of the history, and the positions that the view shows."""
-        access = self.stashes[0]._access
+        access = self.stashes[0]
         read = await access.store.read_messages(SESSION)
         snapshot = await access.snapshot(SESSION)
         words = [str((message.body or {})["content"]) for message in read]

@@ -90,8 +90,8 @@ async def test_a_rewind_into_a_summary_removes_the_summary(tmp_path: Path) -> No
         assert (await stash.compact_session(SESSION)).compacted
         await stash.record_messages([*talk[:3], reply(7)], session_id=SESSION, whole=True)
         assert await view(stash) == [*talk[:3], reply(7)]
-        counters = (await stash._access.session(SESSION)).counters
-        snapshot = await stash._access.snapshot(SESSION)
+        counters = (await stash.read_session(SESSION)).counters
+        snapshot = await stash.snapshot(SESSION)
         assert counters.view_tokens == sum(entry.tokens for entry in snapshot.entries)
 
 
@@ -146,7 +146,7 @@ async def test_a_system_message_that_changes_is_not_a_rewind(tmp_path: Path) -> 
             assert await valid_view(stash, "openai-chat") == [head, *talk]
         first: Native = {"role": "system", "content": "Today is day 0."}
         assert await history(stash) == [first, *talk]
-        versions = [version.content for version in await stash.read_declared(SESSION)]
+        versions = [version.content for version in await stash.store.read_declared(SESSION)]
         assert versions == [[{"role": "system", "content": f"Today is day {day}."}] for day in range(1, 12)]
 
 
@@ -164,7 +164,7 @@ async def test_a_system_message_that_comes_back_is_shown_again(tmp_path: Path) -
             answer = await stash.record_messages([*head, *talk], session_id=SESSION, whole=True)
             assert await valid_view(stash, "openai-chat") == [*head, *talk]
             assert answer.next_seq == 3
-        assert len(await stash.read_declared(SESSION)) == 3
+        assert len(await stash.store.read_declared(SESSION)) == 3
 
 
 async def test_under_another_system_message_a_changed_message_is_a_rewind_all_the_same(tmp_path: Path) -> None:

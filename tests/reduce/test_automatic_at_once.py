@@ -60,7 +60,7 @@ async def test_no_reduction_starts_after_closing(tmp_path: Path) -> None:
                 begun_before = await others()
                 closing = asyncio.create_task(stash.close())
                 await asyncio.sleep(0)  # closing takes its first step
-                assert stash._recorder.reducer._closed
+                assert stash.reducer._closed
                 assert not closing.done()
             answer = await recording
             await closing
@@ -74,7 +74,7 @@ async def test_a_task_cancelled_before_its_first_step_leaves_nothing_to_wait_for
         settings = {**slow_settings(provider.url), "automatic": False}
         async with stash_at(tmp_path / "f.db", api_key=KEY, **settings) as stash:
             await stash.record_messages(LONG, session_id=SESSION)
-            reducer = AutoReducer(stash._access)
+            reducer = AutoReducer(stash)
             assert reducer._claim(SESSION)
             assert await reducer._reduce_if_due(await stash.read_session(SESSION)) == [STARTED]
             await reducer.close()

@@ -35,7 +35,7 @@ async def test_a_busy_database_does_not_end_the_renewal(tmp_path: Path, monkeypa
     try:
         await stash.record_messages([user(4)], session_id=SESSION)
         before(stash, "acquire_lease", lambda: attempts.put(None))
-        async with only_one(stash._access, SESSION) as lease, asyncio.timeout(60):
+        async with only_one(stash, SESSION) as lease, asyncio.timeout(60):
             assert lease is not None
             await attempts.get()
             other.execute("BEGIN IMMEDIATE")
@@ -87,7 +87,7 @@ async def test_a_lease_that_ends_while_the_database_is_busy_is_lost(
         monkeypatch.setattr(leases, name, seconds)
     async with stash_at(tmp_path / "e.db") as stash:
         await stash.record_messages([user(4)], session_id=SESSION)
-        async with only_one(stash._access, SESSION) as lease, asyncio.timeout(60):
+        async with only_one(stash, SESSION) as lease, asyncio.timeout(60):
             assert lease is not None
             before(stash, "acquire_lease", busy)
             with pytest.raises(LeaseLostError):
@@ -135,18 +135,18 @@ async def test_work_under_a_lease_returns_raises_and_is_cancelled_as_it_would_wi
 async def test_a_lease_that_one_stash_holds_is_refused_to_another_until_it_is_released(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "o.db") as one, stash_at(tmp_path / "o.db") as two:
         await one.record_messages([user(4)], session_id=SESSION)
-        async with only_one(one._access, SESSION) as first, only_one(two._access, SESSION) as second:
+        async with only_one(one, SESSION) as first, only_one(two, SESSION) as second:
             assert (first is not None, second) == (True, None)
-        async with only_one(two._access, SESSION) as later:
+        async with only_one(two, SESSION) as later:
             assert later is not None
-        assert await one._access.store.acquire_lease(SESSION, COMPACTION, "x", 1)
+        assert await one.store.acquire_lease(SESSION, COMPACTION, "x", 1)
 
 
 async def test_a_cancelled_compaction_releases_its_lease(tmp_path: Path) -> None:
     held = anyio.Event()
 
     async def compact(stash: Stash) -> None:
-        async with only_one(stash._access, SESSION) as lease:
+        async with only_one(stash, SESSION) as lease:
             assert lease is not None
             held.set()
             await anyio.sleep_forever()
@@ -157,19 +157,19 @@ async def test_a_cancelled_compaction_releases_its_lease(tmp_path: Path) -> None
             group.start_soon(compact, stash)
             await held.wait()
             group.cancel_scope.cancel()
-        assert await stash._access.store.acquire_lease(SESSION, COMPACTION, "another", 1)
+        assert await stash.store.acquire_lease(SESSION, COMPACTION, "another", 1)
 
 
 async def test_a_compaction_cancelled_while_it_acquires_its_lease_leaves_none(tmp_path: Path) -> None:
     group = anyio.create_task_group()
 
     async def compact(stash: Stash) -> None:
-        async with only_one(stash._access, SESSION):
+        async with only_one(stash, SESSION):
             await anyio.sleep_forever()
 
     async with stash_at(tmp_path / "a.db") as stash:
         await stash.record_messages([user(4)], session_id=SESSION)
-        acquire = stash._access.store.acquire_lease
+        acquire = stash.store.acquire_lease
 
         async def acquire_and_cancel(*arguments: object) -> bool:
             acquired = await acquire(*arguments)  # type: ignore[arg-type]
@@ -177,7 +177,7 @@ async def test_a_compaction_cancelled_while_it_acquires_its_lease_leaves_none(tm
             await anyio.lowlevel.checkpoint()
             return acquired
 
-        stash._access.store.acquire_lease = acquire_and_cancel  # type: ignore[assignment, method-assign]
+        stash.store.acquire_lease = acquire_and_cancel  # type: ignore[assignment, method-assign]
         async with group:
             group.start_soon(compact, stash)
         assert await acquire(SESSION, COMPACTION, "another", 1)

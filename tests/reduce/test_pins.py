@@ -33,7 +33,7 @@ async def recorded(stash: Stash, *steps: list[dict[str, Any]]) -> list[str]:
     """Records the steps after a first request. Returns the handles of their outputs."""
     messages = [{"role": "user", "content": "Read the rules, then all parts."}, *(m for each in steps for m in each)]
     await stash.record_messages(messages, session_id=SESSION)
-    outputs = await stash._access.store.read_outputs(SESSION)
+    outputs = await stash.store.read_outputs(SESSION)
     return [output.handle for output in sorted(outputs, key=lambda output: output.seq)]
 
 

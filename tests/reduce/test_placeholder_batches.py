@@ -30,7 +30,7 @@ async def pruned(path: Path, preset: str) -> list[Edit]:
         result = await stash.prune_tool_outputs(SESSION, keep_last=1)
         estimate = await stash.estimate_context(SESSION)
         assert result.tokens_after == estimate.tokens
-        return [edit.model_copy(update={"created_at": None}) for edit in await stash._access.store.read_edits(SESSION)]
+        return [edit.model_copy(update={"created_at": None}) for edit in await stash.store.read_edits(SESSION)]
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 22])

@@ -33,7 +33,7 @@ async def compacted_chapters(stash: Stash, chapters: int) -> list[Native]:
 
 
 async def visible_summaries(stash: Stash) -> list[SummaryEdit]:
-    snapshot = await stash._access.snapshot(SESSION)
+    snapshot = await stash.snapshot(SESSION)
     return [entry.summary for entry in snapshot.entries if entry.summary]
 
 

@@ -44,7 +44,7 @@ async def test_after_two_conflicts_each_archived_output_was_digested_by_one_call
                 lambda handle=handle: other.restore_outputs([handle], session_id=SESSION) for handle in oldest
             ]
             before(stash, "append_edits", in_turn(*restorings))
-            pruned = await prune_oldest(stash._access, SESSION)
+            pruned = await prune_oldest(stash, SESSION)
             shown = await digests_in(stash)
             calls = (await stash.list_calls(SESSION)).calls
     assert len(pruned.archived) == shown == 6
@@ -62,6 +62,6 @@ async def test_a_model_that_is_down_is_not_asked_again_after_a_conflict(tmp_path
             await stash.prune_tool_outputs(SESSION, keep_last=12)
             oldest = (await all_handles(stash))[0]
             before(stash, "append_edits", in_turn(lambda: other.restore_outputs([oldest], session_id=SESSION)))
-            pruned = await prune_oldest(stash._access, SESSION)
+            pruned = await prune_oldest(stash, SESSION)
             shown = await digests_in(stash)
     assert len(pruned.archived) == shown == len(provider.requests) == 3

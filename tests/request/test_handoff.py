@@ -192,6 +192,6 @@ async def test_it_holds_as_much_text_for_each_model_however_that_counts(stash: S
         [{"role": "user", "content": PROMPT}], session_id="s", format="openai-chat", model=model
     )
     await stash.configure_session("s", settings={"window": 1_000_000})
-    snapshot = await stash._access.snapshot("s")
+    snapshot = await stash.snapshot("s")
     assert default_tokens(snapshot, recorded=200_000) == most
     assert default_tokens(snapshot, recorded=20_000) == 2_500

@@ -160,7 +160,7 @@ async def test_a_turn_is_one_call_with_the_whole_list(tmp_path: Path) -> None:
             assert context.next_seq == len(talk)
             usage = {"input_tokens": true, "output_tokens": 30}
             talk += [calls(f"toolu_{number}"), results([f"toolu_{number}"], 300)]
-        requests = await stash.read_requests(SESSION, last=50)
+        requests = await stash.store.read_requests(SESSION, last=50)
         assert [request.number for request in requests] == list(range(12, 0, -1))
         assert all(request.usage is not None for request in requests[1:])
         assert await history(stash) == talk[: len(await history(stash))]
@@ -171,7 +171,7 @@ async def test_every_version_of_the_declared_parts_stays_readable(tmp_path: Path
         for day in ("Monday", "Tuesday", "Monday"):
             declared: dict[str, Any] = {"system": f"Today is {day}.", "tools": TOOLS}
             await stash.get_context(SESSION, messages=[user("go")], format="openai-chat", **declared)
-        versions = await stash.read_declared(SESSION)
+        versions = await stash.store.read_declared(SESSION)
         assert [(each.part, each.content) for each in versions] == [
             ("system", "Today is Monday."),
             ("tools", TOOLS),
@@ -190,7 +190,7 @@ async def test_usage_can_name_its_request_and_come_late(tmp_path: Path) -> None:
         usage = {"input_tokens": 700, "output_tokens": 3}
         await stash.get_context(SESSION, usage=usage, request_id=first.request_id)
         await stash.get_context(SESSION, usage=usage, request_id=first.request_id)
-        [*_, newest, oldest] = await stash.read_requests(SESSION)
+        [*_, newest, oldest] = await stash.store.read_requests(SESSION, last=10)
         assert newest.usage is None
         assert oldest.usage is not None
         assert oldest.usage.prompt_tokens == 700
@@ -205,7 +205,7 @@ async def test_reading_the_context_records_nothing(tmp_path: Path, preset_with: 
         context = await stash.read_context(SESSION, budget=3_000)
         assert context.fits
         assert context.request_id is None
-        assert await stash.read_requests(SESSION) == []
+        assert await stash.store.read_requests(SESSION, last=10) == []
         assert (await stash.estimate_context(SESSION)).tokens > 60_000
 
 

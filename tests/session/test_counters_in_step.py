@@ -28,7 +28,7 @@ TOO_LONG = "prompt is too long: 9000 tokens > 8000 maximum"
 
 async def in_step(stash: Stash, format_name: str) -> None:
     """The counters, recounted; the messages to send, held against the provider's rules and the budget."""
-    snapshot = await stash._access.snapshot(SESSION)
+    snapshot = await stash.snapshot(SESSION)
     counters = snapshot.session.counters
     assert counters.parts == {part: tokens for part, tokens in parts_of(snapshot.entries).items() if tokens}
     assert counters.view_messages == len(snapshot.entries)
@@ -45,7 +45,7 @@ async def take(stash: Stash, step: str, natives: Sequence[Native]) -> None:
     elif step == "oldest":
         from contextstash.reduce.prune import prune_oldest
 
-        await prune_oldest(stash._access, SESSION)
+        await prune_oldest(stash, SESSION)
     elif step == "compact":
         result = await stash.compact_session(SESSION, strategy="extractive")
         assert result.compacted == (result.tokens_after < result.tokens_before)
@@ -55,7 +55,7 @@ async def take(stash: Stash, step: str, natives: Sequence[Native]) -> None:
         if handles := await all_handles(stash):
             await stash.restore_outputs(handles[:2], session_id=SESSION)
     elif step == "restore summaries":
-        snapshot = await stash._access.snapshot(SESSION)
+        snapshot = await stash.snapshot(SESSION)
         if names := [edit.summary_id for edit in snapshot.overlay.summaries]:
             await stash.restore_outputs(names[:1], session_id=SESSION)
     elif step == "recover":

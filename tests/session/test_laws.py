@@ -57,12 +57,12 @@ async def hold_laws(path: Path, natives: Sequence[Native], format_name: str, bud
 
 async def recorded_bodies(stash: Stash) -> list[Native]:
     """All messages as they are stored; `read_messages` and exports mask the keys that real sessions hold."""
-    return [message.body or {} for message in await stash._access.store.read_messages(SESSION)]
+    return [message.body or {} for message in await stash.store.read_messages(SESSION)]
 
 
 async def edits_of(stash: Stash) -> list[Edit]:
     """All edits of the session; no use case lists them, so the store is asked."""
-    return await stash._access.store.read_edits(SESSION)
+    return await stash.store.read_edits(SESSION)
 
 
 async def restore_whole(stash: Stash, handles: Sequence[str]) -> None:

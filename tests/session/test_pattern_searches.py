@@ -85,7 +85,7 @@ async def test_a_retrieval_without_a_pattern_is_answered_while_all_threads_for_p
         await stash.record_messages([user(4), *rounds([400])], session_id=SESSION)
         [handle] = await all_handles(stash)
         end = threading.Event()
-        tasks = await begun(stash._access.searches, 40, end)
+        tasks = await begun(stash.searches, 40, end)
         plain = await stash.get_archived_output(handle, session_id=SESSION)
         assert len(plain.text) == 400
         assert not any(task.done() for task in tasks)

@@ -10,9 +10,8 @@ from tempfile import TemporaryDirectory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextstash.session.session_access import Access
-from contextstash.session.session_cache import MAX_SESSIONS
-from contextstash.session.view_reader import Scope
+from contextstash.session.access import MAX_VIEWS, Access
+from contextstash.session.open_session import Scope
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
@@ -55,13 +54,13 @@ async def test_an_older_copy_of_a_session_takes_its_place(tmp_path: Path) -> Non
 
 
 async def test_many_sessions_at_once(tmp_path: Path) -> None:
-    names = [f"{SESSION}-{number}" for number in range(2 * MAX_SESSIONS)]
+    names = [f"{SESSION}-{number}" for number in range(2 * MAX_VIEWS)]
     async with stash_at(tmp_path / "c.db") as stash:
         for name in names:
             await stash.record_messages([said(name)], session_id=name)
         for name in [*names, *names]:
             assert await view(stash, name) == [said(name)]
-        assert len(stash._access._known) == MAX_SESSIONS
+        assert sum(each.has_view for each in stash._open.values()) == MAX_VIEWS
 
 
 CALLS = ("a", "b", "c")
@@ -131,10 +130,10 @@ async def test_what_is_kept_equals_what_is_read_again_whatever_another_process_d
 
 async def check_kept(stash: Stash, scope: Scope) -> None:
     """What is kept in memory, advanced by the news, equals what is read again; so do the messages to send."""
-    store = stash._access.store
-    news = await stash._access.news(SESSION)
+    store = stash.store
+    news = await stash.news(SESSION)
     assert ([] if news.request is None else [news.request]) == await store.read_requests(SESSION)
-    kept = await stash._access.snapshot_of(news.session, scope, news)
+    kept = await stash.snapshot_of(news.session, scope, news)
     again = await Access(store).snapshot(SESSION, scope)
     assert kept.session == again.session
     assert (kept.edits, kept.overlay) == (again.edits, again.overlay)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.session import view_reader
-from contextstash.session.view_reader import WITHIN_REACH
+from contextstash.session import open_session
+from contextstash.session.open_session import WITHIN_REACH
 from contextstash.stash import Stash
 from contextstash.view.view import parts_of, results_of
 from contextstash_storage.records import Native
@@ -35,12 +35,12 @@ def conversation(calls: int = CALLS) -> list[Native]:
 
 @pytest.fixture
 def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view_reader, "READ_AT_ONCE", 40)
+    monkeypatch.setattr(open_session, "READ_AT_ONCE", 40)
 
 
 async def is_in_step(stash: Stash) -> None:
     """The counters are those of the whole view."""
-    snapshot = await stash._access.snapshot(SESSION)
+    snapshot = await stash.snapshot(SESSION)
     counters = snapshot.session.counters
     assert dict(counters.parts) == {part: tokens for part, tokens in parts_of(snapshot.entries).items() if tokens}
     assert counters.view_messages == len(snapshot.entries)
@@ -49,7 +49,7 @@ async def is_in_step(stash: Stash) -> None:
 
 async def read_whole(stash: Stash, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Native], object]:
     with monkeypatch.context() as patch:
-        patch.setattr(view_reader, "MANY_WINDOWS", 10**9)
+        patch.setattr(open_session, "MANY_WINDOWS", 10**9)
         found = await stash.read_context(SESSION)
     return found.messages, found.left_out
 
@@ -60,7 +60,7 @@ async def test_a_request_is_the_same_as_if_the_whole_view_had_been_read(
 ) -> None:
     async with stash_at(tmp_path / "c.db", window=WINDOW, automatic=False) as stash:
         await stash.record_messages(conversation(), session_id=SESSION)
-        assert (await stash._access.snapshot(SESSION, WITHIN_REACH)).beyond is not None
+        assert (await stash.snapshot(SESSION, WITHIN_REACH)).beyond is not None
         whole = await read_whole(stash, monkeypatch)
         part = await stash.read_context(SESSION)
         assert (part.messages, part.left_out) == whole
@@ -80,23 +80,23 @@ async def test_reductions_keep_the_counters_in_step_and_can_be_undone(tmp_path: 
     async with stash_at(tmp_path / "c.db", window=WINDOW, automatic=False) as stash:
         natives = conversation()
         await stash.record_messages(natives, session_id=SESSION)
-        before = (await stash._access.snapshot(SESSION)).view_tokens
+        before = (await stash.snapshot(SESSION)).view_tokens
         pruned = await stash.prune_tool_outputs(SESSION, keep_last=1)
         assert pruned.archived
         assert pruned.tokens_before == before
-        assert (await stash._access.snapshot(SESSION)).view_tokens == pruned.tokens_after
+        assert (await stash.snapshot(SESSION)).view_tokens == pruned.tokens_after
         await is_in_step(stash)
         compacted = await stash.compact_session(SESSION)
         assert compacted.compacted
         assert (compacted.tokens_before, compacted.first_seq) == (pruned.tokens_after, 1)
-        snapshot = await stash._access.snapshot(SESSION)
+        snapshot = await stash.snapshot(SESSION)
         assert snapshot.view_tokens == compacted.tokens_after
         shown = sum(entry.message is not None for entry in snapshot.entries)
         assert compacted.messages_summarized == snapshot.session.counters.messages - shown
         await is_in_step(stash)
         assert compacted.summary_id
         await stash.restore_outputs([compacted.summary_id, *await all_handles(stash)], session_id=SESSION)
-        restored = await stash._access.snapshot(SESSION)
+        restored = await stash.snapshot(SESSION)
         assert restored.view_tokens == before
         await is_in_step(stash)
         assert await history(stash) == natives
@@ -111,14 +111,14 @@ async def test_a_summary_of_a_very_long_session_is_written_from_its_task_and_its
         natives[1] = {"role": "user", "content": "Please make the importer accept Latin-1 files."}
         await stash.record_messages(natives, session_id=SESSION)
         read: list[int] = []
-        read_messages = stash._access.store.read_messages
+        read_messages = stash.store.read_messages
 
         async def counted(session_id: str, **given: int) -> object:
             found = await read_messages(session_id, **given)  # type: ignore[arg-type]
             read.append(len(found))
             return found
 
-        monkeypatch.setattr(stash._access.store, "read_messages", counted)
+        monkeypatch.setattr(stash.store, "read_messages", counted)
         compacted = await stash.compact_session(SESSION)
         assert compacted.summary
         assert "`src/249.py`" in compacted.summary

@@ -40,8 +40,8 @@ async def everything(stash: Stash, session_id: str = SESSION) -> dict[str, Any]:
             handle: await whole_output(stash, handle, session_id) for handle in await all_handles(stash, session_id)
         },
         "events": [event.model_copy(update={"event_id": 0}) for event in await stash.read_events(session_id)],
-        "declared": await stash.read_declared(session_id),
-        "requests": await stash.read_requests(session_id, last=100),
+        "declared": await stash.store.read_declared(session_id),
+        "requests": await stash.store.read_requests(session_id, last=100),
         "calls": [call.model_copy(update={"call_id": 0}) for call in await stash.read_calls(session_id)],
     }
 
@@ -197,12 +197,12 @@ async def test_every_declared_version_and_the_figures_of_requests_are_copied(tmp
             )
         lines = await exported(here)
         await there.import_session(lines)
-        versions = await there.read_declared(SESSION)
+        versions = await there.store.read_declared(SESSION)
         assert [version.content for version in versions if version.part == "system"] == ["Be brief.", "Be long."]
-        assert versions == await here.read_declared(SESSION)
-        requests = await there.read_requests(SESSION)
+        assert versions == await here.store.read_declared(SESSION)
+        requests = await there.store.read_requests(SESSION, last=10)
         assert [request.number for request in requests] == [2, 1]
-        assert requests == await here.read_requests(SESSION)
+        assert requests == await here.store.read_requests(SESSION, last=10)
         assert (await there.get_context(SESSION)).system == "Be long."
         with pytest.raises(BadInputError, match="1 of 2 requests"):
             await there.import_session(

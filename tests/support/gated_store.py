@@ -26,7 +26,7 @@ class Gate:
 
 def before(stash: Stash, operation: str, act: Callable[[], Awaitable[None]]) -> None:
     """Have `act` awaited before each call of a store's operation; what `act` raises, the operation raises."""
-    store: Any = stash._access.store
+    store: Any = stash.store
     real = getattr(store, operation)
 
     async def acting(*arguments: Any, **named: Any) -> Any:

@@ -66,5 +66,5 @@ async def whole_output(stash: Stash, handle: str, session_id: str = SESSION) -> 
 
 async def all_handles(stash: Stash, session_id: str = SESSION) -> list[str]:
     """The handles of all tool outputs of a session; no use case lists them all, so the store is asked."""
-    access = stash._access
+    access = stash
     return [output.handle for output in await access.store.read_outputs(session_id)]

@@ -20,8 +20,8 @@ from contextstash.configuration.database import open_database
 from contextstash.configuration.setting_layers import RemarkHandler, configuration, sets_output_limits
 from contextstash.messages.main_argument import main_argument
 from contextstash.outputs.limits import OutputLimits
-from contextstash.record.output_limits import limit_text
-from contextstash.session.session_access import Access
+from contextstash.record.output_limits import limit_output
+from contextstash.session.access import Access
 from contextstash.window.settings import resolve_settings
 from contextstash_storage.errors import BadInputError
 
@@ -65,7 +65,7 @@ async def cut_outputs(
     async with await open_database(busy_seconds=BUSY_SECONDS) as store:
         access = Access(store, settings={**layer, **COUNTED_BY_BYTES})
         limited = [
-            await limit_text(
+            await limit_output(
                 access,
                 text,
                 tool=tool,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from contextstash.session.session_access import is_archive_id
+from contextstash.session.access import is_archive_id
 
 _SESSION_HEADERS = (
     b"x-claude-code-session-id",

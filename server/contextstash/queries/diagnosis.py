@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from contextstash.record.client_edits import OF_CLIENTS_WINDOW
 from contextstash.reduce.automatic import oscillating
 from contextstash.results import Estimate
+from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_messages, estimate_session
-from contextstash.session.session_access import Access
 from contextstash.window.refill_diagnosis import refill_of, refill_sentence
 from contextstash_storage.records import Native, Session
 
@@ -24,7 +24,7 @@ async def estimate_context(
     """How full the window is; with `messages`, the estimate for these alone, and nothing is recorded."""
     if messages is not None:
         return await asyncio.to_thread(estimate_messages, access, messages, model)
-    return await estimate_with_notes(access, await access.session(session_id), model)
+    return await estimate_with_notes(access, await access.read_session(session_id), model)
 
 
 async def estimate_with_notes(access: Access, session: Session, model: str | None = None) -> Estimate:

@@ -9,7 +9,7 @@ from contextstash.configuration.windows_and_prices import price_of
 from contextstash.record.output_archive import OUTPUTS_AGENT
 from contextstash.request.call_log import cost_of
 from contextstash.results import CallUse, DayUse, Overview, SessionUse, ToolUse
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access
 from contextstash_storage.records import DaySum, Usage
 
 SUMMED = ("calls", "prompt_tokens", "completion_tokens", "cached_tokens")

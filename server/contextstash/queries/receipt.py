@@ -11,7 +11,7 @@ from contextstash.queries.savings import MAX_CALLS, effects_of
 from contextstash.queries.sessions import all_sessions, pages_of_sessions
 from contextstash.record.output_archive import OUTPUTS_AGENT, kept_outputs
 from contextstash.results import Receipt, ReceiptLever
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access
 from contextstash_storage.records import Lever, ProxiedSession, Session
 
 METHOD = (
@@ -26,7 +26,7 @@ async def receipt(access: Access, session_id: str | None = None, since: date | N
     """The receipt of a session with its sub-agents, or of all sessions, as far as they were used since a day (UTC).
     Raises SessionNotFoundError."""
     found = _Sum()
-    sessions = _all(access, since) if session_id is None else _family(access, await access.session(session_id))
+    sessions = _all(access, since) if session_id is None else _family(access, await access.read_session(session_id))
     async for session in sessions:
         await _add(found, access, session, since)
     return found.receipt(since)

@@ -17,8 +17,8 @@ from contextstash.record.output_archive import outputs_session_id
 from contextstash.results import Hit, OutputCall, OutputPage, SearchResult
 from contextstash.safety.imitations import defused
 from contextstash.safety.sanitize import one_line
+from contextstash.session.access import Access
 from contextstash.session.masks import shown_text
-from contextstash.session.session_access import Access
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Output, SearchHit
 from contextstash_storage.search.query_terms import STOP_WORDS, SearchFilter
@@ -183,7 +183,7 @@ async def _sessions(access: Access, session_id: str | None, scope: str | None, p
     if session_id is None:
         current = await access.current_session_id()
         return None if current is None else [current]
-    await access.session(session_id)
+    await access.read_session(session_id)
     return [session_id]
 
 

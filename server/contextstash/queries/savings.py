@@ -11,7 +11,7 @@ from contextstash.configuration.windows_and_prices import price_of
 from contextstash.messages.usage import with_cache
 from contextstash.record.client_edits import OF_CLIENTS_WINDOW
 from contextstash.results import Savings
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access
 from contextstash_storage.records import Call, Event, EventKind, Lever, Session, Usage
 
 SHRINKING: tuple[EventKind, ...] = ("prune", "compaction", "restore", "recovery")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
@@ -16,12 +17,13 @@ from contextstash.messages import get_format
 from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
 from contextstash.results import DeleteResult, MessageLine, MessagePage, SessionLine, SessionList
 from contextstash.safety.sanitize import one_line
+from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session
 from contextstash.session.masks import shown_text, shown_texts, shown_value
-from contextstash.session.session_access import READ_AT_ONCE, Access
+from contextstash.session.open_session import READ_AT_ONCE
 from contextstash.view.branches import path_to
 from contextstash.view.view import Entry, build_view, edits_in_force
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import Message, Native, Session
 
 MAX_SESSIONS = 1_000
@@ -59,8 +61,23 @@ async def sessions_of_project(access: Access, folder: str) -> list[str]:
     return found
 
 
+async def projects_of(access: Access, sessions: Sequence[Session]) -> list[str | None]:
+    """The folder in which the client of each session ran, as its transcript names it, or else the proxy that its
+    requests went through; None if it is not known."""
+    found = await asyncio.to_thread(lambda: [access.project_in(session.source) for session in sessions])
+    return [own or await _proxied_project(access, session) for own, session in zip(found, sessions, strict=True)]
+
+
+async def _proxied_project(access: Access, session: Session) -> str | None:
+    try:
+        state = await access.store.get_proxied(session.session_id)
+    except SessionNotFoundError:  # deleted since it was listed
+        return None
+    return None if state is None else state.project
+
+
 async def _within(access: Access, sessions: Sequence[Session], folder: PurePath) -> list[str]:
-    projects = await access.projects_of(sessions)
+    projects = await projects_of(access, sessions)
     return [
         session.session_id
         for session, own in zip(sessions, projects, strict=True)
@@ -70,8 +87,8 @@ async def _within(access: Access, sessions: Sequence[Session], folder: PurePath)
 
 async def project_of_session(access: Access, session_id: str | None) -> str:
     """The folder of a session's project. Raises BadInputError if it is not known."""
-    session = await access.session(session_id)
-    [folder] = await access.projects_of([session])
+    session = await access.read_session(session_id)
+    [folder] = await projects_of(access, [session])
     if folder is None:
         raise BadInputError(
             f"The project of session {session.session_id} is not known: only a client's transcript names one, and"
@@ -134,7 +151,7 @@ async def recent_sessions(access: Access, *, limit: int = 50, cursor: str | None
 
 async def session_line(access: Access, session_id: str) -> SessionLine:
     """A session as `list_sessions` lists it. Raises SessionNotFoundError."""
-    return await line_of(access, await access.session(session_id))
+    return await line_of(access, await access.read_session(session_id))
 
 
 async def line_of(access: Access, session: Session) -> SessionLine:
@@ -209,7 +226,7 @@ async def _prompts(access: Access, session: Session, first: int, last: int) -> l
 async def delete_session(access: Access, session_id: str, *, others: Sequence[str] = ()) -> DeleteResult:
     """Delete a session permanently, with the sessions of its sub-agents and the outputs archived for them, and `others`
     if they exist: the search index is rewritten once for all. Raises SessionNotFoundError."""
-    session = await access.session(session_id)
+    session = await access.read_session(session_id)
     sub_agents = [each for name in (session_id, *others) for each in await _sub_agents(access, name)]
     along = [*others, *sub_agents]
     for each in (session_id, *along[:]):
@@ -234,7 +251,7 @@ async def _sub_agents(access: Access, session_id: str) -> list[str]:
 async def read_messages(access: Access, session_id: str, *, first: int = 0, limit: int = 50) -> MessagePage:
     """Messages as they were recorded, but with masks in the place of secrets, from position `first` on, each with
     whether the model still sees it."""
-    session = await access.session(session_id)
+    session = await access.read_session(session_id)
     total = session.counters.messages
     last = min(total, first + limit) - 1
     messages = await access.store.read_messages(session_id, first=first, last=last)
@@ -271,7 +288,7 @@ def _message_line(message: Message, body: Native, entry: Entry | None, handles: 
 async def read_conversation(access: Access, session_id: str) -> list[Native]:
     """Every message that no rewind hides, oldest first, as it was recorded: what a program continues from after a
     restart."""
-    session = await access.session(session_id)
+    session = await access.read_session(session_id)
     edits = await access.store.read_edits(session_id)
     shown = edits_in_force(edits).visible_ranges(session.counters.messages)
     path = sorted(path_to(edits, shown[-1][1] if shown else session.counters.messages - 1))

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
 from contextstash.results import ShownBlock, ShownMessage, ShownPage, ShownSummary
+from contextstash.session.access import Access
 from contextstash.session.masks import shown_text, shown_texts
-from contextstash.session.proxied_clients import sends_own_history
-from contextstash.session.session_access import Access
 from contextstash.view.session_snapshot import Place
 from contextstash.view.view import Entry, Overlay, build_view, edits_in_force
 from contextstash.window.settings import ContextSettings
@@ -24,7 +23,7 @@ async def read_shown_messages(access: Access, session_id: str, *, first: int = 0
     `first + limit - 1`. Raises SessionNotFoundError, or BadInputError if a number is bad."""
     if first < 0 or not 1 <= limit <= MAX_MESSAGES:
         raise BadInputError(f"first is 0 or more, limit 1 to {MAX_MESSAGES}.")
-    session = await access.session(session_id)
+    session = await access.read_session(session_id)
     total = session.counters.messages
     last = min(total, first + limit) - 1
     messages = await access.store.read_messages(session_id, first=first, last=last)
@@ -47,7 +46,7 @@ async def read_shown_messages(access: Access, session_id: str, *, first: int = 0
         total=total,
         first=first,
         next_seq=last + 1 if last + 1 < total else None,
-        client_sends_history=await sends_own_history(access.store, session) or None,
+        client_sends_history=await access.sends_own_history(session) or None,
     )
 
 

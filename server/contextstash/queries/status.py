@@ -8,7 +8,7 @@ from contextstash.queries.savings import SHRINKING, savings_of
 from contextstash.queries.sessions import title_of
 from contextstash.record.output_archive import kept_outputs
 from contextstash.results import Change, ContextStatus, Estimate, SummaryMade
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access
 from contextstash.view.view import edits_in_force
 from contextstash_storage.records import ArchiveEdit
 
@@ -17,7 +17,7 @@ CHANGES_SHOWN = 12
 
 async def context_status(access: Access, session_id: str | None = None) -> ContextStatus:
     """The estimate, the last summary, and the last changes, newest first. Raises SessionNotFoundError."""
-    session = await access.session(session_id)
+    session = await access.read_session(session_id)
     estimate = await estimate_with_notes(access, session)
     overlay = edits_in_force(await access.store.read_edits(session.session_id))
     summaries = overlay.summaries

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from contextstash.queries.savings import MAX_CALLS, SHRINKING
 from contextstash.results import Change, Timeline, TimelinePoint
+from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session
-from contextstash.session.session_access import Access
 from contextstash.view.view import part_named
 from contextstash_storage.records import Call, Edit, Event, TokenSum, TruncateEdit
 
@@ -30,7 +30,7 @@ async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> 
     """The window after each run of messages, and just before and after each change. In between, the tokens of new
     messages are added to what the last change left; the last point is the present estimate. Raises
     SessionNotFoundError."""
-    session = await access.session(session_id)
+    session = await access.read_session(session_id)
     total = session.counters.messages
     estimate = await estimate_session(access, session)
     width = max(1, -(-total // points))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextstash.configuration.windows_and_prices import price_of
 from contextstash.queries.savings import MAX_CALLS
 from contextstash.results import AdvisedWindow, WindowAdvice
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access
 from contextstash.window.window_costs import Price, Step, WindowCost, recorded_cost, replayed
 from contextstash_storage.records import Call, Session, Usage
 

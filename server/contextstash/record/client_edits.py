@@ -7,19 +7,16 @@ from typing import Any
 
 from contextstash.outputs.digest import digest_output
 from contextstash.record.transcript_records import TranscriptMessage, is_window_key
-from contextstash.session.apply_edits import Planned, edit, entries_after
+from contextstash.session.access import Access
+from contextstash.session.edit import Planned, edit, entries_after, weighed_together
 from contextstash.session.estimate import estimate_session
-from contextstash.session.session_access import Access
 from contextstash.view.branches import HOST, restored, rewinding
 from contextstash.view.compaction_plan import cuts_of
-from contextstash.view.edits import archive_edit, placeholder_of, replaced, summary_id, weighed
-from contextstash.view.session_counters import reported_late
-from contextstash.view.session_snapshot import SessionSnapshot
-from contextstash.view.view import Entry, difference
+from contextstash.view.edits import ReplacedBlocks, archive_edit, placeholder_of, summary_id
+from contextstash.view.view import Entry
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import (
     Appended,
-    Call,
     Counters,
     Edit,
     EditsAfter,
@@ -28,7 +25,6 @@ from contextstash_storage.records import (
     Part,
     Session,
     SummaryEdit,
-    Usage,
 )
 
 CLIENT = "client"
@@ -44,6 +40,8 @@ OF_CLIENTS_WINDOW = (CLIENT, CLIENT_WINDOW)
 async def mirror_before(access: Access, session: Session, message: TranscriptMessage) -> None:
     """Record what the client did to its window before this message. Safe to repeat."""
     session_id = session.session_id
+    if not session.counters.messages:
+        return
     if message.rewind_to_key is not None:
         await edit(access, lambda: _rewind(access, session_id, message))
     if message.cleared_call_ids:
@@ -167,12 +165,6 @@ def _safe(entries: Sequence[Entry], first: int, last: int, end: int) -> tuple[in
     return first, last
 
 
-async def weighed_together(access: Access, snapshot: SessionSnapshot, edits: list[Edit]) -> list[Edit]:
-    """The edits; the last one carries what they all change in the counters."""
-    entries = await entries_after(access, snapshot, edits)
-    return [*edits[:-1], edits[-1].model_copy(update=difference(snapshot.entries, entries))]
-
-
 async def _position(access: Access, session_id: str, key: str | None) -> int | None:
     return None if key is None else await access.store.find_key(session_id, key)
 
@@ -193,40 +185,17 @@ async def _rewind(access: Access, session_id: str, message: TranscriptMessage) -
 
 async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> Planned[None] | None:
     snapshot = await access.snapshot(session_id)
-    edits: list[Edit] = []
+    blocks = ReplacedBlocks(snapshot.entries)
     for entry in snapshot.entries:
-        for block, found in enumerate(entry.message.blocks if entry.message else ()):
-            seq = entry.first_seq
-            if found.call_id in call_ids and (seq, block) in snapshot.outputs and block not in entry.replaced:
-                output = snapshot.outputs[seq, block]
-                text = await access.output_text(snapshot.session, output)
-                digest = digest_output(output.tool, output.argument, text, output.is_error)
-                made = archive_edit(snapshot, output, placeholder_of(snapshot, output, digest))
-                if made.tokens < found.tokens:
-                    after = replaced(entry, block, made)
-                    edits.append(weighed(made, entry, after))
-                    entry = after
-    return Planned(snapshot, edits, lambda *_: None, after=snapshot.entries, own=False) if edits else None
-
-
-async def report_late(access: Access, session: Session, key: str, usage: Usage) -> Session:
-    """Add the usage of a reply that was recorded before its usage was reported. Safe to repeat."""
-    session_id = session.session_id
-    seq = await _position(access, session_id, key)
-    if seq is None or session.counters.reported_seq >= seq:
-        return session
-    reply, *later = await access.store.read_messages(session_id, first=seq, bodies=False)
-    since = sum(found.tokens for found in later if found.agent_visible)
-    anchored = await access.store.change_counters(
-        session_id, lambda counters: reported_late(counters, usage, seq, reply.tokens, since)
-    )
-    call = Call(
-        purpose="agent",
-        model=session.model,
-        request_seq=seq - 1,
-        request_edits=session.counters.edits,
-        created_at=reply.created_at,
-        **usage.model_dump(),
-    )
-    await access.store.append_call(session_id, call)
-    return anchored
+        for index, block in enumerate(entry.message.blocks if entry.message else ()):
+            output = snapshot.outputs.get((entry.first_seq, index))
+            if output is None or block.call_id not in call_ids or index in entry.replaced:
+                continue
+            text = await access.output_text(snapshot.session, output)
+            digest = digest_output(output.tool, output.argument, text, output.is_error)
+            made = archive_edit(snapshot, output, placeholder_of(snapshot, output, digest))
+            if made.tokens < block.tokens:
+                blocks.add(made)
+    if not blocks.edits:
+        return None
+    return Planned(snapshot, blocks.edits, lambda *_: None, after=snapshot.entries, own=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.json_values import NotJsonError, check_json
 from contextstash_storage.records import Declared, DeclaredVersion, Native, Session

@@ -1,29 +1,25 @@
-"""Messages: parses and counts each provider-native message once, and stores it."""
+"""Messages: reads each provider-native message once, counts it, and stores it."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Unpack
 
-from contextstash.base.bounded_cache import BoundedCache
-from contextstash.messages import FORMATS, UNDECIDED, detect_format, get_format
+from contextstash.base.value_bytes import value_bytes
+from contextstash.messages import get_format
 from contextstash.messages.base import Format
-from contextstash.messages.detection import shown_format
-from contextstash.messages.usage import reported_usage
 from contextstash.outputs.own_tools import is_own_call
-from contextstash.record.provider_reasoning import with_reported_reasoning
+from contextstash.session.access import Access
 from contextstash.session.masks import derived, stored_body
-from contextstash.session.session_access import Access, check_conversation_id
+from contextstash.session.open_session import Calls, remember_calls
 from contextstash.view.session_counters import count_message
 from contextstash.window.settings import ContextSettings
 from contextstash.window.token_counters import Counter, measure
-from contextstash_storage.errors import BadInputError, BadMessageError
+from contextstash_storage.errors import BadMessageError
 from contextstash_storage.handles import handle_of
 from contextstash_storage.json_values import NotJsonError, check_json
 from contextstash_storage.records import Appended, Block, Native, NewMessage, Output, Session
@@ -41,10 +37,17 @@ MAX_CHARACTERS = 64 * 1024 * 1024
 3 ms of processor time for each million characters, and the time of the disk. No more fits into a request over MCP, and
 half of it is more than Anthropic accepts in one request."""
 
+IN_THREAD_CHARACTERS = 200_000
+"""Above this size a batch is counted in a worker thread, so that the event loop stays free for other calls."""
 
-def check_limits(natives: Sequence[Mapping[str, Any]]) -> None:
+IN_THREAD_MESSAGES = 100
+"""The same for the number of messages, and of blocks. Each takes about 100 µs, so that the event loop is blocked for at
+most 10 ms."""
+
+
+def check_limits(natives: Sequence[Mapping[str, Any]], listed_before: int = 0) -> None:
     """Raises BadMessageError if a message is larger than can be recorded. To be called before any processing."""
-    for place, native in enumerate(natives):
+    for place, native in enumerate(natives, start=listed_before):
         if (problem := limit_problem(native)) is not None:
             raise BadMessageError(f"Message {place} {problem}")
 
@@ -82,159 +85,17 @@ def blocks_of(native: Mapping[str, Any], levels: int = 2) -> int:
     return count
 
 
-RECENT_MESSAGES = 60
-"""How many messages before a tool result are searched for its call. A result that comes later has no tool name."""
-
-MAX_RECENT_CALLS = 500
-"""Tool calls remembered of one session: several for each of the RECENT_MESSAGES."""
-
-IN_THREAD_CHARACTERS = 200_000
-"""Above this size a batch is counted in a worker thread, so that the event loop stays free for other calls."""
-
-IN_THREAD_MESSAGES = 100
-"""The same for the number of messages, and of blocks. Each takes about 100 µs, so that the event loop is blocked for at
-most 10 ms."""
-
-MAX_PLAIN_MESSAGES = 50
-"""The longest beginning of plain text after which a session's format may still change. An agent's first tool call
-comes sooner; a session that begins with more plain text keeps the format that was detected first."""
-
-Calls = dict[str, tuple[str, str]]
-"""Tool name and main argument by call id."""
-
-
-class RecentCalls:
-    """Tool calls of the sessions recorded last: a result may be recorded in a later batch than its call."""
-
-    def __init__(self, access: Access, sessions: int = 64) -> None:
-        self._access = access
-        self._known: BoundedCache[str, tuple[int, Calls]] = BoundedCache(sessions)
-
-    async def of(self, session: Session) -> Calls:
-        """The session's recent calls; read from the store again if another process has recorded meanwhile."""
-        count = session.counters.messages
-        at, calls = self._known.get(session.session_id) or (-1, {})
-        if at != count:
-            calls = {}
-            messages = await self._access.store.read_messages(
-                session.session_id, first=max(0, count - RECENT_MESSAGES), bodies=False
-            )
-            for message in messages:
-                remember_calls(calls, message.blocks)
-        return calls
-
-    def keep(self, session: Session, calls: Calls) -> None:
-        """Remember the calls as of this state of the session."""
-        self._known.set(session.session_id, (session.counters.messages, calls))
-
-
-def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
-    """Add the tool calls among these blocks, and forget the oldest above MAX_RECENT_CALLS, but none of these: their
-    results follow."""
-    added = 0
-    for block in blocks:
-        if block.type == "tool_call" and block.call_id:
-            calls.pop(block.call_id, None)
-            calls[block.call_id] = (block.tool or "tool", block.argument or "")
-            added += 1
-    while added and len(calls) > max(MAX_RECENT_CALLS, added):
-        del calls[next(iter(calls))]
-
-
-@dataclass(frozen=True, slots=True)
-class SessionFacts:
-    """What a caller knows of a session. Of an existing one only a new model, a new agent and a first title are stored.
-    `system` and `tools` show the format of a session that begins with plain text."""
-
-    format: str | None = None
-    model: str | None = None
-    agent: str | None = None
-    title: str | None = None
-    source: str | None = None
-    parent_session_id: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    system: object = None
-    tools: Sequence[Any] | None = None
-
-
-async def ensure_session(
-    access: Access, session_id: str | None, known: Session | None, natives: Sequence[Native], facts: SessionFacts
-) -> Session:
-    """The session to record into: the one that is `known` to exist, or else a new one, with a generated id if it is
-    not named."""
-    check_limits(natives)
-    if known is not None:
-        return await _with_facts(access, known, natives, facts)
-    name = facts.format or shown_format(natives, tools=facts.tools, system=facts.system, model=facts.model)
-    return await create_session(access, session_id, get_format(name).name, facts)
-
-
-async def create_session(
-    access: Access, session_id: str | None, format_name: str, facts: SessionFacts | None = None
-) -> Session:
-    """Store a new session; `format_name` may be UNDECIDED until its first message is there. Raises BadInputError if no
-    conversation can have this id."""
-    if session_id is not None:
-        check_conversation_id(session_id)
-    now, facts = datetime.now(UTC), facts or SessionFacts()
-    return await access.store.create_session(
-        Session(
-            session_id=session_id or new_session_id(),
-            format=format_name,
-            model=facts.model,
-            agent=facts.agent,
-            title=facts.title,
-            source=facts.source,
-            parent_session_id=facts.parent_session_id,
-            settings=dict(facts.settings),
-            created_at=now,
-            updated_at=now,
-        )
-    )
-
-
-async def _with_facts(access: Access, session: Session, natives: Sequence[Native], facts: SessionFacts) -> Session:
-    if session.format == UNDECIDED:
-        format_name = get_format(facts.format or detect_format(natives)).name
-    else:
-        format_name = await _fitting_format(access, session, natives, facts.format)
-        if facts.format is not None and get_format(facts.format).name != format_name:
-            raise BadInputError(
-                f"Session {session.session_id} holds {session.format} messages;"
-                f" record {facts.format} messages in a session of their own."
-            )
-    title = session.title or facts.title
-    given = {"model": facts.model, "agent": facts.agent, "title": title, "format": format_name}
-    changed = {name: value for name, value in given.items() if value is not None and value != getattr(session, name)}
-    return await access.store.update_session(session.session_id, **changed) if changed else session
-
-
-async def _fitting_format(access: Access, session: Session, natives: Sequence[Native], wanted: str | None) -> str:
-    """The format of these messages and of all stored ones: the session's own, unless the stored ones are plain text
-    that fits `wanted`, or else the format that the new ones show."""
-    if session.counters.messages > MAX_PLAIN_MESSAGES or not natives:
-        return session.format
-    shown = get_format(wanted).name if wanted else _shown_format(session, natives)
-    if shown == session.format:
-        return shown
-    stored = await access.store.read_messages(session.session_id)
-    fits = all(FORMATS[shown].matches(message.body or {}) > 0 for message in stored)
-    return shown if fits else session.format
-
-
-def _shown_format(session: Session, natives: Sequence[Native]) -> str:
-    own = get_format(session.format)
-    if all(own.matches(native) > 0 for native in natives):
-        return own.name
-    try:
-        return detect_format(natives)
-    except BadMessageError:
-        return own.name
-
-
-def new_session_id() -> str:
-    """A new id that sorts by time."""
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+def is_large(natives: Sequence[Native]) -> bool:
+    """Whether reading these takes so long that a worker thread should do it."""
+    if len(natives) > IN_THREAD_MESSAGES:
+        return True
+    size = blocks = 0
+    for native in natives:
+        size += len(value_bytes(native) or b"")
+        blocks += blocks_of(native)
+        if size > IN_THREAD_CHARACTERS or blocks > IN_THREAD_MESSAGES:
+            return True
+    return False
 
 
 async def append(
@@ -247,110 +108,96 @@ async def append(
     listed_before: int = 0,
     **placed: Unpack[Placement],
 ) -> Appended:
-    """Parse, count and store messages whose size is checked; see SessionStore.append_messages. `extras[i]` are further
+    """Read, count and store messages whose size is checked; see SessionStore.append_messages. `extras[i]` are further
     fields of NewMessage for `natives[i]`. If a message is invalid, raises BadMessageError before anything is stored; it
     names the message's index in the caller's list, in which `listed_before` messages precede these."""
     settings = access.settings(session)
     counter = access.counter(settings, session.model)
     # An output is counted as a block and as an output, and counting takes longer than all else.
-    counter = replace(counter, raw=cache(counter.raw))
-    fmt = get_format(session.format)
-
-    def read_all() -> list[NewMessage]:
-        read = [
-            _new_message(fmt, native, listed_before + place, counter, settings, calls, extras[place] if extras else {})
-            for place, native in enumerate(natives)
-        ]
-        if any(message.usage and message.usage.reasoning_tokens for message in read):
-            return with_reported_reasoning(fmt, read)
-        return read
-
-    if is_large(natives) or not access.has_counted(counter):
-        messages = await asyncio.to_thread(read_all)
-        access.note_counted(counter)
+    counted = replace(counter, raw=cache(counter.raw))
+    read = _Reader(get_format(session.format), counted, settings, calls)
+    if is_large(natives) or counter.name not in access.loaded:
+        messages = await asyncio.to_thread(read.messages, natives, extras, listed_before)
+        access.loaded.add(counter.name)
     else:
-        messages = read_all()
+        messages = read.messages(natives, extras, listed_before)
     return await access.store.append_messages(session.session_id, messages, count=count_message, **placed)
 
 
-def is_large(natives: Sequence[Native]) -> bool:
-    """Whether parsing these, which are JSON, takes so long that a worker thread should do it."""
-    if len(natives) > IN_THREAD_MESSAGES:
-        return True
-    size = blocks = 0
-    for native in natives:
-        size += check_json(native)
-        blocks += blocks_of(native)
-        if size > IN_THREAD_CHARACTERS or blocks > IN_THREAD_MESSAGES:
-            return True
-    return False
+@dataclass(frozen=True)
+class _Reader:
+    """Reads messages of one session. `calls` are its recent ones, to which those of the messages are added."""
 
+    fmt: Format
+    counter: Counter
+    settings: ContextSettings
+    calls: Calls
 
-def _new_message(
-    fmt: Format,
-    native: Native,
-    place: int,
-    counter: Counter,
-    settings: ContextSettings,
-    calls: Calls,
-    extra: Mapping[str, Any],
-) -> NewMessage:
-    try:
-        reading = fmt.read(native)
-    except BadMessageError as error:
-        raise BadMessageError(f"Message {place} cannot be recorded: {error}") from error
-    texts = reading.texts or ("",)
-    blocks = measure(reading, counter, settings)
-    shown = derived(settings, replace(reading, blocks=blocks, texts=texts))
-    blocks = shown.blocks
-    remember_calls(calls, blocks)
-    blocks = tuple(_named(block, calls) for block in blocks)
-    outputs = _outputs(texts, blocks, counter, calls)
-    fields: dict[str, Any] = {
-        "kind": "tool_result" if outputs else "message",
-        "usage": reading.usage,
-        "model": reading.model,
-        "group": reading.group,
-        **extra,
-    }
-    return NewMessage(
-        body=stored_body(settings, native),
-        role=reading.role,
-        blocks=blocks,
-        outputs=outputs,
-        search_text=search_text_of(shown.texts, blocks, calls),
-        **fields,
-    )
+    def messages(
+        self, natives: Sequence[Native], extras: Sequence[Mapping[str, Any]], listed_before: int
+    ) -> list[NewMessage]:
+        """The messages as they are stored."""
+        read = []
+        for place, native in enumerate(natives):
+            try:
+                read.append(self._message(native, extras[place] if extras else {}))
+            except BadMessageError as error:
+                raise BadMessageError(f"Message {listed_before + place} cannot be recorded: {error}") from error
+        if any(message.usage and message.usage.reasoning_tokens for message in read):
+            return with_reported_reasoning(self.fmt, read)
+        return read
 
-
-def _named(block: Block, calls: Calls) -> Block:
-    """The block; a tool result gets the name of its tool."""
-    if block.type != "tool_result" or block.tool or block.call_id not in calls:
-        return block
-    return block.model_copy(update={"tool": calls[block.call_id][0]})
-
-
-def _outputs(texts: Sequence[str], blocks: Sequence[Block], counter: Counter, calls: Calls) -> tuple[Output, ...]:
-    outputs = []
-    for place, (block, text) in enumerate(zip(blocks, texts, strict=True)):
-        if block.type != "tool_result":
-            continue
-        tool, argument = calls.get(block.call_id or "", (block.tool or "tool", ""))
-        outputs.append(
-            Output(
-                handle=output_handle(tool, argument, text),
-                seq=0,
-                block=place,
-                tool=tool,
-                argument=argument,
-                tokens=counter.count(text),
-                characters=len(text),
-                lines=text.count("\n") + (not text.endswith("\n") and bool(text)),
-                sha256=sha256_of(text),
-                is_error=block.is_error,
-            )
+    def _message(self, native: Native, extra: Mapping[str, Any]) -> NewMessage:
+        reading = self.fmt.read(native)
+        texts = reading.texts or ("",)
+        blocks = measure(reading, self.counter, self.settings)
+        shown = derived(self.settings, replace(reading, blocks=blocks, texts=texts))
+        remember_calls(self.calls, shown.blocks)
+        blocks = tuple(self._named(block) for block in shown.blocks)
+        outputs = self._outputs(texts, blocks)
+        fields: dict[str, Any] = {
+            "kind": "tool_result" if outputs else "message",
+            "usage": reading.usage,
+            "model": reading.model,
+            "group": reading.group,
+            **extra,
+        }
+        return NewMessage(
+            body=stored_body(self.settings, native),
+            role=reading.role,
+            blocks=blocks,
+            outputs=outputs,
+            search_text=search_text_of(shown.texts, blocks, self.calls),
+            **fields,
         )
-    return tuple(outputs)
+
+    def _named(self, block: Block) -> Block:
+        """The block; a tool result gets the name of its tool."""
+        if block.type != "tool_result" or block.tool or block.call_id not in self.calls:
+            return block
+        return block.model_copy(update={"tool": self.calls[block.call_id][0]})
+
+    def _outputs(self, texts: Sequence[str], blocks: Sequence[Block]) -> tuple[Output, ...]:
+        outputs = []
+        for place, (block, text) in enumerate(zip(blocks, texts, strict=True)):
+            if block.type != "tool_result":
+                continue
+            tool, argument = self.calls.get(block.call_id or "", (block.tool or "tool", ""))
+            outputs.append(
+                Output(
+                    handle=output_handle(tool, argument, text),
+                    seq=0,
+                    block=place,
+                    tool=tool,
+                    argument=argument,
+                    tokens=self.counter.count(text),
+                    characters=len(text),
+                    lines=text.count("\n") + (not text.endswith("\n") and bool(text)),
+                    sha256=sha256_of(text),
+                    is_error=block.is_error,
+                )
+            )
+        return tuple(outputs)
 
 
 def sha256_of(text: str) -> str:
@@ -384,15 +231,29 @@ def _is_own(block: Block, calls: Calls) -> bool:
     return is_own_call(*calls.get(block.call_id or "", (block.tool or "", block.argument or "")))
 
 
-def with_usage(natives: Sequence[Native], fmt: Format, usage: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Extra fields that attach a reported usage to the last reply of a batch. Raises BadInputError if its format is
-    unknown, or if the batch has no reply."""
-    extras: list[dict[str, Any]] = [{} for _ in natives]
-    if usage is None:
-        return extras
-    read = reported_usage(usage)
-    for place in range(len(natives) - 1, -1, -1):
-        if fmt.read(natives[place]).role == "assistant":
-            extras[place]["usage"] = read
-            return extras
-    raise BadInputError("usage belongs to a reply, but none of these messages has the role assistant.")
+def with_reported_reasoning(fmt: Format, messages: Sequence[NewMessage]) -> list[NewMessage]:
+    """The messages of a batch; in each reply whose usage names reasoning tokens, its unreadable thinking has as many.
+    They are subtracted when the reply leaves the view: counted too low, the estimate would stay too high."""
+    result = list(messages)
+    for end, message in enumerate(messages):
+        tokens = message.usage.reasoning_tokens if message.usage else 0
+        if not tokens:
+            continue
+        start = end
+        while start and messages[start - 1].role == "assistant" and messages[start - 1].usage is None:
+            start -= 1
+        found = [(place, index) for place in range(start, end + 1) for index in _unreadable(fmt, messages[place])]
+        for number, (place, index) in enumerate(found):
+            share = tokens // len(found) + (number < tokens % len(found))
+            blocks = list(result[place].blocks)
+            blocks[index] = blocks[index].model_copy(update={"tokens": share})
+            result[place] = result[place].model_copy(update={"blocks": tuple(blocks)})
+    return result
+
+
+def _unreadable(fmt: Format, message: NewMessage) -> list[int]:
+    """The indexes of thinking blocks without a text."""
+    if not any(block.type == "thinking" for block in message.blocks):
+        return []
+    pairs = enumerate(zip(message.blocks, fmt.read(message.body).texts, strict=False))
+    return [index for index, (block, text) in pairs if block.type == "thinking" and not text]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from contextstash.record.messages import append, check_limits
-from contextstash.session.session_access import OUTPUTS_SESSION, OUTPUTS_SUFFIX, Access, check_session_id
+from contextstash.record.messages import append, check_limits, sha256_of
+from contextstash.session.access import OUTPUTS_SESSION, OUTPUTS_SUFFIX, Access, check_session_id
 from contextstash_storage.errors import BadInputError, NotFoundError
 from contextstash_storage.records import Native, Session
 
@@ -45,28 +44,25 @@ async def keep_output(
     access: Access, text: str, *, tool: str, argument: str = "", session_id: str | None = None
 ) -> str:
     """Archive an output durably and return its handle. The same output of the same call is stored once. Raises
-    BadInputError if the session id is invalid or a conversation has the id of its archive, StoreError if the output
-    cannot be stored."""
+    BadInputError if the session id is invalid, StoreError if the output cannot be stored."""
     name = outputs_session_id(session_id)
-    call_id = _call_id(text, tool, argument)
-    call = _call(call_id, tool or "tool", argument)
-    natives = [call, {"role": "tool", "tool_call_id": call_id, "content": text}]
-    check_limits(natives)
+    content = "\0".join((tool, argument, text))
+    call_id = f"call_{sha256_of(content)}"  # the same output of the same call is recognized
     result_key = f"result of {call_id}"
-    keys = [{"key": call_id}, {"key": result_key}]
-    session = _outputs_session(access, name, session_id, counted=len(text) <= MAX_COUNTED)
-    stored = await access.find(name)
-    if stored is not None and stored.agent != OUTPUTS_AGENT:  # recorded by a version that did not refuse the id
-        raise BadInputError(f"The session '{name}' is a conversation: outputs cannot be archived until it is deleted.")
-    if stored is None:
-        await access.store.create_session(_outputs_session(access, name, session_id))
-    await append(access, session, natives, {}, extras=keys)
+    natives = [_call(call_id, tool or "tool", argument), {"role": "tool", "tool_call_id": call_id, "content": text}]
+    check_limits(natives)
+    session = _outputs_session(name, session_id)
+    if await access.find(name) is None:
+        await access.store.create_session(session)
+    if len(text) > MAX_COUNTED:
+        session = session.model_copy(update={"settings": {**session.settings, "estimator": "bytes"}})
+    await append(access, session, natives, {}, extras=[{"key": call_id}, {"key": result_key}])
     seq = await access.store.find_key(name, result_key)
     [output] = await access.store.read_outputs(name, first=seq or 0, last=seq)
     return output.handle  # the store numbers equal names
 
 
-def _outputs_session(access: Access, name: str, parent: str | None, *, counted: bool = True) -> Session:
+def _outputs_session(name: str, parent: str | None) -> Session:
     now = datetime.now(UTC)
     settings: dict[str, Any] = {"automatic": False}
     return Session(
@@ -74,17 +70,11 @@ def _outputs_session(access: Access, name: str, parent: str | None, *, counted: 
         agent=OUTPUTS_AGENT,
         format=FORMAT,
         title=f"Outputs of {parent}" if parent else "Outputs of no session",
-        settings=settings if counted else {**settings, "estimator": "bytes"},
+        settings=settings,
         parent_session_id=parent,
         created_at=now,
         updated_at=now,
     )
-
-
-def _call_id(text: str, tool: str, argument: str) -> str:
-    """A hash, so that the same output of the same call is recognized when it is archived again."""
-    content = "\0".join((tool, argument, text)).encode("utf-8", "surrogatepass")
-    return f"call_{hashlib.sha256(content).hexdigest()}"
 
 
 def _call(call_id: str, tool: str, argument: str) -> Native:

@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, ParamSpec, TypeVar
 
+from pydantic import Field
+
 from contextstash.messages import get_format
 from contextstash.outputs.limits import OutputLimits, limit, shared_limit
 from contextstash.outputs.own_tools import is_own_retrieval
-from contextstash.record.messages import IN_THREAD_CHARACTERS
+from contextstash.record.messages import IN_THREAD_CHARACTERS, sha256_of
 from contextstash.record.output_archive import keep_output
-from contextstash.session.apply_edits import Planned, edit
-from contextstash.session.limited_output import LimitedOutput
-from contextstash.session.session_access import READ_AT_ONCE, Access
+from contextstash.result_base import Result
+from contextstash.session.access import Access
+from contextstash.session.edit import Planned, edit
+from contextstash.session.open_session import READ_AT_ONCE, WITHIN_REACH
 from contextstash.session.stripped_thinking import plan_stripping
-from contextstash.session.view_reader import WITHIN_REACH
 from contextstash.view.edits import ReplacedBlocks, truncate_edit
 from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash.window.settings import ContextSettings
-from contextstash.window.token_counters import Counter
-from contextstash_storage.records import Appended, Message, Session, TruncateEdit
+from contextstash_storage.records import Message, Session, TruncateEdit
 
 STEP_PART = 2
 """The outputs of one step take at most the free window divided by this, if each keeps half of its own limit. With more,
 a step of parallel calls fills a small window, which is then reduced at every step. Measured with bench/fidelity."""
 
-Result = TypeVar("Result")
+Rules = Mapping[int, OutputLimits]
+"""The limits of the outputs in each message, by its position."""
+
+Returned = TypeVar("Returned")
 Arguments = ParamSpec("Arguments")
 
 
-async def limit_text(
+class LimitedOutput(Result):
+    """One output within limits; the whole is kept under `handle` if it was cut."""
+
+    text: str
+    cut: bool
+    handle: str | None = None
+    sha256: str | None = None
+    lines: int = Field(default=0, description="Lines cut")
+    characters: int = Field(default=0, description="Characters cut")
+    bytes: int = Field(default=0, description="UTF-8 bytes cut")
+    spilled: bool = Field(default=False, description="Too large: only a preview is shown")
+
+
+async def limit_output(
     access: Access,
     text: str,
     *,
@@ -56,27 +72,18 @@ async def limit_text(
     if session is None and session_id is not None and await access.was_deleted(session_id):
         return LimitedOutput(text=text, cut=False)
     settings = access.settings(session)
-    rules = limits_of(access, settings, session, limits)
+    rules = _limits_of(access, settings, session, limits)
     count = access.counter(settings, session.model if session else None).count
-    if is_own_retrieval(tool, argument) or await in_thread_if_large([text], rules.holds, text, count):
+    if is_own_retrieval(tool, argument) or await _in_thread_if_large([text], rules.holds, text, count):
         return LimitedOutput(text=text, cut=False)
     handle = ""
     if keep_whole:
         handle = await keep_output(access, text, tool=tool, argument=argument, session_id=session_id)
-    limited = await in_thread_if_large([text], limit, text, rules, count, handle)
-    return LimitedOutput(
-        text=limited.text,
-        cut=True,
-        handle=handle or None,
-        sha256=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
-        lines=limited.lines,
-        characters=limited.characters,
-        bytes=limited.bytes,
-        spilled=limited.spilled,
-    )
+    limited = await _in_thread_if_large([text], limit, text, rules, count, handle)
+    return LimitedOutput.of(limited, cut=True, handle=handle or None, sha256=sha256_of(text))
 
 
-def limits_of(
+def _limits_of(
     access: Access, settings: ContextSettings, session: Session | None, given: Mapping[str, Any] | None
 ) -> OutputLimits:
     """The limits of an output: those of the settings, scaled to the window, and over them those given for one call.
@@ -88,12 +95,12 @@ def limits_of(
     return OutputLimits.of(settings, budget.window - (budget.usable - budget.free)).merged(given)
 
 
-async def in_thread_if_large(
+async def _in_thread_if_large(
     texts: Iterable[str],
-    work: Callable[Arguments, Result],
+    work: Callable[Arguments, Returned],
     *arguments: Arguments.args,
     **named: Arguments.kwargs,
-) -> Result:
+) -> Returned:
     """Return the result of `work`. It runs in a worker thread if the texts are large, so that the event loop stays
     free."""
     if sum(map(len, texts)) > IN_THREAD_CHARACTERS:
@@ -101,17 +108,15 @@ async def in_thread_if_large(
     return work(*arguments, **named)
 
 
-def check_limits(limits: Mapping[str, Any] | None) -> None:
-    """Raises BadInputError if these are not valid limits of an output; the message names the nearest valid name."""
-    OutputLimits().merged(limits)
-
-
-async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str, Any] | None = None) -> Session:
+async def limit_outputs(
+    access: Access, session: Session, messages: Sequence[Message], limits: Mapping[str, Any] | None = None
+) -> Session:
     """Truncate the outputs among new messages that are over the session's limits, and return the changed session.
-    `limits` override the session's for this call. Raises BadInputError if a limit is invalid."""
-    session = appended.session
-    rules = _rules(access, appended, limits)
-    texts = await _over_limits(access, session, appended.messages, rules)
+    `limits` override the session's for this call."""
+    if not any(block.type == "tool_result" for message in messages for block in message.blocks):
+        return session
+    rules = _rules(access, session, messages, limits)
+    texts = await _over_limits(access, session, messages, rules)
     if not texts:
         return session
 
@@ -119,7 +124,7 @@ async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str,
         snapshot = await access.snapshot(session.session_id, WITHIN_REACH)
         if snapshot.beyond is not None and min(texts)[0] <= snapshot.beyond.last_seq:
             snapshot = await access.snapshot(session.session_id)
-        cut = await in_thread_if_large(texts.values(), _truncate_edits, snapshot, texts, rules)
+        cut = await _in_thread_if_large(texts.values(), _truncate_edits, snapshot, texts, rules)
         if not cut:
             return snapshot.session
         stripping = plan_stripping(snapshot, min(each.seq for each in cut))
@@ -128,20 +133,15 @@ async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str,
     return await edit(access, plan)
 
 
-Rules = Mapping[int, OutputLimits]
-"""The limits of the outputs in each message, by its position."""
-
-
-def _rules(access: Access, appended: Appended, limits: Mapping[str, Any] | None) -> Rules:
+def _rules(access: Access, session: Session, messages: Sequence[Message], limits: Mapping[str, Any] | None) -> Rules:
     """The session's limits, or those of this call; outputs of one step, such as of parallel calls, share its room."""
-    session = appended.session
     settings = access.settings(session)
-    own = limits_of(access, settings, session, limits)
-    rules = dict.fromkeys([message.seq for message in appended.messages], own)
+    own = _limits_of(access, settings, session, limits)
+    rules = dict.fromkeys([message.seq for message in messages], own)
     if settings.output_share is None or own.tokens is None or "tokens" in (limits or {}):
         return rules
     room = access.budget(settings, session.model, session).free // STEP_PART
-    for step in _steps(appended.messages):
+    for step in _steps(messages):
         sizes = [block.tokens for message in step for block in message.blocks if block.type == "tool_result"]
         if sum(min(size, own.tokens) for size in sizes) > room:
             shared = replace(own, tokens=max(own.tokens // 2, shared_limit(sizes, room)))
@@ -151,44 +151,36 @@ def _rules(access: Access, appended: Appended, limits: Mapping[str, Any] | None)
 
 def _steps(messages: Sequence[Message]) -> Iterator[list[Message]]:
     """The messages with tool outputs that follow each other."""
-    for has_outputs, step in groupby(
-        messages, lambda message: any(block.type == "tool_result" for block in message.blocks)
-    ):
+    for has_outputs, step in groupby(messages, lambda each: any(block.type == "tool_result" for block in each.blocks)):
         if has_outputs:
             yield list(step)
 
 
 async def _over_limits(access: Access, session: Session, messages: Sequence[Message], rules: Rules) -> dict[Place, str]:
-    """The texts of the outputs among these messages that are over a limit, by position and block."""
-    seqs = [message.seq for message in messages if _places(message, rules[message.seq])]
-    if not seqs:
-        return {}
-    counter = access.counter(access.settings(session), session.model)
+    """The texts of the outputs among these messages that are over a limit, by position and block. Only those are read
+    that may be, judged by their sizes."""
+    places = [
+        (message.seq, place)
+        for message in messages
+        for place, block in enumerate(message.blocks)
+        if block.type == "tool_result"
+        and rules[message.seq].may_cut(block.size, block.tokens)
+        and not is_own_retrieval(block.tool)
+    ]
+    seqs = sorted({seq for seq, _ in places})
+    count = access.counter(access.settings(session), session.model).count
     fmt = get_format(session.format)
     over: dict[Place, str] = {}
     for start in range(0, len(seqs), READ_AT_ONCE):
         stored = await access.store.read_messages_at(session.session_id, seqs[start : start + READ_AT_ONCE])
-        texts = {
-            (message.seq, place): text
-            for message in stored
-            for place, text in enumerate(fmt.read(message.body or {}).texts)
-            if place in _places(message, rules[message.seq])
-        }
-        over |= await in_thread_if_large(texts.values(), _over_limit, texts, rules, counter)
+        read = {message.seq: fmt.read(message.body or {}).texts for message in stored}
+        texts = {(seq, place): read[seq][place] for seq, place in places if seq in read}
+
+        def beyond(texts: Mapping[Place, str] = texts) -> dict[Place, str]:
+            return {place: text for place, text in texts.items() if not rules[place[0]].holds(text, count)}
+
+        over |= await _in_thread_if_large(texts.values(), beyond)
     return over
-
-
-def _places(message: Message, rules: OutputLimits) -> list[int]:
-    """The blocks of a message that may be over a limit, judged by their sizes, without reading their texts."""
-    return [
-        place
-        for place, block in enumerate(message.blocks)
-        if block.type == "tool_result" and rules.may_cut(block.size, block.tokens) and not is_own_retrieval(block.tool)
-    ]
-
-
-def _over_limit(texts: Mapping[Place, str], rules: Rules, counter: Counter) -> dict[Place, str]:
-    return {place: text for place, text in texts.items() if not rules[place[0]].holds(text, counter.count)}
 
 
 def _truncate_edits(snapshot: SessionSnapshot, texts: Mapping[Place, str], rules: Rules) -> list[TruncateEdit]:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from contextstash.messages import UNDECIDED
-from contextstash.record.messages import SessionFacts, create_session, ensure_session
+from contextstash.record.batches import Batch, create_session, ensure_session
 from contextstash.results import ConfigureResult
-from contextstash.session.session_access import Access, check_conversation_id
+from contextstash.session.access import Access
 from contextstash.window.settings import DESTINATION, USERS_ALONE, UserSettings, resolve_settings, session_layer
 from contextstash.writers.writer_fallback import CONSENT
-from contextstash_storage.errors import BadInputError, SessionNotFoundError
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Session
 
 COUNTING = ("estimator", "image_tokens", "message_overhead")
@@ -20,32 +20,36 @@ COUNTING = ("estimator", "image_tokens", "message_overhead")
 
 async def open_session(
     access: Access,
-    /,
     session_id: str,
     *,
     default_format: Callable[[], str],
     settings: Mapping[str, Any] | None = None,
+    format: str | None = None,
     **facts: Any,
 ) -> Session:
     """A session before its first message, created if it does not exist. Settings that differ from its own are changed.
-    `facts` are format, model, agent, title and parent_session_id; `default_format` is called if there is no format."""
+    `facts` are model, agent, title and parent_session_id; `default_format` is called if there is no format."""
     settings = settings or {}
     resolve_settings(access.layer(facts.get("agent")), settings)
     known = await access.find(session_id)
-    if known is None and facts.get("format") is None:
-        facts["format"] = default_format()
-    session = await ensure_session(access, session_id, known, (), SessionFacts(**facts))
+    if known is None and format is None:
+        format = default_format()
+    session, _ = await ensure_session(access, session_id, known, Batch(format=format, **facts))
     changed = {name: value for name, value in settings.items() if session.settings.get(name) != value}
     if changed:
         await configure(access, session_id, changed)
-        session = await access.session(session_id)
+        session = await access.read_session(session_id)
     return session
 
 
 async def configure(access: Access, session_id: str | None, settings: Mapping[str, Any]) -> ConfigureResult:
     """Change a session's own layer of settings; returns the settings then in force. A session that is named and does
     not exist is created, so that its settings hold from the first message on."""
-    session = await _session_to_configure(access, session_id, settings)
+    session = await access.find(session_id) if session_id else await access.read_session(None)
+    _check_destination(access, session.agent if session else None, settings)
+    if session is None:
+        resolve_settings(access.layer(None), settings)  # refused settings must not leave an empty session
+        session = await create_session(access, session_id, UNDECIDED, Batch())
     unknown = settings.keys() - UserSettings.model_fields.keys()
     layer = {
         name: value
@@ -70,35 +74,16 @@ async def configure(access: Access, session_id: str | None, settings: Mapping[st
     )
 
 
-async def _session_to_configure(access: Access, session_id: str | None, settings: Mapping[str, Any]) -> Session:
-    try:
-        session = await access.session(session_id)
-    except SessionNotFoundError:
-        if session_id is None:
-            raise
-    else:
-        _check_destination(access, session.agent, settings)
-        return session
-    check_conversation_id(session_id)
-    _check_destination(access, None, settings)
-    resolve_settings(access.layer(None), settings)  # refused settings must not leave an empty session
-    return await create_session(access, session_id, UNDECIDED)
-
-
 def _check_destination(access: Access, agent: str | None, settings: Mapping[str, Any]) -> None:
     """Raises BadInputError if the settings would send the session to a place that the user has not agreed to: its model
     may change a session's own settings."""
-    for name in sorted(USERS_ALONE - {DESTINATION}):
+    for name in sorted(USERS_ALONE):
         if settings.get(name) is not None:
+            what = "sets where sessions are sent" if name == DESTINATION else "is the user's alone"
             raise BadInputError(
-                f"{name} is the user's alone: no session can set it, only the user's own configuration"
-                f" (contextstash.toml in the user's folder, or CONTEXTSTASH_{name.upper()})."
+                f"{name} {what}: no session can set it, only the user's own configuration"
+                f" (contextstash.toml in the user's folder, CONTEXTSTASH_{name.upper()}, or --set)."
             )
-    if settings.get(DESTINATION) is not None:
-        raise BadInputError(
-            f"{DESTINATION} sets where sessions are sent: no session can set it, only the user's own configuration"
-            " (contextstash.toml in the user's folder, CONTEXTSTASH_SUMMARIZER_BASE_URL, or --set)."
-        )
     asked = settings.get("summarizer") == "anthropic" or settings.get("summarizer_model") is not None
     if asked and not access.may_call_model(agent):
         raise BadInputError(

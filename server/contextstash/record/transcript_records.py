@@ -68,3 +68,8 @@ class TranscriptMessage:
     by_host: bool = False
     covers_before_key: str | None = None
     covers_after_key: str | None = None
+
+    @property
+    def reports_client_edit(self) -> bool:
+        """Whether all messages before this one must be stored first, because it refers to them."""
+        return self.rewind_to_key is not None or bool(self.cleared_call_ids)

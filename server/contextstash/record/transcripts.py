@@ -9,18 +9,14 @@ from functools import partial
 
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
-from contextstash.record.client_edits import (
-    log_compaction,
-    mirror_before,
-    partial_compaction,
-    report_late,
-    whole_compaction,
-)
-from contextstash.record.messages import Calls, RecentCalls, SessionFacts, append, ensure_session, limit_problem
-from contextstash.record.repeated_messages import BatchIdentity, record_batch
+from contextstash.record.batches import Batch, ensure_session, store_batch
+from contextstash.record.client_edits import log_compaction, mirror_before, partial_compaction, whole_compaction
+from contextstash.record.messages import append, limit_problem
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
-from contextstash.session.apply_edits import retrying
-from contextstash.session.session_access import Access
+from contextstash.record.usage import report_late
+from contextstash.session.access import Access
+from contextstash.session.edit import retrying
+from contextstash.session.open_session import Calls
 from contextstash_storage.errors import BadMessageError, SessionDeletedError, SessionNotFoundError
 from contextstash_storage.records import Appended, Cursor, EditsAfter, Session
 
@@ -33,7 +29,6 @@ that runs longer has its call recorded from the transcript too."""
 
 async def record_transcript(
     access: Access,
-    recent: RecentCalls,
     transcript: TranscriptSession,
     messages: Sequence[TranscriptMessage],
     cursor: Cursor,
@@ -45,32 +40,40 @@ async def record_transcript(
     Safe to repeat after a crash at any point: messages are recognized by their keys, edits by what they cover.
     Unless it is `wanted` by the user, a deleted session is not made again: raises SessionDeletedError.
     """
-    names = [name for name in (transcript.session_id, transcript.parent_session_id) if name is not None]
-    found = {name: await access.find(name) for name in names}
-    known = found[transcript.session_id]
-    if await _is_proxied(access, found.values(), messages):
-        return await _passed_over(access, transcript.session_id, known, messages, cursor)
-    if known is None and not wanted:
-        await _check_not_deleted(access, [name for name, session in found.items() if session is None])
-    messages = _within_limits(messages)
-    session = await ensure_session(
-        access,
-        transcript.session_id,
-        known,
-        [message.body for message in messages],
-        _facts_of(transcript, messages),
-    )
-    if transcript.late_usage is not None:
-        session = await report_late(access, session, *transcript.late_usage)
-    session = await _with_window(access, session, transcript.window)
-    messages = _readable(messages, get_format(session.format))
-    calls = await recent.of(session)
-    if transcript.whole:
-        return await _record_whole(access, session, messages, calls, cursor)
+    async with access.lock(transcript.session_id):
+        names = [name for name in (transcript.session_id, transcript.parent_session_id) if name is not None]
+        found = {name: await access.find(name) for name in names}
+        known = found[transcript.session_id]
+        if await _is_proxied(access, found.values(), messages):
+            return await _passed_over(access, transcript.session_id, known, messages, cursor)
+        if known is None and not wanted:
+            await _check_not_deleted(access, [name for name, session in found.items() if session is None])
+        messages = _within_limits(messages)
+        batch = _batch_of(transcript, messages)
+        session, batch = await ensure_session(access, transcript.session_id, known, batch)
+        if transcript.late_usage is not None:
+            session = await report_late(access, session, *transcript.late_usage)
+        session = await _with_window(access, session, transcript.window)
+        readable = _readable(messages, get_format(session.format))
+        if transcript.whole:
+            batch = batch if len(readable) == len(messages) else _batch_of(transcript, readable)
+            appended = await store_batch(access, session, batch)
+            # Should the cursor not move now, all of them are known when they are read again.
+            await append(access, appended.session, [], {}, cursor=cursor)
+            return appended
+        return await _append_runs(access, session, _runs(readable), cursor)
+
+
+async def _append_runs(
+    access: Access, session: Session, runs: Sequence[Sequence[TranscriptMessage]], cursor: Cursor
+) -> Appended:
+    """Append the messages run by run, each after what the client did to its window before it."""
+    opened = access.opened(session.session_id)
+    calls = await opened.calls(session)
     total = Appended(messages=(), duplicates=0, session=session)
-    runs = _runs(messages)
     for left, run in zip(reversed(range(len(runs))), runs, strict=True):
-        await _before(access, total.session, run[0] if run else None)
+        if run:
+            await mirror_before(access, total.session, run[0])
         part = await retrying(partial(_append_run, access, total.session, run, calls, None if left else cursor))
         if run and run[-1].covers_before and part.messages:
             await log_compaction(access, total.session, part)
@@ -79,12 +82,16 @@ async def record_transcript(
             duplicates=total.duplicates + part.duplicates,
             session=part.session,
         )
-    recent.keep(total.session, calls)
+    opened.keep_calls(total.session, calls)
     return total
 
 
-def _facts_of(transcript: TranscriptSession, messages: Sequence[TranscriptMessage]) -> SessionFacts:
-    return SessionFacts(
+def _batch_of(transcript: TranscriptSession, messages: Sequence[TranscriptMessage]) -> Batch:
+    """The messages of a transcript as a batch, which one that is not the whole conversation tells by their keys."""
+    return Batch(
+        messages=[message.body for message in messages],
+        whole=transcript.whole,
+        extras=[_extra(message, hidden=False) for message in messages],
         format=transcript.format,
         model=transcript.model or next((m.model for m in reversed(messages) if m.model), None),
         agent=transcript.agent,
@@ -142,17 +149,6 @@ async def _passed_over(
     return Appended(messages=(), duplicates=len(messages), session=session)
 
 
-async def _record_whole(
-    access: Access, session: Session, messages: Sequence[TranscriptMessage], calls: Calls, cursor: Cursor
-) -> Appended:
-    """Make the messages the conversation; the cursor moves afterwards, and should it not, they are all known then."""
-    natives = [message.body for message in messages]
-    extras = [_extra(message, hidden=False) for message in messages]
-    appended = await record_batch(access, session, natives, calls, BatchIdentity(whole=True), extras)
-    await append(access, appended.session, [], calls, cursor=cursor)
-    return appended
-
-
 def _within_limits(messages: Sequence[TranscriptMessage]) -> list[TranscriptMessage]:
     """The messages that can be recorded; one that is too large must not prevent the recording of the others."""
     kept = []
@@ -183,22 +179,12 @@ def _runs(messages: Sequence[TranscriptMessage]) -> list[list[TranscriptMessage]
     summaries."""
     runs: list[list[TranscriptMessage]] = [[]]
     for message in messages:
-        if runs[-1] and (message.covers_before or _reports_client_edit(message)):
+        if runs[-1] and (message.covers_before or message.reports_client_edit):
             runs.append([])
         runs[-1].append(message)
         if message.covers_before:
             runs.append([])
     return runs if runs[-1] or len(runs) == 1 else runs[:-1]
-
-
-def _reports_client_edit(message: TranscriptMessage) -> bool:
-    """Whether all messages before this one must be stored first, because it refers to them."""
-    return message.rewind_to_key is not None or bool(message.cleared_call_ids)
-
-
-def _keeps_some(message: TranscriptMessage) -> bool:
-    """Whether this is the client's summary of a compaction that kept some messages."""
-    return message.covers_before and (message.covers_before_key is not None or message.covers_after_key is not None)
 
 
 async def _append_run(
@@ -208,7 +194,7 @@ async def _append_run(
     hidden = False
     if run and run[-1].covers_before:
         text = "\n".join(get_format(session.format).read(run[-1].body).texts)
-        if _keeps_some(run[-1]):
+        if run[-1].covers_before_key is not None or run[-1].covers_after_key is not None:
             edits = await partial_compaction(access, session, run[-1], text)
         hidden = edits is not None
         edits = edits or whole_compaction(text)
@@ -235,9 +221,3 @@ def _extra(message: TranscriptMessage, *, hidden: bool) -> dict[str, object]:
         "agent_visible": False if hidden else None,
     }
     return {name: value for name, value in given.items() if value is not None}
-
-
-async def _before(access: Access, session: Session, message: TranscriptMessage | None) -> None:
-    """Record what the client did to its window before this message."""
-    if message is not None and session.counters.messages > 0:
-        await mirror_before(access, session, message)

@@ -17,9 +17,8 @@ from contextstash.reduce.compact import compact
 from contextstash.reduce.prune import add_prune, prune, prune_oldest, prune_to_mark, with_sizes
 from contextstash.reduce.summary_request import Writers
 from contextstash.results import CompactResult, Estimate
+from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session, own_tokens
-from contextstash.session.proxied_clients import sends_own_history
-from contextstash.session.session_access import Access
 from contextstash.session.stripped_thinking import binds
 from contextstash.view.prune_plan import PruneOptions
 from contextstash.view.session_snapshot import event_without_edits
@@ -91,7 +90,7 @@ class AutoReducer:
             reduced = await self._reduce_if_due(session)
             if reduced is not None:
                 done += reduced
-                estimate = await self._estimate_and_log_level(await self._access.session(session_id))
+                estimate = await self._estimate_and_log_level(await self._access.read_session(session_id))
         finally:
             if session_id not in self._tasks:
                 self._release(session_id)
@@ -115,7 +114,7 @@ class AutoReducer:
         changes the next request, and the proxy alone knows whether that pays."""
         if not self._access.settings(session).automatic:
             return False
-        return session.source is None or await sends_own_history(self._access.store, session)
+        return session.source is None or await self._access.sends_own_history(session)
 
     def _claim(self, session_id: str) -> bool:
         """Claim the session for this caller until `_release`; False if another caller has it. Checks and claims without
@@ -203,11 +202,11 @@ class AutoReducer:
         self._fruitless.pop(session_id, None)
         if not useful:
             with suppress(ContextstashError):
-                session = await self._access.session(session_id)
+                session = await self._access.read_session(session_id)
                 self._fruitless.set(session_id, (session.counters.messages, own_tokens(self._access, session)))
 
     async def _prune_and_compact(self, session_id: str, wanted: Due, done: list[str]) -> None:
-        session = await self._access.session(session_id)
+        session = await self._access.read_session(session_id)
         settings = self._access.settings(session)
         if wanted.prune and not binds(settings, session.model):
             oldest = results_due(session.counters, settings)
@@ -224,13 +223,13 @@ class AutoReducer:
                 add_prune(done, await prune_to_mark(self._access, session_id))
 
     async def _due(self, session_id: str) -> Due:
-        session = await self._access.session(session_id)
+        session = await self._access.read_session(session_id)
         settings, budget = self._access.limits(session)
         return due(session.counters, own_tokens(self._access, session), budget, settings)
 
     async def _report_oscillation(self, session_id: str, done: list[str]) -> None:
         """Report and log it if compactions follow each other without freeing much."""
-        session = await self._access.session(session_id)
+        session = await self._access.read_session(session_id)
         report = await oscillating(self._access, session)
         if not report or not done:
             return

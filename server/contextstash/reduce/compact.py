@@ -23,10 +23,10 @@ from contextstash.reduce.summary_request import Writers, covered_turns, recent_h
 from contextstash.reduce.user_words import keeps_words, words_with
 from contextstash.results import AuditResult, CompactResult
 from contextstash.safety.sanitize import MARKER, unforged
-from contextstash.session.apply_edits import Planned, edit, entries_after
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access
+from contextstash.session.edit import Planned, edit, entries_after
+from contextstash.session.open_session import WITHIN_REACH
 from contextstash.session.stripped_thinking import Stripping, binds, plan_stripping
-from contextstash.session.view_reader import WITHIN_REACH
 from contextstash.view.compaction_plan import (
     MAX_SUMMARY_SHARE,
     WHOLE_SHARE,
@@ -157,7 +157,7 @@ class _Compaction:
 
     async def _plan(self) -> Planned[CompactResult] | CompactResult:
         access, first = self.access, self.first
-        session = await access.session(first.session_id)
+        session = await access.read_session(first.session_id)
         snapshot = first if session == first.session else await access.snapshot_of(session, WITH_BODIES)
         is_bound = binds(snapshot.settings, snapshot.session.model)
         importance = await importance_in_view(access, snapshot)

@@ -9,7 +9,7 @@ from contextstash.outputs.digest import digest_output
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.outputs.placeholders import compaction_digest, digest_message, digest_wording
 from contextstash.reduce.writer_calls import log_calls, writer_settings
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access
 from contextstash.view.compaction_plan import cuts_of
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.view.view import Entry

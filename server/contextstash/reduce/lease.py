@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import anyio
 
 from contextstash.base.plain_logs import error_trace
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access
 from contextstash_storage.errors import ContextstashError, StoreError
 
 logger = logging.getLogger(__name__)

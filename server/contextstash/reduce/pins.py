@@ -10,9 +10,9 @@ from contextstash.record import session_settings
 from contextstash.reduce.restore import restore
 from contextstash.reduce.user_words import rules_edit
 from contextstash.results import ConfigureResult
-from contextstash.session.apply_edits import Planned, edit
+from contextstash.session.access import Access
+from contextstash.session.edit import Planned, edit
 from contextstash.session.masks import shown_text
-from contextstash.session.session_access import Access
 from contextstash.session.stripped_thinking import binds
 from contextstash.view.pinned_outputs import HANDLE_PREFIX, outputs_of_pins, pinned_outputs, pinned_text
 from contextstash.view.session_snapshot import SessionSnapshot
@@ -48,7 +48,7 @@ async def configure_session(
 async def _pins_of(access: Access, session_id: str | None) -> tuple[str, ...]:
     """The pins in force, since a session's own list replaces that of the server's settings."""
     try:
-        session = await access.session(session_id)
+        session = await access.read_session(session_id)
     except SessionNotFoundError:
         return access.settings().pin
     return access.settings(session.model_copy(update={"settings": session_layer(session.settings)})).pin
@@ -58,7 +58,7 @@ async def _known_pins(access: Access, session_id: str | None, pins: Sequence[str
     """The pins, their handles as the session has them. Raises HandleNotFoundError."""
     if not any(pin.startswith(HANDLE_PREFIX) for pin in pins):
         return pins
-    session = await access.session(session_id)
+    session = await access.read_session(session_id)
     known = {output.handle for output in await access.store.read_outputs(session.session_id)}
     for pin in pins:
         if pin.startswith(HANDLE_PREFIX) and pin not in known:

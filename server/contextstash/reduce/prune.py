@@ -13,12 +13,12 @@ from contextstash.outputs.digest import digest_output
 from contextstash.reduce.digests import Digests, digest_edits
 from contextstash.results import ArchivedOutput, CacheCost, CompactResult, PruneResult
 from contextstash.safety.sanitize import one_line
-from contextstash.session.apply_edits import Planned, edit, entries_after
+from contextstash.session.access import Access
+from contextstash.session.edit import Planned, edit, entries_after
 from contextstash.session.estimate import own_tokens
 from contextstash.session.masks import shown_text
-from contextstash.session.session_access import Access
+from contextstash.session.open_session import WITHIN_REACH
 from contextstash.session.stripped_thinking import Stripping, plan_stripping
-from contextstash.session.view_reader import WITHIN_REACH
 from contextstash.view.compaction_plan import enough_to_free, keep_limits, outputs_to_archive
 from contextstash.view.edits import ReplacedBlocks, archive_edit, placeholder_of
 from contextstash.view.output_importance import UNKNOWN, Importance, importance_of

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from contextstash.reduce.prune import client_note
 from contextstash.results import RestoredOutput, RestoreResult
-from contextstash.session.apply_edits import Planned, edit, entries_after
-from contextstash.session.session_access import OUTPUTS_SUFFIX, Access
+from contextstash.session.access import OUTPUTS_SUFFIX, Access
+from contextstash.session.edit import Planned, edit, entries_after
+from contextstash.session.open_session import WITH_ALL_OUTPUTS
 from contextstash.session.stripped_thinking import Undone, strips_after_restore, strips_of
-from contextstash.session.view_reader import WITH_ALL_OUTPUTS
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.view.view import Entry, difference, edits_in_force, total_tokens
 from contextstash_storage.errors import BadInputError, HandleNotFoundError

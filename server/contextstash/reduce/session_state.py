@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from contextstash.events.state import State, fold
 from contextstash.events.turns import Turn
 from contextstash.reduce.summary_request import visible_turns
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash_storage.records import CachedSummary, RewindEdit
 

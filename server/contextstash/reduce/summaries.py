@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contextstash.results import SummaryResult
+from contextstash.session.access import Access
 from contextstash.session.masks import shown_text
-from contextstash.session.session_access import Access
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash_storage.errors import BadInputError, NotFoundError
 from contextstash_storage.records import SummaryEdit
@@ -19,7 +19,7 @@ async def get_summary(access: Access, session_id: str | None = None, *, level: s
     if level is not None and level.startswith("sum_"):
         store = access.store
         session_id = await store.find_summary(level, session_id) or await store.find_summary(level) or session_id
-    session = await access.session(session_id)
+    session = await access.read_session(session_id)
     snapshot = await access.snapshot(session.session_id)
     found = _wanted(snapshot, level)
     if not found:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from contextstash.events.turns import Turn, without_own_calls
 from contextstash.reduce.writer_calls import log_calls, writer_settings
+from contextstash.session.access import Access
 from contextstash.session.masks import shown_text, shown_texts
-from contextstash.session.session_access import Access
 from contextstash.view.compaction_plan import CompactPlan
 from contextstash.view.prune_plan import Candidate
 from contextstash.view.session_snapshot import Place, SessionSnapshot

@@ -12,8 +12,8 @@ from contextstash.handoff.user_block import pinned_rules, read_block, rules_bloc
 from contextstash.reduce.digests import digest_edit, last_anchor
 from contextstash.reduce.summary_request import turn_of
 from contextstash.safety.sanitize import USER_BLOCK_WHOLE
-from contextstash.session.session_access import Access
-from contextstash.session.view_reader import READ_AT_ONCE
+from contextstash.session.access import Access
+from contextstash.session.open_session import READ_AT_ONCE
 from contextstash.view.compaction_plan import leading_fixed
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.window.settings import ContextSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.window.settings import ContextSettings
 from contextstash.writers.base import WriterCall, WriterSettings

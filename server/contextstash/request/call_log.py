@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -14,7 +15,8 @@ from contextstash.messages.breakpoints import first_edited
 from contextstash.messages.render import render
 from contextstash.request.get_context import native_of
 from contextstash.results import CallLine, CallList
-from contextstash.session.session_access import READ_AT_ONCE, Access, as_json
+from contextstash.session.access import Access
+from contextstash.session.open_session import READ_AT_ONCE
 from contextstash.view.view import Entry, build_view, edits_in_force
 from contextstash_storage.errors import NotFoundError
 from contextstash_storage.records import Call, Edit, Message, Native, Session, Usage
@@ -22,7 +24,7 @@ from contextstash_storage.records import Call, Edit, Message, Native, Session, U
 
 async def list_calls(access: Access, session_id: str, *, after: int = 0, limit: int = 100) -> CallList:
     """A session's calls, oldest first, with the size and growth of each request."""
-    session = await access.session(session_id)
+    session = await access.read_session(session_id)
     calls = await access.store.read_calls(session_id, after=after, limit=limit)
     edits = await access.store.read_edits(session_id)
     last = max((call.request_seq for call in calls), default=-1)
@@ -38,7 +40,7 @@ async def _messages_with_sizes(access: Access, session: Session, last: int) -> t
     for first in range(0, last + 1, READ_AT_ONCE):
         end = min(last, first + READ_AT_ONCE - 1)
         for message in await access.store.read_messages(session.session_id, first=first, last=end):
-            sizes[message.seq] = _size(as_json(message.body))
+            sizes[message.seq] = _size(json.dumps(message.body, ensure_ascii=False, separators=(",", ":")))
             messages.append(message.model_copy(update={"body": None}))
     return messages, sizes
 
@@ -98,7 +100,7 @@ def cost_of(call: Call) -> float | None:
 async def read_request(access: Access, session_id: str, call_id: int) -> list[Native]:
     """The messages of an agent's request, rebuilt from the history and the edits of that time; for a summarizer's call
     the messages that it summarized. Raises NotFoundError."""
-    session = await access.session(session_id)
+    session = await access.read_session(session_id)
     found = await access.store.read_calls(session_id, after=call_id - 1, limit=1)
     if not found or found[0].call_id != call_id:
         raise NotFoundError(f"Session {session_id} has no call {call_id}. contextstash status --calls lists them.")

@@ -7,15 +7,16 @@ asks for `read_client_window` before each. Both return the window as `context.vi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, window_key
+from contextstash.record.transcripts import record_transcript
 from contextstash.request.handoff import INSIDE, hand_off
 from contextstash.result_base import Result
 from contextstash.safety.sanitize import MARKER, OF_SESSION
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access
 from contextstash.view.client_window import ClientMessage, applied, plan_tail, total_of, window_of
 from contextstash.view.pinned_outputs import pinned_outputs
 from contextstash.view.session_snapshot import SessionSnapshot
@@ -34,9 +35,6 @@ of half the window 59 %."""
 FREED_PART = 2
 """A compaction frees at least the window divided by this: of a small session less stays."""
 
-Record = Callable[..., Awaitable[Any]]
-"""Records messages of a transcript: the service's `record_transcript`."""
-
 
 class ClientWindow(Result):
     """A client's window. `messages` are its parts in order; the tokens are those of the client's list before and after,
@@ -50,7 +48,7 @@ class ClientWindow(Result):
 
 
 async def compact_client_window(
-    access: Access, record: Record, session_id: str, messages: Sequence[ClientMessage], tokens: int = WINDOW_TOKENS
+    access: Access, session_id: str, messages: Sequence[ClientMessage], *, tokens: int = WINDOW_TOKENS
 ) -> ClientWindow:
     """Compact a client's window to about so many tokens: the hand-off, and the newest messages. Recorded as a
     compaction at its last message, with what stays and which outputs are placeholders now. Raises BadInputError if
@@ -78,7 +76,7 @@ async def compact_client_window(
     session = snapshot.session
     source = session.source or session_id
     cursor = await access.store.get_cursor(source) or Cursor(source=source)
-    await record(TranscriptSession(session_id, session.format), [summary], cursor, reduce=False)
+    await record_transcript(access, TranscriptSession(session_id, session.format), [summary], cursor)
     compacted = await access.snapshot(session_id)
     replaced = {call: text for call, text in _replaced(compacted).items() if call not in pinned}
     stays = [place for place in range(tail.first, len(messages)) if not is_hand_off(messages[place])]

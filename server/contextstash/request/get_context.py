@@ -14,13 +14,13 @@ from contextstash.messages.breakpoints import first_edited
 from contextstash.messages.render import render
 from contextstash.outputs.digest import digest_output
 from contextstash.outputs.limits import OutputLimits
+from contextstash.record.batches import OTHER_WRITER
 from contextstash.record.declared_parts import declared_system, system_beside, with_system
-from contextstash.record.repeated_messages import OTHER_WRITER
 from contextstash.results import ContextResult, LeftOut
-from contextstash.session.apply_edits import retrying
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access
+from contextstash.session.edit import retrying
+from contextstash.session.open_session import Scope
 from contextstash.session.stripped_thinking import plan_stripping, request_fields, strip_after, strips_when_changed
-from contextstash.session.view_reader import Scope
 from contextstash.view.edits import ReplacedBlocks, archive_edit, placeholder_of, truncate_edit
 from contextstash.view.fit_to_budget import Fitted, fit
 from contextstash.view.pinned_outputs import pinned_outputs, pinned_text

@@ -16,10 +16,10 @@ from contextstash.outputs.placeholders import output_line
 from contextstash.record.output_archive import outputs_session_id
 from contextstash.reduce.summary_request import turn_of
 from contextstash.safety.sanitize import MARKER, OF_SESSION
+from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session
 from contextstash.session.masks import shown_text
-from contextstash.session.session_access import READ_AT_ONCE, Access
-from contextstash.session.view_reader import WITH_ALL_OUTPUTS
+from contextstash.session.open_session import READ_AT_ONCE, WITH_ALL_OUTPUTS
 from contextstash.view.handoff_parts import HEAD_CHARACTERS, MAX_PARTS, WHOLE, Part, divided
 from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash_storage.errors import BadInputError, NotFoundError
@@ -258,7 +258,13 @@ def _index(snapshot: SessionSnapshot, whole: WholeOutputs, max_tokens: int) -> s
 
 
 async def hand_off_once(
-    access: Access, session_id: str, max_tokens: int | None, to: str | None, resumed: bool, part: Part
+    access: Access,
+    session_id: str,
+    *,
+    max_tokens: int | None = None,
+    to: str | None = None,
+    resumed: bool = False,
+    part: Part = WHOLE,
 ) -> str | None:
     """The hand-off, or a part of it, once for each window: for the session's own new window, or for the session `to`. A
     resumed window is given one only if it began with a compaction by the client and has not had one. Logged as an
@@ -268,7 +274,7 @@ async def hand_off_once(
         return None
     text = await hand_off(access, session_id, max_tokens, same=to is None, part=part)
     if text is not None:
-        session = await access.session(session_id)
+        session = await access.read_session(session_id)
         tokens = (await estimate_session(access, session)).tokens
         seq = session.counters.messages
         if part.number > 1:

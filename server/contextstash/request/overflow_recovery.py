@@ -13,9 +13,9 @@ from contextstash.reduce.prune import add_prune, prune, with_sizes
 from contextstash.reduce.summary_request import Writers
 from contextstash.request.get_context import get_context
 from contextstash.results import ContextResult, Estimate, RecoverResult
-from contextstash.session.apply_edits import Planned, edit
+from contextstash.session.access import Access
+from contextstash.session.edit import Planned, edit
 from contextstash.session.estimate import estimate_session
-from contextstash.session.session_access import Access
 from contextstash.session.stripped_thinking import plan_stripping
 from contextstash.view.edits import ReplacedBlocks, truncate_edit
 from contextstash.view.pinned_outputs import unpinned_outputs
@@ -48,13 +48,13 @@ async def recover_context(
     """
     check_declared(system, tools)
     if system is not None or tools is not None:
-        await declare(access, await access.session(session_id), system=system, tools=tools)
+        await declare(access, await access.read_session(session_id), system=system, tools=tools)
     if (overflow := recognize(error)) is None:
         raise BadInputError(
             "contextstash does not recognize this as an error about the context's length. Pass the provider's error"
             " unchanged; a smaller context does not help against other errors."
         )
-    session = await access.session(session_id)
+    session = await access.read_session(session_id)
     if overflow.reply_fills_window:
         return await _refused(access, session, overflow, LOWER_THE_REPLY)
     last = await access.store.last_events(session.session_id, ("recovery",), 1)
@@ -64,7 +64,7 @@ async def recover_context(
     session, unexplained = await _corrected(access, session, overflow)
     before = await estimate_session(access, session)
     done = await _shrunk(access, session.session_id, unexplained)
-    session = await access.session(session.session_id)
+    session = await access.read_session(session.session_id)
     budget = access.limits(session)[1].usable - unexplained
     context = await get_context(access, session.session_id, budget=budget if unexplained else None)
     after = await estimate_session(access, session)
@@ -158,7 +158,7 @@ async def _shrunk(access: Access, session_id: str, unexplained: int) -> list[str
     is within the target of a recovery, except truncation with `recovery_cut_always`.
     `unexplained` tokens are taken to be in the request too."""
     done: list[str] = []
-    session = await access.session(session_id)
+    session = await access.read_session(session_id)
     settings = access.settings(session)
     if await _over(access, session_id, unexplained):
         options = PruneOptions(keep_last=settings.recovery_keep_last, minimum_tokens=0)
@@ -173,7 +173,7 @@ async def _shrunk(access: Access, session_id: str, unexplained: int) -> list[str
 
 
 async def _over(access: Access, session_id: str, unexplained: int) -> bool:
-    session = await access.session(session_id)
+    session = await access.read_session(session_id)
     _, budget = access.limits(session)
     return (await estimate_session(access, session)).tokens + unexplained > budget.recovery_tokens
 

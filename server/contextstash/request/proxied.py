@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from contextstash.messages.reasoning_reports import DroppedPiece, dropped_together
 from contextstash.outputs.counts import counted
+from contextstash.record.batches import Batch, ensure_session, fingerprints_of, store_batch
 from contextstash.record.client_edits import client_compaction
-from contextstash.record.messages import RecentCalls, SessionFacts, append, ensure_session
-from contextstash.record.provider_reasoning import log_dropped_reasoning
-from contextstash.record.repeated_messages import BatchIdentity, fingerprints_of, record_batch
-from contextstash.recorder import SessionLocks
+from contextstash.record.messages import append
+from contextstash.record.usage import log_dropped_reasoning
 from contextstash.reduce.prune import archive_outputs
 from contextstash.results import CompactResult, PruneResult, RestoreResult
-from contextstash.session.apply_edits import entries_after, retrying
-from contextstash.session.proxied_clients import is_current
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access, is_current
+from contextstash.session.edit import entries_after, retrying
 from contextstash.session.stripped_thinking import strip_from
 from contextstash.view.branches import known_path, path_to
 from contextstash.view.edits import ReplacedBlocks
@@ -135,10 +135,8 @@ def _pin(edit: Replacement, output: Output) -> Pin:
 class ProxiedSessions:
     """What the proxy does with the sessions of one owner."""
 
-    def __init__(self, access: Access, recent: RecentCalls, locks: SessionLocks) -> None:
+    def __init__(self, access: Access) -> None:
         self._access = access
-        self._recent = recent
-        self._locks = locks
 
     async def find(self, session_id: str) -> Session | None:
         """The session of this id, None if there is none."""
@@ -209,18 +207,16 @@ class ProxiedSessions:
         Nothing else is done to the session: the proxy alone decides what a request shows, and automatic reductions by
         level would cost the prompt cache."""
         access = self._access
-        known_facts = SessionFacts(settings={"automatic": False}, **facts)
         start = len(known.positions) if known is not None else 0
-        stored = await (access.find(session_id) if since is None else access.store.get_session(session_id))
-        session = await ensure_session(access, session_id, stored, natives[start:], known_facts)
         extras = _with_usage(natives, usage)
-        async with self._locks.of(session_id):
+        stored = await (access.find(session_id) if since is None else access.store.get_session(session_id))
+        new = Batch(natives[start:], settings={"automatic": False}, **facts)
+        session, _ = await ensure_session(access, session_id, stored, new)
+        async with access.lock(session_id):
             if known is not None and known.is_current(session.counters):
                 with suppress(EditConflictError):  # another process was faster: compare the whole list
                     return await self._append(session, natives[start:], extras[start:], known)
-            recent = await self._recent.of(session)
-            appended = await record_batch(access, session, natives, recent, BatchIdentity(whole=True), extras)
-            self._recent.keep(appended.session, recent)
+            appended = await store_batch(access, session, Batch(natives, whole=True, extras=extras))
             positions = await self.positions(session_id, natives)
         counters = appended.session.counters
         return RecordedList(positions, counters.messages, counters.edits)
@@ -229,9 +225,10 @@ class ProxiedSessions:
         self, session: Session, natives: Sequence[Native], extras: Sequence[Mapping[str, Any]], known: RecordedList
     ) -> RecordedList:
         """Record these messages behind the known ones. Raises EditConflictError if the session has changed."""
-        recent = await self._recent.of(session)
-        appended = await append(self._access, session, natives, recent, extras=extras, before=known.no_edits)
-        self._recent.keep(appended.session, recent)
+        opened = self._access.opened(session.session_id)
+        calls = await opened.calls(session)
+        appended = await append(self._access, session, natives, calls, extras=extras, before=known.no_edits)
+        opened.keep_calls(appended.session, calls)
         counters = appended.session.counters
         added = tuple(message.seq for message in appended.messages)
         return RecordedList((*known.positions, *added), counters.messages, counters.edits)
@@ -353,11 +350,24 @@ AFTER_COMPACTION = (
 )
 """The same for a model whose provider would refuse or drop that reasoning."""
 
+P = ParamSpec("P")
 Changed = TypeVar("Changed", PruneResult, CompactResult, RestoreResult)
 
 
-async def with_effect(access: Access, result: Changed, now: float) -> Changed:
-    """The result of a change; if the session goes through the proxy, its note says that the next request shows it."""
+def noting_effect(
+    function: Callable[Concatenate[Access, P], Coroutine[Any, Any, Changed]],
+) -> Callable[Concatenate[Access, P], Coroutine[Any, Any, Changed]]:
+    """A change of a view; of a session that goes through the proxy, the note of its result says when the requests show
+    it."""
+
+    @wraps(function)
+    async def call(access: Access, /, *arguments: P.args, **named: P.kwargs) -> Changed:
+        return await _with_effect(access, await function(access, *arguments, **named), time.time())
+
+    return call
+
+
+async def _with_effect(access: Access, result: Changed, now: float) -> Changed:
     proxied = await access.store.get_proxied(result.session_id)
     if proxied is None or not is_current(proxied, now) or getattr(result, "dry_run", None):
         return result

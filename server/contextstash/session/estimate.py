@@ -7,8 +7,7 @@ from typing import Any
 
 from contextstash.messages import detect_format, get_format
 from contextstash.results import Estimate, Trigger
-from contextstash.session.proxied_clients import sends_own_history
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access
 from contextstash.view import session_counters as counting
 from contextstash.window import thresholds
 from contextstash.window.settings import ContextSettings
@@ -25,7 +24,7 @@ async def estimate_session(access: Access, session: Session, model: str | None =
     budget = access.budget(settings, model, session)
     counter = access.counter(settings, model)
     counters = session.counters
-    followed = await sends_own_history(access.store, session)
+    followed = await access.sends_own_history(session)
     tokens, method = counting.estimate(counters, settings, counter.name, followed=followed)
     return Estimate(
         session_id=session.session_id,

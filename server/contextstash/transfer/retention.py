@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from pathlib import PurePath
 
-from contextstash.queries.sessions import all_sessions, delete_session, title_of
+from contextstash.queries.sessions import all_sessions, delete_session, projects_of, title_of
 from contextstash.record.output_archive import OUTPUTS_AGENT
 from contextstash.results import RetainedOut, RetainResult
-from contextstash.session.session_access import OUTPUTS_SESSION, OUTPUTS_SUFFIX, Access
+from contextstash.session.access import OUTPUTS_SESSION, OUTPUTS_SUFFIX, Access
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import Session
@@ -62,7 +62,7 @@ async def retain(
 
 
 async def _of_project(access: Access, sessions: Sequence[Session], project: str) -> list[Session]:
-    folders = await access.projects_of(sessions)
+    folders = await projects_of(access, sessions)
     return [
         session
         for session, folder in zip(sessions, folders, strict=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contextstash.queries.sessions import all_sessions
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access
 from contextstash.transfer.transfer import import_session, session_records
 from contextstash_storage.errors import BadInputError, DamagedError
 from contextstash_storage.records import Session, SessionExtras

@@ -14,12 +14,13 @@ from contextstash import __version__
 from contextstash.base.json_text import lenient_value
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
-from contextstash.record.messages import remember_calls, search_text_of
+from contextstash.record.messages import search_text_of
 from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
 from contextstash.request.get_context import read_context
 from contextstash.results import CopyResult
+from contextstash.session.access import Access, check_conversation_id
 from contextstash.session.masks import derived, masked_argument, shown_value, stored_body
-from contextstash.session.session_access import READ_AT_ONCE, Access, check_conversation_id
+from contextstash.session.open_session import READ_AT_ONCE, remember_calls
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
 from contextstash_storage.json_values import NotJsonError, check_json
@@ -68,7 +69,7 @@ NOT_STORED = "Nothing of that session was stored. Export it again, or take a who
 async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[str, Any]]:
     """The records of a session, and those of the session that archives outputs for it. Only one page of messages is
     held in memory at a time; secrets are masked unless the settings say otherwise. Raises SessionNotFoundError."""
-    sessions = [await access.session(session_id)]
+    sessions = [await access.read_session(session_id)]
     settings = access.settings(sessions[0])
     with suppress(SessionNotFoundError, BadInputError):
         sessions.append(await access.store.get_session(outputs_session_id(session_id)))
@@ -79,7 +80,7 @@ async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[
 
 async def export_view(access: Access, session_id: str, budget: int) -> list[Native]:
     """The messages of the view, for a file. Raises SessionNotFoundError."""
-    settings = access.settings(await access.session(session_id))
+    settings = access.settings(await access.read_session(session_id))
     found = (await read_context(access, session_id, budget=budget)).messages
     return [shown_value(settings, message) for message in found]
 

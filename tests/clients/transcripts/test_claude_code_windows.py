@@ -108,7 +108,7 @@ async def test_the_session_holds_each_output_and_each_request_once(tmp_path: Pat
         report = await ingest(stash, path)
         assert report.session_id
         view = await stash.get_context(report.session_id)
-        outputs = await stash._access.store.read_outputs(report.session_id)
+        outputs = await stash.store.read_outputs(report.session_id)
     assert report.recorded == 8
     assert len(outputs) == 1
     texts = str(view.messages)

@@ -19,7 +19,7 @@ MODEL = "claude-haiku-4-5"
 
 async def kinds(stash: Stash) -> list[str]:
     """What kind each thing in the view is."""
-    snapshot = await stash._access.snapshot(SESSION)
+    snapshot = await stash.snapshot(SESSION)
     return [entry.kind for entry in snapshot.entries]
 
 
@@ -101,7 +101,7 @@ async def test_restoring_an_output_takes_its_digest_away_again(tmp_path: Path) -
     natives = [user(40), *rounds([3_000] * 11)]
     async with stash_at(tmp_path / "r.db", preset="rolling", automatic=True) as stash:
         await stash.record_messages(natives, whole=True, session_id=SESSION, model=MODEL)
-        handle = (await stash._access.store.read_outputs(SESSION))[0].handle
+        handle = (await stash.store.read_outputs(SESSION))[0].handle
         await stash.restore_outputs([handle], session_id=SESSION)
         assert await view(stash) == natives
 
@@ -225,7 +225,7 @@ async def test_past_204_800_characters_only_a_preview_with_handle_and_checksum_i
     async with stash_at(tmp_path / "s.db", preset="rolling", window=200_000) as stash:
         await stash.record_messages(natives, whole=True, session_id=SESSION)
         shown = results(await view(stash))[0]
-        [output] = await stash._access.store.read_outputs(SESSION)
+        [output] = await stash.store.read_outputs(SESSION)
     assert (output.sha256 in shown) == spilled
     assert (output.handle in shown) or not spilled
 
@@ -239,7 +239,7 @@ async def test_a_digest_is_never_placed_among_messages_that_the_summary_hides(tm
     async with stash_at(tmp_path / "h.db", preset="rolling", **settings) as stash:
         await stash.record_messages(natives, whole=True, session_id=SESSION)
         assert (await stash.compact_session(SESSION, summary="What was done so far, told in few words.")).compacted
-        snapshot = await stash._access.snapshot(SESSION)
+        snapshot = await stash.snapshot(SESSION)
         counters = snapshot.session.counters
         await valid_view(stash, "openai-chat")
     assert counters.parts == {part: tokens for part, tokens in parts_of(snapshot.entries).items() if tokens}

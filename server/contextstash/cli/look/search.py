@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from contextstash_storage.records import Session
 
 OUTPUTS_SUFFIX = ".outputs"
-"""As in session/session_access.py, which is not imported here because it is slow to load."""
+"""As in session/access.py, which is not imported here because it is slow to load."""
 
 MAX_TITLE_CHARACTERS = 60
 """Characters of a session's title above its hit: leaves room for the rest of the line in 80 columns."""

@@ -89,7 +89,7 @@ async def _looked_at(path: Path) -> tuple[Counter[str], list[Holder]]:
     """The kinds of secrets in the messages of all owners, and the sessions that hold them."""
     from contextstash.configuration.encryption_key import database_key
     from contextstash.queries.sessions import title_of
-    from contextstash.session.session_access import Access
+    from contextstash.session.access import Access
     from contextstash_storage.sqlite import open_sqlite
 
     async with await open_sqlite(path, find_key=database_key) as store:

@@ -1,21 +1,20 @@
-"""One owner's access to the store: resolves the session of a call, its settings, and snapshots of it."""
+"""Access to one owner's sessions: which one a call refers to, the settings in force for it, and snapshots of it."""
 
 from __future__ import annotations
 
 import asyncio
-import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from heapq import merge
 from typing import Any, TypedDict, Unpack
+from weakref import WeakValueDictionary
 
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
+from contextstash.session.open_session import READ_AT_ONCE, WHOLE, OpenSession, Scope
 from contextstash.session.pattern_searches import PatternSearches
-from contextstash.session.proxied_clients import sends_own_history
-from contextstash.session.session_cache import KnownLists, SessionCache
-from contextstash.session.view_reader import WHOLE, Scope, read_view
 from contextstash.view.session_counters import fixed_tokens
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.view.view import Overlay
@@ -23,31 +22,37 @@ from contextstash.window.settings import ContextSettings, consenting, resolve_se
 from contextstash.window.thresholds import WindowBudget, budget_of
 from contextstash.window.token_counters import Counter, counter_for
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
-from contextstash_storage.records import ArchiveEdit, Edit, Message, Native, Output, Session, SessionNews
+from contextstash_storage.records import ArchiveEdit, Edit, Message, Output, ProxiedSession, Session, SessionNews
 from contextstash_storage.store import SessionStore
 
 HostWindow = Callable[[str | None, int], int | None]
 """Tokens of its model's window that a host uses, given the model's name and the tokens that were last reported; None
 for the whole window."""
 
-ProjectOf = Callable[[str], str | None]
-
-CurrentSession = Callable[[], Awaitable[str | None]]
-
 SettingsFor = Callable[[str | None], Mapping[str, Any]]
 """The server's layer of settings for an agent by its name."""
 
-MAX_REMEMBERED_NAMES = 256
-"""Agents of which settings, and models of which counters, are cached; callers may name any number of them."""
+MAX_OPEN = 64
+"""Sessions of which the last calls and the last list are kept, some 130 bytes for each message."""
 
-Consent = Callable[[str | None], bool]
-"""Whether the user has agreed that a model is called for an agent's sessions."""
+MAX_VIEWS = 8
+"""Sessions whose messages are kept too: an agent and its sub-agents. Others are read from the database again."""
+
+MAX_REMEMBERED_NAMES = 256
+"""Layers of settings that were resolved, and models of which counters are kept; callers may name any number of them."""
 
 MAX_REMEMBERED_PROJECTS = 4_096
 """Transcripts whose project's folder is kept in memory: some 200 bytes each."""
 
-READ_AT_ONCE = 500
-"""How many messages' bodies are held in memory at a time."""
+PROXIED_SECONDS = 24 * 3_600
+"""How long after its last request a session counts as one that goes through the proxy. After a longer
+pause its tools say again that they change only contextstash's view, until its next request."""
+
+OUTPUTS_SESSION = "outputs"
+"""The session for archived outputs that belong to no session."""
+
+OUTPUTS_SUFFIX = ".outputs"
+"""The id of a session that archives the outputs of another one is the other's id and this suffix."""
 
 
 class AccessOptions(TypedDict, total=False):
@@ -62,64 +67,39 @@ class AccessOptions(TypedDict, total=False):
 
     settings: Mapping[str, Any] | SettingsFor | None
     api_key: str | None
-    consent: Consent | None
-    current_session: CurrentSession | None
+    consent: Callable[[str | None], bool] | None
+    current_session: Callable[[], Awaitable[str | None]] | None
     host_windows: Mapping[str, HostWindow] | None
-    project_of: ProjectOf | None
+    project_of: Callable[[str], str | None] | None
 
 
 class Access:
-    """One owner's access to the store."""
+    """One owner's sessions. All methods raise ContextstashError and nothing else on purpose."""
 
     def __init__(self, store: SessionStore, **options: Unpack[AccessOptions]) -> None:
-        settings = options.get("settings")
-        api_key = options.get("api_key")
+        settings = options.get("settings") or {}
         self.store = store
-        self.api_key = api_key
+        self.api_key = options.get("api_key")
         self.searches = PatternSearches()
-        self.lists = KnownLists()
-        self._known = SessionCache(store)
-        self._layer_for = settings if callable(settings) else _same_for_all(settings or {})
-        self._consent = options.get("consent") or (
-            lambda agent: api_key is not None or consenting(self.layer(agent)) is not None
-        )
-        self._current_session = options.get("current_session")
-        self._host_windows = options.get("host_windows") or {}
-        self._project_of = options.get("project_of")
-        self._projects: BoundedCache[str, str] = BoundedCache(MAX_REMEMBERED_PROJECTS)
-        self._resolved: BoundedCache[str | None, tuple[Mapping[str, Any], ContextSettings]] = BoundedCache(
+        self.projects: BoundedCache[str, str] = BoundedCache(MAX_REMEMBERED_PROJECTS)
+        self.loaded: set[str] = set()
+        """Counters whose vocabulary is loaded: at the first use that takes 0.3 s."""
+        self.options = options
+        self._layer_for: SettingsFor = settings if callable(settings) else lambda _: settings
+        self._open: BoundedCache[str, OpenSession] = BoundedCache(MAX_OPEN)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._resolved: BoundedCache[str, tuple[Mapping[str, Any], ContextSettings]] = BoundedCache(
             MAX_REMEMBERED_NAMES
         )
         self._counters: BoundedCache[tuple[str, str | None], Counter] = BoundedCache(MAX_REMEMBERED_NAMES)
-        self._counted: set[str] = set()
         if not callable(settings):
-            resolve_settings(settings or {})
+            resolve_settings(settings)
 
-    async def projects_of(self, sessions: Iterable[Session]) -> list[str | None]:
-        """The folder in which the client of each session ran, as its transcript names it, or else the proxy that its
-        requests went through; None if it is not known."""
-        listed = list(sessions)
-        found = await asyncio.to_thread(lambda: [self._project_in(session.source) for session in listed])
-        return [own or await self._proxied_project(session) for own, session in zip(found, listed, strict=True)]
-
-    async def _proxied_project(self, session: Session) -> str | None:
-        try:
-            state = await self.store.get_proxied(session.session_id)
-        except SessionNotFoundError:  # deleted since it was listed
-            return None
-        return None if state is None else state.project
-
-    def _project_in(self, source: str | None) -> str | None:
-        if source is None or self._project_of is None:
-            return None
-        known = self._projects.get(source) or self._project_of(source)
-        return None if known is None else self._projects.set(source, known)
+    # Which session.
 
     async def session_id(self, given: str | None) -> str:
         """The id of the session a call refers to: the given one, or else the followed client's current session."""
-        if given:
-            return given
-        current = await self.current_session_id()
+        current = given or await self.current_session_id()
         if current is None:
             raise BadInputError(
                 "Which session? Pass session_id (the resource context://sessions lists them),"
@@ -129,48 +109,65 @@ class Access:
 
     async def current_session_id(self) -> str | None:
         """The current session of the followed client; None if no client is followed."""
-        return await self._current_session() if self._current_session else None
+        current = self.options.get("current_session")
+        return await current() if current else None
 
-    async def session(self, session_id: str | None) -> Session:
+    async def read_session(self, session_id: str | None) -> Session:
         """The session a call refers to, as stored now: agent, model, settings of its own. Raises
         SessionNotFoundError."""
         return await self.store.get_session(await self.session_id(session_id))
 
-    async def find(self, session_id: str | None) -> Session | None:
+    async def find(self, name: str | None) -> Session | None:
         """The session of this id, None if it does not exist. Raises BadInputError if no session can have this id."""
-        if session_id is not None:
-            check_session_id(session_id)
+        if name is not None:
+            check_session_id(name)
             with suppress(SessionNotFoundError):
-                return await self.store.get_session(session_id)
+                return await self.store.get_session(name)
         return None
 
-    async def was_deleted(self, session_id: str, marks: Sequence[str] = (), response: object = None) -> bool:
+    async def was_deleted(self, name: str, marks: Sequence[str] = (), response: object = None) -> bool:
         """Whether a client that would begin this session goes on with one that was deleted: see DeletedSession."""
         deleted = await self.store.deleted_sessions()
-        return any(each.is_continued_by(session_id, marks, response) for each in deleted)
+        return any(each.is_continued_by(name, marks, response) for each in deleted)
+
+    def lock(self, name: str) -> asyncio.Lock:
+        """The lock that whoever records into a session holds: batches of one session wait for each other."""
+        lock = self._locks.get(name)
+        if lock is None:  # kept as long as a task holds it or waits for it
+            lock = self._locks[name] = asyncio.Lock()
+        return lock
+
+    async def sends_own_history(self, session: Session) -> bool:
+        """Whether the session's client is followed and sends its history unedited: its requests do not go through the
+        proxy, or the proxy no longer edits them."""
+        if session.source is None:
+            return False
+        proxied = await self.store.get_proxied(session.session_id)
+        return proxied is None or bool(proxied.left_alone) or not is_current(proxied)
+
+    # What is in force for it.
 
     def layer(self, agent: str | None) -> Mapping[str, Any]:
         """The server's layer of settings for an agent. Raises BadInputError if a settings file is invalid."""
         return self._layer_for(agent)
 
     def settings(self, session: Session | None = None) -> ContextSettings:
-        """The settings in force for a session: the server's layer for its agent, then the session's own."""
-        if session is None or not session.settings:
-            return self.settings_of(session.agent if session else None)
-        layer = self.layer(session.agent)
-        return resolve_settings(layer, session_layer(session.settings))
-
-    def settings_of(self, agent: str | None) -> ContextSettings:
-        """The settings in force for an agent's sessions that have none of their own."""
+        """The settings in force for a session: the server's layer for its agent, then the session's own. Each two
+        layers are resolved once."""
+        agent, own = (None, {}) if session is None else (session.agent, session.settings)
         layer = self.layer(agent)
-        known = self._resolved.get(agent)
+        key = f"{agent}\n{own}"
+        known = self._resolved.get(key)
         if known is None or known[0] != layer:
-            known = self._resolved.set(agent, (dict(layer), resolve_settings(layer)))
+            known = self._resolved.set(key, (dict(layer), resolve_settings(layer, session_layer(own))))
         return known[1]
 
     def may_call_model(self, agent: str | None) -> bool:
         """Whether the user has agreed that a model is called for an agent's sessions."""
-        return self._consent(agent)
+        asked = self.options.get("consent")
+        if asked:
+            return asked(agent)
+        return self.api_key is not None or consenting(self.layer(agent)) is not None
 
     def reaches_model(self, agent: str | None, settings: ContextSettings) -> bool:
         """Whether a model may be called for an agent's sessions, and a key or a base URL is configured."""
@@ -184,11 +181,6 @@ class Access:
         window, known = self._whole_window(model, session)
         return budget_of(settings, window, known=known, fixed=fixed)
 
-    def limits(self, session: Session) -> tuple[ContextSettings, WindowBudget]:
-        """The settings in force for a session, and the numbers that follow from them."""
-        settings = self.settings(session)
-        return settings, self.budget(settings, session.model, session)
-
     def _whole_window(self, model: str | None, session: Session | None) -> tuple[int, bool]:
         """The window that the host uses of the model's, in tokens, and whether it is known."""
         if session is not None and session.counters.host_window is not None:
@@ -196,42 +188,59 @@ class Access:
         from contextstash.configuration.windows_and_prices import model_facts
 
         facts = model_facts(model)
-        host_window = self._host_windows.get(session.agent or "") if session is not None else None
+        hosts = self.options.get("host_windows") or {}
+        host_window = hosts.get(session.agent or "") if session is not None else None
         used = None if session is None or host_window is None else host_window(model, session.counters.reported or 0)
         return facts.window if used is None else min(facts.window, used), facts.known
+
+    def limits(self, session: Session) -> tuple[ContextSettings, WindowBudget]:
+        """The settings in force for a session, and the numbers that follow from them."""
+        settings = self.settings(session)
+        return settings, self.budget(settings, session.model, session)
 
     def counter(self, settings: ContextSettings, model: str | None) -> Counter:
         """The token counter for a model."""
         kind = (settings.estimator, model)
         return self._counters.get(kind) or self._counters.set(kind, counter_for(model, settings, _encoder, _encode_all))
 
-    def has_counted(self, counter: Counter) -> bool:
-        """Whether this counter has been used: at the first use its vocabulary is loaded, which takes 0.3 s."""
-        return counter.name in self._counted
+    def project_in(self, source: str | None) -> str | None:
+        """The folder in which a client ran, as its transcript names it; None if it is not known."""
+        project_of = self.options.get("project_of")
+        if source is None or project_of is None:
+            return None
+        known = self.projects.get(source) or project_of(source)
+        return None if known is None else self.projects.set(source, known)
 
-    def note_counted(self, counter: Counter) -> None:
-        """Note that the vocabulary of this counter is loaded."""
-        self._counted.add(counter.name)
+    # What is in it.
+
+    def opened(self, name: str) -> OpenSession:
+        """The session of this id in memory."""
+        found = self._open.set(name, self._open.get(name) or OpenSession(self.store, name))
+        others = [each for each in self._open.values() if each.has_view and each is not found]
+        if len(others) >= MAX_VIEWS:
+            others[0].forget_view()
+        return found
 
     async def snapshot(self, given: str | None, scope: Scope = WHOLE) -> SessionSnapshot:
         """A snapshot of a session: its view, without message bodies unless the scope says so."""
-        return await self.snapshot_of(await self.session(given), scope)
+        return await self.snapshot_of(await self.read_session(given), scope)
 
     async def news(self, given: str | None) -> SessionNews:
         """The session a call refers to, as stored now, with what is new in it. Raises SessionNotFoundError."""
-        return await self._known.news(await self.session_id(given))
+        return await self.opened(await self.session_id(given)).news()
 
     async def snapshot_of(self, session: Session, scope: Scope, news: SessionNews | None = None) -> SessionSnapshot:
         """A snapshot of a session as of this state of it, which the news are of too."""
         settings, budget = self.limits(session)
         counter = self.counter(settings, session.model)
-        known = await self._known.read(session, news)
-        entries, beyond = await read_view(self._known, known, settings, counter, scope, budget.usable)
+        opened = self.opened(session.session_id)
+        known = await opened.known(session, news)
+        entries, beyond = await opened.view(known, settings, counter, scope, budget.usable)
         if scope.all_outputs or settings.pin:
             recorded = await self.store.read_outputs(session.session_id)
             outputs = {(output.seq, output.block): output for output in recorded}
         else:
-            outputs = await self._known.outputs(known, [entry.message for entry in entries if entry.message])
+            outputs = await opened.outputs(known, [entry.message for entry in entries if entry.message])
         return SessionSnapshot(
             session=session,
             settings=settings,
@@ -242,35 +251,31 @@ class Access:
             overlay=known.overlay,
             entries=entries,
             outputs=outputs,
-            proxied=session.source is not None and not await sends_own_history(self.store, session),
+            proxied=session.source is not None and not await self.sends_own_history(session),
             beyond=beyond,
         )
 
     async def visible_messages(self, session: Session, overlay: Overlay, *, bodies: bool) -> list[Message]:
         """The messages that no summary or rewind hides; those that were read with their bodies before, from memory."""
-        known = await self._known.read(session)
-        return await self._known.messages(known, overlay.visible_ranges(session.counters.messages), bodies=bodies)
+        opened = self.opened(session.session_id)
+        known = await opened.known(session)
+        return await opened.messages(known, overlay.visible_ranges(session.counters.messages), bodies=bodies)
 
     async def edits(self, session: Session) -> tuple[Edit, ...]:
         """All edits of a session, those that were read before from memory."""
-        return (await self._known.read(session)).edits
+        return (await self.opened(session.session_id).known(session)).edits
 
     async def shows_whole(self, session: Session) -> Callable[[int], bool]:
         """Whether the view shows a message, by its position, none of its outputs archived."""
-        overlay = (await self._known.read(session)).overlay
+        overlay = (await self.opened(session.session_id).known(session)).overlay
         visible = overlay.visible_ranges(session.counters.messages)
         archived = {edit.seq for edit in overlay.replaced.values() if isinstance(edit, ArchiveEdit)}
         return lambda seq: seq not in archived and any(first <= seq <= last for first, last in visible)
 
-    async def body(self, session_id: str, seq: int) -> Native:
-        """The native JSON of one message."""
-        [message] = await self.store.read_messages(session_id, first=seq, last=seq)
-        return message.body or {}
-
     async def output_text(self, session: Session, output: Output) -> str:
         """The full original text of a tool output."""
-        native = await self.body(session.session_id, output.seq)
-        return get_format(session.format).read(native).texts[output.block]
+        [message] = await self.store.read_messages_at(session.session_id, [output.seq])
+        return get_format(session.format).read(message.body or {}).texts[output.block]
 
     async def output_texts(
         self, snapshot: SessionSnapshot, outputs: Sequence[Output], at_once: int = READ_AT_ONCE
@@ -291,11 +296,9 @@ class Access:
         return list(merge([held[seq] for seq in wanted if seq in held], read, key=lambda message: message.seq))
 
 
-OUTPUTS_SESSION = "outputs"
-"""The session for archived outputs that belong to no session."""
-
-OUTPUTS_SUFFIX = ".outputs"
-"""The id of a session that archives the outputs of another one is the other's id and this suffix."""
+def is_current(proxied: ProxiedSession | None, now: float | None = None) -> bool:
+    """Whether a session still goes through the proxy. `now` is in seconds since 1970."""
+    return proxied is not None and proxied.last_at >= (time.time() if now is None else now) - PROXIED_SECONDS
 
 
 def is_archive_id(session_id: str) -> bool:
@@ -323,10 +326,6 @@ def check_session_id(session_id: str) -> None:
         )
 
 
-def _same_for_all(layer: Mapping[str, Any]) -> SettingsFor:
-    return lambda _: layer
-
-
 def _texts(fmt: Format, messages: Sequence[Message]) -> dict[int, tuple[str, ...]]:
     return {message.seq: fmt.read(message.body or {}).texts for message in messages}
 
@@ -341,8 +340,3 @@ def _encode_all(name: str, texts: Sequence[str]) -> list[int]:
     from contextstash.tokenizer import count_all_with
 
     return count_all_with(name, texts)
-
-
-def as_json(value: object) -> str:
-    """Compact JSON, key order kept."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

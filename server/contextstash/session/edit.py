@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from contextstash.session.session_access import Access
+from contextstash.session.access import Access
 from contextstash.session.stripped_thinking import Stripping
 from contextstash.view.session_snapshot import SessionSnapshot
-from contextstash.view.view import Entry, build_view, edits_in_force, untouched
+from contextstash.view.view import Entry, build_view, difference, edits_in_force, untouched
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import Edit, Event, Replacement, RestoreEdit, Session
 
@@ -41,7 +41,7 @@ class Planned(Generic[Result]):
 
 
 async def edit(access: Access, plan: Callable[[], Awaitable[Planned[Result] | Result]]) -> Result:
-    """Carry out what `plan` finds to do; it reads the view anew after an edit conflict. What it returns instead of a
+    """Carry out what `plan` finds to do; it reads the view again after an edit conflict. What it returns instead of a
     plan is the result. Raises EditConflictError after ATTEMPTS conflicts."""
 
     async def attempt() -> Result:
@@ -95,3 +95,9 @@ async def entries_after(access: Access, snapshot: SessionSnapshot, edits: Sequen
 def _changed(snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[Entry]:
     messages = [entry.message for entry in snapshot.entries if entry.message]
     return build_view(messages, edits_in_force([*snapshot.edits, *edits]), untouched(snapshot.entries, edits))
+
+
+async def weighed_together(access: Access, snapshot: SessionSnapshot, edits: list[Edit]) -> list[Edit]:
+    """The edits; the last one carries what they all change in the counters."""
+    entries = await entries_after(access, snapshot, edits)
+    return [*edits[:-1], edits[-1].model_copy(update=difference(snapshot.entries, entries))]

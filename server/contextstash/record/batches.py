@@ -1,0 +1,469 @@
+"""Batches of messages, each identified by a position, by an id, or by being the whole conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Unpack
+
+from contextstash.messages import FORMATS, UNDECIDED, detect_format, get_format
+from contextstash.messages.base import Format, Reading
+from contextstash.messages.detection import shown_format
+from contextstash.outputs.limits import OutputLimits
+from contextstash.record.declared_parts import MAX_HEAD, System, Tools, check_declared, declare, declared_system
+from contextstash.record.messages import append, check_limits, is_large
+from contextstash.record.output_limits import limit_outputs
+from contextstash.record.usage import book_late, find_request, with_usage
+from contextstash.session.access import Access, check_conversation_id
+from contextstash.session.edit import ATTEMPTS, weighed_together
+from contextstash.session.masks import stored_body
+from contextstash.session.open_session import RECENT_MESSAGES, Calls, Digest, digests_of, remember_calls
+from contextstash.view.branches import KnownPath, known_path, path_to, rewinding
+from contextstash_storage.errors import BadInputError, BadMessageError, EditConflictError
+from contextstash_storage.records import Appended, Counters, Edit, Native, RewindEdit, Session
+from contextstash_storage.store import Placement
+
+MAX_BATCH_ID = 200
+"""Characters of a batch_id; the same limit as for a session's id."""
+
+MAX_PLAIN_MESSAGES = 50
+"""The longest beginning of plain text after which a session's format may still change. An agent's first tool call
+comes sooner; a session that begins with more plain text keeps the format that was detected first."""
+
+WAIT_SECONDS = 0.01
+"""Seconds to wait before planning again, times the number of the attempt. A transaction of another process takes about
+10 ms."""
+
+REPEATED = (
+    "These messages equal messages recorded before, and were recorded again. If they were sent twice by mistake: pass"
+    " first_seq (next_seq of the previous result), batch_id, or whole=true with the whole conversation; then they are"
+    " stored once."
+)
+
+OTHER_WRITER = (
+    "Another agent records in session '{}' at the same time: it holds messages that this one has not sent. Give each"
+    " agent a session_id of its own; a sub-agent's session can name its parent."
+)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Messages to record, with what identifies them if they are sent again, and what their sender knows of the session.
+
+    At most one of `first_seq` (the position of the first message), `batch_id` and `whole` (they are the whole
+    conversation) identifies them; without, a repeated batch is stored a second time. `seen` is how many messages the
+    session had when its writer was last there: what is behind them is from another writer. `extras[i]` are further
+    fields of NewMessage for the message `i`.
+
+    A new session gets the facts from `format` on. Of an existing one only a new model, a new agent and a first title
+    are stored. `system` and `tools` show the format of a session that begins with plain text.
+    """
+
+    messages: Sequence[Native] = ()
+    first_seq: int | None = None
+    batch_id: str | None = None
+    whole: bool = False
+    seen: int | None = None
+    extras: Sequence[Mapping[str, Any]] = ()
+    format: str | None = None
+    model: str | None = None
+    agent: str | None = None
+    title: str | None = None
+    parent_session_id: str | None = None
+    source: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    system: System | None = None
+    tools: Tools | None = None
+    digests: Sequence[Digest] = ()
+
+    def __post_init__(self) -> None:
+        """Raises BadInputError if more than one of the three is set, or if one is out of bounds."""
+        if (self.first_seq is not None) + (self.batch_id is not None) + self.whole > 1:
+            raise BadInputError(
+                "Pass at most one of first_seq (position of the first message), batch_id (an id of this batch) and"
+                " whole=true (the messages are the whole conversation)."
+            )
+        if self.first_seq is not None and (type(self.first_seq) is not int or self.first_seq < 0):
+            raise BadInputError(
+                "first_seq is the position of the first message: 0 or more. Pass next_seq of the previous result."
+            )
+        if self.batch_id is not None and not (0 < len(self.batch_id) <= MAX_BATCH_ID and _is_unicode(self.batch_id)):
+            raise BadInputError(f"A batch_id is 1 to {MAX_BATCH_ID} characters, such as a UUID.")
+
+    def check_writer(self, session: Session, changes: Sequence[Edit] = ()) -> None:
+        """Raises BadInputError if the batch, which makes these changes, would be put behind another writer's messages
+        or hide them."""
+        if self.seen is None:
+            return
+        behind = not self.whole and session.counters.messages > self.seen
+        if behind or any(isinstance(edit, RewindEdit) and edit.last_seq >= self.seen for edit in changes):
+            raise BadInputError(OTHER_WRITER.format(session.session_id))
+
+    async def append_after(
+        self, known: int, access: Access, session: Session, calls: Calls, **placed: Unpack[Placement]
+    ) -> Appended:
+        """Store the messages behind the `known` first ones."""
+        natives, extras = self.messages[known:], self.extras[known:]
+        return await append(access, session, natives, calls, extras=extras, listed_before=known, **placed)
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether it holds no half of a surrogate pair, which no database stores as text."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+async def record_messages(
+    access: Access,
+    session_id: str | None,
+    batch: Batch,
+    *,
+    usage: Mapping[str, Any] | None = None,
+    request_id: str | None = None,
+    limits: Mapping[str, Any] | None = None,
+) -> Appended:
+    """Store a batch durably, with what a program declares and reports beside it, and cut its outputs to limits."""
+    OutputLimits().merged(limits)
+    check_declared(batch.system, batch.tools)
+    if not batch.messages:
+        raise BadInputError("messages is empty: pass at least one message as its provider writes it.")
+    session_id = session_id or await access.current_session_id()
+    known = await access.find(session_id)
+    if known is None and batch.first_seq:
+        raise BadInputError(
+            f"first_seq is {batch.first_seq}, but there is no session of this id yet: record its messages from"
+            " position 0 on."
+        )
+    if known is None and usage is not None:  # refused, it must not leave an empty session
+        with_usage(batch.messages, get_format(batch.format or detect_format(batch.messages)), usage)
+    session, batch = await ensure_session(access, session_id, known, batch)
+    async with access.lock(session.session_id):
+        if usage is not None:
+            batch = replace(batch, extras=await _with_usage(access, session, batch.messages, usage, request_id))
+        appended = await store_batch(access, session, batch)
+        session = appended.session
+        if batch.system is not None or batch.tools is not None:
+            session = await declare(access, session, system=batch.system, tools=batch.tools)
+        session = await limit_outputs(access, session, appended.messages, limits)
+        if usage is not None and not any(message.usage for message in appended.messages):
+            session = await book_late(access, session, usage)
+    return appended.model_copy(update={"session": session})
+
+
+async def _with_usage(
+    access: Access, session: Session, natives: Sequence[Native], usage: Mapping[str, Any], request_id: str | None
+) -> Sequence[Mapping[str, Any]]:
+    """For each message the fields stored with it: on the reply that the usage was reported for, the usage and its
+    request."""
+    extras = with_usage(natives, get_format(session.format), usage)
+    if request_id is None:
+        return extras
+    request = await find_request(access, session.session_id, request_id)
+    return [{**extra, "request": request.sent} if extra else extra for extra in extras]
+
+
+# The session that a batch is recorded in.
+
+
+async def ensure_session(
+    access: Access, session_id: str | None, known: Session | None, batch: Batch
+) -> tuple[Session, Batch]:
+    """The session to record into: the one that is `known` to exist, or else a new one, with a generated id if it is not
+    named. Checks those of the messages that were not in the last list, and returns the batch with its digests."""
+    natives, same = batch.messages, 0
+    if batch.whole and known is not None:
+        digests = await asyncio.to_thread(digests_of, natives) if is_large(natives) else digests_of(natives)
+        batch = replace(batch, digests=digests)
+        same = len(access.opened(known.session_id).listed(digests))
+    check_limits(natives[same:], same)
+    if known is not None:
+        return await _with_facts(access, known, batch), batch
+    name = batch.format or shown_format(natives, tools=batch.tools, system=batch.system, model=batch.model)
+    return await create_session(access, session_id, get_format(name).name, batch), batch
+
+
+async def create_session(access: Access, session_id: str | None, format_name: str, facts: Batch) -> Session:
+    """Store a new session; `format_name` may be UNDECIDED until its first message is there. Raises BadInputError if no
+    conversation can have this id."""
+    if session_id is not None:
+        check_conversation_id(session_id)
+    now = datetime.now(UTC)
+    return await access.store.create_session(
+        Session(
+            session_id=session_id or f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",  # ids sort by time
+            format=format_name,
+            model=facts.model,
+            agent=facts.agent,
+            title=facts.title,
+            source=facts.source,
+            parent_session_id=facts.parent_session_id,
+            settings=dict(facts.settings),
+            created_at=now,
+            updated_at=now,
+        )
+    )
+
+
+async def _with_facts(access: Access, session: Session, facts: Batch) -> Session:
+    """The session with what its sender knows of it now."""
+    if session.format == UNDECIDED:
+        format_name = get_format(facts.format or detect_format(facts.messages)).name
+    else:
+        format_name = await _fitting_format(access, session, facts)
+        if facts.format is not None and get_format(facts.format).name != format_name:
+            raise BadInputError(
+                f"Session {session.session_id} holds {session.format} messages;"
+                f" record {facts.format} messages in a session of their own."
+            )
+    given = {
+        "model": facts.model,
+        "agent": facts.agent,
+        "title": session.title or facts.title,
+        "format": format_name,
+    }
+    changed = {name: value for name, value in given.items() if value is not None and value != getattr(session, name)}
+    return await access.store.update_session(session.session_id, **changed) if changed else session
+
+
+async def _fitting_format(access: Access, session: Session, facts: Batch) -> str:
+    """The format of these messages and of all stored ones: the session's own, unless the stored ones are plain text
+    that fits the wanted one, or else the format that the new ones show."""
+    natives = facts.messages
+    if session.counters.messages > MAX_PLAIN_MESSAGES or not natives:
+        return session.format
+    shown = session.format
+    if facts.format:
+        shown = get_format(facts.format).name
+    elif not all(get_format(session.format).matches(native) > 0 for native in natives):
+        try:
+            shown = detect_format(natives)
+        except BadMessageError:  # the recording reports it
+            return session.format
+    if shown == session.format:
+        return shown
+    stored = await access.store.read_messages(session.session_id)
+    return shown if all(FORMATS[shown].matches(message.body or {}) > 0 for message in stored) else session.format
+
+
+# Storing what is not stored yet.
+
+
+async def store_batch(access: Access, session: Session, batch: Batch) -> Appended:
+    """Store the messages of the batch that are not stored yet, according to its identity; whoever calls this holds the
+    session's lock."""
+    opened = access.opened(session.session_id)
+    calls = await opened.calls(session)
+    if batch.whole:
+        appended = await _store_whole(access, session, batch, calls)
+    else:
+        batch.check_writer(session)
+        if batch.first_seq is not None:
+            appended = await _store_at(access, session, batch, batch.first_seq, calls)
+        else:
+            appended = await batch.append_after(0, access, session, calls, batch_id=batch.batch_id)
+    opened.keep_calls(appended.session, calls)
+    return appended
+
+
+async def _store_at(access: Access, session: Session, batch: Batch, first_seq: int, calls: Calls) -> Appended:
+    """Store a batch at a position. Messages that are stored there already are neither read nor counted again; the
+    store compares the others."""
+    stored: list[bytes] = []
+    if first_seq < session.counters.messages:
+        stored = (await access.store.read_fingerprints(session.session_id, first=first_seq))[: len(batch.messages)]
+    listed = await _fingerprints(access, session, batch.messages[: len(stored)])
+    known = len(stored) if listed == stored else 0
+    appended = await batch.append_after(known, access, session, calls, first_seq=first_seq + known)
+    return appended.model_copy(update={"duplicates": appended.duplicates + known, "first_seq": first_seq})
+
+
+async def _store_whole(access: Access, session: Session, batch: Batch, calls: Calls) -> Appended:
+    """Make the list the session's conversation: show the part that is stored, hide the messages that are not in the
+    list, and append the rest. System messages at its head that differ from the stored ones are a change of the declared
+    system prompt, not of the conversation."""
+    stored = await _stored_head(access, session)
+    if stored is None:
+        return await _store_branch(access, session, batch, calls)
+    natives = batch.messages
+    length = _leading_system(session, natives)
+    under = batch
+    if list(natives[:length]) != stored:
+        extras = [*({} for _ in stored), *batch.extras[length:]] if batch.extras else ()
+        digests = [*digests_of(stored), *batch.digests[length:]]
+        under = replace(batch, messages=[*stored, *natives[length:]], extras=extras, digests=digests)
+    appended = await _store_branch(access, session, under, calls)
+    session = await _declare_head(access, appended.session, natives[:length], stored)
+    duplicates = len(natives) - len(appended.messages)
+    return appended.model_copy(update={"session": session, "duplicates": duplicates})
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How to make a list the session's conversation; valid while the session has this many messages and edits."""
+
+    messages: int
+    edits: int
+    path: KnownPath
+    changes: tuple[Edit, ...]
+
+    def edits_before(self, counters: Counters) -> tuple[Edit, ...]:
+        """The changes. Raises EditConflictError if the session has changed since the plan was made."""
+        if (counters.messages, counters.edits) != (self.messages, self.edits):
+            raise EditConflictError("The session changed while a whole conversation was compared with it.")
+        return self.changes
+
+
+async def _store_branch(access: Access, session: Session, batch: Batch, calls: Calls) -> Appended:
+    """Make the list the session's conversation. If another process changes the session meanwhile, plan again; pieces
+    stored before that conflict then count as stored."""
+    listed = await _listed(access, session, batch)
+    first = await _plan(access, session, listed)
+    plan, furthest, attempts = first, first.path.count, 0
+    while True:
+        batch.check_writer(session, plan.changes)
+        try:
+            appended = await _follow(access, session, batch, calls, plan)
+        except EditConflictError as error:
+            attempts += 1
+            if attempts == ATTEMPTS:
+                raise EditConflictError(
+                    "Other processes kept changing this session; send the same list again in a moment."
+                ) from error
+            await asyncio.sleep(WAIT_SECONDS * attempts)
+        else:
+            break
+        plan = await _plan(access, session, listed)
+        if plan.path.count > furthest:  # a piece was stored before the conflict, so the attempt made progress
+            furthest, attempts = plan.path.count, 0
+    stored = appended.messages
+    if pieces := plan.path.seqs[first.path.count :]:
+        found = await access.store.read_messages_at(session.session_id, pieces)
+        stored = (*(message.model_copy(update={"body": None}) for message in found), *stored)
+    duplicates = len(batch.messages) - len(stored)
+    return appended.model_copy(update={"messages": stored, "duplicates": duplicates, "first_seq": None})
+
+
+async def _plan(access: Access, session: Session, listed: Sequence[bytes]) -> _Plan:
+    edits = await access.store.read_edits(session.session_id)
+    stored = await access.store.read_fingerprints(session.session_id)
+    path = known_path(edits, stored, listed)
+    changes = rewinding(edits, len(stored), path.last)
+    return _Plan(len(stored), len(edits), path, tuple(changes))
+
+
+async def _follow(access: Access, session: Session, batch: Batch, calls: Calls, plan: _Plan) -> Appended:
+    """Carry out the plan. Raises EditConflictError if the session has changed meanwhile."""
+    known = plan.path.count
+    if plan.changes:
+        snapshot = await access.snapshot(session.session_id)
+        plan.edits_before(snapshot.session.counters)
+        plan = replace(plan, changes=tuple(await weighed_together(access, snapshot, list(plan.changes))))
+    elif known == len(batch.messages):
+        session = await access.store.get_session(session.session_id)
+        return Appended(messages=(), duplicates=known, session=session)
+    if plan.path.last != plan.messages - 1:
+        # After a switch back to an older branch, its calls are not the newest ones in the store.
+        fmt = get_format(session.format)
+        for native in batch.messages[:known][-RECENT_MESSAGES:]:
+            remember_calls(calls, fmt.read(native).blocks)
+    return await batch.append_after(known, access, session, calls, before=plan.edits_before)
+
+
+async def _listed(access: Access, session: Session, batch: Batch) -> list[bytes]:
+    """The fingerprint of each message of a whole conversation."""
+    opened = access.opened(session.session_id)
+    digests = batch.digests or digests_of(batch.messages)
+    known = opened.listed(digests)
+    fingerprints = [*known, *await _fingerprints(access, session, batch.messages[len(known) :])]
+    opened.keep_list(digests, fingerprints)
+    return fingerprints
+
+
+async def _fingerprints(access: Access, session: Session, natives: Sequence[Native]) -> list[bytes]:
+    if is_large(natives):
+        return await asyncio.to_thread(fingerprints_of, access, session, natives)
+    return fingerprints_of(access, session, natives)
+
+
+def fingerprints_of(access: Access, session: Session, natives: Sequence[Native]) -> list[bytes]:
+    """The fingerprints of messages as they are stored, by which a message and its copy without secrets are one."""
+    settings = access.settings(session)
+    return [access.store.fingerprint(stored_body(settings, native)) for native in natives]
+
+
+# The head of a whole list, and its end.
+
+
+def _leading_system(session: Session, natives: Sequence[Native]) -> int:
+    """How many system messages a list begins with."""
+    fmt = get_format(session.format)
+    for place, native in enumerate(natives[:MAX_HEAD]):
+        read = _reading(fmt, native)
+        if read is None or read.role != "system":
+            return place
+    return min(len(natives), MAX_HEAD)
+
+
+async def _stored_head(access: Access, session: Session) -> list[Native] | None:
+    """The system messages that the conversation begins with, as they were recorded; None if it has no messages yet."""
+    if not session.counters.messages:
+        return None
+    path = path_to(await access.store.read_edits(session.session_id), session.counters.messages - 1)
+    positions = sorted(path)[:MAX_HEAD]
+    head: list[Native] = []
+    # Most conversations begin with one system message or none: the next messages can be large.
+    for part in (positions[:1], positions[1:2], positions[2:]):
+        for message in await access.store.read_messages_at(session.session_id, part) if part else ():
+            if message.role != "system":
+                return head
+            head.append(message.body or {})
+    return head
+
+
+async def _declare_head(access: Access, session: Session, head: Sequence[Native], stored: Sequence[Native]) -> Session:
+    """Declare the system messages that a conversation begins with, unless they are the recorded ones and these are
+    shown. A system prompt that was declared in a field of its own stays."""
+    same = list(head) == list(stored)
+    if same and session.counters.declared.system is None:
+        return session
+    declared = await declared_system(access, session)
+    if same and declared is not None and declared.part == "system":
+        return session
+    return await declare(access, session, head=head)
+
+
+async def check_next_request(
+    access: Access, session_id: str | None, natives: Sequence[Native], format_name: str | None
+) -> None:
+    """Raises BadInputError if a conversation for the next request has a result behind the last reply without a call in
+    front of it. It could be recorded, as any broken list can, but the provider would refuse the request. Older results
+    are not looked at: clients shorten their lists. Of a list that is right, only the end is read."""
+    session = await access.find(session_id)
+    fmt = get_format((session.format if session else format_name) or detect_format(natives))
+    missing: set[str] = set()
+    is_end = True
+    for native in reversed(natives):
+        read = _reading(fmt, native)
+        is_end = is_end and (read is None or read.role != "assistant")
+        for block in read.blocks if read else ():
+            if block.type == "tool_call":
+                missing.discard(block.call_id or "")
+            elif block.type == "tool_result" and is_end and block.call_id:
+                missing.add(block.call_id)
+        if not missing and not is_end:
+            return
+    if missing:
+        raise BadInputError(
+            f"messages holds the result of the call {min(missing)}, but not the reply with this call. Pass the whole"
+            " conversation each time, and append each reply of the model to it (in a Python program:"
+            " messages += await session.reply(reply))."
+        )
+
+
+def _reading(fmt: Format, native: Native) -> Reading | None:
+    try:
+        return fmt.read(native)
+    except BadMessageError:  # the recording reports it
+        return None

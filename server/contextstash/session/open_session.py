@@ -1,0 +1,392 @@
+"""An open session: what is kept of one session in memory, and its view, read as far as a use case needs it.
+
+Messages and edits are append-only, so that a known session is advanced by reading what is new. The newest known
+message and edit are read again with it: if they differ, the session was deleted meanwhile, and another one, such as a
+copy from another machine, has taken its place.
+
+Of a view far larger than the window only the newest part is read: what is older can be in no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from contextstash.base.value_bytes import value_bytes
+from contextstash.view.reach import MANY_WINDOWS, Beyond, smallest_placeholder, smallest_tokens
+from contextstash.view.session_counters import request_budget
+from contextstash.view.session_snapshot import Place
+from contextstash.view.view import Entry, Overlay, build_view, edits_in_force, message_entries, parts_of, results_of
+from contextstash.window.settings import ContextSettings
+from contextstash.window.token_counters import Counter
+from contextstash_storage.errors import SessionNotFoundError
+from contextstash_storage.records import Block, Edit, KnownPart, Message, Native, Output, Session, SessionNews
+from contextstash_storage.store import SessionStore
+
+MAX_TOKENS = 2_000_000
+"""Size of the messages that are kept of one session: twice the largest window. A larger view is read from the database
+at each call."""
+
+MAX_ADVANCED = 100
+"""Up to so many new messages are read at once with the check of the known ones; more are read if they are needed."""
+
+READ_AT_ONCE = 500
+"""Messages read at a time, from the newest on, until the reach is known; and whose bodies are held in memory."""
+
+FEW_NEW = 50
+"""Up to so many entries of a view are made on the event loop, which takes about half a millisecond."""
+
+RECENT_MESSAGES = 60
+"""How many messages before a tool result are searched for its call. A result that comes later has no tool name."""
+
+MAX_RECENT_CALLS = 500
+"""Tool calls remembered of one session: several for each of the RECENT_MESSAGES."""
+
+NO_EDITS = edits_in_force(())
+
+Span = tuple[int, int]
+
+ViewPart = tuple[tuple[Entry, ...], Beyond | None]
+"""The entries of a view that were read, and what is beyond their reach."""
+
+Calls = dict[str, tuple[str, str]]
+"""Tool name and main argument by call id."""
+
+Digest = bytes | None
+"""The hash by which a listed message is recognized; None if it has none."""
+
+
+def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
+    """Add the tool calls among these blocks, and forget the oldest above MAX_RECENT_CALLS, but none of these: their
+    results follow."""
+    added = 0
+    for block in blocks:
+        if block.type == "tool_call" and block.call_id:
+            calls.pop(block.call_id, None)
+            calls[block.call_id] = (block.tool or "tool", block.argument or "")
+            added += 1
+    while added and len(calls) > max(MAX_RECENT_CALLS, added):
+        del calls[next(iter(calls))]
+
+
+def digests_of(natives: Sequence[Native]) -> list[Digest]:
+    """The digest of each message: a fifth of the time that its fingerprint takes."""
+    written = (value_bytes(native) for native in natives)
+    return [None if data is None else hashlib.sha256(data).digest() for data in written]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much of a session a use case needs. With `within_reach`, what can be in a request of `budget` tokens; None is
+    the usable window. `after` is a position up to which nothing is needed then but the head. With `all_outputs` the
+    outputs of hidden messages are read too."""
+
+    bodies: bool = False
+    all_outputs: bool = False
+    within_reach: bool = False
+    budget: int | None = None
+    after: int = -1
+
+
+WHOLE = Scope()
+WITHIN_REACH = Scope(within_reach=True)
+WITH_ALL_OUTPUTS = Scope(all_outputs=True)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a session as of its state `session`: all its edits, those in force, and some of its messages,
+    their entries in the view and their outputs, by position. `view` is the whole view of the first `viewed` messages,
+    empty if that is not known. It is not changed but replaced, so that tasks cannot disturb each other."""
+
+    session: Session
+    edits: tuple[Edit, ...] = ()
+    overlay: Overlay = NO_EDITS
+    messages: Mapping[int, Message] = field(default_factory=dict)
+    entries: Mapping[int, Entry] = field(default_factory=dict)
+    outputs: Mapping[int, tuple[Output, ...]] = field(default_factory=dict)
+    view: tuple[Entry, ...] = ()
+    viewed: int = 0
+
+    @property
+    def part(self) -> KnownPart:
+        """The part that need not be read again: all but the newest message and edit."""
+        return KnownPart(max(self.messages, default=None), max(0, len(self.edits) - 1), MAX_ADVANCED)
+
+    def is_of(self, session: Session) -> bool:
+        """Whether nothing was recorded or edited between this and that state."""
+        own, other = self.session.counters, session.counters
+        counts = (own.messages, own.edits) == (other.messages, other.edits)
+        return counts and self.session.updated_at == session.updated_at
+
+
+class OpenSession:
+    """A session in memory."""
+
+    def __init__(self, store: SessionStore, session_id: str) -> None:
+        self._store = store
+        self._id = session_id
+        self._known: Known | None = None
+        self._calls: tuple[int, Calls] = (-1, {})
+        self._listed: tuple[Sequence[Digest], Sequence[bytes]] = ((), ())
+
+    @property
+    def has_view(self) -> bool:
+        """Whether its messages or edits are kept."""
+        return self._known is not None
+
+    def forget_view(self) -> None:
+        """Keep its messages and edits no longer."""
+        self._known = None
+
+    async def calls(self, session: Session) -> Calls:
+        """The tool calls of its newest messages: a result may be recorded in a later batch than its call. They are read
+        again if another process has recorded meanwhile."""
+        count = session.counters.messages
+        at, calls = self._calls
+        if at != count:
+            calls = {}
+            first = max(0, count - RECENT_MESSAGES)
+            for message in await self._store.read_messages(self._id, first=first, bodies=False):
+                remember_calls(calls, message.blocks)
+        return calls
+
+    def keep_calls(self, session: Session, calls: Calls) -> None:
+        """Remember the calls as of this state of the session."""
+        self._calls = (session.counters.messages, calls)
+
+    def listed(self, digests: Sequence[Digest]) -> list[bytes]:
+        """The fingerprints of the messages at the head of a list, as far as they are those of the last list."""
+        known, fingerprints = self._listed
+        pairs = enumerate(zip(digests, known, strict=False))
+        same = next((place for place, (new, old) in pairs if new is None or new != old), min(len(digests), len(known)))
+        return list(fingerprints[:same])
+
+    def keep_list(self, digests: Sequence[Digest], fingerprints: Sequence[bytes]) -> None:
+        """Remember the last list."""
+        self._listed = (digests, fingerprints)
+
+    async def news(self) -> SessionNews:
+        """The session as it is now, and what is new in it. Raises SessionNotFoundError."""
+        return await self._store.read_news(self._id, KnownPart() if self._known is None else self._known.part)
+
+    async def known(self, session: Session, news: SessionNews | None = None) -> Known:
+        """Its edits as of this state of it, and those of its messages that are known. With `news`, which are of the
+        same state, nothing that is in them is read."""
+        known = self._known
+        advanced = None if known is None else await self._advanced(known, session, news)
+        if advanced is None:
+            edits = await self._edits(session, news)
+            advanced = Known(session, edits, edits_in_force(edits) if edits else NO_EDITS)
+        self._known = advanced
+        return advanced
+
+    async def _edits(self, session: Session, news: SessionNews | None) -> tuple[Edit, ...]:
+        """All edits, up to this state of the session."""
+        count = session.counters.edits
+        if news is not None and not news.known.edits:
+            return news.edits[:count]
+        return tuple(await self._store.read_edits(self._id))[:count] if count else ()
+
+    async def _advanced(self, known: Known, session: Session, news: SessionNews | None) -> Known | None:
+        """What is known, with the new messages and edits; None if it was of another session of this id."""
+        if known.session.created_at != session.created_at:
+            return None
+        if known.is_of(session):
+            return replace(known, session=session)
+        before, after, part = known.session.counters, session.counters, known.part
+        if after.messages < before.messages or after.edits < before.edits:
+            return None
+        if news is None or news.known != part:
+            news = await self._store.read_news(self._id, part)
+        # The news may be of a later state: what came after this one is left out.
+        newest = {message.seq: message for message in news.messages if message.seq < after.messages}
+        read = news.edits[: after.edits - part.edits]
+        if part.first is not None and newest.pop(part.first, None) != known.messages[part.first]:
+            return None
+        if read[: len(known.edits[-1:])] != known.edits[-1:]:
+            return None
+        outputs = {**known.outputs, **_by_message(newest, news.outputs)}
+        advanced = replace(known, session=session, messages={**known.messages, **newest}, outputs=outputs)
+        edits = (*known.edits[:-1], *read)
+        if len(edits) == len(known.edits):
+            return advanced
+        return replace(advanced, edits=edits, overlay=edits_in_force(edits), entries={}, view=(), viewed=0)
+
+    async def messages(self, known: Known, spans: Iterable[Span], *, bodies: bool) -> list[Message]:
+        """The messages from the first to the last position of each span. Without `bodies` they have a body only if it
+        is known. The bodies must not be changed. Raises SessionNotFoundError if they are not there any more."""
+        found: list[Message] = []
+        for first, last in spans:
+            missing = [seq for seq in range(first, last + 1) if seq not in known.messages]
+            new: dict[int, Message] = {}
+            if missing:
+                read = await self._store.read_messages(self._id, first=missing[0], last=missing[-1], bodies=bodies)
+                new = {message.seq: message for message in read}
+                if len(read) <= missing[-1] - missing[0]:
+                    raise SessionNotFoundError(f"The session '{self._id}' was deleted while it was read.")
+            found += [new.get(seq) or known.messages[seq] for seq in range(first, last + 1)]
+        return found
+
+    async def outputs(self, known: Known, messages: Sequence[Message]) -> dict[Place, Output]:
+        """The outputs of these messages, which are in order."""
+        found = known.outputs
+        missing = [each.seq for each in messages if each.seq not in found]
+        if missing:
+            read = await self._store.read_outputs(self._id, first=missing[0], last=missing[-1])
+            found = {**found, **_by_message(missing, read)}
+            current = self._known
+            if current is not None and current.session == known.session:
+                kept = {seq: outputs for seq, outputs in found.items() if seq in current.messages}
+                self._known = replace(current, outputs=kept)
+        return {(output.seq, output.block): output for each in messages for output in found[each.seq]}
+
+    async def view(
+        self, known: Known, settings: ContextSettings, counter: Counter, scope: Scope, usable: int
+    ) -> ViewPart:
+        """The view, as far as the scope needs it."""
+        counters = known.session.counters
+        spans = known.overlay.visible_ranges(counters.messages)
+        budget = request_budget(counters, settings, counter, scope.budget or usable)
+        limit = budget.counted(counters.view_tokens)
+        if scope.within_reach and not settings.pin and counters.view_tokens > MANY_WINDOWS * max(0, limit):
+            part = await _Reach(self, known, scope, smallest_placeholder(settings, counter), limit).part(spans)
+            if part is not None:
+                return part
+        if scope.bodies and (grown := self._grown(known)) is not None:
+            return grown, None
+        messages = await self.messages(known, spans, bodies=scope.bodies)
+        entries = await _entries(known, messages, known.entries)
+        if scope.bodies:
+            self.keep(known, messages, entries, whole=True)
+        return entries, None
+
+    def keep(self, known: Known, messages: Sequence[Message], view: Sequence[Entry], *, whole: bool) -> None:
+        """Keep these messages, which have bodies, and the view made of them for the next call, in place of those that
+        were kept before; `whole` says that it is all of the view."""
+        kept = {message.seq: message for message in messages} if _size(messages) <= MAX_TOKENS else {}
+        entries = {entry.message.seq: entry for entry in view if entry.message} if kept else {}
+        viewed = known.session.counters.messages if kept and whole else 0
+        shown = tuple(view) if viewed else ()
+        self._known = replace(known, messages=kept, entries=entries, view=shown, viewed=viewed)
+
+    def _grown(self, known: Known) -> tuple[Entry, ...] | None:
+        """The whole view, if it is known but for a few new messages, which are known too: as no edit came since, their
+        entries follow the others. Kept for the next call; None if it must be made of all messages."""
+        count = known.session.counters.messages
+        new = [known.messages.get(seq) for seq in range(known.viewed, count)] if known.view else [None]
+        messages = [message for message in new if message is not None]
+        if len(messages) < len(new) or _size(known.messages.values()) > MAX_TOKENS:
+            return None
+        added = message_entries(messages, known.overlay)
+        view = (*known.view, *added)
+        entries = {**known.entries, **{entry.first_seq: entry for entry in added}}
+        self._known = replace(known, entries=entries, view=view, viewed=count)
+        return view
+
+
+@dataclass(frozen=True)
+class _Reach:
+    """Reads the newest part of a view, until it takes more than `limit` tokens however much it is shortened. `made` are
+    the entries that were made for that, by position."""
+
+    opened: OpenSession
+    known: Known
+    scope: Scope
+    placeholder: int
+    limit: int
+    made: dict[int, Entry] = field(default_factory=dict)
+
+    async def part(self, spans: Sequence[Span]) -> ViewPart | None:
+        """The head and the part within reach; None if that is everything."""
+        head = await self._head(spans)
+        start = head[-1].seq + 1 if head else spans[0][0] if spans else 0
+        body = [(max(first, start), last) for first, last in spans if last >= start]
+        newest = await self._newest(body)
+        if not newest or newest[0].seq <= body[0][0]:
+            return None
+        messages = [*head, *newest]
+        entries = await _entries(self.known, messages, self.made)
+        beyond = await asyncio.to_thread(self._beyond, entries, body[0][0], newest[0].seq - 1)
+        if beyond is not None and self.scope.bodies:
+            self.opened.keep(self.known, messages, entries, whole=False)
+        return None if beyond is None else (entries, beyond)
+
+    async def _head(self, spans: Sequence[Span]) -> list[Message]:
+        """The system messages at the head of the view."""
+        head: list[Message] = []
+        for seq in (seq for first, last in spans for seq in range(first, last + 1)):
+            [message] = await self.opened.messages(self.known, [(seq, seq)], bodies=self.scope.bodies)
+            if message.role != "system":
+                break
+            head.append(message)
+        return head
+
+    async def _newest(self, body: Sequence[Span]) -> list[Message]:
+        """The messages that are needed, in order."""
+        smallest = 0
+        pieces: list[list[Message]] = []
+        for first, last in reversed(_pieces(body)):
+            if smallest > self.limit or last <= self.scope.after:
+                break
+            span = (max(first, self.scope.after + 1), last)
+            pieces.append(await self.opened.messages(self.known, [span], bodies=self.scope.bodies))
+            new = sum([message.seq not in self.known.entries for message in pieces[-1]])
+            few = new < FEW_NEW
+            smallest += self._smallest(pieces[-1]) if few else await asyncio.to_thread(self._smallest, pieces[-1])
+        return [message for piece in reversed(pieces) for message in piece]
+
+    def _smallest(self, messages: Sequence[Message]) -> int:
+        """The fewest tokens that these messages take in the view."""
+        entries = build_view(messages, self.known.overlay, self.known.entries)
+        self.made.update({entry.first_seq: entry for entry in entries if entry.message})
+        return sum([smallest_tokens(entry, self.placeholder) for entry in entries if entry.message])
+
+    def _beyond(self, entries: Sequence[Entry], first: int, last: int) -> Beyond | None:
+        """The part of the view beyond these entries, by the counters; None if the counters are not in step."""
+        counters = self.known.session.counters
+        read = parts_of(entries)
+        parts = {part: counters.parts.get(part, 0) - read.get(part, 0) for part in (*counters.parts, *read)}
+        messages = counters.view_messages - len(entries)
+        results = counters.view_results - results_of(entries)
+        if messages <= 0 or results < 0 or min(parts.values()) < 0:
+            return None
+        return Beyond(first, last, messages, results, {part: tokens for part, tokens in parts.items() if tokens})
+
+
+async def _entries(known: Known, messages: Sequence[Message], made: Mapping[int, Entry]) -> tuple[Entry, ...]:
+    """The view of these messages, some of whose entries are made; of many, with what they add up to, made in a worker
+    thread."""
+    if len(messages) - len(known.entries) < READ_AT_ONCE:
+        return tuple(build_view(messages, known.overlay, made))
+
+    def work() -> tuple[Entry, ...]:
+        entries = tuple(build_view(messages, known.overlay, made))
+        parts_of(entries)
+        return entries
+
+    return await asyncio.to_thread(work)
+
+
+def _by_message(seqs: Iterable[int], outputs: Iterable[Output]) -> dict[int, tuple[Output, ...]]:
+    """The outputs of these messages, by position."""
+    found: dict[int, tuple[Output, ...]] = dict.fromkeys(seqs, ())
+    for output in outputs:
+        if output.seq in found:
+            found[output.seq] += (output,)
+    return found
+
+
+def _pieces(spans: Sequence[Span]) -> list[Span]:
+    """The spans in pieces of READ_AT_ONCE messages, aligned at their ends."""
+    pieces: list[Span] = []
+    for first, last in spans:
+        starts = range(last - READ_AT_ONCE + 1, first - READ_AT_ONCE, -READ_AT_ONCE)
+        pieces += [(max(first, start), start + READ_AT_ONCE - 1) for start in reversed(starts)]
+    return pieces
+
+
+def _size(messages: Iterable[Message]) -> int:
+    return sum([message.tokens for message in messages])
