@@ -36,11 +36,13 @@ async def test_a_plain_retrieval_returns_before_half_of_forty_runaway_patterns(t
         await asyncio.sleep(0.5)  # all forty are on their way; were some not, the test would only be milder
         page = await answer(client, "get_archived_output", handle=plain)
         answered = sum(task.done() for task in runaway)
-        first, _ = await asyncio.wait(runaway, return_when=asyncio.FIRST_COMPLETED)
+        for ended in asyncio.as_completed(runaway):
+            refused = (await ended).content[0].text  # type: ignore[union-attr]
+            if "takes too long" in refused:  # on a busy machine some are refused earlier: they waited for their turn
+                break
         for task in runaway:
             task.cancel()
         await asyncio.gather(*runaway, return_exceptions=True)
     assert page["text"] == texts[1]
     assert answered < PATTERNS / 2
-    [refused] = [task.result() for task in list(first)[:1]]
-    assert "takes too long" in refused.content[0].text  # type: ignore[union-attr]
+    assert "takes too long" in refused
