@@ -19,6 +19,7 @@ from contextstash.clients.recognition import readers, recognize
 from contextstash.clients.transcripts import Batch, DocumentReader, Head, Line, Reader, split_lines
 from contextstash.messages import FORMATS, detect_format
 from contextstash.messages.json_positions import JsonPositionError
+from contextstash.messages.repair import repaired
 from contextstash.messages.request.edits import MessageEdit, SummaryOf, edited
 from contextstash.messages.request.text import LIST_KEYS, read_request
 from contextstash.outputs.regex_search import matching_lines
@@ -80,7 +81,7 @@ def message_format(name: str) -> Target:
         for native in readable:
             _check_message(name, native)
         if readable:
-            for native in subject.assemble(readable):
+            for native in repaired(subject, readable):
                 subject.read(native)
             assert len(subject.limit_breakpoints(readable, 2, None)) == len(readable)
             _accepted(lambda: detect_format(readable))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from contextstash.messages import get_format
-from contextstash.messages.block_reader import ASSISTANT_FIRST, MISSING_RESULT
+from contextstash.messages.repair import ASSISTANT_FIRST, MISSING_RESULT, repaired
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native, Usage
 from tests.support.provider_rules import violations
@@ -155,7 +155,7 @@ def test_the_pieces_of_a_reply_become_one_message_and_its_results_the_next() -> 
         user(result("b")),
         assistant(text("ok"), id="msg_2"),
     ]
-    assert ANTHROPIC.assemble(natives) == [
+    assert repaired(ANTHROPIC, natives) == [
         {"role": "user", "content": "go"},
         assistant(thought, use("a"), use("b")),
         user(result("a"), result("b")),
@@ -171,12 +171,12 @@ def test_results_come_first_and_the_users_text_after_them() -> None:
         user(result("b")),
         user(text("x"), result("a")),
     ]
-    assert ANTHROPIC.assemble(natives)[2] == user(result("b"), result("a"), text("wait"), text("x"))
+    assert repaired(ANTHROPIC, natives)[2] == user(result("b"), result("a"), text("wait"), text("x"))
 
 
 def test_a_result_recorded_before_its_call_is_moved_after_it() -> None:
     natives = [user(text("go")), user(result("a")), assistant(use("a"), id="m1"), assistant(text("ok"))]
-    assert ANTHROPIC.assemble(natives) == [
+    assert repaired(ANTHROPIC, natives) == [
         user(text("go")),
         assistant(use("a")),
         user(result("a")),
@@ -186,7 +186,7 @@ def test_a_result_recorded_before_its_call_is_moved_after_it() -> None:
 
 def test_a_call_without_a_result_gets_one_and_a_result_without_a_call_becomes_text() -> None:
     natives = [user(result("gone", "42 files")), assistant(use("a")), user(text("never mind"))]
-    shown = ANTHROPIC.assemble(natives)
+    shown = repaired(ANTHROPIC, natives)
     assert shown[0] == user(text("[Result of a tool call that is no longer shown]\n42 files"))
     missing = {**result("a", MISSING_RESULT), "is_error": True}
     assert shown[2] == user(missing, text("never mind"))
@@ -194,7 +194,7 @@ def test_a_call_without_a_result_gets_one_and_a_result_without_a_call_becomes_te
 
 
 def test_a_list_that_begins_with_the_assistant_gets_a_user_message_first() -> None:
-    assert ANTHROPIC.assemble([assistant(text("hi"))])[0] == {"role": "user", "content": ASSISTANT_FIRST}
+    assert repaired(ANTHROPIC, [assistant(text("hi"))])[0] == {"role": "user", "content": ASSISTANT_FIRST}
 
 
 def test_system_messages_and_empty_texts_and_unsigned_thinking_are_left_out() -> None:
@@ -204,7 +204,7 @@ def test_system_messages_and_empty_texts_and_unsigned_thinking_are_left_out() ->
         assistant({"type": "thinking", "thinking": "cut off", "signature": ""}, text(""), text("ok")),
         {"role": "user", "content": " \n"},
     ]
-    assert ANTHROPIC.assemble(natives) == [{"role": "user", "content": "go"}, assistant(text("ok"))]
+    assert repaired(ANTHROPIC, natives) == [{"role": "user", "content": "go"}, assistant(text("ok"))]
 
 
 def test_a_provider_tool_call_is_kept_only_with_its_result_or_at_the_end() -> None:
@@ -213,10 +213,10 @@ def test_a_provider_tool_call_is_kept_only_with_its_result_or_at_the_end() -> No
     go = user(text("go"))
     whole = [go, assistant(search, found, text("ok"))]
     paused = [go, assistant(text("looking"), search)]
-    assert ANTHROPIC.assemble(whole) == whole
-    assert ANTHROPIC.assemble(paused) == paused
-    assert ANTHROPIC.assemble([*paused, user(text("stop"))])[1] == assistant(text("looking"))
-    assert ANTHROPIC.assemble([go, assistant(found, text("ok"))])[1] == assistant(text("ok"))
+    assert repaired(ANTHROPIC, whole) == whole
+    assert repaired(ANTHROPIC, paused) == paused
+    assert repaired(ANTHROPIC, [*paused, user(text("stop"))])[1] == assistant(text("looking"))
+    assert repaired(ANTHROPIC, [go, assistant(found, text("ok"))])[1] == assistant(text("ok"))
 
 
 @pytest.mark.parametrize("key", ["tool_id", "toolId"])
@@ -224,7 +224,7 @@ def test_a_provider_tool_call_stays_open_while_a_tool_that_it_called_is_answered
     run = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {"code": "x"}}
     called = {**use("a"), "caller": {"type": "code_execution_20250825", key: "srvtoolu_1"}}
     natives = [user(text("go")), assistant(run, called), user(result("a"))]
-    assert ANTHROPIC.assemble(natives) == natives
+    assert repaired(ANTHROPIC, natives) == natives
     assert violations("anthropic", natives) == []
 
 
@@ -233,12 +233,12 @@ def test_a_list_may_begin_with_the_providers_own_summary_which_goes_back_verbati
     block = {"type": "compaction", **summary, "encrypted_content": "Z0FB", "tool_changes": [{"a": 1}]}
     natives = [assistant(block), user(text("go on")), assistant(text("ok"))]
     assert violations("anthropic", natives) == []
-    assert ANTHROPIC.assemble(natives) == natives
+    assert repaired(ANTHROPIC, natives) == natives
 
 
 def test_an_empty_summary_of_the_provider_is_left_out() -> None:
     natives = [user(text("go")), assistant({"type": "compaction", "content": ""}, text("ok"))]
-    assert ANTHROPIC.assemble(natives)[1] == assistant(text("ok"))
+    assert repaired(ANTHROPIC, natives)[1] == assistant(text("ok"))
 
 
 def test_nothing_is_left_of_a_message_with_only_thinking() -> None:

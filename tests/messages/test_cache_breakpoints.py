@@ -9,7 +9,7 @@ import pytest
 
 from contextstash.messages import get_format
 from contextstash.messages.breakpoints import count_breakpoints, first_edited, sent_breakpoints
-from contextstash.messages.render import render
+from contextstash.messages.repair import render
 from contextstash_storage.records import Native
 from tests.support.provider_rules import violations
 

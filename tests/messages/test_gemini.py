@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextstash.messages import get_format
-from contextstash.messages.block_reader import ASSISTANT_FIRST, MISSING_RESULT
+from contextstash.messages.repair import ASSISTANT_FIRST, MISSING_RESULT, repaired
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native, Usage
 from tests.support.conversations import conversations
@@ -143,16 +143,16 @@ def test_what_is_wrong_with_a_content_is_named(native: Native, reason: str) -> N
 
 def test_an_interrupted_call_gets_an_object_in_its_spelling_and_its_place() -> None:
     asked = asking("Read", "Bash")
-    shown = GEMINI.assemble([GO, asked, {"role": "user", "parts": answering("Bash")["parts"]}, MORE])
+    shown = repaired(GEMINI, [GO, asked, {"role": "user", "parts": answering("Bash")["parts"]}, MORE])
     missing = {"functionResponse": {"name": "Read", "response": {"error": MISSING_RESULT}}}
     assert shown == [GO, asked, {"role": "user", "parts": [missing, *answering("Bash")["parts"]]}, MORE]
     spelled = {"role": "model", "parts": [{"function_call": {"id": "c", "name": "Read"}}]}
-    [*_, last] = GEMINI.assemble([GO, spelled])
+    [*_, last] = repaired(GEMINI, [GO, spelled])
     assert last["parts"] == [{"function_response": {"id": "c", "name": "Read", "response": {"error": MISSING_RESULT}}}]
 
 
 def test_responses_recorded_one_by_one_become_one_content() -> None:
-    shown = GEMINI.assemble([GO, asking("a", "b"), answering("a"), answering("b"), MORE])
+    shown = repaired(GEMINI, [GO, asking("a", "b"), answering("a"), answering("b"), MORE])
     assert shown == [GO, asking("a", "b"), answering("a", "b"), MORE]
 
 
@@ -169,29 +169,29 @@ REPLY: Native = {"role": "model", "parts": [{"text": "hi"}]}
     ],
 )
 def test_one_content_stays_one_content(natives: list[Native]) -> None:
-    assert GEMINI.assemble(natives) == natives
+    assert repaired(GEMINI, natives) == natives
     assert violations("gemini", natives) == []
 
 
 def test_responses_that_have_to_be_completed_get_a_content_without_other_parts() -> None:
     mixed = {"role": "user", "parts": [{"text": "more"}, *answering("b")["parts"], IMAGE]}
-    [*_, responses, others] = GEMINI.assemble([GO, asking("a", "b"), mixed])
+    [*_, responses, others] = repaired(GEMINI, [GO, asking("a", "b"), mixed])
     assert [part["functionResponse"]["name"] for part in responses["parts"]] == ["a", "b"]
     assert others == {"role": "user", "parts": [{"text": "more"}, IMAGE]}
     one_by_one = [GO, asking("a", "b"), answering("a"), {"role": "user", "parts": [*answering("b")["parts"], IMAGE]}]
     apart = [GO, asking("a", "b"), answering("a", "b"), {"role": "user", "parts": [IMAGE]}]
-    assert GEMINI.assemble(one_by_one) == apart
+    assert repaired(GEMINI, one_by_one) == apart
 
 
 def test_open_calls_in_two_contents_become_one_content_before_their_responses() -> None:
     joined = {"role": "model", "parts": [*asking("a", "b")["parts"], *REPLY["parts"]]}
     natives = [GO, asking("a"), asking("b"), REPLY, answering("a", "b")]
-    assert GEMINI.assemble(natives) == [GO, joined, answering("a", "b")]
+    assert repaired(GEMINI, natives) == [GO, joined, answering("a", "b")]
 
 
 def test_a_response_takes_the_id_of_its_call() -> None:
     asked = {"role": "model", "parts": [{"functionCall": {"id": "c1", "name": "a"}}]}
-    [*_, last] = GEMINI.assemble([GO, asked, answering("a")])
+    [*_, last] = repaired(GEMINI, [GO, asked, answering("a")])
     assert last["parts"][0]["functionResponse"]["id"] == "c1"
 
 
@@ -201,12 +201,12 @@ def test_a_response_without_its_call_becomes_text_with_its_media() -> None:
         "parts": [{"functionResponse": {"name": "a", "response": {"output": "x"}, "parts": [IMAGE]}}],
     }
     text = "[Result of a tool call that is no longer shown]\nx"
-    assert GEMINI.assemble([orphan]) == [{"role": "user", "parts": [{"text": text}, IMAGE]}]
+    assert repaired(GEMINI, [orphan]) == [{"role": "user", "parts": [{"text": text}, IMAGE]}]
 
 
 def test_a_list_that_begins_with_the_model_gets_a_content_before_it() -> None:
     reply = {"role": "model", "parts": [{"text": "hi"}]}
-    assert GEMINI.assemble([reply]) == [{"role": "user", "parts": [{"text": ASSISTANT_FIRST}]}, reply]
+    assert repaired(GEMINI, [reply]) == [{"role": "user", "parts": [{"text": ASSISTANT_FIRST}]}, reply]
 
 
 def test_what_a_recorder_added_and_empty_parts_are_not_sent() -> None:
@@ -218,14 +218,14 @@ def test_what_a_recorder_added_and_empty_parts_are_not_sent() -> None:
         {"role": "model", "parts": [{"text": "hi"}, {"text": "", "thoughtSignature": "c2ln"}], "usageMetadata": {}},
     ]
     reply = {"role": "model", "parts": [{"text": "hi"}, {"text": "", "thoughtSignature": "c2ln"}]}
-    assert GEMINI.assemble(natives) == [GO, reply]
+    assert repaired(GEMINI, natives) == [GO, reply]
 
 
 @settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_each_signature_stays_on_its_part_byte_for_byte(data: st.DataObject) -> None:
     natives = data.draw(conversations("gemini", broken=True))
-    shown = GEMINI.assemble(natives)
+    shown = repaired(GEMINI, natives)
     assert violations("gemini", shown) == []
     recorded = [part for native in natives if native["role"] == "model" for part in native["parts"]]
     signed = [part for part in recorded if "thoughtSignature" in part or "thought_signature" in part]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash.messages import get_format
-from contextstash.messages.image_sizes import image_size
+from contextstash.messages.parts import image_size
 
 ACROSS, DOWN = 800, 600
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", ACROSS, DOWN) + bytes(9)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from contextstash.messages import get_format
-from contextstash.messages.block_reader import MISSING_RESULT
+from contextstash.messages.repair import MISSING_RESULT, repaired
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native, Usage
 from tests.support.provider_rules import violations
@@ -106,8 +106,8 @@ def test_a_legacy_function_call_is_paired_by_its_name() -> None:
     answer = {"role": "function", "name": "now", "content": "noon"}
     block = CHAT.read(calling).blocks[0]
     assert block.call_id == CHAT.read(answer).blocks[0].call_id
-    assert CHAT.assemble([USER, calling, answer]) == [USER, calling, answer]
-    assert CHAT.assemble([USER, calling])[-1] == {
+    assert repaired(CHAT, [USER, calling, answer]) == [USER, calling, answer]
+    assert repaired(CHAT, [USER, calling])[-1] == {
         "role": "function",
         "name": "now",
         "content": MISSING_RESULT,
@@ -153,7 +153,7 @@ def test_replacing_keeps_the_form_of_the_content_and_everything_else() -> None:
 
 def test_results_are_put_directly_after_their_call() -> None:
     natives = [USER, call("a", "b"), USER, result("b"), call("c"), result("a"), result("c")]
-    assert CHAT.assemble(natives) == [
+    assert repaired(CHAT, natives) == [
         USER,
         call("a", "b"),
         result("b"),
@@ -169,7 +169,7 @@ def test_fields_of_replies_are_left_out_of_a_request() -> None:
     reply: Native = {"role": "assistant", "content": "hi", "refusal": None, "annotations": []}
     reply["usage"] = usage
     nulls = {"tool_calls": None, "function_call": None, "audio": None}
-    assert CHAT.assemble([USER, {**reply, **nulls}]) == [
+    assert repaired(CHAT, [USER, {**reply, **nulls}]) == [
         USER,
         {"role": "assistant", "content": "hi", "refusal": None},
     ]
@@ -177,11 +177,11 @@ def test_fields_of_replies_are_left_out_of_a_request() -> None:
 
 def test_reasoning_content_stays_because_its_providers_require_it() -> None:
     natives = [USER, call("a", reasoning_content="hm"), result("a")]
-    assert CHAT.assemble(natives) == natives
+    assert repaired(CHAT, natives) == natives
 
 
 def test_a_call_without_a_result_gets_one_and_a_result_without_a_call_becomes_text() -> None:
-    shown = CHAT.assemble([result("gone", "42 files"), call("a", "b"), result("b"), USER])
+    shown = repaired(CHAT, [result("gone", "42 files"), call("a", "b"), result("b"), USER])
     assert shown == [
         {"role": "user", "content": "[Result of a tool call that is no longer shown]\n42 files"},
         call("a", "b"),
@@ -194,7 +194,7 @@ def test_a_call_without_a_result_gets_one_and_a_result_without_a_call_becomes_te
 
 def test_ids_used_again_in_each_turn_need_no_repair() -> None:
     natives = [USER, call("call_0"), result("call_0"), USER, call("call_0"), result("call_0", "other")]
-    assert CHAT.assemble(natives) == natives
+    assert repaired(CHAT, natives) == natives
 
 
 @pytest.mark.parametrize(
@@ -206,12 +206,12 @@ def test_ids_used_again_in_each_turn_need_no_repair() -> None:
     ],
 )
 def test_a_message_without_content_is_left_out(empty: Native) -> None:
-    assert CHAT.assemble([USER, empty]) == [USER]
+    assert repaired(CHAT, [USER, empty]) == [USER]
 
 
 def test_an_empty_text_stays_in_a_result_and_beside_calls() -> None:
     natives = [USER, call("a", content=""), result("a", "")]
-    assert CHAT.assemble(natives) == natives
+    assert repaired(CHAT, natives) == natives
     assert violations("openai-chat", natives) == []
 
 
@@ -230,7 +230,7 @@ def test_the_signed_thinking_of_a_claude_behind_a_gateway_is_read_and_can_be_lef
     found = CHAT.read(native)
     assert (found.blocks[0].type, found.texts[0]) == ("thinking", "hm")
     assert CHAT.matches(native) == 1.0
-    assert CHAT.assemble([USER, native, result("a")])[1] == native
+    assert repaired(CHAT, [USER, native, result("a")])[1] == native
     assert CHAT.without_thinking(native) == call("a")
     assert CHAT.without_thinking({"role": "assistant", "content": None, **carrier}) is None
 
@@ -251,7 +251,7 @@ def test_gemini_signatures_on_calls_go_back_verbatim() -> None:
     signed["tool_calls"][0]["extra_content"] = {"google": {"thought_signature": "Q2lR"}}
     signed["extra_content"] = {"google": {"thought_signature": "RW5k"}}
     natives = [USER, signed, result("a", "long"), result("b", "long")]
-    shown = CHAT.assemble([*natives[:2], *(CHAT.replace(native, {0: "short"}) for native in natives[2:])])
+    shown = repaired(CHAT, [*natives[:2], *(CHAT.replace(native, {0: "short"}) for native in natives[2:])])
     assert shown == [USER, signed, result("a", "short"), result("b", "short")]
     assert CHAT.without_thinking(signed) == signed
     assert violations("openai-chat", shown) == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from contextstash.messages import get_format
-from contextstash.messages.block_reader import MISSING_RESULT
+from contextstash.messages.repair import MISSING_RESULT, repaired
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native
 from tests.support.provider_rules import violations
@@ -128,7 +128,7 @@ def test_calls_have_names_and_main_arguments() -> None:
 def test_calls_of_the_providers_own_tools_need_no_answer() -> None:
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "x"}}
     assert RESPONSES.read(search).blocks[0].call_id is None
-    assert RESPONSES.assemble([USER, search]) == [USER, search]
+    assert repaired(RESPONSES, [USER, search]) == [USER, search]
 
 
 def test_a_generated_picture_is_not_counted_as_text() -> None:
@@ -182,7 +182,7 @@ def test_replacing_keeps_the_form_of_the_output_and_everything_else() -> None:
 
 def test_missing_outputs_come_after_the_calls_made_together_each_of_its_type() -> None:
     natives = [USER, REASONING, call("a"), call("b", "custom_tool_call"), call("c"), output("c"), USER]
-    assert RESPONSES.assemble(natives) == [
+    assert repaired(RESPONSES, natives) == [
         USER,
         REASONING,
         call("a"),
@@ -197,12 +197,12 @@ def test_missing_outputs_come_after_the_calls_made_together_each_of_its_type() -
 
 def test_an_output_is_converted_to_the_type_of_its_call() -> None:
     answer = {"type": "function_call_output", "call_id": "a", "output": "gone"}
-    shown = RESPONSES.assemble([USER, call("a", "custom_tool_call"), answer])
+    shown = repaired(RESPONSES, [USER, call("a", "custom_tool_call"), answer])
     assert shown[-1] == output("a", "gone", "custom_tool_call_output")
 
 
 def test_an_output_without_its_call_becomes_the_users_text() -> None:
-    [shown] = RESPONSES.assemble([output("gone", [{"type": "input_text", "text": "42 files"}, IMAGE])])
+    [shown] = repaired(RESPONSES, [output("gone", [{"type": "input_text", "text": "42 files"}, IMAGE])])
     told = "[Result of a tool call that is no longer shown]\n42 files"
     assert shown == {
         "type": "message",
@@ -213,7 +213,7 @@ def test_an_output_without_its_call_becomes_the_users_text() -> None:
 
 def test_reasoning_that_nothing_follows_is_left_out_with_its_computer_call() -> None:
     click = {"type": "computer_call", "call_id": "a", "action": {"type": "click"}}
-    assert RESPONSES.assemble([USER, REASONING, click, USER, REASONING]) == [USER, USER]
+    assert repaired(RESPONSES, [USER, REASONING, click, USER, REASONING]) == [USER, USER]
 
 
 def test_fields_of_recorders_are_left_out_and_a_missing_summary_is_added() -> None:
@@ -223,7 +223,7 @@ def test_fields_of_recorders_are_left_out_and_a_missing_summary_is_added() -> No
         {**call("a"), "status": "completed", "usage": {"input_tokens": 5, "output_tokens": 1}},
         output("a"),
     ]
-    shown = RESPONSES.assemble(natives)
+    shown = repaired(RESPONSES, natives)
     assert shown == [
         USER,
         {"type": "reasoning", "id": "rs_1", "summary": []},
@@ -255,5 +255,5 @@ def test_a_summary_of_the_provider_is_sent_back_verbatim() -> None:
         call("a"),
         output("a"),
     ]
-    assert RESPONSES.assemble(natives) == natives
+    assert repaired(RESPONSES, natives) == natives
     assert violations("openai-responses", natives) == []

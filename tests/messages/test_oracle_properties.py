@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from contextstash.messages import get_format
 from contextstash.messages.cuts import safe_cuts
-from contextstash.messages.render import render
+from contextstash.messages.repair import render
 from contextstash_storage.records import Message, Native
 from tests.support.conversations import FORMAT_NAMES, as_messages, conversations
 from tests.support.effort import examples

@@ -9,7 +9,7 @@ import pytest
 
 from contextstash.messages import detect_format, get_format
 from contextstash.messages.cuts import safe_cuts
-from contextstash.messages.render import render
+from contextstash.messages.repair import render
 from tests.support.conversations import as_messages
 from tests.support.provider_rules import violations
 from tests.support.traces import trace_files, trace_natives

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextstash.messages import FORMATS, detect_format, get_format
-from contextstash.messages.render import render
+from contextstash.messages.repair import render
 from contextstash_storage.errors import BadMessageError
 from tests.support.conversations import FORMAT_NAMES, conversations
 from tests.support.effort import examples

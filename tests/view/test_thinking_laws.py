@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from contextstash.messages import get_format
 from contextstash.messages.cuts import safe_cuts
-from contextstash.messages.render import render
+from contextstash.messages.repair import render
 from contextstash.view.thinking_blocks import thinking_effect
 from contextstash_storage.records import Native
 from tests.support.conversations import as_messages, conversations

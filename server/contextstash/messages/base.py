@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -37,6 +37,34 @@ class ToolSchema:
     name: str
     description: str
     arguments: Mapping[str, Any]
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A tool call in a part. `keys` are what a result may name it by, the best first; `native` is its JSON; `by_order`
+    says that only their order distinguishes its result from others."""
+
+    keys: tuple[str, ...]
+    native: Mapping[str, Any]
+    by_order: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """A part of a message as it is sent: a content block, or a whole message in a format with one result a message.
+
+    `source` is the message that it was in, `reply` the provider's id of the reply. `answers` are what it names its call
+    by if it is a result, the best first. `thinks` says that something of the model has to follow it; `begins`, that a
+    list may begin with it although the model wrote it."""
+
+    native: Native
+    by_model: bool
+    source: Native = field(default_factory=dict)
+    reply: str | None = None
+    calls: tuple[Call, ...] = ()
+    answers: tuple[str, ...] = ()
+    thinks: bool = False
+    begins: bool = False
 
 
 class Format(ABC):
@@ -87,9 +115,29 @@ class Format(ABC):
         return natives
 
     @abstractmethod
-    def assemble(self, natives: Sequence[Native]) -> list[Native]:
-        """The natives as a valid request: neighbours merged if the provider requires it; without fields that only
-        replies have (usage, reply ids, …), and without system messages if the list may not contain any."""
+    def sent_parts(self, native: Native) -> Iterable[Part]:
+        """What of a message can be sent, by the rules for a single message. Its other parts are left out, or are text
+        if a message of that role may not hold them."""
+
+    @abstractmethod
+    def missing(self, call: Call) -> Native | None:
+        """The result of an interrupted call; None if nothing can stand for it, so that the call is left out."""
+
+    @abstractmethod
+    def orphan(self, part: Part) -> Sequence[Native]:
+        """What is shown of a result without its call: its text, images and documents."""
+
+    def fitted(self, result: Native, call: Call) -> Native:
+        """The result in the form that this call requires."""
+        return result
+
+    def left_out(self, parts: Sequence[Part]) -> Collection[int]:
+        """The places of parts that the provider refuses in a list of these."""
+        return ()
+
+    def joined(self, parts: Sequence[Part], *, alone: bool) -> list[Native]:
+        """The parts of one message as it is sent; `alone` if no other message is."""
+        return [part.native for part in parts]
 
     @abstractmethod
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:

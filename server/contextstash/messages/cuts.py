@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from contextstash.messages.pairs import Event, calls_of_results
+from contextstash.messages.rules import Event, calls_of_results
 from contextstash_storage.records import Block, Message
 
 
@@ -109,9 +109,9 @@ def _events(messages: Sequence[Message]) -> Iterator[Event]:
         turn += message.role == "user" and not answers
         for index, block in enumerate(message.blocks):
             if is_open_call(block):
-                yield Event((at, index), block.call_id or "", is_call=True, turn=turn)
+                yield Event((at, index), (block.call_id or "",), is_call=True, turn=turn, batch=at)
         for index, call_id in enumerate(answers):
-            yield Event((at, len(message.blocks) + index), call_id, is_call=False, turn=turn)
+            yield Event((at, len(message.blocks) + index), (call_id,), is_call=False, turn=turn, batch=at)
 
 
 def _interrupted(messages: Sequence[Message], unanswered: Sequence[int]) -> Iterator[tuple[int, int]]:

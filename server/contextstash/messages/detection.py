@@ -28,7 +28,7 @@ class _Formats(Mapping[str, Format]):
 
     def __getitem__(self, name: str) -> Format:
         if name not in self._made:
-            module = import_module(f"contextstash.messages.{name.replace('-', '_')}.format")
+            module = import_module(f"contextstash.messages.{name.replace('-', '_')}")
             self._made[name] = getattr(module, self._CLASSES[name])()
         return self._made[name]
 

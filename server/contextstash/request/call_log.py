@@ -12,7 +12,7 @@ from contextstash.configuration.windows_and_prices import price_of
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
 from contextstash.messages.breakpoints import first_edited
-from contextstash.messages.render import render
+from contextstash.messages.repair import render
 from contextstash.request.get_context import native_of
 from contextstash.results import CallLine, CallList
 from contextstash.session.access import Access

@@ -11,7 +11,7 @@ from functools import cached_property
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
 from contextstash.messages.breakpoints import first_edited
-from contextstash.messages.render import render
+from contextstash.messages.repair import render
 from contextstash.outputs.digest import digest_output
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.batches import OTHER_WRITER

@@ -385,10 +385,10 @@ def test_a_cut_imports_neither_other_formats_nor_a_vocabulary(hooked: Hooked) ->
     done = subprocess.run(command, input=json.dumps(event), env=environment, capture_output=True, text=True, check=True)
     assert "stdout" in json.loads(done.stdout)["hookSpecificOutput"]["updatedToolOutput"]
     imported = set(done.stderr.split())
-    assert "contextstash.messages.openai_chat.format" in imported
+    assert "contextstash.messages.openai_chat" in imported
     heavy = {
-        "contextstash.messages.anthropic.format",
-        "contextstash.messages.gemini.format",
+        "contextstash.messages.anthropic",
+        "contextstash.messages.gemini",
         "tiktoken",
         "mcp",
         "anthropic",

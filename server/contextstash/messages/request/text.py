@@ -11,7 +11,7 @@ from hashlib import sha256
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from contextstash.messages.anthropic.assembly import THINKING
+from contextstash.messages.anthropic import THINKING
 from contextstash.messages.base import Path
 from contextstash.messages.breakpoints import BREAKPOINT_KEY, content_of
 from contextstash.messages.json_positions import (

@@ -1,13 +1,19 @@
-"""Gemini contents (generateContent): parts in turns of `user` and `model`, function responses as objects."""
+"""Gemini contents (generateContent): parts in turns of `user` and `model`, function responses as objects.
+
+The REST API writes `functionCall`; Google's Python SDK, pydantic dumps and protobuf's own JSON write `function_call`.
+The API accepts both, so each is kept as it was given.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from contextstash.messages.base import Format, Path, Reading, ToolSchema
-from contextstash.messages.block_reader import (
+from contextstash.messages.base import Call, Format, Part, Path, Reading, ToolSchema
+from contextstash.messages.parts import (
     Piece,
     as_json,
     call_piece,
@@ -22,8 +28,7 @@ from contextstash.messages.block_reader import (
     reading,
     result_pieces,
 )
-from contextstash.messages.gemini.assembly import assemble
-from contextstash.messages.gemini.parts import data_keys, get, id_of, other_keys, spelling
+from contextstash.messages.repair import MISSING_RESULT, orphan_text
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 
@@ -39,6 +44,72 @@ ROLES: dict[str, Role] = {
 
 _FOREIGN_KEYS = ("type", "part_kind", "kind")
 """Fields by which other libraries mark the parts of their messages (AI SDK, pydantic-ai)."""
+
+DATA_KEYS = (
+    "functionCall",
+    "functionResponse",
+    "text",
+    "inlineData",
+    "fileData",
+    "executableCode",
+    "codeExecutionResult",
+    "toolCall",
+    "toolResponse",
+)
+"""The fields of which a part has exactly one: `oneof data` of Part, https://ai.google.dev/api/caching#Part"""
+
+ABOUT_KEYS = (
+    "thought",
+    "thoughtSignature",
+    "videoMetadata",
+    "mediaResolution",
+    "mediaProcessing",
+    "partMetadata",
+    "audioTranscription",
+    "speechMetadata",
+    "documentMetadata",
+    "spreadsheetMetadata",
+    "audioMetadata",
+)
+"""The fields that describe a part's data: the rest of Part in Google's Python SDK, google-genai 3.4."""
+
+PartJson = Mapping[str, Any]
+
+
+@cache
+def snake(key: str) -> str:
+    """The key as the Python SDK spells it."""
+    return re.sub(r"(?<=[a-z])([A-Z])", lambda found: f"_{found[1].lower()}", key)
+
+
+_KNOWN = {spelled for key in (*DATA_KEYS, *ABOUT_KEYS) for spelled in (key, snake(key))}
+
+
+def get(value: Mapping[str, Any], key: str) -> Any:
+    """The value of a field in either spelling; None if it is missing or null. `key` is the REST spelling."""
+    found = value.get(key)
+    return value.get(snake(key)) if found is None else found
+
+
+def _spelling(value: Mapping[str, Any], key: str) -> str:
+    """How the field is spelled there."""
+    return key if value.get(key) is not None else snake(key)
+
+
+def _data_keys(part: PartJson) -> list[str]:
+    """The known data fields that the part has; one in a valid part."""
+    return [key for key in DATA_KEYS if get(part, key) is not None]
+
+
+def _other_keys(part: PartJson) -> list[str]:
+    """The part's fields that are not known here, as given: data of a kind that Google added later."""
+    return [key for key, value in part.items() if value is not None and key not in _KNOWN]
+
+
+def _is_signed(part: PartJson) -> bool:
+    """Whether the part has a thought signature. Such a part goes back exactly as it came, an empty text included:
+    https://ai.google.dev/gemini-api/docs/thought-signatures"""
+    return bool(get(part, "thoughtSignature"))
 
 
 class GeminiFormat(Format):
@@ -89,8 +160,6 @@ class GeminiFormat(Format):
     def user_message(self, text: str) -> Native:
         return {"role": "user", "parts": [{"text": text}]}
 
-    assemble = staticmethod(assemble)
-
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
         declared = [
             {"name": each.name, "description": each.description, "parameters_json_schema": each.arguments}
@@ -98,11 +167,96 @@ class GeminiFormat(Format):
         ]
         return [{"function_declarations": declared}]
 
+    def sent_parts(self, native: Native) -> list[Part]:
+        """Without system instructions: the API takes them in a field of its own. A content of the model with nothing
+        but summaries of thoughts means nothing."""
+        role = native.get("role")
+        parts = [shown for part in native.get("parts") or () if (shown := _sendable(part)) is not None]
+        if role == "system":
+            return []
+        if role == "model":
+            speaks = any(part.get("thought") is not True or _is_signed(part) for part in parts)
+            return [_model_part(part, native) for part in parts] if speaks else []
+        return [_user_part(part, native) for part in parts]
+
+    def missing(self, call: Call) -> Native:
+        """An error, in the call's spelling."""
+        key = "functionResponse" if "functionCall" in call.native else "function_response"
+        return {key: {**_named(get(call.native, "functionCall")), "response": {"error": MISSING_RESULT}}}
+
+    def orphan(self, part: Part) -> list[Native]:
+        answer = get(part.native, "functionResponse")
+        response = answer.get("response") or {}
+        key = _only_text(response)
+        text = orphan_text(response[key] if key else as_json(response) if response else "")
+        return [*([{"text": text}] if text else []), *filter(_data_keys, answer.get("parts") or ())]
+
+    def fitted(self, result: Native, call: Call) -> Native:
+        """The answer with the call's name, and with its id if the call has one: newer models refuse other ids."""
+        key = _spelling(result, "functionResponse")
+        given, wanted = result[key], _named(get(call.native, "functionCall"))
+        is_object = isinstance(given.get("response"), dict)
+        if is_object and all(given.get(name) == value for name, value in wanted.items()):
+            return result
+        response = given["response"] if is_object else {"output": ""}
+        return {**result, key: {**given, **wanted, "response": response}}
+
+    def joined(self, parts: Sequence[Part], *, alone: bool) -> list[Native]:
+        values = {"role": "model" if parts[0].by_model else "user", "parts": [part.native for part in parts]}
+        given = [key for key, value in parts[0].source.items() if key in values and value is not None]
+        if not alone and "role" not in given:  # only the one content of a list may go without a role
+            given = ["role", *given]
+        return [{key: values[key] for key in (given if "parts" in given else values)}]
+
+
+def _named(call: Mapping[str, Any]) -> dict[str, str]:
+    call_id = _id(call)
+    return {**({"id": call_id} if call_id else {}), "name": call["name"]}
+
+
+def _id(value: Mapping[str, Any]) -> str | None:
+    """The id of a call or response. Optional: without ids, the API pairs them by name and order."""
+    found = value.get("id")
+    return found if isinstance(found, str) and found else None
+
+
+def _sendable(part: Native) -> Native | None:
+    """The part; None if it has no data. A signature without data, as a stream may end, becomes an empty text."""
+    if _data_keys(part):
+        return None if get(part, "text") == "" and not _is_signed(part) else part
+    if _other_keys(part):
+        return part
+    return {**part, "text": ""} if _is_signed(part) else None
+
+
+def _model_part(part: Native, native: Native) -> Part:
+    if get(part, "functionResponse") is not None:
+        part = {"text": as_json(part)}
+    call = get(part, "functionCall")
+    if call is None:
+        return Part(part, by_model=True, source=native)
+    name, call_id = call["name"], _id(call)
+    keys = (f"id:{call_id}", f"id:{call_id}:{name}") if call_id else (f"unnamed:{name}",)
+    return Part(part, by_model=True, source=native, calls=(Call((*keys, f"name:{name}"), part, call_id is None),))
+
+
+def _user_part(part: Native, native: Native) -> Part:
+    """Merged contents may hold an id twice: then the name decides. If the call or the response has no id, the name and
+    the order pair them."""
+    if get(part, "functionCall") is not None:
+        part = {"text": as_json(part)}
+    answer = get(part, "functionResponse")
+    if answer is None:
+        return Part(part, by_model=False, source=native)
+    name, call_id = answer["name"], _id(answer)
+    keys = (f"id:{call_id}:{name}", f"id:{call_id}", f"unnamed:{name}") if call_id else (f"name:{name}",)
+    return Part(part, by_model=False, source=native, answers=keys)
+
 
 def _matches_part(part: object) -> float:
     if not isinstance(part, dict) or any(key in part for key in _FOREIGN_KEYS):
         return 0.0
-    return 1.0 if data_keys(part) else 0.2
+    return 1.0 if _data_keys(part) else 0.2
 
 
 def _answers(found: Piece) -> bool:
@@ -135,16 +289,16 @@ def _read_part(value: object, place: int, numbers: Counter[tuple[str, str]]) -> 
     part = need_object(value, where)
     if "type" in part:
         raise BadMessageError(f"{where} has a 'type', as parts of other formats do; expected Gemini's parts.")
-    found = data_keys(part)
+    found = _data_keys(part)
     if len(found) > 1:
         raise BadMessageError(f"{where} has {' and '.join(found)}; expected one of them.")
     if not found:
-        return [opaque_media(part)] if other_keys(part) else []
+        return [opaque_media(part)] if _other_keys(part) else []
     key = found[0]
     data = get(part, key)
     if key == "text":
         return [_read_text(part, data, where)]
-    spelled = spelling(part, key)
+    spelled = _spelling(part, key)
     where = f"{where}.{spelled}"
     data = need_object(data, where)
     if key == "functionCall":
@@ -207,7 +361,7 @@ def _read_media(part: Mapping[str, Any], data: Mapping[str, Any]) -> Piece:
 
 def _call_id(value: Mapping[str, Any], name: str, side: str, numbers: Counter[tuple[str, str]]) -> str:
     """The id, or one of the name and, from the second of that name in the content on, its number."""
-    if given := id_of(value):
+    if given := _id(value):
         return given
     numbers[side, name] += 1
     number = numbers[side, name]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from contextstash.messages.base import Format, Reading, ToolSchema
-from contextstash.messages.block_reader import (
+from contextstash.messages.base import Call, Format, Part, Reading, ToolSchema
+from contextstash.messages.parts import (
     Piece,
+    as_json,
     call_piece,
     image_piece,
     kind_of,
+    name_of,
     need_object,
     need_role,
     need_text,
@@ -21,7 +23,7 @@ from contextstash.messages.block_reader import (
     result_pieces,
     role_of,
 )
-from contextstash.messages.openai_chat.assembly import assemble, is_empty, legacy_call_id
+from contextstash.messages.repair import MISSING_RESULT, orphan_text
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 
@@ -33,15 +35,42 @@ ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
+RESULT_ROLES = ("tool", "function")
 
-OWN_PARTS = frozenset({"image_url", "input_audio", "refusal", "file"})
 SIGNED_THINKING = ("thinking_blocks", "reasoning_details")
 """Fields in which gateways to Anthropic store thinking with its signatures: LiteLLM and OpenRouter."""
 
-OWN_KEYS = ("tool_calls", "function_call", "tool_call_id", "refusal", "audio", "reasoning_content", *SIGNED_THINKING)
-
 PLAIN_THINKING = ("reasoning_content", "reasoning")
 
+OTHER_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
+"""Keys other than `content` that give a message content."""
+
+OWN_KEYS = ("tool_call_id", "reasoning_content", *OTHER_CONTENT, *SIGNED_THINKING)
+
+REPLY_KEYS = frozenset(
+    [
+        "usage",
+        "annotations",
+        "finish_reason",
+        "logprobs",
+        "model",
+        "id",
+        "object",
+        "created",
+        "index",
+        "provider",
+        "system_fingerprint",
+        "timestamp",
+        "extra",
+    ]
+)
+"""Keys that replies and recorders add to a message, and that a request may not have."""
+
+NULLABLE = ("content", "refusal")
+"""Keys that may be null in a request; any other key with the value null is left out."""
+
+_MEDIA = ("image_url", "file")
+_OWN_PARTS = frozenset({"image_url", "input_audio", "refusal", "file"})
 _FOREIGN_PARTS = frozenset({"tool_use", "tool_result", "server_tool_use", "function_call", "input_text"})
 """Parts that belong to another format. Refused: as unknown parts they would hide tool calls from every rule."""
 
@@ -60,7 +89,7 @@ class OpenAIChatFormat(Format):
             return 0.0
         if "type" in native or "stop_reason" in native or ("parts" in native and "content" not in native):
             return 0.0
-        if native["role"] in ("tool", "function") or any(native.get(key) is not None for key in OWN_KEYS):
+        if native["role"] in RESULT_ROLES or any(native.get(key) is not None for key in OWN_KEYS):
             return 1.0
         content = native.get("content")
         if content is None or isinstance(content, str):
@@ -75,9 +104,11 @@ class OpenAIChatFormat(Format):
         if "choices" in native and role_of(native) not in ROLES:
             raise BadMessageError("this is a whole API response; record its choices[0].message.")
         role = need_role(native, ROLES, f"one of {', '.join(ROLES)}")
-        pieces = _read_result(native) if role == "tool" else _read_content(native)
-        if role == "assistant":
-            pieces = [*_thinking(native), *pieces, *_spoken(native), *_calls(native)]
+        pieces = _read_content(native)
+        if role == "tool":
+            pieces = result_pieces(_answered_id(native), pieces, ("content",), tool=name_of(native.get("name")))
+        elif role == "assistant":
+            pieces = [*_thinking(native), *pieces, *_spoken(native), *_read_calls(native)]
         return reading(native, role, pieces, group=native.get("id") if role == "assistant" else None)
 
     def in_place_of(self, native: Native, text: str, old: Any) -> Any:
@@ -89,7 +120,7 @@ class OpenAIChatFormat(Format):
         if not any(_is_anthropic(part) for part in _signed_parts(native)):
             return native
         left = {key: value for key, value in native.items() if key not in (*SIGNED_THINKING, *PLAIN_THINKING)}
-        return None if is_empty(left) else left
+        return None if _is_empty(left) else left
 
     def user_message(self, text: str) -> Native:
         return {"role": "user", "content": text}
@@ -97,34 +128,64 @@ class OpenAIChatFormat(Format):
     def system_message(self, text: str) -> Native | None:
         return {"role": "system", "content": text}
 
-    assemble = staticmethod(assemble)
-
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
         functions = [
             {"name": each.name, "description": each.description, "parameters": each.arguments} for each in tools
         ]
         return [{"type": "function", "function": function} for function in functions]
 
+    def sent_parts(self, native: Native) -> Iterator[Part]:
+        message = _request_shaped(native)
+        if message["role"] in RESULT_ROLES:
+            yield Part(message, by_model=False, source=native, answers=(_answered_id(message),))
+        elif not _is_empty(message):
+            calls = _calls(message)
+            made = message.get("tool_calls") or ()
+            kept = [call for call in calls.values() if "id" in call]
+            if len(kept) < len(made):
+                message["tool_calls"] = kept
+            named = tuple(Call((call_id,), call) for call_id, call in calls.items())
+            yield Part(message, by_model=message["role"] == "assistant", source=native, calls=named)
+
+    def missing(self, call: Call) -> Native:
+        is_legacy = "id" not in call.native
+        answered = ("function", "name", call.native["name"]) if is_legacy else ("tool", "tool_call_id", call.keys[0])
+        role, key, value = answered
+        return {"role": role, key: value, "content": MISSING_RESULT}
+
+    def orphan(self, part: Part) -> list[Native]:
+        content = part.native["content"]
+        if isinstance(content, str):
+            text = orphan_text(content)
+            return [{"role": "user", "content": text}] if text else []
+        media = [each for each in content if each["type"] in _MEDIA]
+        rest = [each for each in content if each["type"] not in _MEDIA]
+        texts = [each["text"] if each["type"] == "text" else as_json(each) for each in rest]
+        text = orphan_text("\n".join(texts))
+        parts = [*([{"type": "text", "text": text}] if text else []), *media]
+        return [{"role": "user", "content": parts}] if parts else []
+
+
+def _answered_id(native: Mapping[str, Any]) -> str:
+    if native["role"] == "function":
+        return _legacy_id(need_text(native, "name", "the message", empty=False))
+    return need_text(native, "tool_call_id", "the message", empty=False)
+
+
+def _legacy_id(name: str) -> str:
+    """The id that pairs a legacy `function_call`, which has no id, with its result."""
+    return f"function_call:{name}"
+
 
 def _matches_part(part: object) -> float:
     if not isinstance(part, dict) or not isinstance(part.get("type"), str):
         return 0.0
     kind = part["type"]
-    if kind in OWN_PARTS:
+    if kind in _OWN_PARTS:
         return 1.0
     if kind in _FOREIGN_PARTS or kind.startswith("output_") or kind.endswith("thinking"):
         return 0.0
     return 0.5 if kind == "text" else 0.2
-
-
-def _read_result(native: Mapping[str, Any]) -> list[Piece]:
-    name = native.get("name")
-    tool = name if isinstance(name, str) and name else None
-    if native["role"] == "function":
-        call_id = legacy_call_id(need_text(native, "name", "the message", empty=False))
-    else:
-        call_id = need_text(native, "tool_call_id", "the message", empty=False)
-    return result_pieces(call_id, _read_content(native), ("content",), tool=tool)
 
 
 def _thinking(native: Mapping[str, Any]) -> Iterator[Piece]:
@@ -165,38 +226,27 @@ def _read_part(value: object, where: str) -> Piece:
         raise BadMessageError(
             f"{where} is a '{kind}' of another format; expected OpenAI Chat parts. Record it in its own format."
         )
-    if kind == "text":
-        return piece("text", need_text(part, "text", where))
-    if kind == "refusal":
-        return piece("text", need_text(part, "refusal", where))
+    if kind in ("text", "refusal"):
+        return piece("text", need_text(part, kind, where))
     if kind == "image_url":
         url = part.get("image_url")
         return image_piece(url.get("url") if isinstance(url, dict) else url)
     if kind == "file":
-        return piece("document", _file_name(part))
-    if kind == "input_audio":
-        return opaque_media(part)
-    return opaque(part)
-
-
-def _file_name(part: Mapping[str, Any]) -> str:
-    file = part.get("file")
-    name = file.get("filename") if isinstance(file, dict) else None
-    return name if isinstance(name, str) else ""
+        file = part.get("file")
+        return piece("document", (name_of(file.get("filename")) if isinstance(file, dict) else None) or "")
+    return opaque_media(part) if kind == "input_audio" else opaque(part)
 
 
 def _spoken(native: Mapping[str, Any]) -> Iterator[Piece]:
     """A refusal, and the transcript of audio."""
-    refusal = native.get("refusal")
-    if isinstance(refusal, str) and refusal:
-        yield piece("text", refusal)
     audio = native.get("audio")
     transcript = audio.get("transcript") if isinstance(audio, dict) else None
-    if isinstance(transcript, str):
-        yield piece("text", transcript)
+    for text in (native.get("refusal") or None, transcript):
+        if isinstance(text, str):
+            yield piece("text", text)
 
 
-def _calls(native: Mapping[str, Any]) -> Iterator[Piece]:
+def _read_calls(native: Mapping[str, Any]) -> Iterator[Piece]:
     calls = native.get("tool_calls")
     if calls is not None and not isinstance(calls, list):
         raise BadMessageError(f"tool_calls is {kind_of(calls)}; expected a list.")
@@ -204,18 +254,52 @@ def _calls(native: Mapping[str, Any]) -> Iterator[Piece]:
         where = f"tool_calls[{place}]"
         call = need_object(value, where)
         call_id = need_text(call, "id", where, empty=False)
-        if call.get("type") == "custom":
-            custom = need_object(call.get("custom"), f"{where}.custom")
-            yield call_piece(call_id, need_text(custom, "name", f"{where}.custom"), custom.get("input", ""))
-        else:
-            yield _function_call(call_id, call.get("function"), f"{where}.function")
+        kind, argument = ("custom", "input") if call.get("type") == "custom" else ("function", "arguments")
+        made = need_object(call.get(kind), f"{where}.{kind}")
+        yield _read_call(call_id, need_text(made, "name", f"{where}.{kind}"), made.get(argument, ""))
     if native.get("function_call") is not None:
         legacy = need_object(native["function_call"], "function_call")
         name = need_text(legacy, "name", "function_call", empty=False)
-        yield _function_call(legacy_call_id(name), legacy, "function_call")
+        yield _read_call(_legacy_id(name), name, legacy.get("arguments", ""))
 
 
-def _function_call(call_id: str, value: object, where: str) -> Piece:
-    function = need_object(value, where)
-    arguments = function.get("arguments", "")
-    return call_piece(call_id, need_text(function, "name", where), "" if arguments is None else arguments)
+def _read_call(call_id: str, name: str, arguments: object) -> Piece:
+    return call_piece(call_id, name, "" if arguments is None else arguments)
+
+
+def _request_shaped(native: Native) -> Native:
+    """The message without keys that a request may not have."""
+    message = {
+        key: value for key, value in native.items() if key not in REPLY_KEYS and (value is not None or key in NULLABLE)
+    }
+    if message["role"] != "assistant":
+        message.pop("tool_calls", None)
+        message.pop("function_call", None)
+    elif message.get("tool_calls") == []:
+        del message["tool_calls"]
+    if message.get("content") == []:
+        message["content"] = None
+    if message.get("content") is None and message["role"] in RESULT_ROLES:
+        message["content"] = ""
+    audio = message.get("audio")
+    if isinstance(audio, dict) and "id" in audio and len(audio) > 1:
+        message["audio"] = {"id": audio["id"]}
+    return message
+
+
+def _is_empty(message: Native) -> bool:
+    """Whether a message has no content and no calls. An empty text is no content: OpenAI takes it, but other providers
+    of this format refuse it, and a model learns nothing from it."""
+    return not message.get("content") and not any(message.get(key) for key in OTHER_CONTENT)
+
+
+def _calls(message: Native) -> dict[str, Mapping[str, Any]]:
+    """The calls by their ids, each id once: results of two could not be distinguished."""
+    if message["role"] != "assistant":
+        return {}
+    calls: dict[str, Mapping[str, Any]] = {}
+    for call in message.get("tool_calls") or ():
+        calls.setdefault(call["id"], call)
+    if legacy := message.get("function_call"):
+        calls.setdefault(_legacy_id(legacy["name"]), {"name": legacy["name"]})
+    return calls

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextstash.messages.base import Format, Reading, ToolSchema
-from contextstash.messages.block_reader import (
+from contextstash.messages.base import Call, Format, Part, Reading, ToolSchema
+from contextstash.messages.parts import (
     Piece,
     as_json,
     call_piece,
     image_piece,
     kind_of,
+    name_of,
     need_object,
     need_role,
     need_text,
@@ -22,16 +23,7 @@ from contextstash.messages.block_reader import (
     result_pieces,
     role_of,
 )
-from contextstash.messages.openai_responses.assembly import (
-    APPROVAL_REQUEST,
-    APPROVAL_RESPONSE,
-    INPUT_ROLES,
-    answered_id_of,
-    assemble,
-    call_id_of,
-    is_input,
-    item_type,
-)
+from contextstash.messages.repair import MISSING_RESULT, orphan_text
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 
@@ -41,24 +33,28 @@ _ROLES: dict[str, Role] = {
     "system": "system",
     "developer": "system",
 }
+APPROVAL_REQUEST = "mcp_approval_request"
+APPROVAL_RESPONSE = "mcp_approval_response"
 _OTHER_TYPES = frozenset(
-    {
-        "reasoning",
-        "tool_search_output",
-        "item_reference",
-        "compaction",
-        "context_compaction",
-        "compaction_summary",
-        "mcp_list_tools",
-        APPROVAL_REQUEST,
-        APPROVAL_RESPONSE,
-    }
+    "reasoning tool_search_output item_reference compaction context_compaction compaction_summary mcp_list_tools"
+    f" {APPROVAL_REQUEST} {APPROVAL_RESPONSE}".split()
 )
 _CALLS_WITH_ID = (APPROVAL_REQUEST, "computer_call", "local_shell_call")
 """Calls that the client answers by their id, or that may not be sent without one."""
 
+REPLY_KEYS = frozenset({"usage", "response_id", "model", "object", "created_at", "timestamp"})
+"""Keys that recorders add to an item, and that a request may not have. `status` is allowed, but not null."""
+
 _TEXT_PARTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 _FOREIGN_PARTS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "image_url")
+
+Item = Mapping[str, Any]
+
+
+def item_type(item: Item) -> str:
+    """The item's type; a message may omit it."""
+    kind = item.get("type")
+    return kind if isinstance(kind, str) else "message" if "role" in item else ""
 
 
 class OpenAIResponsesFormat(Format):
@@ -88,13 +84,12 @@ class OpenAIResponsesFormat(Format):
         if not kind:
             raise BadMessageError(_no_item(native))
         if kind == "message":
-            role = need_role(native, _ROLES, f"assistant, {', '.join(INPUT_ROLES)}")
+            role = need_role(native, _ROLES, "assistant, user, system, developer")
             pieces = _read_parts(native.get("content"), "content")
         elif kind == "reasoning":
             role, pieces = "assistant", [piece("thinking", _reasoning_text(native))]
         else:
-            role = "tool" if is_input(native) else "assistant"
-            pieces = list(_read_item(native, kind))
+            role, pieces = "tool" if _is_input(native) else "assistant", _read_item(native, kind)
         return reading(native, role, pieces, group=native.get("response_id"))
 
     def in_place_of(self, native: Native, text: str, old: Any) -> Any:
@@ -111,9 +106,9 @@ class OpenAIResponsesFormat(Format):
         kind = item_type(native)
         if kind == "reasoning":
             return None
-        if is_input(native) or kind in _CALLS_WITH_ID or not isinstance(native.get("id"), str):
+        if _is_input(native) or kind in _CALLS_WITH_ID or not isinstance(native.get("id"), str):
             return native
-        if kind != "message" and call_id_of(native) is None:
+        if kind != "message" and _call_id(native) is None:
             return None if kind.endswith("_call") else native
         return {key: value for key, value in native.items() if key != "id"}
 
@@ -121,15 +116,116 @@ class OpenAIResponsesFormat(Format):
         return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
 
     def system_message(self, text: str) -> Native | None:
-        return {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": text}]}
-
-    assemble = staticmethod(assemble)
+        return {**self.user_message(text), "role": "developer"}
 
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
         return [
             {"type": "function", "name": each.name, "description": each.description, "parameters": each.arguments}
             for each in tools
         ]
+
+    def sent_parts(self, native: Native) -> list[Part]:
+        item = {key: value for key, value in native.items() if key not in REPLY_KEYS}
+        kind, call_id, answered = item_type(item), _call_id(item), _answered_id(item)
+        if item.get("status", "") is None:
+            del item["status"]
+        if kind == "reasoning" and not isinstance(item.get("summary"), list):
+            item["summary"] = []
+        if kind.endswith("_call_output") and item.get("output") is None:
+            item["output"] = ""
+        # Nothing but a screenshot answers a computer call.
+        calls = (Call((_screen(call_id) if kind == "computer_call" else call_id,), item),) if call_id else ()
+        answers = (*((_screen(answered),) if kind == "computer_call_output" else ()), answered) if answered else ()
+        is_model = not _is_input(item)
+        return [Part(item, is_model, calls=calls, answers=answers, thinks=kind == "reasoning")]
+
+    def missing(self, call: Call) -> Native | None:
+        return None if item_type(call.native) == "computer_call" else _answer_to(call.native, MISSING_RESULT)
+
+    def fitted(self, result: Native, call: Call) -> Native:
+        """The output, converted if necessary to the type that answers this type of call."""
+        fits = item_type(result) == _output_type(item_type(call.native))
+        return result if fits else _answer_to(call.native, _output_text(result))
+
+    def orphan(self, part: Part) -> list[Native]:
+        content = part.native.get("output")
+        media = [each for each in content if _is_media(each)] if isinstance(content, list) else []
+        text = orphan_text(_output_text(part.native))
+        parts = [*([{"type": "input_text", "text": text}] if text else []), *media]
+        return [{"type": "message", "role": "user", "content": parts}] if parts else []
+
+
+def _screen(call_id: str) -> str:
+    return f"screen:{call_id}"
+
+
+def _call_id(item: Item) -> str | None:
+    """The id of a call that the client answers; None for any other item, and for calls of the provider's own tools."""
+    kind = item_type(item)
+    if kind == APPROVAL_REQUEST:
+        return _text(item, "id")
+    return _text(item, "call_id") if kind.endswith("_call") else None
+
+
+def _answered_id(item: Item) -> str | None:
+    """The id of the call that this item answers; None if it does not answer one."""
+    kind = item_type(item)
+    if kind == APPROVAL_RESPONSE:
+        return _text(item, "approval_request_id")
+    if not kind.endswith("_output"):
+        return None
+    return _text(item, "call_id") or (_text(item, "id") if kind == "local_shell_call_output" else None)
+
+
+def _text(item: Item, key: str) -> str | None:
+    value = item.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+def _is_input(item: Item) -> bool:
+    """Whether the item comes from the client, not from the model."""
+    kind = item_type(item)
+    if kind == "message":
+        return item.get("role") != "assistant"
+    return kind.endswith("_output") or kind == APPROVAL_RESPONSE
+
+
+def _output_type(call_type: str) -> str:
+    """The type of the item that answers a call of this type."""
+    others = {APPROVAL_REQUEST: APPROVAL_RESPONSE, "tool_search_call": "tool_search_output"}
+    return others.get(call_type, f"{call_type}_output")
+
+
+def _answer_to(call: Item, text: str) -> Native:
+    kind = item_type(call)
+    if kind == APPROVAL_REQUEST:
+        return {"type": APPROVAL_RESPONSE, "approval_request_id": call["id"], "approve": False}
+    answer: Native = {"type": _output_type(kind), "call_id": call["call_id"]}
+    if kind == "tool_search_call":
+        return {**answer, "tools": []}
+    if kind == "shell_call":
+        return {**answer, "output": [{"stdout": "", "stderr": text, "outcome": {"type": "exit", "exit_code": 1}}]}
+    return {**answer, "output": text, **({"status": "failed"} if kind == "apply_patch_call" else {})}
+
+
+def _is_media(part: object) -> bool:
+    return isinstance(part, dict) and part.get("type") in ("input_image", "input_file")
+
+
+def _output_text(output: Item) -> str:
+    content = output.get("output")
+    if content is None or item_type(output) == "computer_call_output":
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return as_json(content)
+    return "\n".join(_part_text(part) for part in content if not _is_media(part))
+
+
+def _part_text(part: object) -> str:
+    text = part.get("text") if isinstance(part, Mapping) else None
+    return text if isinstance(text, str) else as_json(part)
 
 
 def _matches_message(native: Native) -> float:
@@ -152,7 +248,7 @@ def _matches_part(part: object) -> float:
     return 1.0 if kind.startswith(("input_", "output_")) else 0.2
 
 
-def _no_item(native: Mapping[str, Any]) -> str:
+def _no_item(native: Item) -> str:
     if isinstance(native.get("output"), list):
         return "this is a whole API response; record the items of its `output` one by one."
     return "it has neither 'type' nor 'role'; expected an item of the Responses API."
@@ -173,21 +269,16 @@ def _read_part(value: object, where: str) -> Piece:
         raise BadMessageError(
             f"{where} is a '{kind}' of another format; expected Responses parts. Record it in its own format."
         )
-    if kind in _TEXT_PARTS:
-        return piece("text", need_text(part, "text", where))
-    if kind == "refusal":
-        return piece("text", need_text(part, "refusal", where))
+    if kind in _TEXT_PARTS or kind == "refusal":
+        return piece("text", need_text(part, "refusal" if kind == "refusal" else "text", where))
     if kind in ("input_image", "computer_screenshot"):
         return image_piece(part.get("image_url"))
     if kind == "input_file":
-        name = part.get("filename")
-        return piece("document", name if isinstance(name, str) else "")
-    if kind == "input_audio":
-        return opaque_media(part)
-    return opaque(part)
+        return piece("document", name_of(part.get("filename")) or "")
+    return opaque_media(part) if kind == "input_audio" else opaque(part)
 
 
-def _reasoning_text(native: Mapping[str, Any]) -> str:
+def _reasoning_text(native: Item) -> str:
     texts = []
     for key in ("summary", "content"):
         parts = native.get(key)
@@ -197,27 +288,26 @@ def _reasoning_text(native: Mapping[str, Any]) -> str:
     return "\n".join(texts)
 
 
-def _read_item(native: Mapping[str, Any], kind: str) -> Iterator[Piece]:
-    answered = answered_id_of(native)
+def _read_item(native: Item, kind: str) -> list[Piece]:
+    answered = _answered_id(native)
     if kind.endswith("_call") or kind == APPROVAL_REQUEST:
-        yield _read_call(native, kind)
-    elif kind.endswith("_call_output"):
-        if answered is None:
-            raise BadMessageError("call_id is missing; expected the id of the call that this answers.")
-        yield from _read_output(native, kind, answered)
-    else:
-        yield opaque(native, answered)
+        return [_read_call(native, kind)]
+    if not kind.endswith("_call_output"):
+        return [opaque(native, answered)]
+    if answered is None:
+        raise BadMessageError("call_id is missing; expected the id of the call that this answers.")
+    return _read_output(native, kind, answered)
 
 
-def _read_call(native: Mapping[str, Any], kind: str) -> Piece:
-    call_id = call_id_of(native)
+def _read_call(native: Item, kind: str) -> Piece:
+    call_id = _call_id(native)
     if kind in ("function_call", "custom_tool_call"):
         need_text(native, "call_id", "the item", empty=False)
         need_text(native, "name", "the item")
     if kind == "image_generation_call":
         return opaque_media(native)
     name, namespace = native.get("name"), native.get("namespace")
-    tool = name if isinstance(name, str) and name else kind.removesuffix("_call")
+    tool = name_of(name) or kind.removesuffix("_call")
     if isinstance(namespace, str) and isinstance(name, str):
         tool = namespace + name
     for key in ("arguments", "input", "action", "operation", "actions"):
@@ -227,7 +317,7 @@ def _read_call(native: Mapping[str, Any], kind: str) -> Piece:
     return call_piece(call_id, tool, rest)
 
 
-def _read_output(native: Mapping[str, Any], kind: str, call_id: str) -> list[Piece]:
+def _read_output(native: Item, kind: str, call_id: str) -> list[Piece]:
     output = native.get("output")
     if kind == "computer_call_output":
         return [image_piece(output.get("image_url") if isinstance(output, dict) else None, call_id=call_id)]

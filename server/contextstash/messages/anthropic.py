@@ -1,0 +1,314 @@
+"""Anthropic Messages: content blocks, tool results inside user messages, signed thinking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+from contextstash.messages.base import Call, Format, Part, Reading, ToolSchema
+from contextstash.messages.breakpoints import (
+    BREAKPOINT_KEY,
+    content_of,
+    count_breakpoints,
+    keep_breakpoints,
+    sent_breakpoints,
+)
+from contextstash.messages.parts import (
+    Piece,
+    as_json,
+    call_piece,
+    image_piece,
+    kind_of,
+    name_of,
+    need_object,
+    need_role,
+    need_text,
+    opaque,
+    piece,
+    reading,
+    result_pieces,
+    role_of,
+)
+from contextstash.messages.repair import MISSING_RESULT, orphan_text
+from contextstash_storage.errors import BadMessageError
+from contextstash_storage.records import Native, Role
+
+SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
+THINKING = ("thinking", "redacted_thinking")
+ASSISTANT_BLOCKS = ("tool_use", *SERVER_CALLS, *THINKING)
+OTHER_BLOCKS = ("tool_result", "document", "image", "search_result", "compaction", "container_upload")
+"""With those of the assistant, and results of the provider's tools, the block types that only this format has."""
+
+_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
+_MEDIA = ("image", "document")
+
+BlockJson = Mapping[str, Any]
+
+
+class AnthropicFormat(Format):
+    """Anthropic Messages, both in requests and as recorded replies.
+
+    A tool result inside a user message is one block of type `tool_result`; its text is the text of all its parts.
+    Images and documents nested in it follow as separate blocks with the result's call id. Replacing the result
+    replaces its whole content, including the nested blocks. Results that the provider writes into a reply (web search,
+    code execution, MCP connectors) are opaque: they must be sent back verbatim, so nothing may replace them; their
+    `call_id` pairs them with their call.
+    """
+
+    name = "anthropic"
+
+    def matches(self, native: Native) -> float:
+        if not isinstance(native, dict) or role_of(native) not in _ROLES:
+            return 0.0
+        if any(native.get(key) is not None for key in ("tool_calls", "function_call", "tool_call_id")):
+            return 0.0
+        if "stop_reason" in native or "stop_sequence" in native:
+            return 1.0
+        content = native.get("content")
+        if isinstance(content, str):
+            return 0.1 if native["role"] == "system" else 0.5
+        if not isinstance(content, list):
+            return 0.0
+        scores = [_matches_block(block) for block in content]
+        return 0.0 if 0.0 in scores else max(scores, default=0.3)
+
+    def read(self, native: Native) -> Reading:
+        need_object(native, "the message")
+        role = need_role(native, _ROLES, "'user' or 'assistant'")
+        content = native.get("content")
+        if isinstance(content, str):
+            pieces = [piece("text", content)] if content else []
+        elif isinstance(content, list):
+            pieces = [found for place, block in enumerate(content) for found in _read_block(block, place)]
+        else:
+            raise BadMessageError(f"content is {kind_of(content)}; expected a string or a list of blocks.")
+        return reading(native, role, pieces, group=native.get("id") if role == "assistant" else None)
+
+    def in_place_of(self, native: Native, text: str, old: Any) -> Any:
+        return [{"type": "text", "text": text}] if isinstance(old, list) else text
+
+    def without_thinking(self, native: Native) -> Native | None:
+        content = content_of(native)
+        rest = [block for block in content if block["type"] not in THINKING]
+        if len(rest) == len(content):
+            return native
+        return {**native, "content": rest} if rest else None
+
+    def user_message(self, text: str) -> Native:
+        return {"role": "user", "content": text}
+
+    def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
+        counts = [count_breakpoints(content_of(native)) for native in natives]
+        if sum(counts) <= most:
+            return natives
+        places = [place for place, count in enumerate(counts) for _ in range(count)]
+        sent = set(sent_breakpoints(places, most, changed))
+        firsts = accumulate(counts, initial=0)
+        return [
+            keep_breakpoints(native, {number - first for number in sent}) if count else native
+            for native, count, first in zip(natives, counts, firsts, strict=False)
+        ]
+
+    def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
+        return [{"name": each.name, "description": each.description, "input_schema": each.arguments} for each in tools]
+
+    def sent_parts(self, native: Native) -> Iterator[Part]:
+        """Without system messages: the API takes `system` in a field of its own."""
+        role, content = role_of(native), native["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        called: set[str] = set()
+        for block in blocks if role in ("user", "assistant") else ():
+            if not _is_sendable(block):
+                continue
+            sent = _sendable(block, role)
+            if sent["type"] == "tool_use" and sent["id"] in called:
+                sent = _as_text(block)  # the API could not distinguish the results of two calls of one id
+            if sent["type"] == "tool_use":
+                called.add(sent["id"])
+            yield _part(sent, native)
+
+    def missing(self, call: Call) -> Native:
+        return {"type": "tool_result", "tool_use_id": call.keys[0], "content": MISSING_RESULT, "is_error": True}
+
+    def orphan(self, part: Part) -> list[Native]:
+        content = part.native.get("content")
+        parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+        texts = [each["text"] if each["type"] == "text" else as_json(each) for each in parts if not _is_media(each)]
+        text = orphan_text("\n".join(texts))
+        return [*([{"type": "text", "text": text}] if text else []), *filter(_is_media, parts)]
+
+    def left_out(self, parts: Sequence[Part]) -> set[int]:
+        """Calls of the provider's own tools that have no result, and results without a call. A call may be open in the
+        last message (the provider paused there), or while it waits for a client's tool that it called."""
+        pending: dict[str, list[int]] = {}
+        lone: set[int] = set()
+        last = -1
+        for place, part in enumerate(parts):
+            if not part.by_model:
+                last = place
+            elif part.native["type"] in SERVER_CALLS:
+                pending.setdefault(str(part.native.get("id")), []).append(place)
+            elif _is_server_result(part.native):
+                if waiting := pending.get(str(part.native.get("tool_use_id"))):
+                    waiting.pop()
+                else:
+                    lone.add(place)
+        callers = {_caller(part.native) for part in parts if part.by_model}
+        open_calls = (place for call, places in pending.items() if call not in callers for place in places)
+        return lone.union(place for place in open_calls if place < last)
+
+    def joined(self, parts: Sequence[Part], *, alone: bool) -> list[Native]:
+        source = next((part.source for part in parts if part.source), {})
+        is_text = len(parts) == 1 and isinstance(source.get("content"), str)
+        content: Any = parts[0].native["text"] if is_text else [part.native for part in parts]
+        values = {"role": "assistant" if parts[0].by_model else "user", "content": content}
+        return [{key: values[key] for key in (*source, *values) if key in values}]
+
+
+def _matches_block(block: object) -> float:
+    if not isinstance(block, dict) or not isinstance(block.get("type"), str):
+        return 0.0
+    kind = block["type"]
+    if kind in ("image_url", "input_audio", "refusal", "file") or kind.startswith(("input_", "output_")):
+        return 0.0
+    if kind in (*ASSISTANT_BLOCKS, *OTHER_BLOCKS) or kind.endswith("_tool_result"):
+        return 1.0
+    if kind == "text":
+        return 0.6 if BREAKPOINT_KEY in block or "citations" in block else 0.5
+    return 0.3
+
+
+def _read_block(value: object, place: int) -> list[Piece]:
+    where = f"content[{place}]"
+    block = need_object(value, where)
+    kind = need_text(block, "type", where)
+    if kind in ("function_call", "function_call_output", "image_url"):
+        raise BadMessageError(f"{where} is an OpenAI '{kind}'; expected Anthropic blocks. Record it in its own format.")
+    if kind == "tool_use":
+        call_id = need_text(block, "id", where, empty=False)
+        pieces = [call_piece(call_id, need_text(block, "name", where), block.get("input", {}))]
+    else:
+        pieces = _read_result(block, place, where) if kind == "tool_result" else [_read_plain(block, kind, where)]
+    if not count_breakpoints([block]):
+        return pieces
+    marked = pieces[0].block.model_copy(update={"breakpoint": True})
+    return [pieces[0]._replace(block=marked), *pieces[1:]]
+
+
+def _read_result(block: BlockJson, place: int, where: str) -> list[Piece]:
+    call_id = need_text(block, "tool_use_id", where, empty=False)
+    content = block.get("content")
+    if isinstance(content, list):
+        parts = [_read_nested(part, f"{where}.content[{at}]") for at, part in enumerate(content)]
+    elif content is None or isinstance(content, str):
+        parts = [piece("text", content or "")]
+    else:
+        raise BadMessageError(f"{where}.content is {kind_of(content)}; expected a string or a list.")
+    return result_pieces(call_id, parts, ("content", place, "content"), is_error=block.get("is_error") is True)
+
+
+def _read_nested(value: object, where: str) -> Piece:
+    block = need_object(value, where)
+    return _read_plain(block, need_text(block, "type", where), where)
+
+
+def _read_plain(block: BlockJson, kind: str, where: str) -> Piece:
+    if kind in ("text", "thinking"):
+        return piece("text" if kind == "text" else "thinking", need_text(block, kind, where))
+    if kind.endswith("_tool_result"):
+        return opaque(block, name_of(block.get("tool_use_id")))
+    return _READERS.get(kind, opaque)(block)
+
+
+def _read_server_call(block: BlockJson) -> Piece:
+    return call_piece(name_of(block.get("id")), name_of(block.get("name")) or block["type"], block.get("input", {}))
+
+
+def _read_image(block: BlockJson) -> Piece:
+    source = block.get("source")
+    return image_piece(source.get("data") if isinstance(source, dict) else None)
+
+
+def _read_document(block: BlockJson) -> Piece:
+    """The title, the context and, if the document is plain text, its text."""
+    source = block.get("source")
+    texts = [block.get("title"), block.get("context")]
+    if isinstance(source, dict) and source.get("type") == "text":
+        texts.append(source.get("data"))
+    elif isinstance(source, dict) and source.get("type") == "content":
+        inner = source.get("content")
+        texts.append(inner if isinstance(inner, str) else as_json(inner))
+    return piece("document", "\n".join(text for text in texts if isinstance(text, str) and text))
+
+
+def _read_compaction(block: BlockJson) -> Piece:
+    content = block.get("content")
+    return piece("opaque", content) if isinstance(content, str) else opaque(block)
+
+
+_READERS: dict[str, Callable[[BlockJson], Piece]] = {
+    **dict.fromkeys(SERVER_CALLS, _read_server_call),
+    "redacted_thinking": lambda _: piece("thinking"),
+    "image": _read_image,
+    "document": _read_document,
+    "compaction": _read_compaction,
+}
+
+
+def _is_sendable(block: BlockJson) -> bool:
+    """Whether a block has the content that the API demands of its type."""
+    match block["type"]:
+        case "text":
+            return bool(block["text"].strip())
+        case "thinking":
+            return bool(block.get("signature"))
+        case "redacted_thinking":
+            return bool(block.get("data"))
+        case "compaction":
+            return block.get("content") != ""
+    return True
+
+
+def _sendable(block: Native, role: str) -> Native:
+    """The block, or its JSON as text if a message of that role may not contain it. Thinking goes without a cache
+    breakpoint, which the API refuses on it."""
+    if block["type"] == "tool_result" and role == "user":
+        kept = [part for part in content_of(block) if part["type"] != "text" or part["text"].strip()]
+        return block if len(kept) == len(content_of(block)) else {**block, "content": kept}
+    if block["type"] in THINKING and BREAKPOINT_KEY in block and role == "assistant":
+        return {key: value for key, value in block.items() if key != BREAKPOINT_KEY}
+    of_assistant = block["type"] in ASSISTANT_BLOCKS or _is_server_result(block)
+    return _as_text(block) if block["type"] == "tool_result" or (role == "user" and of_assistant) else block
+
+
+def _as_text(block: Native) -> Native:
+    return {"type": "text", "text": as_json(block)}
+
+
+def _part(block: Native, native: Native) -> Part:
+    kind = block["type"]
+    make = partial(Part, block, source=native)
+    if native["role"] == "user":
+        return make(by_model=False, answers=(block["tool_use_id"],) if kind == "tool_result" else ())
+    return make(
+        by_model=True,
+        reply=name_of(native.get("id")),
+        calls=(Call((block["id"],), block),) if kind == "tool_use" else (),
+        thinks=kind in THINKING,
+        begins=kind == "compaction",
+    )
+
+
+def _is_server_result(block: BlockJson) -> bool:
+    return str(block["type"]).endswith("_tool_result")
+
+
+def _is_media(part: BlockJson) -> bool:
+    return part["type"] in _MEDIA
+
+
+def _caller(block: BlockJson) -> str | None:
+    caller = block.get("caller")
+    return name_of(caller.get("tool_id", caller.get("toolId"))) if isinstance(caller, dict) else None

@@ -1,1 +1,0 @@
-"""Gemini contents, as generateContent takes them."""

@@ -1,0 +1,224 @@
+"""Repairs a message list, so that it breaks none of its provider's rules. A list that breaks none goes out as it came.
+
+One procedure for all providers: each message is taken apart into the parts of it that can be sent; results are paired
+with calls; parts are put in turns, each a reply, the results of its calls, and the rest; thinking that leads to nothing
+is left out; parts are joined to messages again. A call without a result gets one that says that it was interrupted; a
+result without its call becomes text of the user. What holds for one provider only is in `rules.RULES` or in its codec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from contextstash.messages.base import Call, Format, Part
+from contextstash.messages.breakpoints import MAX_BREAKPOINTS
+from contextstash.messages.rules import RULES, Event, Place, Rules, calls_of_results
+from contextstash_storage.records import Native
+
+MISSING_RESULT = "[No result of this tool call was recorded: it was interrupted.]"
+
+ASSISTANT_FIRST = "(The conversation so far begins with the assistant.)"
+
+DEFAULT_BREAKPOINTS_ELSEWHERE = 2
+"""Breakpoints reserved for the rest of the request if it is unknown: one each for tools and system prompt, as agents
+set them."""
+
+
+def orphan_text(text: str) -> str:
+    """The text that stands for a result whose tool call is no longer in the list."""
+    return f"[Result of a tool call that is no longer shown]\n{text}" if text.strip() else ""
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """A reply with its calls, and what came from the client after it. `said` says that this holds more than results of
+    the calls; `answered`, that a result of them has been seen."""
+
+    reply: list[Part] = field(default_factory=list)
+    calls: dict[Place, Call] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
+    client: list[tuple[Place, Part]] = field(default_factory=list)
+    said: bool = False
+    answered: bool = False
+
+
+def render(
+    fmt: Format,
+    natives: Sequence[Native],
+    *,
+    changed: int | None = None,
+    marks_elsewhere: int = DEFAULT_BREAKPOINTS_ELSEWHERE,
+) -> list[Native]:
+    """The messages to send: repaired and assembled, so that they break none of the provider's rules.
+
+    Results without their call become text of the user, calls without a result get one that says that they were
+    interrupted, and thinking on its own and fields that only replies have are left out. A valid list is returned
+    unchanged, including key order. Deterministic and idempotent. The result shares values with `natives` but never
+    changes them.
+
+    Cache breakpoints are left out if the request would have too many together with the `marks_elsewhere` outside the
+    list. `changed` is the index of the first native that differs from the recorded one.
+    """
+    most = max(0, MAX_BREAKPOINTS - marks_elsewhere)
+    return repaired(fmt, fmt.limit_breakpoints(natives, most, changed))
+
+
+def repaired(fmt: Format, natives: Sequence[Native]) -> list[Native]:
+    """The messages of a valid request; equal to `natives` if these are valid already."""
+    rules = RULES[fmt.name]
+    repair = _Repair(fmt, rules, [parts for native in natives if (parts := tuple(fmt.sent_parts(native)))])
+    groups = enumerate(group for turn in repair.turns() for group in repair.arranged(turn))
+    placed = [(number, part) for number, group in groups for part in group]
+    left_out = fmt.left_out([part for _, part in placed])
+    placed = _without_lone_thinking([each for at, each in enumerate(placed) if at not in left_out])
+    grouped = groupby(placed, key=lambda each: each[1].by_model if rules.joins == "all" else each[0])
+    messages = [[part for _, part in group] for _, group in grouped]
+    sent = [native for parts in messages for native in fmt.joined(parts, alone=len(messages) == 1)]
+    if rules.user_first and placed and placed[0][1].by_model and not placed[0][1].begins:
+        sent.insert(0, fmt.user_message(ASSISTANT_FIRST))
+    return sent
+
+
+class _Repair:
+    """The parts of a list by message, and the pairs of calls and results by their places. A call's place is its number
+    among those of its message, a result's that of its part."""
+
+    def __init__(self, fmt: Format, rules: Rules, messages: Sequence[Sequence[Part]]) -> None:
+        self._fmt, self._rules, self._messages = fmt, rules, messages
+        self._made: dict[Place, Call] = {}
+        self._call_of = calls_of_results(self._events(), one_open=not rules.results_next)
+        self._result_of = {call: result for result, call in self._call_of.items()}
+        self._turn_of: dict[Place, _Turn] = {}
+
+    def _events(self) -> Iterator[Event]:
+        turn = run = 0
+        was_models = False
+        for at, parts in enumerate(self._messages):
+            is_models = parts[0].by_model
+            run += not (is_models and was_models)
+            was_models = is_models
+            turn += not is_models and not all(part.answers for part in parts)
+            named = turn if self._rules.early_results else at, at if self._rules.one_call_an_id else run
+            number = 0
+            for index, part in enumerate(parts):
+                if part.answers:
+                    yield Event((at, index), part.answers, False, *named)
+                for call in part.calls:
+                    self._made[at, number] = call
+                    yield Event((at, number), call.keys, True, *named)
+                    number += 1
+
+    def turns(self) -> list[_Turn]:
+        """The list in turns."""
+        turns = [_Turn()]
+        for at, parts in enumerate(self._messages):
+            if not parts[0].by_model:
+                self._add_client(turns[-1], at, parts)
+                continue
+            if self._begins(turns[-1], parts):
+                turns.append(_Turn())
+            self._add_reply(turns[-1], at, parts)
+        return turns
+
+    def _begins(self, turn: _Turn, parts: Sequence[Part]) -> bool:
+        """Whether a message of the model begins a turn, or belongs to the reply before it: hosts write results as soon
+        as a tool ends, between the parts of one reply."""
+        if turn.said or self._rules.joins == "none":
+            return True
+        if not turn.calls:
+            return bool(turn.reply) and self._rules.joins != "all"
+        is_same_reply = parts[0].reply is not None and parts[0].reply == turn.reply[-1].reply
+        if turn.answered and not is_same_reply:
+            return True
+        repeats = (call.keys[0] in turn.keys for part in parts for call in part.calls)
+        return self._rules.one_call_an_id and any(repeats)
+
+    def _add_reply(self, turn: _Turn, at: int, parts: Sequence[Part]) -> None:
+        number = 0
+        for part in parts:
+            places = [(at, number + offset) for offset in range(len(part.calls))]
+            number += len(places)
+            if places and not all(self._can_be_answered(place) for place in places):
+                continue
+            turn.reply.append(part)
+            for place, call in zip(places, part.calls, strict=True):
+                turn.calls[place] = call
+                turn.keys.add(call.keys[0])
+                turn.answered |= self._result_of.get(place, place) < place
+                self._turn_of[place] = turn
+
+    def _can_be_answered(self, call: Place) -> bool:
+        return call in self._result_of or self._fmt.missing(self._made[call]) is not None
+
+    def _add_client(self, turn: _Turn, at: int, parts: Sequence[Part]) -> None:
+        for index, part in enumerate(parts):
+            place = at, index
+            call = self._call_of.get(place) if part.answers else None
+            if call is None:
+                shown = (
+                    [Part(native, False, part.source) for native in self._fmt.orphan(part)] if part.answers else [part]
+                )
+                turn.client += [(place, each) for each in shown]
+                turn.said |= bool(shown)
+                continue
+            home = self._turn_of.get(call)
+            if home is not None:
+                home.answered = True
+            if home is turn or not self._rules.results_next:
+                turn.client.append((place, self._fitted(place)))
+
+    def _fitted(self, result: Place) -> Part:
+        part = self._messages[result[0]][result[1]]
+        native = self._fmt.fitted(part.native, self._made[self._call_of[result]])
+        return part if native is part.native else replace(part, native=native)
+
+    def arranged(self, turn: _Turn) -> Iterator[list[Part]]:
+        """The parts of a turn in the order and in the messages in which they are sent."""
+        yield turn.reply
+        if not self._rules.results_next:
+            yield [*self._missing(turn).values(), *(part for _, part in turn.client)]
+            return
+        rest = turn.client
+        if not (self._rules.texts_beside_results and self._is_in_place(turn)):
+            yield self._results(turn)
+            rest = [(place, part) for place, part in rest if place not in self._call_of]
+        for _, group in groupby(rest, key=lambda each: each[0][0]):
+            yield [part for _, part in group]
+
+    def _is_in_place(self, turn: _Turn) -> bool:
+        """Whether the client's first message holds a result for each call, and no others."""
+        results = [self._result_of.get(call) for call in turn.calls]
+        if not results or not turn.client:
+            return not results
+        at = turn.client[0][0][0]
+        there = [(at, index) for index, part in enumerate(self._messages[at]) if part.answers]
+        ordered = any(call.by_order for call in turn.calls.values())
+        return results == there if ordered else set(results) == set(there) and len(results) == len(there)
+
+    def _results(self, turn: _Turn) -> list[Part]:
+        """The results as they came, then those that are missing; in the order of the calls if only that pairs them."""
+        missing = self._missing(turn)
+        calls = list(turn.calls)
+        if not any(call.by_order for call in turn.calls.values()):
+            calls.sort(key=lambda call: (call not in self._result_of, self._result_of.get(call, call)))
+        return [missing[call] if call in missing else self._fitted(self._result_of[call]) for call in calls]
+
+    def _missing(self, turn: _Turn) -> dict[Place, Part]:
+        """The results that stand for those of interrupted calls, by the places of these."""
+        open_calls = {place: call for place, call in turn.calls.items() if place not in self._result_of}
+        return {place: Part(self._fmt.missing(call) or {}, by_model=False) for place, call in open_calls.items()}
+
+
+def _without_lone_thinking(placed: Sequence[tuple[int, Part]]) -> list[tuple[int, Part]]:
+    """The parts without thinking that nothing of the model follows."""
+    kept = []
+    followed = False
+    for number, part in reversed(placed):
+        if not part.thinks:
+            followed = part.by_model
+        if followed or not part.thinks:
+            kept.append((number, part))
+    kept.reverse()
+    return kept
