@@ -134,7 +134,7 @@ def test_the_sections_come_in_the_order_of_their_importance() -> None:
     text = extract_summary(fines_session().turns, max_tokens=1_000, count=quarter)
     assert [line[3:] for line in text.split("\n") if line.startswith("## ")] == [
         "Task", "Decisions and constraints", "Said at the end of turns, and commits", "Files touched",
-        "Failed when last run", "Open items", "Last state", "Names in use", "Archived outputs",
+        "Failed when last run", "Open items", "Last state", "Names in use",
     ]  # fmt: skip
 
 
@@ -232,9 +232,10 @@ def test_interrupted_work_is_listed_as_in_progress() -> None:
     assert summary_of(script)[Section.STATE] == ["(1) ran `git mv a b`: no result yet"]
 
 
-def test_large_outputs_are_listed_by_handle() -> None:
-    (line,) = summary_of(fines_session())[Section.ARCHIVED]
-    assert line.startswith("out_00000003: Read /srv/app/fines.py: 40 lines")
+def test_the_line_of_a_call_names_the_handle_of_a_large_output() -> None:
+    state = summary_of(Script().user("Look.").call("Read", {"file_path": "a.py"}, "     1→x = 1\n" * 60))[Section.STATE]
+    assert state[-1].startswith("(2) Read a.py: 60 lines")
+    assert state[-1].endswith(" [out_00000002]")
 
 
 def test_empty_sections_are_left_out() -> None:

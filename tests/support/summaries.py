@@ -25,7 +25,6 @@ class Section(StrEnum):
     OPEN = "Open items"
     STATE = "Last state"
     NAMES = "Names in use"
-    ARCHIVED = "Archived outputs"
 
 
 def heading(section: str) -> str:

@@ -235,7 +235,7 @@ MAX_TYPED_LENGTH = 2_000
 
 def user_rules(request: Asked) -> list[str]:
     """The user's sentences that command or forbid something, verbatim."""
-    if request.command:
+    if request.command or not _RULE.search(request.text):
         return []
     pasted = len(request.text) > MAX_TYPED_LENGTH
     return [

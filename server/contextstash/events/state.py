@@ -54,8 +54,8 @@ MAX_CLOSING = 200
 MIN_OPENING = 60
 """Characters. A shorter first line, such as "Here is the result:", says nothing without the next one."""
 
-MIN_INDEXED = 400
-"""Outputs with fewer characters are not listed by handle: their line already says most of it."""
+MIN_HANDLED = 400
+"""Of outputs with fewer characters the handle is not told: the line of the call already says most of it."""
 
 MAX_NAMES = 6
 """Names of a changed file, the newest ones: as many as fit one line."""
@@ -117,8 +117,8 @@ class State:
     end of its turns, `said` is what it said last, and `ended` whether that ended its turn. `asked` and `decided` are
     the user's words, `open` those requests on which the agent has not ended its turn, `decision` the newest decision if
     no request follows it, and `skill` the one that the agent carries out. `failed` are the runs that failed last, by
-    their programs, `passed` is the newest test run if its tests passed. `calls` and `outputs` are the newest calls, and
-    large outputs by their handles. `quoted` counts the wordings and numbers that the agent wrote in quotation marks.
+    their programs, `passed` is the newest test run if its tests passed. `calls` are the newest calls. `quoted` counts
+    the wordings and numbers that the agent wrote in quotation marks.
     """
 
     seq: int = -1
@@ -136,7 +136,6 @@ class State:
     failed: dict[str, Run] = field(default_factory=dict)
     passed: Run | None = None
     calls: list[Told] = field(default_factory=list)
-    outputs: dict[str, Told] = field(default_factory=dict)
     names: NamesInUse = field(default_factory=NamesInUse)
     quoted: dict[str, int] = field(default_factory=dict)
 
@@ -174,7 +173,6 @@ class _Fold:
         self.state = state
         self._paths = KnownPaths(state.files)
         self._told: list[tuple[Call, list[FileUse]]] = []
-        self._large: dict[tuple[str, str], tuple[Call, list[FileUse]]] = {}
 
     def add(self, happened: Asked | Told | Turn | tuple[Call, list[FileUse]]) -> None:
         """The next event."""
@@ -191,13 +189,10 @@ class _Fold:
         """Write the lines of the newest calls, and leave out what is too old."""
         state = self.state
         state.seq = max(state.seq, seq)
-        told = [Told(call.seq, outcome_line(call, uses)) for call, uses in self._told[-2 * MAX_CALLS :]]
+        told = [Told(call.seq, _line(call, uses)) for call, uses in self._told[-2 * MAX_CALLS :]]
         # Of equal lines, such as several changes of one file, the newest.
         state.calls = list({each.text: each for each in [*state.calls, *told]}.values())[-MAX_CALLS:]
-        for call, uses in [*self._large.values()][-MAX_LINES:]:
-            state.outputs.pop(call.handle or "", None)
-            state.outputs[call.handle or ""] = Told(call.seq, outcome_line(call, uses))
-        for known, most in ((state.outputs, MAX_LINES), (state.files, MAX_FILES), (state.quoted, MAX_QUOTED)):
+        for known, most in ((state.files, MAX_FILES), (state.quoted, MAX_QUOTED)):
             for key in [*known][: max(0, len(known) - most)]:
                 del known[key]
         del state.done[:-MAX_LINES], state.decided[:-MAX_LINES], state.asked[1 : 1 - MAX_LINES]
@@ -249,9 +244,6 @@ class _Fold:
         state.ended = False
         if not is_plan_call(call) and not is_dialog(call.tool):
             self._told.append((call, uses))
-        if call.handle and call.output is not None and len(call.output.text) >= MIN_INDEXED:
-            self._large.pop((call.tool, call.argument), None)
-            self._large[call.tool, call.argument] = (call, uses)
         self._ran(call)
         for use in uses:
             self._used(use, call.seq)
@@ -301,6 +293,12 @@ class _Fold:
         if commit.amends and last is not None:
             done.remove(last)
         done.append(Told(seq, commit.text))
+
+
+def _line(call: Call, uses: list[FileUse]) -> str:
+    """The call with what came of it, and the handle of a large output."""
+    large = call.handle and call.output is not None and len(call.output.text) >= MIN_HANDLED
+    return f"{outcome_line(call, uses)}{f' [{call.handle}]' * bool(large)}"
 
 
 _ARGUMENT_KEY = re.compile(r'"\w{1,60}"\s*:')

@@ -182,7 +182,7 @@ def known_files(turns: Sequence[Turn]) -> list[KnownFile]:
 
 
 def _use(files: dict[str, KnownFile], path: str, was: str, use: FileUse, seq: int) -> None:
-    if use.verb == "run" or (use.verb == "read" and use.shown is None):
+    if use.staged or (not use.changes and use.shown is None):
         return
     if use.verb == "deleted":
         files.pop(path, None)

@@ -31,9 +31,6 @@ less room is left for what is read."""
 LITERALS_SHARE = 0.2
 """The share of that room that literals may take. They are longer than names, and fewer are used again."""
 
-OUTPUTS_SHARE = 0.06
-"""The share of a summary that the list of outputs may take; search finds the others."""
-
 SAID_SHARE = 0.3
 """The share of the section on the last state that the last message may take before the newest calls have room."""
 
@@ -68,9 +65,6 @@ MIN_SHORTENED = 60
 
 MAX_LATER = 300
 """Tokens of a later request if it is shortened."""
-
-MAX_OUTPUTS, MAX_SIMILAR = 8, 2
-"""Outputs that are listed by handle, and how many of one kind of call; search finds the others."""
 
 VERBS = ("created", "edited", "renamed", "deleted", "run", "read")
 """In the order in which they are written."""
@@ -128,12 +122,10 @@ def summary_of(
     def cost(text: str) -> int:
         return count(f"{text}\n\n") if text else 0
 
-    archived = fill([Section("Archived outputs", 1.0, 0, write.outputs)], int(max_tokens * OUTPUTS_SHARE), count)
-    left = max_tokens - cost(archived)
-    write.told = fill(sections, left - int(max_tokens * names_share), count)
-    names = fill([Section("Names in use", 1.0, 0, write.names)], left - cost(write.told), count)
-    told = fill(sections, left - cost(names), count)
-    return "\n\n".join(part for part in (told, names, archived) if part)
+    write.told = fill(sections, max_tokens - int(max_tokens * names_share), count)
+    names = fill([Section("Names in use", 1.0, 0, write.names)], max_tokens - cost(write.told), count)
+    told = fill(sections, max_tokens - cost(names), count)
+    return "\n\n".join(part for part in (told, names) if part)
 
 
 class _Writer:
@@ -294,17 +286,6 @@ class _Writer:
             short = cut_middle(said, max(int(room * SAID_SHARE), room - sum(map(self._item, calls))), self._item)
         head = [short] if short else []
         return [*head, *newest(calls, room - sum(map(self._item, head)), self._count)]
-
-    def outputs(self, room: int) -> list[str]:
-        """Large outputs that are kept, by their handles, the newest."""
-        lines: list[str] = []
-        similar: dict[str, int] = {}
-        for handle, told in reversed(self._state.outputs.items()):
-            kind = " ".join(told.text.split()[:3])
-            similar[kind] = similar.get(kind, 0) + 1
-            if told.seq >= self._since and similar[kind] <= MAX_SIMILAR:
-                lines.append(f"{handle}: {told.text}")
-        return first_of(lines[:MAX_OUTPUTS], room, self._count)
 
     def names(self, room: int) -> list[str]:
         """The names most in use, without those that stand beside the list, and the literals that were written again."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from contextstash.messages.usage import read_usage
@@ -18,7 +19,6 @@ from contextstash.writers.base import (
     WriterSettings,
     WrittenSummary,
 )
-from contextstash_storage.records import Usage
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -49,30 +49,27 @@ class AnthropicSummarizer:
     """Lets a model write the summary. A history that is too long for one request is summarized in parts. Each part
     includes the summary so far, so that decisions from the beginning are known in every later part."""
 
-    strategy = "anthropic"
-    slow = True
+    strategy, slow = "anthropic", True
 
     def __init__(self, settings: WriterSettings) -> None:
         self._settings = settings
 
     async def write(self, request: SummaryRequest) -> WrittenSummary:
-        session = _ModelSession(self._settings)
+        model = _Model(self._settings)
         try:
-            text = await session.summary(request)
-            note = None
-            if request.count(text) > request.max_tokens * MAX_EXCESS:
-                text, note = (
-                    _shortened(text, request.max_tokens, request.count),
-                    "The summary was too long and was cut.",
-                )
+            text = await model.summary(request)
         except WriterFailedError as error:
-            raise WriterFailedError(str(error), tuple(session.calls)) from error
+            raise WriterFailedError(str(error), tuple(model.calls)) from error
         finally:
-            await session.close()
-        return WrittenSummary(text, self.strategy, self._settings.model, tuple(session.calls), note)
+            await model.close()
+        written = WrittenSummary(text, self.strategy, self._settings.model, tuple(model.calls))
+        if request.count(text) <= request.max_tokens * MAX_EXCESS:
+            return written
+        text = prompts.first_lines(text, request.max_tokens, request.count)
+        return replace(written, text=text, note="The summary was too long and was cut.")
 
 
-class _ModelSession:
+class _Model:
     """The requests of one summary, over one connection."""
 
     def __init__(self, settings: WriterSettings) -> None:
@@ -86,23 +83,21 @@ class _ModelSession:
 
     async def summary(self, request: SummaryRequest) -> str:
         """The summary. The parts are halved if one is too long for the model."""
-        part_tokens = self._settings.input_tokens
-        for _ in range(MAX_HALVINGS + 1):
+        sizes = [self._settings.input_tokens >> halving for halving in range(MAX_HALVINGS + 1)]
+        for size in [sizes[0], *(size for size in sizes[1:] if size >= MIN_PART_TOKENS)]:
             try:
-                return await self._once(request, part_tokens)
+                return await self._in_parts(request, size)
             except _TooLongError:
-                part_tokens = part_tokens // 2
-            if part_tokens < MIN_PART_TOKENS:
-                break
+                continue
         raise WriterFailedError("The session is too long for the model that writes summaries, even in parts.")
 
-    async def _once(self, request: SummaryRequest, part_tokens: int) -> str:
+    async def _in_parts(self, request: SummaryRequest, part_tokens: int) -> str:
         system = prompts.system_text(request)
         previous, replaces, text = request.previous, request.replaces, ""
         for part in _parts(request, self._settings.output_chars, part_tokens):
             asked = prompts.user_text(part, previous, replaces=replaces)
-            text = await self._short_enough(system, asked, request)
-            previous, replaces = text, True
+            previous = text = await self._short_enough(system, asked, request)
+            replaces = True
         return text
 
     async def _short_enough(self, system: str, asked: str, request: SummaryRequest) -> str:
@@ -112,10 +107,8 @@ class _ModelSession:
         if whole and request.count(text) <= request.max_tokens * MAX_EXCESS:
             return text
         words = max(50, request.max_tokens // 2)  # fewer than the two thirds that the first request asks for
-        messages += [
-            {"role": "assistant", "content": text},
-            {"role": "user", "content": f"That is too long. Write the whole summary again in at most {words} words."},
-        ]
+        again = f"That is too long. Write the whole summary again in at most {words} words."
+        messages += [{"role": "assistant", "content": text}, {"role": "user", "content": again}]
         shorter, whole = await self.ask(system, messages, request.max_tokens)
         if not whole:
             raise WriterFailedError("The model did not finish within the length of a summary.")
@@ -138,42 +131,37 @@ class _ModelSession:
         import httpx2
 
         started = time.perf_counter()
-        usage: Usage | None = None
-        failure: str | None = None
-        seconds = self._settings.timeout * (self._settings.retries + 1)
+        message: Message | None = None
+        failure: WriterFailedError | None = None
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._settings.timeout * (self._settings.retries + 1)):
                 message = await self._streamed(client, system, messages, max_tokens)
-            usage = read_usage(message.usage.model_dump())
             if message.stop_reason is None:
-                failure = "The reply ended before it was complete."
-                raise WriterFailedError(failure)
+                failure = WriterFailedError("The reply ended before it was complete.")
+                raise failure
             return message
-        except (anthropic.AnthropicError, httpx2.HTTPError, TimeoutError) as error:
-            if recognize(_error_text(error)) is not None:
-                failure = "The request was too long for the model."
-                raise _TooLongError(failure) from error
+        except (anthropic.AnthropicError, httpx2.HTTPError, TimeoutError, *_PARSER_ERRORS) as error:
             failure = _failure(error)
-            raise WriterFailedError(failure) from error
-        except _PARSER_ERRORS as error:
-            failure = "The reply of the model that writes summaries could not be read: it is not a message of that API."
-            raise WriterFailedError(failure) from error
+            raise failure from error
         finally:
             duration = round(1000 * (time.perf_counter() - started), 2)
-            self.calls.append(WriterCall(self._settings.model, usage, duration, failure))
+            usage = read_usage(message.usage.model_dump()) if message is not None else None
+            error_text = str(failure) if failure is not None else None
+            self.calls.append(WriterCall(self._settings.model, usage, duration, error_text))
 
     async def _streamed(
         self, client: AsyncAnthropic, system: str, messages: Sequence[dict[str, str]], max_tokens: int
     ) -> Message:
-        settings = self._settings
+        from anthropic.types import Message
+
         async with client.messages.stream(
-            model=settings.model,
+            model=self._settings.model,
             system=system,
             messages=messages,  # type: ignore[arg-type]
             max_tokens=max_tokens,
         ) as stream:
-            if "json" in stream.response.headers.get("content-type", ""):
-                return _whole_message(await stream.response.aread())
+            if "json" in stream.response.headers.get("content-type", ""):  # an API that does not stream
+                return Message.model_validate_json(await stream.response.aread())
             return await stream.get_final_message()
 
     def _connect(self) -> AsyncAnthropic:
@@ -190,34 +178,28 @@ class _ModelSession:
         return self._client
 
 
-def _whole_message(body: bytes) -> Message:
-    """The reply of an API that does not stream. Raises ValueError if it is not a message."""
-    from anthropic.types import Message
-
-    return Message.model_validate_json(body)
-
-
 class _TooLongError(WriterFailedError):
     """The request did not fit into the writer's own window."""
 
 
-def _error_text(error: Exception) -> str:
-    body = getattr(error, "body", None)
-    return f"{error} {body}" if body else str(error)
-
-
-def _failure(error: Exception) -> str:
+def _failure(error: Exception) -> WriterFailedError:
     """The failure, in a sentence that contains nothing of the request: it may be logged and stored."""
     import anthropic
 
-    if isinstance(error, anthropic.AuthenticationError | anthropic.PermissionDeniedError):
-        return "The API refused the key of the model that writes summaries; check ANTHROPIC_API_KEY."
-    if isinstance(error, TimeoutError | anthropic.APITimeoutError):
-        return "The model that writes summaries did not answer in time."
-    if isinstance(error, anthropic.APIStatusError):
+    if isinstance(error, _PARSER_ERRORS):
+        told = "The reply of the model that writes summaries could not be read: it is not a message of that API."
+    elif recognize(f"{error} {getattr(error, 'body', None) or ''}".strip()) is not None:
+        return _TooLongError("The request was too long for the model.")
+    elif isinstance(error, anthropic.AuthenticationError | anthropic.PermissionDeniedError):
+        told = "The API refused the key of the model that writes summaries; check ANTHROPIC_API_KEY."
+    elif isinstance(error, TimeoutError | anthropic.APITimeoutError):
+        told = "The model that writes summaries did not answer in time."
+    elif isinstance(error, anthropic.APIStatusError):
         kind = error.body.get("error", {}).get("type") if isinstance(error.body, dict) else None
-        return f"The API answered with status {error.status_code}{f' ({kind})' if isinstance(kind, str) else ''}."
-    return f"The connection to the model that writes summaries failed ({type(error).__name__})."
+        told = f"The API answered with status {error.status_code}{f' ({kind})' if isinstance(kind, str) else ''}."
+    else:
+        told = f"The connection to the model that writes summaries failed ({type(error).__name__})."
+    return WriterFailedError(told)
 
 
 def _parts(request: SummaryRequest, output_chars: int | None, part_tokens: int) -> Iterator[str]:
@@ -228,11 +210,8 @@ def _parts(request: SummaryRequest, output_chars: int | None, part_tokens: int) 
     pending: list[str] = []
     held = 0
     for turn in request.turns:
-        text = prompts.turn_text(turn, output_chars)
+        text = prompts.shortened_to(prompts.turn_text(turn, output_chars), share, request.count)
         tokens = request.count(text)
-        if tokens > share:
-            text = prompts.shortened_to(text, share, request.count)
-            tokens = request.count(text)
         if pending and held + tokens > share:
             yield "\n\n".join(pending)
             pending, held = [], 0
@@ -242,29 +221,19 @@ def _parts(request: SummaryRequest, output_chars: int | None, part_tokens: int) 
         yield "\n\n".join(pending)
 
 
-def _shortened(text: str, max_tokens: int, count: Callable[[str], int]) -> str:
-    """The text without its last lines, so that it fits."""
-    lines = text.split("\n")
-    while len(lines) > 1 and count("\n".join(lines)) > max_tokens:
-        del lines[-max(1, len(lines) // 20) :]  # a twentieth at a time, so that few counts are needed
-    shown = "\n".join(lines)
-    return shown if count(shown) <= max_tokens else prompts.shortened_to(shown, max_tokens, count)
-
-
 async def digest_output_text(
     settings: WriterSettings, tool: str, argument: str, text: str, max_chars: int
 ) -> tuple[str, WriterCall]:
     """A model's digest of one tool output, of at most `max_chars` characters, and the request that it took. Raises
     WriterFailedError."""
-    session = _ModelSession(settings)
+    model = _Model(settings)
     # English has about six characters a word and four a token: seven and three leave a margin on both sides.
     system = prompts.DIGEST.format(words=max(20, max_chars // 7))
+    asked = [{"role": "user", "content": prompts.digest_text(tool, argument, text)}]
     try:
-        digest, _ = await session.ask(
-            system, [{"role": "user", "content": prompts.digest_text(tool, argument, text)}], max_chars // 3
-        )
+        digest, _ = await model.ask(system, asked, max_chars // 3)
     except WriterFailedError as error:
-        raise WriterFailedError(str(error), tuple(session.calls)) from error
+        raise WriterFailedError(str(error), tuple(model.calls)) from error
     finally:
-        await session.close()
-    return digest[:max_chars], session.calls[-1]
+        await model.close()
+    return digest[:max_chars], model.calls[-1]

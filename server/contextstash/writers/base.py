@@ -50,7 +50,7 @@ class SummaryRequest:
 
     `previous` is the summary of everything before the turns. If `replaces` is true, the new summary replaces it; if
     not, it stays and the new one builds on it. `instructions` are the user's. `prompt` is the name or the text of a
-    prompt (see `summarizers.prompts`). The summary may have `max_tokens` tokens, counted with `count`.
+    prompt (see `writers.prompts`). The summary may have `max_tokens` tokens, counted with `count`.
 
     Without a model it is written from `state`, the session's state after the last of these turns (None if it is to be
     made of the turns): of what was done from message `since` on, with `earlier`, what somebody else wrote of what was

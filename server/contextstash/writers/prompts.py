@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from contextstash.events.turns import Turn
 from contextstash.outputs.limits import OutputLimits, limit
@@ -58,16 +58,11 @@ PREVIOUS_STANDS = "What came before it was summarized as follows. That summary s
 MEDIA = {"image": "[image]", "document": "[document]"}
 
 
-def prompt_text(name_or_text: str) -> str:
-    """The prompt with this name, or the text itself if there is none."""
-    return PROMPTS.get(name_or_text, name_or_text)
-
-
 def system_text(request: SummaryRequest) -> str:
     """The instructions to the model."""
     # Two thirds of the tokens, because English text has about 1.3 tokens a word and the limit should not be reached.
     words = max(50, request.max_tokens * 2 // 3)
-    parts = [prompt_text(request.prompt), f"Use at most about {words} words.", RULES]
+    parts = [PROMPTS.get(request.prompt, request.prompt), f"Use at most about {words} words.", RULES]
     if request.instructions and request.instructions.strip():
         parts.append(f"The user's wishes for this summary: {request.instructions.strip()}")
     return "\n\n".join(parts)
@@ -80,11 +75,6 @@ def user_text(session: str, previous: str | None, *, replaces: bool) -> str:
         note = PREVIOUS_REPLACED if replaces else PREVIOUS_STANDS
         before = f"{note}\n\n<previous_summary>\n{_TAGS.sub('‹', encodable(previous))}\n</previous_summary>\n\n"
     return f"{before}<session>\n{encodable(session)}\n</session>\n\nWrite the summary now."
-
-
-def transcript_text(turns: Sequence[Turn], output_chars: int | None) -> str:
-    """The turns as text for a model; the middle of tool results is cut so that they have `output_chars` characters."""
-    return "\n\n".join(turn_text(turn, output_chars) for turn in turns)
 
 
 def turn_text(turn: Turn, output_chars: int | None) -> str:
@@ -150,3 +140,11 @@ you. Write only the digest."""
 def shortened_to(text: str, max_tokens: int, count: Callable[[str], int]) -> str:
     """The text, or its head and tail, with at most `max_tokens` tokens."""
     return limit(text, OutputLimits(tokens=max_tokens, cut="head_tail"), count).text
+
+
+def first_lines(text: str, max_tokens: int, count: Callable[[str], int]) -> str:
+    """The text without its last lines, so that it fits."""
+    lines = text.split("\n")
+    while len(lines) > 1 and count("\n".join(lines)) > max_tokens:
+        del lines[-max(1, len(lines) // 20) :]  # a twentieth at a time, so that few counts are needed
+    return shortened_to("\n".join(lines), max_tokens, count)

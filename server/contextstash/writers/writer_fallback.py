@@ -1,13 +1,19 @@
-"""Who writes a summary: the host, a model, or contextstash itself."""
+"""Who writes a summary: the host, a model, or contextstash itself, the first that succeeds."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
+from contextstash.events.state import fold
+from contextstash.handoff.summary import summary_of
+from contextstash.safety.sanitize import encodable
 from contextstash.writers.base import (
+    MIN_CHARACTERS,
     Summarizer,
     SummaryRequest,
     WriterCall,
@@ -15,8 +21,6 @@ from contextstash.writers.base import (
     WriterSettings,
     WrittenSummary,
 )
-from contextstash.writers.extractive import ExtractiveSummarizer
-from contextstash.writers.host import HostSummarizer
 from contextstash_storage.errors import BadInputError, SummarizerError
 
 STRATEGIES = ("auto", "host", "anthropic", "extractive")
@@ -24,14 +28,59 @@ STRATEGIES = ("auto", "host", "anthropic", "extractive")
 CONSENT = 'summarizer = "anthropic", summarizer_model, or the variable CONTEXTSTASH_ANTHROPIC_API_KEY'
 """The ways in which a user consents to calls of a model, as text for messages."""
 
+MAX_HOST_TOKENS = 20_000
+"""A longer text is not a summary: ten times a usual one, a tenth of a window of 200,000."""
+
 logger = logging.getLogger(__name__)
 
 
+class HostSummarizer:
+    """Uses the text that the host passed, unless it is empty or too long to be a summary. Raises BadInputError."""
+
+    strategy, slow = "host", False
+
+    def __init__(self, summary: str) -> None:
+        self._text = encodable(summary).strip()
+        if len(self._text) < MIN_CHARACTERS:
+            raise BadInputError(
+                "summary is empty or too short to continue from. Pass the whole hand-off text, or omit it to get an"
+                " extractive summary; the prompt compact describes what a summary must contain."
+            )
+
+    async def write(self, request: SummaryRequest) -> WrittenSummary:
+        """The text as it was passed: it is the host's, so it is not shortened to `request.max_tokens`."""
+        tokens = request.count(self._text)
+        if tokens > MAX_HOST_TOKENS:
+            raise BadInputError(
+                f"summary has {tokens:,} tokens; at most {MAX_HOST_TOKENS:,} are accepted. Shorten it to what is needed"
+                " to continue."
+            )
+        return WrittenSummary(self._text, self.strategy)
+
+
+class ExtractiveSummarizer:
+    """Writes a summary from the state of the session: always available, without network, and deterministic."""
+
+    strategy, slow = "extractive", False
+
+    async def write(self, request: SummaryRequest) -> WrittenSummary:
+        return WrittenSummary(await asyncio.to_thread(_extracted, request), self.strategy)
+
+
+def _extracted(request: SummaryRequest) -> str:
+    return summary_of(
+        fold(request.turns) if request.state is None else request.state,
+        since=request.since,
+        beside=request.beside,
+        earlier=request.earlier,
+        instructions=request.instructions or "",
+        max_tokens=request.max_tokens,
+        count=request.count,
+    )
+
+
 def choose(
-    strategy: str,
-    summary: str | None = None,
-    *,
-    settings: WriterSettings | None = None,
+    strategy: str, summary: str | None = None, *, settings: WriterSettings | None = None
 ) -> tuple[Summarizer, ...]:
     """The summarizers to try in order; the last one cannot fail for lack of a model.
 
@@ -53,24 +102,18 @@ def choose(
             "The strategy host needs `summary`: write one as the prompt compact describes and pass it,"
             " or use the strategy auto."
         )
-    return (*_models(strategy, settings), ExtractiveSummarizer())
+    if strategy != "extractive" and settings is not None and (settings.api_key or settings.base_url):
+        from contextstash.writers.anthropic import AnthropicSummarizer
 
-
-def _models(strategy: str, settings: WriterSettings | None) -> list[Summarizer]:
-    reachable = settings is not None and bool(settings.api_key or settings.base_url)
-    if strategy == "anthropic" and not reachable:
+        return (AnthropicSummarizer(settings), ExtractiveSummarizer())
+    if strategy == "anthropic":
         raise BadInputError(
             "The strategy anthropic calls a model, which needs the user's consent and a key. Consent is given in the"
             f" user's own configuration by {CONSENT}. The key is read from that variable or from"
             " ANTHROPIC_API_KEY; an API of the user's own at summarizer_base_url needs none. Otherwise use the"
             " strategy auto."
         )
-    found: list[Summarizer] = []
-    if strategy in ("auto", "anthropic") and settings is not None and reachable:
-        from contextstash.writers.anthropic import AnthropicSummarizer
-
-        found.append(AnthropicSummarizer(settings))
-    return found
+    return (ExtractiveSummarizer(),)
 
 
 async def write_summary(request: SummaryRequest, writers: Sequence[Summarizer]) -> WrittenSummary:
@@ -78,36 +121,28 @@ async def write_summary(request: SummaryRequest, writers: Sequence[Summarizer]) 
 
     Raises the error of the last summarizer if all fail.
     """
-    calls: list[WriterCall] = []
-    failed: list[str] = []
-    for place, writer in enumerate(writers):
+    calls: tuple[WriterCall, ...] = ()
+    notes: list[str] = []
+    for writer in writers:
         try:
             written = await writer.write(request)
         except SummarizerError as error:
             logger.warning("the summarizer %s failed: %s", writer.strategy, error)
-            calls += error.calls if isinstance(error, WriterFailedError) else ()
-            if place == len(writers) - 1:
+            if writer is writers[-1]:
                 raise
-            failed.append(f"{writer.strategy} could not write the summary: {error}")
+            calls += error.calls if isinstance(error, WriterFailedError) else ()
+            notes.append(f"{writer.strategy} could not write the summary: {error}")
         else:
-            notes = [*failed, written.note or ""]
-            return WrittenSummary(
-                text=written.text,
-                strategy=written.strategy,
-                model=written.model,
-                calls=(*calls, *written.calls),
-                note=" ".join(note for note in notes if note) or None,
-            )
+            notes += [written.note] if written.note else []
+            return replace(written, calls=(*calls, *written.calls), note=" ".join(notes) or None)
     raise SummarizerError("No summarizer available.")
 
 
 def content_key(request: SummaryRequest, strategy: str, model: str | None) -> str:
     """A digest of everything that determines a summary: the same session, instructions and summarizer have the same."""
-    digest = hashlib.sha256()
     head = [strategy, model, request.prompt, request.instructions, request.max_tokens, request.previous]
-    digest.update(json.dumps([*head, request.replaces]).encode())
+    digest = hashlib.sha256(json.dumps([*head, request.replaces]).encode())
     for turn in request.turns:
         for text in (turn.role, *turn.texts):
-            digest.update(text.encode("utf-8", "surrogatepass"))
-            digest.update(b"\0")
+            digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
     return digest.hexdigest()
