@@ -16,15 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import aiosqlite
-import pytest
 import uvicorn
 from mcp import Client
 from mcp.server import MCPServer, Server
-from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.server.mcpserver.tools import Tool
-from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
-from pydantic import ValidationError
+from mcp.types import CallToolResult, Tool
 from sqlcipher3 import dbapi2 as sqlite3
 from starlette.applications import Starlette
 
@@ -38,12 +34,6 @@ PRIVATE_NAMES = {
     "storage/contextstash_storage/sqlite/connection.py": {"_connection", "_execute", "_running", "_thread"},
 }
 """The private names of libraries that each module of ours uses."""
-
-UNDOCUMENTED_MODULES = {
-    "mcp.server.mcpserver.tools": "server/contextstash/mcp/surface/tool.py",
-    "mcp.server.mcpserver.utilities.func_metadata": "server/contextstash/mcp/surface/tool.py",
-}
-"""Modules of the SDK that its documentation does not name, and the one module of ours that imports each."""
 
 PUBLIC_IN_SPITE_OF_THE_NAME = {"_exit", "_replace"}
 """`os._exit` and `_replace` of named tuples: the Python documentation describes both."""
@@ -94,15 +84,6 @@ def foreign_private_names(tree: ast.Module) -> set[str]:
 def test_each_private_name_of_a_library_is_used_in_the_module_that_is_listed_for_it() -> None:
     found = {name: names for name, tree in our_modules() if (names := foreign_private_names(tree))}
     assert found == PRIVATE_NAMES, "Keep each private part in one module, and add a contract test for a new one here."
-
-
-def test_each_undocumented_module_of_the_sdk_is_imported_in_one_module_of_ours() -> None:
-    importers: dict[str, set[str]] = {}
-    for name, tree in our_modules():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module in UNDOCUMENTED_MODULES:
-                importers.setdefault(node.module, set()).add(name)
-    assert importers == {module: {ours} for module, ours in UNDOCUMENTED_MODULES.items()}
 
 
 CONNECTION = "contextstash_storage/sqlite/connection.py"
@@ -167,68 +148,20 @@ def test_a_server_of_the_sdk_gives_the_server_below_it() -> None:
     assert {"read_stream", "write_stream", "initialization_options"} <= set(inspect.signature(below.run).parameters)
 
 
-TOOL = "contextstash/mcp/tool.py"
+async def test_a_server_of_the_sdk_lists_and_calls_tools_by_methods_that_can_be_replaced() -> None:
+    class Ours(MCPServer[None]):
+        async def list_tools(self) -> list[Tool]:
+            return [Tool(name="double", input_schema={"type": "object"})]
 
+        async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> CallToolResult:
+            raise ToolError("called by our class")
 
-async def double(number: int, items: list[str] | None = None) -> int:
-    """Twice the number."""
-    if number < 0:
-        raise RuntimeError("below zero")
-    if number > 100:
-        raise ToolError("over a hundred")
-    return 2 * number
-
-
-def contract_tool() -> Tool:
-    return Tool.from_function(double, title="Double", description="Doubles.", structured_output=False)
-
-
-def test_a_tool_of_the_sdk_has_the_fields_that_we_replace() -> None:
-    tool = contract_tool()
-    assert {"parameters", "fn_metadata", "meta", "annotations"} <= set(Tool.model_fields), changed(
-        TOOL, "mcp", "Tool has other fields"
-    )
-    assert tool.parameters["properties"].keys() == {"number", "items"}, changed(
-        TOOL, "mcp", "Tool.parameters is not the JSON schema of the arguments"
-    )
-    assert {"arg_model", "output_schema"} <= set(FuncMetadata.model_fields), changed(
-        TOOL, "mcp", "FuncMetadata has other fields"
-    )
-
-
-async def test_a_tool_of_the_sdk_converts_arguments_and_results_by_its_metadata() -> None:
-    seen: list[str] = []
-
-    class Seeing(FuncMetadata):
-        def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
-            seen.append("pre_parse_json")
-            return super().pre_parse_json(data)
-
-        def convert_result(self, result: Any) -> Any:
-            seen.append("convert_result")
-            return super().convert_result(result)
-
-    tool = contract_tool()
-    tool.fn_metadata = Seeing(arg_model=tool.fn_metadata.arg_model)
-    await tool.run({"number": 2, "items": '["a"]'}, Context(), True)
-    assert seen == ["pre_parse_json", "convert_result"], changed(
-        TOOL, "mcp", "Tool.run does not convert arguments and results by pre_parse_json and convert_result"
-    )
-    parsed = tool.fn_metadata.pre_parse_json({"number": 2, "items": '["a"]'})
-    assert parsed["items"] == ["a"], changed(TOOL, "mcp", "pre_parse_json does not parse a list in JSON text")
-
-
-@pytest.mark.parametrize(
-    ("number", "cause", "is_plain"), [("x", ValidationError, True), (200, ToolError, True), (-1, RuntimeError, False)]
-)
-async def test_a_tool_of_the_sdk_raises_a_plain_error_for_arguments_and_a_subclass_for_a_crash(
-    number: Any, cause: type[Exception], is_plain: bool
-) -> None:
-    with pytest.raises(ToolError) as caught:
-        await contract_tool().run({"number": number}, Context())
-    assert isinstance(caught.value.__cause__, cause), changed(TOOL, "mcp", "a ToolError has another cause")
-    assert (type(caught.value) is ToolError) is is_plain, changed(
-        TOOL, "mcp", "arguments that do not match and a crash cannot be told apart by the type of the error"
+    async with Client(Ours("contract")) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["double"]
+        result: Any = await client.call_tool("double", {"number": 1})
+    assert result.is_error
+    assert "called by our class" in result.content[0].text, changed(
+        "contextstash/mcp/tools.py", "mcp", "MCPServer does not call call_tool of ours"
     )
 
 
@@ -259,19 +192,6 @@ async def test_an_application_of_starlette_has_a_lifespan_that_can_be_replaced()
     await app({"type": "lifespan", "app": app}, receive, send)
     assert entered == ["in", "out"], changed(
         "contextstash/loopback.py", "starlette", "Router.lifespan_context is not entered and left"
-    )
-
-
-async def test_the_sdk_keeps_a_tool_of_a_subclass_as_it_is() -> None:
-    class Ours(Tool):
-        async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
-            raise ToolError("run by our class")
-
-    tool = Ours.from_function(double, structured_output=False)
-    async with Client(MCPServer[None]("contract", tools=[tool])) as client:
-        result: Any = await client.call_tool("double", {"number": 1})
-    assert "run by our class" in result.content[0].text, changed(
-        TOOL, "mcp", "MCPServer does not call Tool.run of ours"
     )
 
 

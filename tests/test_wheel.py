@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.mcp.round_trip import round_trip
+from contextstash.mcp.stdio import round_trip
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
@@ -55,9 +55,8 @@ def test_it_runs_from_its_own_environment_and_shows_the_sample(command: Path, tm
     assert (demo.returncode, "get_archived_output" in demo.stdout) == (0, True), demo.stderr
 
 
-def test_it_serves_its_tools(command: Path, tmp_path: Path) -> None:
-    with round_trip([str(command), "serve", "--db", str(tmp_path / "sessions.db")], 60) as result:
-        tools, tokens = result()
+async def test_it_serves_its_tools(command: Path, tmp_path: Path) -> None:
+    tools, tokens = await round_trip([str(command), "serve", "--db", str(tmp_path / "sessions.db")], 60)
     assert tools >= 8
     assert tokens > 0
 

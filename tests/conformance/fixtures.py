@@ -41,7 +41,7 @@ from mcp.types import (
 )
 from pydantic import BaseModel, Field
 
-from contextstash.mcp.surface.prompts import PROMPTS
+from contextstash.mcp.resources import PROMPTS
 
 IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 AUDIO = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="

@@ -8,23 +8,19 @@ from pathlib import Path
 import pytest
 
 from contextstash.clients.installation import own_command
-from contextstash.mcp.round_trip import round_trip
+from contextstash.mcp.stdio import round_trip
 from contextstash_storage.errors import ContextstashError
 
 pytestmark = pytest.mark.processes
 
 
-def test_our_server_lists_its_tools_and_counts(tmp_path: Path) -> None:
-    with round_trip([*own_command(), "serve", "--db", str(tmp_path / "sessions.db")], 30) as result:
-        tools, tokens = result()
+async def test_our_server_lists_its_tools_and_counts(tmp_path: Path) -> None:
+    tools, tokens = await round_trip([*own_command(), "serve", "--db", str(tmp_path / "sessions.db")], 30)
     assert tools >= 8
     assert tokens > 0
 
 
 @pytest.mark.parametrize("program", ["raise SystemExit", "import time; time.sleep(60)", "print('no JSON', flush=True)"])
-def test_a_server_that_does_not_answer_is_an_error_in_time(program: str) -> None:
-    with (
-        round_trip([sys.executable, "-c", program], 0.5) as result,
-        pytest.raises(ContextstashError, match="did not answer"),
-    ):
-        result()
+async def test_a_server_that_does_not_answer_is_an_error_in_time(program: str) -> None:
+    with pytest.raises(ContextstashError, match="did not answer"):
+        await round_trip([sys.executable, "-c", program], 0.5)

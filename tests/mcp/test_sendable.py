@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.mcp.sendable import clipped, sendable
-from contextstash.mcp.surface.resources import MAX_PAGE_CHARACTERS, bounded_page, positive
-from contextstash.mcp.surface.schemas import expected, input_schema, output_schema
+from contextstash.mcp.answers import sendable, with_whole_characters
+from contextstash.mcp.resources import MAX_PAGE_CHARACTERS, bounded_page, positive
+from contextstash.mcp.schemas import input_schema, output_schema
+from contextstash.operations import clipped
 from contextstash.results import Estimate
 from contextstash_storage.errors import BadInputError
 
@@ -68,10 +69,10 @@ def test_absent_fields_are_not_null_in_output_schemas() -> None:
     assert "model" not in schema["required"]
 
 
-def test_expectations_are_in_words() -> None:
-    assert expected({"type": "integer"}) == "a whole number"
-    assert expected({"enum": ["a", "b"]}) == "one of a, b"
-    assert expected({"type": "array", "items": {"type": "object"}}) == "a list of objects"
+@given(any_json)
+def test_a_document_with_halves_becomes_one_that_is_utf_8_and_another_stays(value: Any) -> None:
+    document = json.dumps(value).encode()
+    assert pydantic_core.from_json(with_whole_characters(document)) == sendable(value)
 
 
 def page(sizes: list[int]) -> dict[str, Any]:

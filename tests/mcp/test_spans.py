@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import httpx2
 import pytest
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.types import RequestParamsMeta
 from opentelemetry.sdk.trace import TracerProvider
 
 from tests.support.servers import (
@@ -66,28 +62,3 @@ async def test_a_call_is_a_span_of_its_clients_trace_and_holds_neither_contents_
         assert (span["context"]["trace_id"], span["parent_id"], span["kind"]) == (trace, parent, "SpanKind.SERVER")
     assert calls["tools/call estimate_context"]["attributes"]["error.type"] == "tool_error"
     assert not any(hidden in text for hidden in (secret, "careful programmer", "module_0", "nobody", "Bearer"))
-
-
-async def test_a_trace_of_the_http_header_goes_on_in_spans_and_log_lines_and_that_of_a_message_comes_first(
-    tmp_path: Path,
-) -> None:
-    database, file = tmp_path / "s.db", tmp_path / "spans"
-    of_header, of_message = "4bf92f3577b34da6a3ce929d0e0e4736", "0af7651916cd43dd8448eb211c80319c"
-    with started_http_server(served_with_spans(database, file)) as (process, address):
-        headers = {
-            "authorization": f"Bearer {local_token(database)}",
-            "traceparent": f"00-{of_header}-00f067aa0ba902b7-01",
-        }
-        async with (
-            httpx2.AsyncClient(headers=headers, timeout=60) as http,
-            Client(streamable_http_client(address, http_client=http), read_timeout_seconds=60) as client,
-        ):
-            await client.call_tool("list_sessions", {})
-            meta = cast(RequestParamsMeta, {"traceparent": f"00-{of_message}-b7ad6b7169203331-01"})
-            await client.call_tool("search_history", {"query": "x"}, meta=meta)
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
-    spans = [json.loads(line) for line in file.read_text().splitlines()]
-    traces = {span["name"]: (span["context"]["trace_id"], span["parent_id"]) for span in spans}
-    assert traces["tools/call list_sessions"] == (f"0x{of_header}", "0x00f067aa0ba902b7")
-    assert traces["tools/call search_history"] == (f"0x{of_message}", "0xb7ad6b7169203331")

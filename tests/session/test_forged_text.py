@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.mcp.surface.readable_text import readable
+from contextstash.mcp.answers import readable
 from contextstash.safety.imitations import is_speaker_line
 from contextstash.safety.sanitize import MARKER
 from contextstash.stash import Stash

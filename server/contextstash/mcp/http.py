@@ -19,21 +19,25 @@ from mcp.server.auth.routes import create_protected_resource_routes
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
 from pydantic import AnyHttpUrl
-from pydantic_core import to_json
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from contextstash.base.json_text import BadJsonError, strict_value
 from contextstash.base.plain_logs import announcement
+from contextstash.mcp.answers import with_whole_characters
 from contextstash.mcp.lazy_stash import OpenStash
-from contextstash.mcp.owners import OwnerStashes
-from contextstash.mcp.sendable import has_lone_surrogate, sendable
 from contextstash.mcp.server import HttpAccess, ToolSet, build_server
-from contextstash.mcp.tokens import IssuedTokens, IssuerError, OAuthOptions, StoredTokens, check_issuer
-from contextstash.mcp.trace_headers import TraceHeaders
+from contextstash.mcp.tokens import (
+    IssuedTokens,
+    IssuerError,
+    OAuthOptions,
+    OwnerStashes,
+    StoredTokens,
+    check_issuer,
+    check_scope,
+)
 from contextstash.web.access_tokens import local_token
 from contextstash.web.host_names import OwnHosts, hosts_behind
 from contextstash.web.loopback import serve
@@ -130,14 +134,15 @@ def _endpoint(stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, fo
     """The SDK's application, with health checks, and a body limit behind its authentication: nothing of a request
     without a valid token is read."""
     auth, verifier = _authentication(stashes, options)
-    endpoint = build_server(stashes, tools, followed=followed, access=HttpAccess(auth, verifier)).streamable_http_app(
+    endpoint = build_server(
+        stashes, tools, followed=followed, access=HttpAccess(auth, verifier, check_scope)
+    ).streamable_http_app(
         streamable_http_path=options.path,
         stateless_http=not options.stateful,
         max_request_body_size=MAX_BODY_BYTES,
         transport_security=CHECKED_HERE,
     )
     endpoint.user_middleware.append(Middleware(WholeTexts))
-    endpoint.user_middleware.append(Middleware(TraceHeaders))
     if auth.resource_server_url is not None:
         endpoint.router.routes[:0] = create_protected_resource_routes(
             auth.resource_server_url, [auth.issuer_url], scopes_supported=OFFERED_SCOPES
@@ -226,7 +231,7 @@ class WholeTexts:
     async def _repaired(self, scope: Any, receive: Any, send: Any) -> None:
         event = await receive()
         if event["type"] == "http.request" and b"\\ud" in event["body"].lower():
-            event = {**event, "body": await anyio.to_thread.run_sync(_with_whole_characters, event["body"])}
+            event = {**event, "body": await anyio.to_thread.run_sync(with_whole_characters, event["body"])}
             headers = [(name, value) for name, value in scope["headers"] if name != b"content-length"]
             scope = {**scope, "headers": [*headers, (b"content-length", str(len(event["body"])).encode())]}
         events = [event]
@@ -235,14 +240,6 @@ class WholeTexts:
             return events.pop() if events else await receive()
 
         await self._app(scope, replay, send)
-
-
-def _with_whole_characters(body: bytes) -> bytes:
-    try:
-        value = strict_value(body)
-    except BadJsonError:  # the SDK says so
-        return body
-    return to_json(sendable(value)) if has_lone_surrogate(value) else body
 
 
 async def _failed(_: Request, error: Exception) -> Response:

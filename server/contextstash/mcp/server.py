@@ -6,21 +6,20 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from mcp.server import CacheHint, MCPServer
+from mcp import MCPError
+from mcp.server import CacheHint, MCPServer, ServerRequestContext
 from mcp.server.caching import CacheableMethod
+from mcp.server.context import CallNext, HandlerResult
+from mcp.types import INVALID_PARAMS
+from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from contextstash import __version__
+from contextstash.mcp.errors import unknown_name
 from contextstash.mcp.lazy_stash import LazyStash, OpenStash
-from contextstash.mcp.scopes import ScopeChecks
-from contextstash.mcp.surface import followed_descriptions
-from contextstash.mcp.surface.agent_tools import agent_tools
-from contextstash.mcp.surface.completions import add_completions
-from contextstash.mcp.surface.program_tools import program_tools
-from contextstash.mcp.surface.prompts import PROMPTS, add_prompts
-from contextstash.mcp.surface.protocol_checks import ProtocolChecks
-from contextstash.mcp.surface.resources import add_resources
-from contextstash.mcp.surface.status_app import status_app, status_tool
-from contextstash.mcp.surface.tool import StashTool
+from contextstash.mcp.resources import PROMPTS, add_completions, add_prompts, add_resources
+from contextstash.mcp.status_app import status_app
+from contextstash.mcp.tools import OperationTool, ToolServer
+from contextstash.operations import OPERATIONS, Operation
 
 if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
@@ -30,11 +29,12 @@ ToolSet = Literal["retrieval", "agent", "all"]
 
 
 class HttpAccess(NamedTuple):
-    """How the clients of a server over HTTP are admitted: each request needs a token that `verifier` accepts, whose
-    scopes limit what it may do."""
+    """How the clients of a server over HTTP are admitted: each request needs a token that `verifier` accepts, and the
+    middleware `scopes` limits what it may do."""
 
     settings: AuthSettings
     verifier: TokenVerifier
+    scopes: Any
 
 
 DESCRIPTION = "Manages an agent's context window: what leaves the model's window never leaves the session."
@@ -47,6 +47,15 @@ prune_tool_outputs; at level compact or above write a hand-off summary and pass 
 get_archived_output reads it, by pattern or by lines. Do not run the tool again for it.
 - search_history finds earlier messages and outputs, also from before a compaction; get_summary returns \
 the summary. Nothing is lost, and restore_outputs undoes a prune or a compaction."""
+
+FOLLOWED_INSTRUCTIONS = """\
+contextstash keeps your session's whole history. Your client sends its own history to you, so only the client can \
+shrink your window: no tool here does, unless results say that the client runs behind the contextstash proxy.
+- Before long work call estimate_context. At level compact or above write a hand-off summary, pass it to \
+compact_session, and ask the user to compact in the client; the summary is handed to the new window.
+- A placeholder with a handle (out_...) stands for a tool output that is kept in full: get_archived_output reads it, \
+by pattern or by lines. Do not run the tool again for it.
+- search_history finds earlier messages and outputs, also from before a compaction; get_summary returns the summary."""
 
 _FIXED = CacheHint(ttl_ms=3_600_000, scope="public")
 CACHE_HINTS: dict[CacheableMethod, CacheHint] = {
@@ -86,24 +95,21 @@ def build_server(
             if on_stopped:
                 on_stopped()
 
-    offered = _offered(stash, tools)
-    if followed:
-        offered = followed_descriptions.described(offered)
-    server: MCPServer[None] = MCPServer(
-        "contextstash",
-        title="contextstash",
-        description=DESCRIPTION,
-        instructions=followed_descriptions.INSTRUCTIONS if followed else INSTRUCTIONS,
-        version=version,
-        tools=list[Any](offered),
-        lifespan=lifespan,
-        log_level="WARNING",
-        middleware=[ProtocolChecks(PROMPTS), *([ScopeChecks(offered)] if access else [])],
-        auth=access.settings if access else None,
-        token_verifier=access.verifier if access else None,
-        extensions=[] if tools == "retrieval" else [status_app()],
-        cache_hints=CACHE_HINTS,
-    )
+    offered = [each for each in OPERATIONS.values() if _is_in(each, tools)]
+    options: dict[str, Any] = {
+        "title": "contextstash",
+        "description": DESCRIPTION,
+        "instructions": FOLLOWED_INSTRUCTIONS if followed else INSTRUCTIONS,
+        "version": version,
+        "lifespan": lifespan,
+        "log_level": "WARNING",
+        "middleware": [_checked, *([access.scopes] if access else [])],
+        "auth": access.settings if access else None,
+        "token_verifier": access.verifier if access else None,
+        "extensions": [] if tools == "retrieval" else [status_app()],
+        "cache_hints": CACHE_HINTS,
+    }
+    server = ToolServer(stash, [OperationTool(each, followed=followed) for each in offered], **options)
     if tools != "retrieval":
         add_resources(server, stash)
         add_prompts(server, stash)
@@ -111,7 +117,27 @@ def build_server(
     return server
 
 
-def _offered(stash: LazyStash, tools: ToolSet) -> list[StashTool]:
+def _is_in(operation: Operation, tools: ToolSet) -> bool:
     if tools == "retrieval":
-        return [tool for tool in agent_tools(stash) if tool.name == "get_archived_output"]
-    return [*agent_tools(stash), status_tool(stash), *(program_tools(stash) if tools == "all" else [])]
+        return operation.name == "get_archived_output"
+    return tools == "all" or operation.for_models
+
+
+async def _checked(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Middleware with the checks that the SDK does not make: list cursors, names of prompts and of their arguments. It
+    adds the protocol versions with a handshake to `server/discover`, where the SDK lists only newer ones."""
+    params = ctx.params or {}
+    if ctx.method in CACHE_HINTS and params.get("cursor") is not None:
+        raise MCPError(INVALID_PARAMS, "Invalid cursor: this list has one page. Ask without a cursor.")
+    if ctx.method == "prompts/get" and isinstance(name := params.get("name"), str):
+        if name not in PROMPTS:
+            raise MCPError(INVALID_PARAMS, unknown_name("prompt", name, PROMPTS))
+        for argument in params.get("arguments") or {}:
+            if argument not in PROMPTS[name]:
+                raise MCPError(
+                    INVALID_PARAMS, unknown_name(f"argument of prompt {name} called", argument, PROMPTS[name])
+                )
+    result = await call_next(ctx)
+    if ctx.method == "server/discover" and isinstance(result, dict):
+        return {**result, "supportedVersions": [*MODERN_PROTOCOL_VERSIONS, *reversed(HANDSHAKE_PROTOCOL_VERSIONS)]}
+    return result

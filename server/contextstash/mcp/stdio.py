@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -13,13 +13,15 @@ import anyio
 from mcp.server import MCPServer, NotificationOptions, Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
-from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError
+from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
+from pydantic import ValidationError
 
 from contextstash.base.own_interpreter import own_interpreter
 from contextstash.base.signals import end_signals
+from contextstash.mcp.answers import with_whole_characters
 from contextstash.mcp.lazy_stash import OpenStash
-from contextstash.mcp.messages import repaired
 from contextstash.mcp.server import ToolSet, build_server
+from contextstash_storage.errors import ContextstashError
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +61,40 @@ def protocol_server(server: MCPServer[None]) -> Server[None]:
     """The SDK's low-level server, which runs on any pair of streams. The SDK has no public access to it."""
     below: Server[None] = server._lowlevel_server
     return below
+
+
+BYTE_ORDER_MARK = "\ufeff"
+"""Some programs write it before UTF-8; the SDK's reader refuses it."""
+
+
+def repaired(error: Exception) -> JSONRPCMessage | None:
+    """The message of a line that the SDK could not parse; None if it is no JSON-RPC message at all."""
+    if not isinstance(error, ValidationError):
+        return None
+    problem = error.errors(include_url=False)[0]
+    if problem["type"] != "json_invalid" or not isinstance(problem["input"], str):
+        return None
+    line = problem["input"].removeprefix(BYTE_ORDER_MARK).encode("utf-8", "replace")
+    try:
+        return jsonrpc_message_adapter.validate_json(with_whole_characters(line), by_name=False)
+    except ValueError:
+        return None
+
+
+async def round_trip(command: Sequence[str], seconds: float) -> tuple[int, int]:
+    """Start a server as a client does. Returns how many tools it lists, and how many tokens it counts in a message.
+    Raises ContextstashError if it does not answer within `seconds`, or not as it should."""
+    from mcp import Client, StdioServerParameters
+
+    message = {"role": "user", "content": "Is everything well?"}
+    try:
+        with anyio.fail_after(seconds):
+            async with Client(StdioServerParameters(command=command[0], args=list(command[1:]))) as client:
+                tools = (await client.list_tools()).tools
+                result: Any = await client.call_tool("estimate_context", {"messages": [message]})
+                return len(tools), int(result.structured_content["tokens"])
+    except Exception as error:
+        raise ContextstashError("The server did not answer as it should.") from error
 
 
 @asynccontextmanager

@@ -1,4 +1,7 @@
-"""Verifies the tokens of requests, for the SDK: those that `contextstash token` made, and an issuer's JWTs."""
+"""Tokens of requests: who presents one, which sessions it opens, and what it allows.
+
+Those that `contextstash token` made are in the database; an authorization server's are JWTs.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,30 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from shlex import quote
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import anyio
 import httpx2
 import jwt
+from mcp import MCPError
+from mcp.server import ServerRequestContext
+from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken
+from mcp.server.context import CallNext, HandlerResult
+from mcp.types import INVALID_REQUEST, CallToolResult, TextContent
 
-from contextstash.mcp.owners import OwnerStashes
-from contextstash.web.access_tokens import PREFIX, SCOPES, valid_owner
+from contextstash.base.bounded_cache import BoundedCache
+from contextstash.mcp.lazy_stash import LazyStash, OpenStash
+from contextstash.operations import OPERATIONS, Operation
+from contextstash.web.access_tokens import DEFAULT_SCOPES, PREFIX, SCOPES, TokenVerification, valid_owner
 from contextstash.web.host_names import LOOPBACK
 from contextstash_storage.errors import BadInputError, ContextstashError
 from contextstash_storage.records import LOCAL_OWNER
+
+if TYPE_CHECKING:
+    from contextstash.stash import Stash
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +71,89 @@ class OAuthOptions:
     issuer: str
     audience: str
     owner_claim: str = "sub"
+
+
+MAX_OWNERS = 64
+"""Owners whose sessions stay in memory between requests, each up to 8 sessions of some 2 MB. With more active owners,
+sessions are read from the database again."""
+
+
+class OwnerStashes(LazyStash):
+    """Opens one database, and returns of it only what belongs to the owner of the request in hand. Each tool, resource,
+    prompt and completion takes its stash from here, so that none can name another owner."""
+
+    def __init__(self, open_stash: OpenStash) -> None:
+        super().__init__(open_stash)
+        self._owned: BoundedCache[str, Stash] = BoundedCache(MAX_OWNERS)
+        self._verification: TokenVerification | None = None
+
+    async def get(self) -> Stash:
+        """The stash of the request's owner. Raises BadInputError if the request has none."""
+        token = get_access_token()
+        if token is None or not token.subject:
+            raise BadInputError("This request has no token: send 'Authorization: Bearer TOKEN'.")
+        return await self.of(token.subject)
+
+    async def whole(self) -> Stash:
+        """The stash of this machine's user, which was opened."""
+        return await super().get()
+
+    async def of(self, owner: str) -> Stash:
+        """The stash of an owner."""
+        opened = await self.whole()
+        if owner == opened.owner:
+            return opened
+        # The last used ones stay. One that is removed meanwhile works on for those who have it.
+        return self._owned.set(owner, self._owned.get(owner) or opened.for_owner(owner))
+
+    async def verification(self) -> TokenVerification:
+        """The verification of the tokens in the database."""
+        if self._verification is None:
+            self._verification = TokenVerification((await self.whole()).tokens)
+        return self._verification
+
+    async def _close(self) -> None:
+        owned = list(self._owned.values())
+        self._owned.clear()
+        for stash in owned:
+            await stash.end()
+        await super()._close()
+
+
+WITHOUT_SCOPE = frozenset(f"{each}/list" for each in ("tools", "prompts", "resources", "resources/templates")) | {
+    "initialize",
+    "ping",
+    "server/discover",
+    "logging/setLevel",
+}
+"""Requests that show nothing of a session: any valid token will do. All other requests but calls of tools read."""
+
+
+def needed_scope(operation: Operation) -> str:
+    """The scope that an operation needs: what destroys needs `admin`, what reads needs `read`, all else `write`."""
+    return "admin" if operation.destructive else "read" if operation.read_only else "write"
+
+
+async def check_scope(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Middleware of a server over HTTP. Refuses what the request's token does not allow."""
+    if ctx.request_id is None or ctx.method in WITHOUT_SCOPE:
+        return await call_next(ctx)
+    name = (ctx.params or {}).get("name") if ctx.method == "tools/call" else None
+    operation = OPERATIONS.get(name) if isinstance(name, str) else None
+    needed = needed_scope(operation) if operation else "read"
+    token = get_access_token()
+    if token is not None and needed in token.scopes:
+        return await call_next(ctx)
+    held = ", ".join(token.scopes) if token is not None and token.scopes else "none"
+    scopes = "".join(f" --scope {each}" for each in SCOPES) if needed not in DEFAULT_SCOPES else ""
+    owner = quote((token.subject if token else None) or "OWNER")
+    text = (
+        f"{name or ctx.method} needs the scope {needed}; this token has: {held}."
+        f" Use another token: contextstash token create NAME --owner {owner}{scopes}"
+    )
+    if name is None:
+        raise MCPError(INVALID_REQUEST, text)
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
 
 class StoredTokens:

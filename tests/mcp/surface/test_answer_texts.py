@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client
 
-from contextstash.mcp.surface.readable_text import readable
+from contextstash.mcp.answers import readable
 from contextstash.tokenizer import count_with
 from tests.support.answer_texts import leaves
 from tests.support.effort import examples

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from mcp.types import TextContent, TextResourceContents
 
-from contextstash.mcp.surface.status_app import TIMELINE, URI
+from contextstash.mcp.answers import TIMELINE
+from contextstash.mcp.status_app import URI
 from tests.support.servers import MODES, SESSION, Mode, answer, record, stdio_client
 
 pytestmark = pytest.mark.processes

@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,12 +64,11 @@ def doctor(db: Location | None, secrets: bool, as_json: bool) -> int:
         from contextstash.cli.start.stored_secrets import report
 
         return report(db or default_database(), as_json=as_json)
-    with _round_trip() as trip:  # the server starts while the rest is checked
-        for check in (_program, lambda: _database(db or default_database()), _vocabulary, _settings, _clients, trip):
-            for finding in _safely(check, ROUND_TRIP if check is trip else "settings and files"):
-                found.append(finding)
-                if not as_json:
-                    _print(finding)
+    for check in (_program, lambda: _database(db or default_database()), _vocabulary, _settings, _clients, _round_trip):
+        for finding in _safely(check, ROUND_TRIP if check is _round_trip else "settings and files"):
+            found.append(finding)
+            if not as_json:
+                _print(finding)
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in found], indent=2, ensure_ascii=False))
     bad = sum(finding.state == "wrong" for finding in found)
@@ -334,21 +332,15 @@ def _installed(client: str, scope: str, entry: object) -> Finding:
     return Finding(what, "ok", f"starts {command}")
 
 
-@contextmanager
-def _round_trip() -> Iterator[Callable[[], Iterator[Finding]]]:
-    """Start a server; yields the check of its answers."""
+def _round_trip() -> Iterator[Finding]:
+    """Whether a server starts and answers as it should."""
     from contextstash.clients.installation import own_command
-    from contextstash.mcp.round_trip import round_trip
+    from contextstash.mcp.stdio import round_trip
 
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         # Without a vocabulary, which has a check of its own: loading it takes longer than the rest of the call
         command = [*own_command(), "serve", "--db", str(Path(folder) / "doctor.db"), "--set", "estimator=chars"]
-        with round_trip(command, ROUND_TRIP_SECONDS) as result:
-
-            def check() -> Iterator[Finding]:
-                tools, tokens = result()
-                took = f"{time.perf_counter() - started:.1f} s"
-                yield Finding(ROUND_TRIP, "ok", f"{tools} tools, one call ({tokens} tokens), {took}")
-
-            yield check
+        tools, tokens = asyncio.run(round_trip(command, ROUND_TRIP_SECONDS))
+    took = f"{time.perf_counter() - started:.1f} s"
+    yield Finding(ROUND_TRIP, "ok", f"{tools} tools, one call ({tokens} tokens), {took}")

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mcp import MCPError
-from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
 from pydantic import ValidationError
 
 from contextstash.base.near_names import nearest
 from contextstash.base.plain_logs import error_trace
-from contextstash.mcp.sendable import sendable_text
-from contextstash.mcp.surface.schemas import expected
-from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +29,29 @@ def wrong_arguments(error: ValidationError, properties: Mapping[str, Any]) -> st
         name = str(detail["loc"][0]) if detail["loc"] else "arguments"
         schema = properties.get(name, {})
         if detail["type"] == "missing":
-            meaning = schema.get("description", "")
-            problems[name] = f"{name} is missing ({expected(schema)}: {meaning})"
+            problems[name] = f"{name} is missing ({_expected(schema)}: {schema.get('description', '')})"
         else:
-            given = _kind(detail["input"])
             place = "".join(f" at [{part}]" for part in detail["loc"][1:2] if isinstance(part, int))
-            problems.setdefault(name, f"{name} must be {expected(schema)}; got {given}{place}")
+            problems.setdefault(name, f"{name} must be {_expected(schema)}; got {_kind(detail['input'])}{place}")
     return ". ".join(problems.values()) + "."
+
+
+_WORDS = {
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "object": "an object",
+    "string": "a string",
+}
+
+
+def _expected(schema: Mapping[str, Any]) -> str:
+    """The type that a schema describes, in words."""
+    if "enum" in schema:
+        return "one of " + ", ".join(map(str, schema["enum"]))
+    if schema.get("type") == "array":
+        items = {"string": " of strings", "object": " of objects"}
+        return f"a list{items.get(schema.get('items', {}).get('type', ''), '')}"
+    return _WORDS.get(str(schema.get("type")), "something else")
 
 
 def _kind(value: object) -> str:
@@ -51,21 +61,6 @@ def _kind(value: object) -> str:
         return "another string" if value else "an empty string"
     names: dict[type, str] = {dict: "an object", list: "a list", int: "a number", float: "a number"}
     return names.get(type(value), "null")
-
-
-@contextmanager
-def protocol_errors(doing: str) -> Iterator[None]:
-    """Raises the service's errors as those of the protocol: a request that is wrong, or a failure of this server."""
-    try:
-        yield
-    except MCPError:
-        raise
-    except (BadInputError, NotFoundError) as error:
-        raise MCPError(INVALID_PARAMS, sendable_text(str(error))) from None
-    except ContextstashError as error:
-        raise MCPError(INTERNAL_ERROR, sendable_text(str(error))) from None
-    except Exception as error:
-        raise MCPError(INTERNAL_ERROR, report_crash(doing, error)) from None
 
 
 def report_crash(doing: str, error: BaseException) -> str:

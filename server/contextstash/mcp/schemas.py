@@ -132,23 +132,3 @@ def _add_alternatives(schema: Schema, alternatives: list[Schema]) -> None:
             schema.setdefault(key, value)
     else:
         schema["anyOf"] = real
-
-
-_WORDS = {
-    "integer": "a whole number",
-    "boolean": "true or false",
-    "object": "an object",
-    "string": "a string",
-}
-
-
-def expected(schema: Mapping[str, Any]) -> str:
-    """The type that a schema describes, in words."""
-    if "enum" in schema:
-        return "one of " + ", ".join(map(str, schema["enum"]))
-    kind = schema.get("type")
-    if kind == "array":
-        return {"string": "a list of strings", "object": "a list of objects"}.get(
-            schema.get("items", {}).get("type", ""), "a list"
-        )
-    return _WORDS.get(str(kind), "something else")

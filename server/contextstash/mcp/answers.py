@@ -1,0 +1,154 @@
+"""What goes over the wire: results as structured content and as readable text, in characters that UTF-8 can hold.
+
+Some clients give their model only a result's text, others only its structured content: both hold all of it. In the text
+a string with several lines begins on a line of its own and is neither escaped nor indented. Such strings come after the
+other fields of their object: what stands after a text of unknown origin could be imitated in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pydantic_core
+from mcp.types import CallToolResult, TextContent
+from pydantic import BaseModel
+
+REPLACEMENT = "\ufffd"
+
+REPLACED = " Half of a surrogate pair, which not every client can read, is shown as U+FFFD here and kept as recorded."
+"""Added to a result that differs from the recorded data."""
+
+TAKEN = "U+FFFD in the arguments stands for half of a surrogate pair, if one was sent: UTF-8 cannot hold it."
+"""Added to the result of a call whose arguments may differ from what the program has."""
+
+MAX_INLINE_CHARACTERS = 60
+"""Longest value, in characters, that shares its line with others: handles, names and numbers are shorter, sentences
+longer. A wrong value changes only where lines break."""
+
+TIMELINE = "contextstash/timeline"
+"""The key of the timeline in a result's `_meta`, which only apps see."""
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+_ESCAPES = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+"""The escapes of JSON: a whole pair, half of a pair, any other."""
+
+
+def with_whole_characters(document: bytes) -> bytes:
+    """JSON that the SDK accepts: a half of a surrogate pair, as a program writes that cuts a text in the middle of an
+    emoji, becomes U+FFFD."""
+    return _ESCAPES.sub(lambda found: b"\\ufffd" if found[1] else found[0], document)
+
+
+def sendable_text(text: str) -> str:
+    """The text with halves of surrogate pairs shown as U+FFFD."""
+    return _SURROGATES.sub(REPLACEMENT, text)
+
+
+def sendable(value: Any) -> Any:
+    """A JSON value that can be sent; the same object if nothing had to be replaced."""
+    text = json.dumps(value, ensure_ascii=False)
+    return json.loads(sendable_text(text)) if not text.isascii() and _SURROGATES.search(text) else value
+
+
+def dumped(result: BaseModel) -> Any:
+    """The result as a JSON value. Halves of surrogate pairs stay, also in names, which pydantic cannot write."""
+    try:
+        return result.model_dump(mode="json")
+    except ValueError:
+        return json.loads(json.dumps(result.model_dump(), default=pydantic_core.to_jsonable_python))
+
+
+def answer_of(result: Any, taken: Any) -> CallToolResult:
+    """The result of a tool, which took these arguments, as it is sent."""
+    from contextstash.result_texts import text
+
+    whole = dumped(result)
+    sent = sendable(whole)
+    words = text(result) if sent is whole else f"{REPLACED.strip()}\n{sendable_text(text(result))}"
+    content = [TextContent(type="text", text=words if _holds_page(result) else readable(sent, words))]
+    if REPLACEMENT in json.dumps(taken, ensure_ascii=False):
+        content.append(TextContent(type="text", text=TAKEN))
+    timeline = getattr(result, "timeline", None)
+    aside = {TIMELINE: dumped(timeline)} if timeline is not None else None
+    return CallToolResult(content=list[Any](content), structured_content=sent, _meta=aside)
+
+
+def _holds_page(result: Any) -> bool:
+    """Whether the words hold all fields already: the page of an output stands there as it is."""
+    return hasattr(result, "total_lines")
+
+
+def readable(value: Mapping[str, Any], headline: str = "") -> str:
+    """The fields of an object, one a line, after the headline. A sentence that is in the headline already is left
+    out."""
+    fields = {name: each for name, each in value.items() if not (_is_sentence(each) and each in headline)}
+    return "\n".join([*([headline] if headline else []), *_fields(fields, "")])
+
+
+def _is_sentence(value: Any) -> bool:
+    return isinstance(value, str) and " " in value
+
+
+def _fields(value: Mapping[str, Any], indent: str) -> Iterator[str]:
+    for name, each in sorted(value.items(), key=lambda field: _place(field[1])):
+        yield from _field(f"{indent}{name}:", each, indent)
+
+
+def _place(value: Any) -> int:
+    """The sort key of a field in its object: short ones first, texts of several lines last."""
+    if isinstance(value, str):
+        return 2 if "\n" in value else 0
+    return 1 if isinstance(value, dict | list) and value else 0
+
+
+def _field(name: str, value: Any, indent: str) -> Iterator[str]:
+    if isinstance(value, str) and "\n" in value:
+        yield from (name, value)
+    elif not (isinstance(value, dict | list) and value):
+        yield f"{name} {_scalar(value)}"
+    elif isinstance(value, list) and all(map(_is_short, value)):
+        yield f"{name} {_joined(value)}"
+    else:
+        yield name
+        yield from _fields(value, f"{indent}  ") if isinstance(value, dict) else _items(value, indent)
+
+
+def _items(values: list[Any], indent: str) -> Iterator[str]:
+    """The members of a list; the short fields of an object on its first line."""
+    for each in values:
+        if not (isinstance(each, dict) and each):
+            yield from _field(f"{indent}-", each, indent)
+            continue
+        short = {name: value for name, value in each.items() if _is_short(value) or _are_short(value)}
+        yield f"{indent}- {'; '.join(f'{name}: {_joined(value)}' for name, value in short.items())}".rstrip(" ")
+        yield from _fields({name: value for name, value in each.items() if name not in short}, f"{indent}  ")
+
+
+def _are_short(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_short, value)) and len(value) <= MAX_INLINE_CHARACTERS // 4
+
+
+def _is_short(value: Any) -> bool:
+    """Whether a value shares its line with others."""
+    if isinstance(value, str):
+        return len(value) <= MAX_INLINE_CHARACTERS and "\n" not in value
+    return not (isinstance(value, dict | list) and value)
+
+
+def _joined(value: Any) -> str:
+    return ", ".join(map(_scalar, value)) if isinstance(value, list) and value else _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    return "none" if isinstance(value, dict | list) else str(value) if value != "" else '""'

@@ -1,1 +1,0 @@
-"""The server as a client sees it: tools, resources, prompts, completions, and their texts."""

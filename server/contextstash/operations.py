@@ -1,0 +1,378 @@
+"""Each operation once: its arguments, what it is for, its result. Tools, commands and reference pages are made of it.
+
+    prune_tool_outputs.arguments["keep_last"].text      # what a tool's schema and a command's help say of an argument
+    await prune_tool_outputs.run(stash, session_id="3f2a61c0", keep_last=5)
+
+A function here declares one, and the stash's method of the same name carries it out, or `call`. The annotations are
+objects, as this module does without `from __future__ import annotations`; the name of a result is a class of
+contextstash.results, which is not loaded for a command's help.
+"""
+
+# mypy: disable-error-code="empty-body"
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+from contextstash.session_names import whole_id
+from contextstash_storage.errors import SessionNotFoundError
+
+if TYPE_CHECKING:
+    from contextstash.results import (
+        CompactResult,
+        ConfigureResult,
+        ContextResult,
+        ContextStatus,
+        DeleteResult,
+        Estimate,
+        OutputPage,
+        PruneResult,
+        RecordResult,
+        RecoverResult,
+        RestoreResult,
+        SearchResult,
+        SessionList,
+        SummaryResult,
+    )
+    from contextstash.stash import Stash
+
+MAX_SUMMARY_CHARACTERS = 24_000
+"""Longest summary that a result repeats, about 6,000 tokens; contextstash itself writes at most 2,500 tokens."""
+
+MAX_RESTORED_LISTED = 100
+"""Handles that one result lists, some 1,000 tokens. Those beyond are restored too, and not named."""
+
+MAX_SESSIONS = 100
+"""Sessions in one page, some 10,000 tokens: clients warn above that or cut the answer."""
+
+MAX_POINTS = 80
+"""Points of a session that the status app draws: the picture is a few hundred pixels wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What an argument is for. `strict`: only a number is a number; `schema` replaces the JSON schema of its type."""
+
+    text: str
+    strict: bool = False
+    schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument as it is declared. `default` is inspect.Parameter.empty if it must be given."""
+
+    name: str
+    type: Any
+    default: Any
+    about: About
+
+    @property
+    def text(self) -> str:
+        """What it is for, in a few words."""
+        return self.about.text
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation. It `creates` sessions, or takes the beginning of a session's id. `slow` is what it reports as its
+    progress, if it may take seconds; `followed` its description for a client that sends its own history, if it has
+    another one."""
+
+    function: Callable[..., Any]
+    title: str
+    for_models: bool = True
+    read_only: bool = False
+    destructive: bool = False
+    idempotent: bool = True
+    creates: bool = False
+    slow: str | None = None
+    followed: str | None = None
+    call: Callable[..., Awaitable[Any]] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the tool, and of the stash's method."""
+        return self.function.__name__
+
+    @property
+    def description(self) -> str:
+        """What it does and when to use it, in one line."""
+        return " ".join((self.function.__doc__ or "").split())
+
+    @property
+    def result(self) -> str:
+        """The name of its result's class."""
+        return str(inspect.signature(self.function).return_annotation)
+
+    @cached_property
+    def arguments(self) -> dict[str, Argument]:
+        """The arguments by name."""
+        return {each.name: _argument(each) for each in inspect.signature(self.function).parameters.values()}
+
+    async def run(self, stash: "Stash", **arguments: Any) -> Any:
+        """Carry it out. Raises what the stash raises."""
+        if not self.creates and isinstance(given := arguments.get("session_id"), str):
+            arguments["session_id"] = await whole_id(stash, given)
+        return await (self.call(stash, **arguments) if self.call else getattr(stash, self.name)(**arguments))
+
+
+def _argument(declared: inspect.Parameter) -> Argument:
+    kind, about = get_args(declared.annotation)[:2]
+    return Argument(declared.name, kind, declared.default, about)
+
+
+OPERATIONS: dict[str, Operation] = {}
+"""All operations by name, in the order in which a session uses them; those for programs last."""
+
+
+def operation(title: str, **options: Any) -> Callable[[Callable[..., Any]], Operation]:
+    """Declares the function as an operation; the options are the fields of Operation."""
+
+    def declare(function: Callable[..., Any]) -> Operation:
+        return OPERATIONS.setdefault(function.__name__, Operation(function, title, **options))
+
+    return declare
+
+
+def clipped(text: str, characters: int, rest: str) -> str:
+    """Head and tail of the text within `characters`. The notice in the middle says how much is missing, and `rest`
+    where to find it. Two thirds go to the head: a summary begins with the task."""
+    if len(text) <= characters:
+        return text
+    head, tail = characters * 2 // 3, characters // 3
+    left_out = len(text) - head - tail
+    return f"{text[:head]}\n[… {left_out:,} characters left out here: {rest} …]\n{text[-tail:]}"
+
+
+SessionId = Annotated[str | None, About("Default: current session")]
+DryRun = Annotated[bool, About("Only report what would happen")]
+JsonObject = dict[str, object]
+Messages = list[JsonObject]
+System = Annotated[
+    str | list[JsonObject] | None,
+    About("System prompt", schema={"type": ["string", "array"], "items": {"type": "object"}}),
+]
+Tools = Annotated[list[JsonObject] | None, About("Tool definitions")]
+Usage = Annotated[JsonObject | None, About("Of the last reply")]
+Model = Annotated[str | None, About("Model of the session")]
+
+OWN_VIEW = "Changes contextstash's own view only, not your window"
+"""The first words on a change for a client that sends its own history."""
+
+
+@operation("Estimate context", read_only=True)
+async def estimate_context(
+    session_id: SessionId = None,
+    messages: Annotated[Messages | None, About("Estimate these messages instead (provider's JSON)")] = None,
+    model: Annotated[str | None, About("Model whose window to use")] = None,
+) -> "Estimate":
+    """How full the context window is and what to do next. Call before long work."""
+
+
+@operation(
+    "Prune tool outputs",
+    followed=f"{OWN_VIEW}, unless your client runs behind its proxy. Archives old tool outputs there.",
+)
+async def prune_tool_outputs(
+    session_id: SessionId = None,
+    keep_last: Annotated[int | None, About("How many newest outputs to keep")] = None,
+    protect_tokens: Annotated[int | None, About("How many tokens of newest outputs to keep")] = None,
+    minimum_tokens: Annotated[int | None, About("Do nothing if it saves less")] = None,
+    dry_run: DryRun = False,
+) -> "PruneResult":
+    """Shrink the context: replace old tool outputs by short placeholders. Use at level prune. Reversible."""
+
+
+async def _compacted(stash: "Stash", summary: str | None, **arguments: Any) -> "CompactResult":
+    """A summary that the caller wrote is not repeated."""
+    result = await stash.compact_session(summary=summary, **arguments)
+    shown = None if summary is not None else result.summary
+    return result.model_copy(update={"summary": shown and clipped(shown, MAX_SUMMARY_CHARACTERS, "get_summary")})
+
+
+@operation(
+    "Compact session",
+    idempotent=False,
+    slow="Summarizing",
+    call=_compacted,
+    followed=f"{OWN_VIEW}, unless your client runs behind its proxy. Keeps your summary for the hand-off after the"
+    " client compacts.",
+)
+async def compact_session(
+    session_id: SessionId = None,
+    summary: Annotated[
+        str | None,
+        About("Your summary: task, user's decisions and constraints, files changed, errors, open items, next step"),
+    ] = None,
+    instructions: Annotated[str | None, About("What the summary must keep, if you do not write it")] = None,
+    strategy: Annotated[
+        Literal["auto", "host", "anthropic", "extractive"],
+        About("Who writes the summary: you (host), or contextstash by one of the other means"),
+    ] = "auto",
+    dry_run: DryRun = False,
+) -> "CompactResult":
+    """Replace all but the recent messages by a summary, preferably yours. Use at level compact, at a finished step,
+    or before a new topic; not amid an edit. Reversible."""
+
+
+async def _summary(stash: "Stash", **arguments: Any) -> "SummaryResult":
+    result = await stash.get_summary(**arguments)
+    rest = f"resource context://sessions/{result.session_id}/summary"
+    return result.model_copy(update={"summary": clipped(result.summary, MAX_SUMMARY_CHARACTERS, rest)})
+
+
+@operation(
+    "Get summary",
+    read_only=True,
+    call=_summary,
+    followed="The summary of the session's older messages, by the client or by you. Use after a compaction or to"
+    " resume.",
+)
+async def get_summary(
+    session_id: SessionId = None,
+    level: Annotated[str | None, About("recent (the newest) or an id (sum_...); default: all")] = None,
+) -> "SummaryResult":
+    """The summary of the session's older messages. Use after a compaction or to resume."""
+
+
+@operation(
+    "Get archived output",
+    read_only=True,
+    followed="Read a tool output that was cut or compacted away word for word, in pages. Use instead of running the"
+    " tool again.",
+)
+async def get_archived_output(
+    handle: Annotated[str, About("Handle (out_...) from a placeholder or search hit")],
+    session_id: Annotated[str | None, About("Default: any")] = None,
+    offset: Annotated[int | None, About("First line, from 1")] = None,
+    limit: Annotated[int | None, About("Lines")] = None,
+    pattern: Annotated[str | None, About("Regular expression: only lines that match")] = None,
+    max_tokens: Annotated[int | None, About("Default 4000, at most 8000")] = None,
+) -> "OutputPage":
+    """Read a pruned tool output word for word, in pages. Use instead of running the tool again."""
+
+
+@operation("Search history", read_only=True)
+async def search_history(
+    query: Annotated[str, About("Words, names or paths")],
+    session_id: SessionId = None,
+    limit: Annotated[int | None, About("Default 10, at most 50")] = None,
+    scope: Annotated[
+        Literal["session", "outputs", "messages", "project", "everywhere"],
+        About("Sessions; or outputs or messages of this one"),
+    ] = "session",
+    tool: Annotated[str | None, About("Its calls")] = None,
+    since: Annotated[str | None, About("ISO time")] = None,
+    until: Annotated[str | None, About("ISO time")] = None,
+) -> "SearchResult":
+    """Search the session's whole history, including what was pruned or compacted."""
+
+
+async def _restored(stash: "Stash", **arguments: Any) -> "RestoreResult":
+    result = await stash.restore_outputs(**arguments)
+    unknown = result.not_archived[:MAX_RESTORED_LISTED] if result.not_archived else None
+    return result.model_copy(update={"restored": result.restored[:MAX_RESTORED_LISTED], "not_archived": unknown})
+
+
+@operation("Restore outputs", call=_restored, followed=f"{OWN_VIEW}: undoes a prune or compaction there.")
+async def restore_outputs(
+    handles: Annotated[list[str], About("Handles of outputs (out_...) or summaries (sum_...)")],
+    session_id: SessionId = None,
+) -> "RestoreResult":
+    """Undo a prune or compaction: put the originals back into the context."""
+
+
+async def _status(stash: "Stash", session_id: str | None) -> "ContextStatus":
+    status = await stash.context_status(session_id)
+    return status.model_copy(update={"timeline": await stash.timeline(status.session_id, points=MAX_POINTS)})
+
+
+@operation("Context status", read_only=True, call=_status)
+async def context_status(session_id: SessionId = None) -> "ContextStatus":
+    """Show the user a picture of how full the context is, and with what."""
+
+
+@operation("Record messages", for_models=False, idempotent=False, creates=True)
+async def record_messages(
+    messages: Annotated[Messages, About("In the provider's own JSON, oldest first")],
+    session_id: Annotated[str | None, About("Created if new; default: current")] = None,
+    first_seq: Annotated[int | None, About("Of the first message: previous next_seq", strict=True)] = None,
+    batch_id: Annotated[str | None, About("To repeat this batch safely")] = None,
+    whole: Annotated[bool, About("The whole conversation")] = False,
+    format: Annotated[
+        str | None, About("openai-chat, openai-responses, anthropic or gemini; default: detected")
+    ] = None,
+    model: Model = None,
+    agent: Annotated[str | None, About("Name of the agent")] = None,
+    usage: Usage = None,
+    request_id: Annotated[str | None, About("Of get_context; default: newest")] = None,
+    system: System = None,
+    tools: Tools = None,
+    limits: Annotated[JsonObject | None, About("Of one output: lines, chars, bytes, tokens, cut, spill_chars")] = None,
+) -> "RecordResult":
+    """Append messages; with first_seq, batch_id or whole, repeated ones are skipped. Prunes and compacts
+    automatically when due."""
+
+
+@operation("Get context", for_models=False, creates=True)
+async def get_context(
+    session_id: SessionId = None,
+    messages: Annotated[Messages | None, About("Whole conversation, to record")] = None,
+    system: System = None,
+    tools: Tools = None,
+    usage: Usage = None,
+    budget: Annotated[int | None, About("Tokens; default: usable")] = None,
+    format: Annotated[str | None, About("As in record_messages")] = None,
+    model: Model = None,
+) -> "ContextResult":
+    """The message list to send next: valid for the provider, within budget. What is shrunk stays shrunk."""
+
+
+@operation("Recover context", for_models=False, idempotent=False)
+async def recover_context(
+    error: Annotated[str, About("The provider's error, unchanged")],
+    session_id: SessionId = None,
+    system: System = None,
+    tools: Tools = None,
+) -> "RecoverResult":
+    """After a request was refused as too long: shrink the session, get the messages to send."""
+
+
+async def _listed(stash: "Stash", limit: int, cursor: str | None) -> "SessionList":
+    return await stash.list_sessions(limit=max(1, min(limit, MAX_SESSIONS)), cursor=cursor)
+
+
+@operation("List sessions", for_models=False, read_only=True, call=_listed)
+async def list_sessions(
+    limit: Annotated[int, About("At most 100")] = 50,
+    cursor: Annotated[str | None, About("next_cursor of the previous result")] = None,
+) -> "SessionList":
+    """Sessions, last changed first."""
+
+
+@operation("Configure session", for_models=False)
+async def configure_session(
+    settings: Annotated[JsonObject | None, About("Such as window")] = None,
+    pin: Annotated[list[str] | None, About("Handles or paths to keep")] = None,
+    unpin: Annotated[list[str] | None, About("Remove")] = None,
+    session_id: SessionId = None,
+) -> "ConfigureResult":
+    """Change a session's settings."""
+
+
+async def _deleted(stash: "Stash", session_id: str) -> "DeleteResult":
+    """A client that got no answer may call again: a session that is gone already is no error."""
+    from contextstash.results import DeleteResult
+
+    try:
+        return await stash.delete_session(session_id)
+    except SessionNotFoundError:
+        return DeleteResult(session_id=session_id, deleted=False, messages=0)
+
+
+@operation("Delete session", for_models=False, destructive=True, call=_deleted)
+async def delete_session(session_id: Annotated[str, About("The session's id")]) -> "DeleteResult":
+    """Delete a session and everything in it permanently."""
