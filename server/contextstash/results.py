@@ -40,7 +40,7 @@ class Estimate(Result):
     tokens_trigger: Trigger
     next_step: str = Field(description="What to do now")
     notes: list[str] | None = Field(
-        default=None, description="What filled the window again, and whether the context oscillates"
+        default=None, description="What filled the window again, and whether it is too small"
     )
 
 
@@ -259,7 +259,7 @@ class ThinkingChange(Result):
 
     messages: int = Field(description="Messages whose thinking it invalidates")
     tokens: int = Field(description="Tokens of that thinking")
-    choice: str = Field(description="strip, drop, later_cut or wait")
+    choice: str = Field(description="strip, drop or wait")
     reason: str = Field(description="Why that was chosen")
 
 

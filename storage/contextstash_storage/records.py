@@ -410,9 +410,7 @@ class SearchHit(Record):
     created_at: datetime
 
 
-EventKind = Literal[
-    "level", "prune", "compaction", "restore", "recovery", "oscillation", "handoff", "reasoning_dropped"
-]
+EventKind = Literal["level", "prune", "compaction", "restore", "recovery", "handoff", "reasoning_dropped"]
 
 
 class Event(Record):

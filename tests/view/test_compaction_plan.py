@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from contextstash.view.compaction_plan import (
-    PLACEHOLDER_TOKENS,
-    KeepLimits,
-    enough_to_free,
-    outputs_to_archive,
-    plan_compaction,
-    plan_same,
-)
-from contextstash.view.output_importance import UNKNOWN, Importance
-from contextstash.view.prune_plan import visible_outputs
+from contextstash.view.compaction_plan import KeepLimits, outputs_to_archive, plan_compaction
+from contextstash.view.ladder import PLACEHOLDER_TOKENS, enough_to_free, visible_outputs
 from contextstash.view.view import Entry
 from tests.support.handmade_views import call, loop, message, outputs_of, result, text
 from tests.support.stored_edits import summarizing
@@ -92,14 +82,6 @@ def test_with_levels_an_earlier_summary_stays_next_to_the_new_one() -> None:
     assert (plan.first_seq, plan.last_seq) == (10, 17)
 
 
-def test_the_same_messages_are_planned_again_if_the_view_can_be_split_there() -> None:
-    plan = plan_compaction(words(20), KeepLimits(400, 0))
-    again = plan_same(words(30), plan.first_seq, plan.last_seq)
-    assert again is not None
-    assert (again.first_seq, again.last_seq) == (0, 15)
-    assert plan_same(loop([50, 50]), 0, 1) is None
-
-
 def test_older_outputs_among_the_kept_messages_become_placeholders_so_that_more_messages_fit() -> None:
     entries = loop([500] * 20)
     outputs = outputs_of(entries)
@@ -127,34 +109,12 @@ def test_a_step_that_the_model_has_not_seen_stays_whole_and_alone_if_it_is_large
     assert [each.output.seq for each in outputs_to_archive(entries, keep, outputs_of(entries))] == [2, 4]
 
 
-def test_superseded_outputs_go_first_and_the_working_set_goes_last() -> None:
-    entries = loop([500] * 20)
-    outputs = outputs_of(entries)
-    places = sorted(outputs)
-    importance = Importance(superseded=frozenset({places[-2]}), working=frozenset({places[3]}))
-    plain = KeepLimits(20_000, 0, whole=3_000)
-    usual = {each.output.seq for each in outputs_to_archive(entries, plain, outputs)}
-    by_importance = outputs_to_archive(entries, replace(plain, importance=importance), outputs)
-    assert {each.output.seq for each in by_importance} == usual - {places[3][0]} | {places[-2][0]}
-
-
-def test_a_large_working_set_leaves_room_for_other_messages() -> None:
-    entries = loop([500] * 20)
-    outputs = outputs_of(entries)
-    keep = KeepLimits(20_000, 0, whole=3_000, importance=Importance(working=frozenset(outputs)))
-    archived = {each.output.seq for each in outputs_to_archive(entries, keep, outputs)}
-    kept_older = [seq for seq, _ in sorted(outputs) if seq not in archived][:-5]
-    assert 0 < len(kept_older) * 500 <= 0.5 * 3_000 + 500
-
-
 def test_only_as_many_outputs_become_placeholders_as_must() -> None:
     entries = loop([500] * 10)
     found = [candidate for entry in entries for candidate in visible_outputs(entry, outputs_of(entries))]
-    assert [each.output.seq for each in enough_to_free(found, 800, UNKNOWN)] == [2, 4]
-    superseded = Importance(superseded=frozenset({(found[5].output.seq, found[5].output.block)}))
-    assert [each.output.seq for each in enough_to_free(found, 800, superseded)] == [2, found[5].output.seq]
-    assert len(enough_to_free(found, 100_000, UNKNOWN)) == 10
-    assert enough_to_free(found, 0, UNKNOWN) == ()
+    assert [each.output.seq for each in enough_to_free(found, 800)] == [2, 4]
+    assert len(enough_to_free(found, 100_000)) == 10
+    assert enough_to_free(found, 0) == ()
 
 
 def test_the_first_request_alone_is_not_summarized() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contextstash.window.settings import ContextSettings, resolve_settings
-from contextstash.window.thresholds import budget_of, level_of, lowest_threshold, next_step, percent_of
+from contextstash.window.thresholds import budget_of, level_of, next_step, percent_of
 
 
 def test_numbers_that_are_not_set_follow_from_the_window() -> None:
@@ -48,19 +48,3 @@ def test_each_level_says_what_to_do(level: str) -> None:
     found = {level_of(tokens, budget): next_step(level_of(tokens, budget)) for tokens in range(0, 1_100, 10)}
     assert "Call " in found[level] or "call " in found[level]  # type: ignore[index]
     assert "compact" in next_step(level, followed=True)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("chosen", "threshold"),
-    [
-        ({}, 161_000),  # nothing is pruned below the compaction threshold: 0.92 of 200,000 less an eighth
-        ({"low_water": None}, 122_500),
-        ({"compact_automatic": False}, 122_500),
-        ({"prune_automatic": False, "low_water": None, "tokens_at": 90_000}, 90_000),
-    ],
-)
-def test_the_lowest_threshold_is_that_of_the_first_automatic_reduction(
-    chosen: dict[str, object], threshold: int
-) -> None:
-    settings = resolve_settings(chosen)
-    assert lowest_threshold(budget_of(settings, 200_000), settings) == threshold

@@ -1,13 +1,11 @@
-"""The key of encrypted databases, from where the user's setting says: the system's keyring, a file or a command."""
+"""The key of encrypted databases, from where the user's setting says: the system's keyring or a file."""
 
 from __future__ import annotations
 
 import os
 import re
 import secrets
-import shlex
 import stat
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,9 +22,6 @@ KEYRING_ENTRY = ("contextstash", "database")
 
 KEY_BYTES = 32
 
-COMMAND_SECONDS = 60.0
-"""How long a command may take: a person may have to unlock a password manager. A hook's client gives up sooner."""
-
 MAX_KEY_BYTES = 1_000
 """How much of a file is read; a key has 64 characters."""
 
@@ -39,7 +34,7 @@ def database_key() -> bytes | None:
 
 def key_source(environment: Mapping[str, str]) -> str | None:
     """Where the key is, by the environment or else the user's own file. The other layers of settings are not looked at:
-    a file may be opened before they are known, and a project must not name a command."""
+    a file may be opened before they are known, and a project must not name a place."""
     given = environment.get(f"CONTEXTSTASH_{SETTING.upper()}")
     if given is None:
         given = _in_settings(user_config_folder() / SETTINGS_FILE)
@@ -71,11 +66,8 @@ def read_key(source: str) -> bytes:
     elif kind == "file" and place:
         found = _in_file(_path(place))
         advice = "put it there"
-    elif kind == "command" and place:
-        found = _from_command(place)
-        advice = "run the command in a terminal to see what it prints"
     else:  # not shown, since it may be a key
-        raise StoreError(f"{SETTING} must be keyring, file:PATH or command:COMMAND.")
+        raise StoreError(f"{SETTING} must be keyring or file:PATH.")
     if found is None or not re.fullmatch(r"[0-9a-fA-F]{64}", found.strip()):
         what = "no key" if not found else "something that is not a key of 64 hexadecimal digits"
         raise StoreError(f"{SETTING} names {what} ({shown(source)}): {advice}.")
@@ -83,11 +75,9 @@ def read_key(source: str) -> bytes:
 
 
 def shown(source: str) -> str:
-    """The place of a key as it may be printed: not the arguments of a command, nor what may be a key itself."""
-    kind, _, place = source.partition(":")
-    if kind == "command":
-        return f"command:{(place.split() or [''])[0]}"
-    return source if source == "keyring" or kind == "file" else "something that is not shown, since it may be a key"
+    """The place of a key as it may be printed: not what may be a key itself."""
+    is_place = source == "keyring" or source.startswith("file:")
+    return source if is_place else "something that is not shown, since it may be a key"
 
 
 def read_or_make_key(source: str) -> bytes:
@@ -164,7 +154,7 @@ def _in_keyring() -> str | None:
     except keyring.errors.KeyringError as error:
         raise StoreError(
             f"The keyring cannot be read ({type(error).__name__}). Unlock it; without one, as on a server, set"
-            f" {SETTING} to file:PATH or command:COMMAND."
+            f" {SETTING} to file:PATH."
         ) from error
     return found
 
@@ -180,25 +170,3 @@ def _keyring() -> Any:
             " uv tool install --with keyring contextstash, as contextstash was installed. Or pass file:PATH."
         ) from error
     return keyring
-
-
-def _from_command(command: str) -> str | None:
-    """The output of a command. It runs in the home folder: programs read files of the current one, which may be of a
-    repository that was cloned."""
-    try:
-        words = shlex.split(command)
-        if words and {"/", os.sep} & set(words[0]) and not Path(words[0]).is_absolute():
-            raise StoreError(f"{SETTING} must name a program by its name or its whole path, not {words[0]}.")
-        done = subprocess.run(
-            words,
-            cwd=Path.home(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=COMMAND_SECONDS,
-            check=True,
-        )
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise StoreError(
-            f"The command of {SETTING} failed ({type(error).__name__}): run it in a terminal to see why."
-        ) from error
-    return done.stdout.decode("ascii", "replace")

@@ -40,7 +40,7 @@ from contextstash.library.retrieval_tools import (
 )
 from contextstash.messages import get_format
 from contextstash.messages.detection import format_of_model, shown_format
-from contextstash.window.overflow_errors import recognize
+from contextstash.window.refusals import recognize
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
 from contextstash_storage.records import Native
 

@@ -46,7 +46,7 @@ from contextstash.proxy.request_lines import Line, follows_response, is_side_cal
 from contextstash.proxy.senders import sender_of
 from contextstash.proxy.side_calls import SideCalls, before_summary
 from contextstash.request.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin
-from contextstash.window.overflow_errors import recognize
+from contextstash.window.refusals import recognize
 from contextstash_storage.errors import ContextstashError, EditConflictError
 from contextstash_storage.records import Native, Session, Usage
 

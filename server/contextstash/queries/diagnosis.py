@@ -1,4 +1,4 @@
-"""Diagnosis: what filled a session's window again after a compaction, and whether the context oscillates."""
+"""Diagnosis: what filled a session's window again after a compaction, and whether the window is too small."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Sequence
 
 from contextstash.record.client_edits import OF_CLIENTS_WINDOW
-from contextstash.reduce.automatic import oscillating
 from contextstash.results import Estimate
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_messages, estimate_session
-from contextstash.window.refill_diagnosis import refill_of, refill_sentence
-from contextstash_storage.records import Native, Session
+from contextstash.window.refills import rapid_compactions, refill_advice, refill_sentence
+from contextstash_storage.records import Event, Native, Session
+
+MAX_COMPACTIONS = 8
+"""How many of the last compactions are looked at for those that came too soon."""
 
 
 async def estimate_context(
@@ -32,10 +34,12 @@ async def estimate_with_notes(access: Access, session: Session, model: str | Non
     estimate = await estimate_session(access, session, model)
     if estimate.level == "ok":
         return estimate
+    events = await access.store.last_events(session.session_id, ("compaction", "recovery"), MAX_COMPACTIONS)
+    rapid = rapid_compactions([event.seq for event in events])
     found = (
         _ignored(session, estimate),
-        await _refilled(access, session, estimate),
-        await oscillating(access, session),
+        await _refilled(access, session, estimate, events[0]) if events else None,
+        refill_advice(rapid, estimate.window),
     )
     notes = [note for note in found if note]
     return estimate.model_copy(update={"notes": notes or None})
@@ -52,13 +56,9 @@ def _ignored(session: Session, estimate: Estimate) -> str | None:
     )
 
 
-async def _refilled(access: Access, session: Session, estimate: Estimate) -> str | None:
-    events = await access.store.last_events(session.session_id, ("compaction", "recovery"), 1)
-    if not events or not events[0].parts:
-        return None
-    if session.source is not None and events[0].strategy not in OF_CLIENTS_WINDOW:
-        return None  # it changed only our view: the client's window was not emptied
-    [event] = events
-    outputs = await access.store.read_outputs(session.session_id, first=event.seq)
-    refill = refill_of(event.parts, estimate.breakdown, messages=session.counters.messages - event.seq, outputs=outputs)
-    return refill_sentence(refill) if refill.tokens > 0 else None
+async def _refilled(access: Access, session: Session, estimate: Estimate, last: Event) -> str | None:
+    if not last.parts or (session.source is not None and last.strategy not in OF_CLIENTS_WINDOW):
+        return None  # of a client it changed only our view: the client's window was not emptied
+    outputs = await access.store.read_outputs(session.session_id, first=last.seq)
+    messages = session.counters.messages - last.seq
+    return refill_sentence(last.parts, estimate.breakdown, messages=messages, outputs=outputs)

@@ -11,8 +11,8 @@ from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit, entries_after, weighed_together
 from contextstash.session.estimate import estimate_session
 from contextstash.view.branches import HOST, restored, rewinding
-from contextstash.view.compaction_plan import cuts_of
 from contextstash.view.edits import ReplacedBlocks, archive_edit, placeholder_of, summary_id
+from contextstash.view.ladder import cuts_of
 from contextstash.view.view import Entry
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import (

@@ -1,6 +1,6 @@
-"""Automatic reduction: after a recording, prunes and compacts if a threshold is passed, and reports what was done.
+"""Automatic reduction: after a recording, takes the steps of the ladder that are due, and reports what was done.
 
-Recording never waits for a model: if the summarizer is slow, the compaction runs in the background, and the result of
+Recording never waits for a model: if the summarizer is slow, the reduction runs in the background, and the result of
 the next recording reports how it ended.
 """
 
@@ -14,46 +14,31 @@ from datetime import datetime
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash.base.plain_logs import error_trace
 from contextstash.reduce.compact import compact
-from contextstash.reduce.prune import add_prune, prune, prune_oldest, prune_to_mark, with_sizes
+from contextstash.reduce.prune import add_prune, prune, prune_oldest, take, with_sizes
 from contextstash.reduce.summary_request import Writers
-from contextstash.results import CompactResult, Estimate
+from contextstash.results import Estimate
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session, own_tokens
 from contextstash.session.stripped_thinking import binds
-from contextstash.view.prune_plan import PruneOptions
+from contextstash.view.compaction_plan import mark_step
+from contextstash.view.ladder import PruneOptions
 from contextstash.view.session_snapshot import event_without_edits
-from contextstash.window.backoff import ReductionAttempt, oscillation, worth_trying
+from contextstash.window.refills import worth_trying
 from contextstash.window.settings import ContextSettings
-from contextstash.window.thresholds import Due, WindowBudget, due, lowest_threshold, results_due, since_summary
+from contextstash.window.thresholds import Due, WindowBudget, due, results_due, since_summary
 from contextstash_storage.errors import ContextstashError
-from contextstash_storage.records import EventKind, Session
-
-MAX_ATTEMPTS = 8
-"""Prunes and compactions that are read. An oscillation needs 3 in a row (backoff.TIMES), the back-off reaches its
-maximum after 4; the rest is a margin for prunes and compactions that count as one attempt."""
-
-
-async def attempts_of(access: Access, session_id: str, *, prunes: bool = True) -> list[ReductionAttempt]:
-    """The last compactions, and with `prunes` also the last prunes, oldest first."""
-    kinds: tuple[EventKind, ...] = ("compaction", "recovery", "prune") if prunes else ("compaction", "recovery")
-    events = await access.store.last_events(session_id, kinds, MAX_ATTEMPTS)
-    return [ReductionAttempt(event.seq, event.tokens_before, event.tokens_after) for event in reversed(events)]
-
-
-async def oscillating(access: Access, session: Session) -> str | None:
-    """The report if compactions follow each other without freeing much."""
-    settings, budget = access.limits(session)
-    attempts = await attempts_of(access, session.session_id)
-    return oscillation(attempts, lowest_threshold(budget, settings), budget.usable)
-
+from contextstash_storage.records import Session
 
 logger = logging.getLogger(__name__)
 
+MAX_ATTEMPTS = 8
+"""Compactions that are looked at for whether another one is worth it: the wait reaches its maximum after 4."""
+
 RETRY_MESSAGES = 10
-"""If nothing could be reduced, the next attempt comes after this many more messages. As in backoff.FEW_MESSAGES."""
+"""If nothing could be reduced, the next attempt comes after this many more messages. As refills.RAPID_MESSAGES."""
 
 RETRY_GROWTH = 0.05
-"""… or after the context has grown by this share of usable. As in backoff.FIRST_WAIT."""
+"""… or after the context has grown by this share of usable. As refills.LITTLE."""
 
 MAX_REMEMBERED_SESSIONS = 1_024
 """Sessions of which unreported results and fruitless attempts are kept in memory: a few hundred bytes each."""
@@ -131,29 +116,16 @@ class AutoReducer:
     async def _estimate_and_log_level(self, session: Session, written_at: datetime | None = None) -> Estimate:
         """The session's state; a change of its level is logged as an event."""
         estimate = await estimate_session(self._access, session)
-        if estimate.level != session.counters.level:
+        if (before := session.counters.level) != estimate.level:
+            reason = f"Level {before} → {estimate.level}: {estimate.percent} % of {estimate.usable:,}."
+            event = event_without_edits(session, "level", estimate.tokens, reason)
+            event = event.model_copy(update={"created_at": written_at})
             try:
-                await self._log_level(session, estimate, written_at)
-            except (
-                ContextstashError
-            ) as error:  # the messages are stored: after an error the caller would send them again
+                await self._access.store.append_event(session.session_id, event, level=estimate.level)
+            except ContextstashError as error:  # the messages are stored: the caller would send them again
                 logger.warning("the level of %s was not logged: %s", session.session_id, error)
         logger.info("[context] %s/%s tokens (%s%%)", estimate.tokens, estimate.usable, estimate.percent)
         return estimate
-
-    async def _worth_trying(
-        self, session: Session, tokens: int, budget: WindowBudget, settings: ContextSettings
-    ) -> bool:
-        """Whether another attempt is likely to free more than the last ones did."""
-        counters = session.counters
-        fruitless = self._fruitless.get(session.session_id)
-        if fruitless and not _grown(fruitless, (counters.messages, tokens), budget):
-            return False
-        by_count = budget.messages_at is not None and since_summary(counters) >= budget.messages_at
-        if by_count or results_due(counters, settings):
-            return True
-        attempts = await attempts_of(self._access, session.session_id, prunes=False)
-        return worth_trying(attempts, tokens, counters.messages, budget.usable)
 
     async def _reduce_if_due(self, session: Session) -> list[str] | None:
         """Reduce a claimed session and return what was done; None if nothing is due. If the summarizer is slow, a task
@@ -173,15 +145,26 @@ class AutoReducer:
         task.add_done_callback(lambda _: self._release(session.session_id))
         return [STARTED] if wanted.compact else []
 
+    async def _worth_trying(
+        self, session: Session, tokens: int, budget: WindowBudget, settings: ContextSettings
+    ) -> bool:
+        """Whether another attempt is likely to free more than the last ones did."""
+        counters = session.counters
+        if fruitless := self._fruitless.get(session.session_id):
+            messages, growth = counters.messages - fruitless[0], tokens - fruitless[1]
+            if messages < RETRY_MESSAGES and 0 <= growth < RETRY_GROWTH * budget.usable:
+                return False
+        by_count = budget.messages_at is not None and since_summary(counters) >= budget.messages_at
+        if by_count or results_due(counters, settings):
+            return True
+        last = await self._access.store.last_events(session.session_id, ("compaction", "recovery"), MAX_ATTEMPTS)
+        return worth_trying(last[::-1], tokens, counters.messages, budget.usable)
+
     def _is_slow(self, session: Session, settings: ContextSettings) -> bool:
         """Whether a model will be called, for a summary or for a digest."""
         if not self._access.reaches_model(session.agent, settings):
             return False
-        return settings.tool_digest == "llm" or self._strategy(session, settings) in ("auto", "anthropic")
-
-    def _strategy(self, session: Session, settings: ContextSettings) -> str:
-        """A followed client compacts its window itself: `auto` does not make its user pay for a second model."""
-        return "extractive" if session.source and settings.summarizer == "auto" else settings.summarizer
+        return settings.tool_digest == "llm" or _strategy(session, settings) in ("auto", "anthropic")
 
     async def _in_background(self, session_id: str, wanted: Due) -> None:
         self._unreported.set(session_id, await self._reduce(session_id, wanted))
@@ -189,69 +172,44 @@ class AutoReducer:
     async def _reduce(self, session_id: str, wanted: Due) -> list[str]:
         done: list[str] = []
         try:
-            await self._prune_and_compact(session_id, wanted, done)
-            await self._report_oscillation(session_id, done)
+            await self._descend(session_id, wanted, done)
         except ContextstashError as error:
             logger.warning("automatic management of %s failed: %s", session_id, error)
         except Exception as error:  # the messages are stored: a bug here must not make the recording look failed
             logger.error("automatic management of %s broke off: %s", session_id, error_trace(error))
-        await self._remember_if_fruitless(session_id, bool(done))
-        return done
-
-    async def _remember_if_fruitless(self, session_id: str, useful: bool) -> None:
         self._fruitless.pop(session_id, None)
-        if not useful:
+        if not done:
             with suppress(ContextstashError):
                 session = await self._access.read_session(session_id)
                 self._fruitless.set(session_id, (session.counters.messages, own_tokens(self._access, session)))
+        return done
 
-    async def _prune_and_compact(self, session_id: str, wanted: Due, done: list[str]) -> None:
-        session = await self._access.read_session(session_id)
-        settings = self._access.settings(session)
+    async def _descend(self, session_id: str, wanted: Due, done: list[str]) -> None:
+        """The ladder of the settings: prune, prune harder, summarize, prune to the mark; each as far as it is due."""
+        access = self._access
+        session = await access.read_session(session_id)
+        settings = access.settings(session)
         if wanted.prune and not binds(settings, session.model):
             oldest = results_due(session.counters, settings)
-            pruned = await (prune_oldest(self._access, session_id) if oldest else prune(self._access, session_id))
-            add_prune(done, pruned)
-            if settings.prune_keep_last_hard is not None and (await self._due(session_id)).compact:
+            add_prune(done, await (prune_oldest(access, session_id) if oldest else prune(access, session_id)))
+            if settings.prune_keep_last_hard is not None and await self._must_compact(session_id):
                 options = PruneOptions(keep_last=settings.prune_keep_last_hard, minimum_tokens=0)
-                add_prune(done, await prune(self._access, session_id, options))
-        if (await self._due(session_id)).compact:
-            writers = Writers(strategy=self._strategy(session, settings))
-            compacted = await compact(self._access, session_id, writers, asked=False)
-            _add_compaction(done, compacted)
-            if not compacted.compacted and settings.low_water is not None:
-                add_prune(done, await prune_to_mark(self._access, session_id))
+                add_prune(done, await prune(access, session_id, options))
+        if not await self._must_compact(session_id):
+            return
+        compacted = await compact(access, session_id, Writers(strategy=_strategy(session, settings)), asked=False)
+        if compacted.compacted:
+            done.append(f"{with_sizes(compacted)}, written by {compacted.strategy}.")
+            done += [compacted.note] if compacted.note else []
+        elif settings.low_water is not None:
+            add_prune(done, await take(access, session_id, mark_step, needed=True))
 
-    async def _due(self, session_id: str) -> Due:
+    async def _must_compact(self, session_id: str) -> bool:
         session = await self._access.read_session(session_id)
         settings, budget = self._access.limits(session)
-        return due(session.counters, own_tokens(self._access, session), budget, settings)
-
-    async def _report_oscillation(self, session_id: str, done: list[str]) -> None:
-        """Report and log it if compactions follow each other without freeing much."""
-        session = await self._access.read_session(session_id)
-        report = await oscillating(self._access, session)
-        if not report or not done:
-            return
-        done.append(report)
-        tokens = own_tokens(self._access, session)
-        await self._access.store.append_event(session_id, event_without_edits(session, "oscillation", tokens, report))
-
-    async def _log_level(self, session: Session, estimate: Estimate, written_at: datetime | None) -> None:
-        reason = f"Level {session.counters.level} → {estimate.level}: {estimate.percent} % of {estimate.usable:,}."
-        event = event_without_edits(session, "level", estimate.tokens, reason).model_copy(
-            update={"created_at": written_at}
-        )
-        await self._access.store.append_event(session.session_id, event, level=estimate.level)
+        return due(session.counters, own_tokens(self._access, session), budget, settings).compact is not None
 
 
-def _grown(then: tuple[int, int], now: tuple[int, int], budget: WindowBudget) -> bool:
-    """Whether messages or tokens have grown enough since a fruitless attempt, or the tokens have shrunk."""
-    messages, tokens = now[0] - then[0], now[1] - then[1]
-    return messages >= RETRY_MESSAGES or tokens >= RETRY_GROWTH * budget.usable or tokens < 0
-
-
-def _add_compaction(done: list[str], result: CompactResult) -> None:
-    if result.compacted:
-        done.append(f"{with_sizes(result)}, written by {result.strategy}.")
-        done += [result.note] if result.note else []
+def _strategy(session: Session, settings: ContextSettings) -> str:
+    """A followed client compacts its window itself: `auto` does not make its user pay for a second model."""
+    return "extractive" if session.source and settings.summarizer == "auto" else settings.summarizer

@@ -10,7 +10,7 @@ from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.outputs.placeholders import compaction_digest, digest_message, digest_wording
 from contextstash.reduce.writer_calls import log_calls, writer_settings
 from contextstash.session.access import Access
-from contextstash.view.compaction_plan import cuts_of
+from contextstash.view.ladder import cuts_of
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.view.view import Entry
 from contextstash.writers.base import WriterCall, WriterFailedError
@@ -29,16 +29,15 @@ MAX_EXCERPT = 800
 Digests = dict[str, str]
 """Digest messages by the handle of their output."""
 
+Texts = Sequence[tuple[Output, str]]
+"""Archived outputs, each with its text."""
+
 
 async def digest_edits(
-    access: Access,
-    snapshot: SessionSnapshot,
-    entries: Sequence[Entry],
-    archived: Sequence[tuple[Output, str]],
-    written: Digests,
+    access: Access, snapshot: SessionSnapshot, entries: Sequence[Entry], archived: Texts, written: Digests
 ) -> list[DigestEdit]:
-    """Edits that add a digest message for each archived output, given with its text, at the last valid place in the
-    view `entries`. None are added if the settings want placeholders only, or if no place is valid.
+    """Edits that add a digest message for each archived output at the last valid place in the view `entries`. None are
+    added if the settings want placeholders only, or if no place is valid.
 
     Digests in `written` are reused and new ones are added to it, so that after an edit conflict no model is paid twice.
     """
@@ -53,9 +52,7 @@ async def digest_edits(
     return edits
 
 
-def compaction_digest_edit(
-    snapshot: SessionSnapshot, entries: Sequence[Entry], archived: Sequence[tuple[Output, str]]
-) -> list[DigestEdit]:
+def compaction_digest_edit(snapshot: SessionSnapshot, entries: Sequence[Entry], archived: Texts) -> list[DigestEdit]:
     """One digest message for all the outputs that a compaction archived among the recent messages."""
     anchor = last_anchor(entries)
     if not archived or anchor is None:
@@ -75,32 +72,24 @@ def last_anchor(entries: Sequence[Entry]) -> int | None:
 def digest_edit(snapshot: SessionSnapshot, anchor: int, text: str, handles: tuple[str, ...]) -> DigestEdit:
     """The edit that adds this message after the position `anchor`."""
     tokens = snapshot.counter.count(text) + snapshot.settings.message_overhead
-    return DigestEdit(
-        after_seq=anchor,
-        handles=handles,
-        text=text,
-        tokens=tokens,
-        delta={Part.SUMMARIES: tokens},
-        view_messages=1,
-    )
+    delta = {Part.SUMMARIES: tokens}
+    return DigestEdit(after_seq=anchor, handles=handles, text=text, tokens=tokens, delta=delta, view_messages=1)
 
 
 async def _text(access: Access, snapshot: SessionSnapshot, output: Output, text: str) -> str:
-    settings = snapshot.settings
-    writer = writer_settings(access, snapshot.session.agent, settings)
-    if settings.tool_digest == "llm" and writer is not None and (writer.api_key or writer.base_url):
+    writer = writer_settings(access, snapshot.session.agent, snapshot.settings)
+    if snapshot.settings.tool_digest == "llm" and writer is not None and (writer.api_key or writer.base_url):
         from contextstash.writers.anthropic import digest_output_text
 
         clipped = limit(text, OutputLimits(chars=MAX_INPUT, cut="head_tail"), len).text
-        calls: tuple[WriterCall, ...] = ()
+        reply, calls = None, tuple[WriterCall, ...]()
         try:
             reply, call = await digest_output_text(writer, output.tool, output.argument, clipped, MAX_WRITTEN)
+            calls = (call,)
         except WriterFailedError as error:
             logger.warning("the model failed, made a digest without it: %s", error)
             calls = error.calls
-        else:
-            calls = (call,)
         await log_calls(access, snapshot, calls, output.seq, output.seq, purpose="digest")
-        if calls and calls[-1].error is None:
+        if reply is not None and calls[-1].error is None:
             return digest_wording(output, reply)
     return digest_message(output, text, MAX_EXCERPT)

@@ -71,32 +71,24 @@ class Lease:
 @asynccontextmanager
 async def only_one(access: Access, session_id: str) -> AsyncIterator[Lease | None]:
     """The lease for compacting the session, renewed until the end of the block; None if another compaction has it."""
-    holder = secrets.token_hex(8)
+    holder, lease = secrets.token_hex(8), Lease()
+    acquired, renewing = True, None
     ends = asyncio.get_running_loop().time() + LEASE_SECONDS
-    if not await _acquired_or_released(access, session_id, holder):
-        yield None
-        return
-    lease = Lease()
-    renewing = asyncio.create_task(_renew(access, session_id, holder, lease, ends))
     try:
-        yield lease
+        # If this is cancelled, the store may have acquired it already.
+        acquired = await access.store.acquire_lease(session_id, COMPACTION, holder, LEASE_SECONDS)
+        if acquired:
+            renewing = asyncio.create_task(_renew(access, session_id, holder, lease, ends))
+        yield lease if acquired else None
     finally:
-        renewing.cancel()
         # A client that closes its connection cancels the whole call: without the shield, the first await here would be
         # cancelled too, and other processes could not compact the session until the lease ends.
         with anyio.CancelScope(shield=True):
-            await asyncio.gather(renewing, return_exceptions=True)
-            await _release(access, session_id, holder)
-
-
-async def _acquired_or_released(access: Access, session_id: str, holder: str) -> bool:
-    """Whether the lease is acquired; releases it if this is cancelled, as the store may have acquired it already."""
-    try:
-        return await _acquired(access, session_id, holder)
-    except asyncio.CancelledError:
-        with anyio.CancelScope(shield=True):
-            await _release(access, session_id, holder)
-        raise
+            if renewing is not None:
+                renewing.cancel()
+                await asyncio.gather(renewing, return_exceptions=True)
+            if acquired:
+                await _release(access, session_id, holder)
 
 
 async def _release(access: Access, session_id: str, holder: str) -> None:
@@ -104,10 +96,6 @@ async def _release(access: Access, session_id: str, holder: str) -> None:
         await access.store.release_lease(session_id, COMPACTION, holder)
     except ContextstashError as error:  # the lease expires anyway; the compaction itself succeeded
         logger.warning("the lease of a compaction of %s was not released: %s", session_id, error)
-
-
-async def _acquired(access: Access, session_id: str, holder: str) -> bool:
-    return await access.store.acquire_lease(session_id, COMPACTION, holder, LEASE_SECONDS)
 
 
 async def _renew(access: Access, session_id: str, holder: str, lease: Lease, ends: float) -> None:
@@ -118,7 +106,7 @@ async def _renew(access: Access, session_id: str, holder: str, lease: Lease, end
         await asyncio.sleep(pause)
         asked = now()
         try:
-            if not await _acquired(access, session_id, holder):
+            if not await access.store.acquire_lease(session_id, COMPACTION, holder, LEASE_SECONDS):
                 why = "another process has taken it"
                 break
             ends, pause = asked + LEASE_SECONDS, RENEW_SECONDS

@@ -6,15 +6,13 @@ The state is kept beside the session as a note. It is a cache: without it, the n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from pydantic import TypeAdapter, ValidationError
 
 from contextstash.events.state import State, fold
-from contextstash.events.turns import Turn
-from contextstash.reduce.summary_request import visible_turns
+from contextstash.reduce.session_turns import SessionTurns
 from contextstash.session.access import Access
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash_storage.records import CachedSummary, RewindEdit
@@ -43,18 +41,13 @@ def _adapter() -> TypeAdapter[_Kept]:
     return TypeAdapter(_Kept)
 
 
-async def state_at(access: Access, snapshot: SessionSnapshot, last_seq: int, recent: Sequence[Turn]) -> State:
-    """The state of the session after message `last_seq`. `recent` are turns that were read already: all that are
-    visible from the first of them on."""
-    known = await _kept(access, snapshot, last_seq)
-    first = known.seq + 1 if known is not None else 0
-    begun = recent[0].seq if recent else last_seq + 1
-    start = max(first, last_seq - MAX_READ + 1)
-    older = await visible_turns(access, snapshot, start, min(begun - 1, last_seq))
-    if known is None and start > 0:
-        older = (*await visible_turns(access, snapshot, 0, min(OPENING, start) - 1), *older)
-    turns = [*older, *(turn for turn in recent if start <= turn.seq <= last_seq)]
-    return await asyncio.to_thread(fold, turns, known)
+async def state_at(turns: SessionTurns, last_seq: int) -> State:
+    """The state of the session after message `last_seq`."""
+    known = await _kept(turns.access, turns.snapshot, last_seq)
+    start = max(known.seq + 1 if known else 0, last_seq - MAX_READ + 1)
+    opening = await turns.between(0, min(OPENING, start) - 1) if known is None else ()
+    new = await turns.between(start, last_seq)
+    return await asyncio.to_thread(fold, [*opening, *new], known)
 
 
 async def _kept(access: Access, snapshot: SessionSnapshot, last_seq: int) -> State | None:

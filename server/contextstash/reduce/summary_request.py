@@ -1,24 +1,31 @@
-"""Writes a summary with the first summarizer that succeeds, or takes it from the cache."""
+"""The summary of a compaction: its request, who writes it, and what is written beside it."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from contextstash.events.turns import Turn, without_own_calls
+from contextstash.events.state import State
+from contextstash.events.turns import Turn
+from contextstash.handoff.audit import append_pointers, audit_summary
+from contextstash.handoff.file_pieces import focus_of, known_files, lines_shown, pieces_of_files
+from contextstash.handoff.summary import Beside
+from contextstash.reduce.session_turns import SessionTurns
+from contextstash.reduce.user_words import keeps_words
 from contextstash.reduce.writer_calls import log_calls, writer_settings
+from contextstash.results import AuditResult
+from contextstash.safety.sanitize import MARKER, unforged
 from contextstash.session.access import Access
-from contextstash.session.masks import shown_text, shown_texts
-from contextstash.view.compaction_plan import CompactPlan
-from contextstash.view.prune_plan import Candidate
-from contextstash.view.session_snapshot import Place, SessionSnapshot
-from contextstash.view.view import Entry, build_view
+from contextstash.session.masks import shown_text
+from contextstash.view.compaction_plan import CompactPlan, standing_summaries, summary_room
+from contextstash.view.ladder import Candidate
+from contextstash.view.session_snapshot import SessionSnapshot
+from contextstash.view.view import build_view
 from contextstash.writers.base import Summarizer, SummaryRequest, WrittenSummary
 from contextstash.writers.writer_fallback import choose, content_key, write_summary
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import CachedSummary, Message, RewindEdit
+from contextstash_storage.records import CachedSummary
 
 HISTORY_MESSAGES = 400
 """From how many of the newest messages the texts of files in use are taken. Measured with bench/fidelity: 300
@@ -31,7 +38,8 @@ fewer, so only a session which was never reduced has more; each takes about a mi
 OPENING = 50
 """From how many of the first messages it is written in addition: they say what the task is."""
 
-logger = logging.getLogger(__name__)
+EXTRACTIVE = "extractive"
+"""The strategy of summaries that are made of the session's state: the next one has what they tell."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,61 @@ class Writers:
             return choose("auto", self.summary, settings=settings)
 
 
+async def covered_turns(turns: SessionTurns, plan: CompactPlan) -> tuple[Turn, ...]:
+    """The turns that a model writes from: the newest MAX_READ of the messages that the plan covers, and of older ones
+    the first OPENING, in which the task is."""
+    covered = [entry.first_seq for entry in plan.covered if entry.message]
+    opening = covered[:-MAX_READ][:OPENING]
+    if plan.beyond is not None:
+        first, last = plan.beyond.first_seq, min(plan.beyond.last_seq, plan.beyond.first_seq + OPENING - 1)
+        recorded = await turns.access.store.read_messages(turns.snapshot.session_id, first=first, last=last)
+        opening = [entry.first_seq for entry in build_view(recorded, turns.snapshot.overlay) if entry.message]
+    return (*await turns.at(opening), *await turns.at(covered[-MAX_READ:]))
+
+
+async def shown_turns(turns: SessionTurns, plan: CompactPlan, archived: Sequence[Candidate]) -> tuple[Turn, ...]:
+    """The turns of the messages that stay in the view, without the texts that are or become placeholders."""
+    covered = {id(entry) for entry in plan.covered}
+    kept = [entry for entry in turns.snapshot.entries if entry.message and id(entry) not in covered]
+    gone = {(candidate.output.seq, candidate.output.block) for candidate in archived}
+    gone |= {(entry.first_seq, block) for entry in kept for block in entry.replaced}
+
+    def without(turn: Turn) -> Turn:
+        texts = ("" if (turn.seq, place) in gone else text for place, text in enumerate(turn.texts))
+        return replace(turn, texts=tuple(texts))
+
+    return tuple(map(without, await turns.at(entry.first_seq for entry in kept)))
+
+
+def summary_request(
+    snapshot: SessionSnapshot,
+    plan: CompactPlan,
+    turns: Sequence[Turn],
+    instructions: str | None,
+    state: State,
+    shown: Sequence[Turn],
+    in_use: str,
+) -> SummaryRequest:
+    """The request to a summarizer for this plan. `shown` are the turns that the view shows beside the summary, `in_use`
+    are the texts of files there."""
+    covered = tuple(entry.summary for entry in plan.covered if entry.summary)
+    previous = covered or standing_summaries(snapshot.entries)
+    beside = Beside.of_turns(shown, words=keeps_words(snapshot.settings))
+    return SummaryRequest(
+        turns=tuple(turns),
+        previous="\n\n".join(edit.summary for edit in previous) or None,
+        replaces=bool(covered) or snapshot.settings.summaries == "one",
+        instructions=instructions,
+        prompt=snapshot.settings.summary_prompt,
+        max_tokens=summary_room(snapshot, plan),
+        count=snapshot.counter.count,
+        state=state,
+        since=plan.first_seq,
+        earlier="\n\n".join(edit.summary for edit in covered if edit.strategy != EXTRACTIVE),
+        beside=replace(beside, texts=[*beside.texts, in_use]),
+    )
+
+
 async def written(
     access: Access,
     snapshot: SessionSnapshot,
@@ -67,97 +130,77 @@ async def written(
 ) -> tuple[WrittenSummary, float | None]:
     """The summary of messages `span`, and its cost in US dollars if that is known. If a model has summarized the same
     content before, its summary is taken from the cache."""
-    model = snapshot.settings.summarizer_model
-    slow = writers[0].slow
-    key = await asyncio.to_thread(content_key, request, writers[0].strategy, model) if slow else ""
-    if slow:
+    first = writers[0]
+    key = ""
+    if first.slow:
+        key = await asyncio.to_thread(content_key, request, first.strategy, snapshot.settings.summarizer_model)
         cached = await access.store.get_cached_summary(snapshot.session_id, key)
         if cached is not None:
             return WrittenSummary(cached.text, cached.strategy, cached.model), 0.0
     summary = await write_summary(request, writers)
     summary = replace(summary, text=shown_text(snapshot.settings, summary.text))
     cost = await log_calls(access, snapshot, summary.calls, *span)
-    if slow and summary.strategy == writers[0].strategy:
+    if first.slow and summary.strategy == first.strategy:
         kept = CachedSummary(text=summary.text, strategy=summary.strategy, model=summary.model)
         await access.store.put_cached_summary(snapshot.session_id, key, kept)
     return summary, cost
 
 
-async def recent_history(access: Access, snapshot: SessionSnapshot, last_seq: int) -> tuple[Turn, ...]:
-    """The turns of the HISTORY_MESSAGES messages up to `last_seq`, also those that a summary covers already."""
-    return await visible_turns(access, snapshot, max(0, last_seq - HISTORY_MESSAGES + 1), last_seq)
+MIN_FILES_TOKENS = 100
+"""With less room no texts of files are shown: it would be fewer than some ten lines of code."""
+
+HEAD_TOKENS = 60
+"""About what the line before the texts takes."""
 
 
-async def visible_turns(access: Access, snapshot: SessionSnapshot, first: int, last: int) -> tuple[Turn, ...]:
-    """The turns of the messages from `first` to `last`, but not those of a hidden branch."""
-    if last < first:
-        return ()
-    hidden = [edit.span for edit in snapshot.edits if isinstance(edit, RewindEdit)]
-    recorded = await access.messages_at(snapshot, range(first, last + 1))
-    outputs = await access.store.read_outputs(snapshot.session_id, first=first, last=last)
-    handles = {(output.seq, output.block): output.handle for output in outputs}
-    kept = [
-        message
-        for message in recorded
-        if message.agent_visible and not any(start <= message.seq <= end for start, end in hidden)
-    ]
-    return await asyncio.to_thread(_turns, snapshot, kept, handles)
+async def files_in_use(turns: SessionTurns, shown: Sequence[Turn], room: int) -> str:
+    """The texts of the files that the newest turns use, as they stand at their end, without what the view shows anyway;
+    empty if there are none. `shown` are the turns that stay in the view, without the texts that leave it; the texts
+    take at most `room` tokens."""
+    if room - HEAD_TOKENS < MIN_FILES_TOKENS:
+        return ""
+    recent = await turns.between(max(0, turns.last_seq - HISTORY_MESSAGES + 1), turns.last_seq)
+    count = turns.snapshot.counter.count
 
+    def work() -> str:
+        visible = {handle for turn in shown for place, handle in turn.handles.items() if turn.texts[place].strip()}
+        # A file whose newest read, of the whole file, is in the view is not shown again.
+        files = [file for file in known_files(recent) if not (file.whole and file.handle in visible)]
+        return pieces_of_files(files, room - HEAD_TOKENS, count, focus_of(recent), lines_shown(shown))
 
-async def covered_turns(access: Access, snapshot: SessionSnapshot, plan: CompactPlan) -> tuple[Turn, ...]:
-    """The turns that a summary is written from: the newest MAX_READ of the messages that it covers, and of older ones
-    the first OPENING, in which the task is."""
-    covered = [entry for entry in plan.covered if entry.message]
-    opening = covered[:-MAX_READ][:OPENING]
-    if plan.beyond is not None:
-        first, last = plan.beyond.first_seq, plan.beyond.last_seq
-        recorded = await access.store.read_messages(
-            snapshot.session_id, first=first, last=min(last, first + OPENING - 1)
-        )
-        opening = [entry for entry in build_view(recorded, snapshot.overlay) if entry.message]
-    return (*await turns_of(access, snapshot, opening), *await turns_of(access, snapshot, covered[-MAX_READ:]))
-
-
-async def shown_turns(
-    access: Access, snapshot: SessionSnapshot, kept: Sequence[Entry], archived: Sequence[Candidate]
-) -> tuple[Turn, ...]:
-    """The turns of the messages that stay in the view, without the texts that are or become placeholders."""
-    gone = {(candidate.output.seq, candidate.output.block) for candidate in archived}
-    gone |= {(entry.message.seq, block) for entry in kept if entry.message for block in entry.replaced}
-
-    def without(turn: Turn) -> Turn:
-        if not any((turn.seq, place) in gone for place in range(len(turn.texts))):
-            return turn
-        texts = ("" if (turn.seq, place) in gone else text for place, text in enumerate(turn.texts))
-        return replace(turn, texts=tuple(texts))
-
-    return tuple(without(turn) for turn in await turns_of(access, snapshot, kept))
-
-
-async def turns_of(access: Access, snapshot: SessionSnapshot, entries: Sequence[Entry]) -> tuple[Turn, ...]:
-    """The recorded messages among these entries with their full texts, even if the view shows them shortened; without
-    the calls of our own tools."""
-    wanted = {entry.message.seq for entry in entries if entry.message}
-    if not wanted:
-        return ()
-    recorded = await access.messages_at(snapshot, wanted)
-    return await asyncio.to_thread(_turns, snapshot, recorded, snapshot.handles)
-
-
-def _turns(snapshot: SessionSnapshot, messages: Sequence[Message], handles: Mapping[Place, str]) -> tuple[Turn, ...]:
-    return without_own_calls(turn_of(snapshot, message, handles) for message in messages)
-
-
-def turn_of(snapshot: SessionSnapshot, message: Message, handles: Mapping[Place, str]) -> Turn:
-    """A recorded message with its full texts; `handles` are those of the session's outputs by their places."""
-    places = range(len(message.blocks))
-    return Turn(
-        seq=message.seq,
-        role=message.role,
-        kind=message.kind,
-        blocks=message.blocks,
-        texts=shown_texts(
-            snapshot.settings, message.role, message.blocks, snapshot.format.read(message.body or {}).texts or ("",)
-        ),
-        handles={block: handles[message.seq, block] for block in places if (message.seq, block) in handles},
+    text = await asyncio.to_thread(work) if recent else ""
+    if not text:
+        return ""
+    return (
+        f"{MARKER} files in use, as they stood after message {recent[-1].seq}, with the edits up to there; what a later"
+        f" message changes or shows is newer:]\n{unforged(text)}"
     )
+
+
+MAX_LISTED = 10
+"""Missing facts that a result lists, so that it stays small; the most important ones come first."""
+
+AUDIT_TOKENS = 300
+"""Maximum length of the list of facts that a summary lacks, in tokens: some twenty paths or identifiers; further ones
+are only counted."""
+
+MAX_POINTER_SHARE = 10
+"""The pointers take at most one part in so many of the tokens that the summary replaces, so that it stays short."""
+
+
+async def audited(
+    snapshot: SessionSnapshot, state: State, summary: WrittenSummary, tokens: int, words: str
+) -> tuple[str, AuditResult | None]:
+    """Compare a summary that a model or the host wrote with the state of the session; it replaces so many `tokens`.
+    What the user's `words` in addition to it hold, it does not lack. Returns it with pointers to what it lacks;
+    unchanged, without a result, if it was made of the state, or if there is no room for any."""
+    max_tokens = min(AUDIT_TOKENS, tokens // MAX_POINTER_SHARE)
+    if not max_tokens or summary.strategy == EXTRACTIVE:
+        return summary.text, None
+    audit = await asyncio.to_thread(audit_summary, state, f"{words}\n\n{summary.text}")
+    text, pointers = await asyncio.to_thread(
+        append_pointers, summary.text, audit.missing, max_tokens=max_tokens, count=snapshot.counter.count
+    )
+    missing = [fact.text for fact in audit.missing[:MAX_LISTED]]
+    facts = len(audit.held) + len(audit.missing)
+    return text, AuditResult(facts=facts, held=len(audit.held), pointers=pointers, missing=missing)

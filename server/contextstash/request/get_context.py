@@ -22,7 +22,7 @@ from contextstash.session.edit import retrying
 from contextstash.session.open_session import Scope
 from contextstash.session.stripped_thinking import plan_stripping, request_fields, strip_after, strips_when_changed
 from contextstash.view.edits import ReplacedBlocks, archive_edit, placeholder_of, truncate_edit
-from contextstash.view.fit_to_budget import Fitted, fit
+from contextstash.view.ladder import Fitted, fit
 from contextstash.view.pinned_outputs import pinned_outputs, pinned_text
 from contextstash.view.session_counters import RequestBudget, request_budget
 from contextstash.view.session_snapshot import SessionSnapshot, event_of

@@ -14,7 +14,7 @@ from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.outputs.placeholders import output_line
 from contextstash.record.output_archive import outputs_session_id
-from contextstash.reduce.summary_request import turn_of
+from contextstash.reduce.session_turns import turn_of
 from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session

@@ -18,12 +18,12 @@ from contextstash.session.edit import Planned, edit
 from contextstash.session.estimate import estimate_session
 from contextstash.session.stripped_thinking import plan_stripping
 from contextstash.view.edits import ReplacedBlocks, truncate_edit
+from contextstash.view.ladder import PruneOptions
 from contextstash.view.pinned_outputs import unpinned_outputs
-from contextstash.view.prune_plan import PruneOptions
 from contextstash.view.session_counters import explains, refused
 from contextstash.view.session_snapshot import event_without_edits
 from contextstash.view.view import Entry, total_tokens
-from contextstash.window.overflow_errors import ContextOverflow, recognize
+from contextstash.window.refusals import ContextOverflow, recognize
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Output, Session, TruncateEdit
 

@@ -23,7 +23,7 @@ from contextstash.session.edit import entries_after, retrying
 from contextstash.session.stripped_thinking import strip_from
 from contextstash.view.branches import known_path, path_to
 from contextstash.view.edits import ReplacedBlocks
-from contextstash.view.prune_plan import Candidate
+from contextstash.view.ladder import Candidate
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.view.view import edits_in_force, output_tokens
 from contextstash.window.reasoning_binding import reasoning_binding

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from contextstash.messages.cuts import safe_cuts
-from contextstash.view import session_counters as counting
-from contextstash.view.output_importance import UNKNOWN, Importance
-from contextstash.view.pinned_outputs import pinned_tokens
-from contextstash.view.prune_plan import Candidate, visible_outputs
+from contextstash.view.ladder import (
+    PLACEHOLDER_TOKENS,
+    Candidate,
+    PrunePlan,
+    cuts_of,
+    enough_to_free,
+    leading_fixed,
+    leading_kept,
+    visible_outputs,
+)
+from contextstash.view.pinned_outputs import pinned_tokens, unpinned_outputs
 from contextstash.view.reach import Beyond
 from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash.view.thinking_blocks import later_cut
 from contextstash.view.view import Entry, total_tokens
-from contextstash_storage.records import Output
+from contextstash_storage.records import Output, SummaryEdit
 
 MAX_SUMMARY_SHARE = 0.9
 """A compaction is only done if the summary takes less than this share of what it replaces. A smaller saving is
@@ -29,17 +35,10 @@ WHOLE_REQUEST_SHARE = 1 / 4
 """Of the usable window: a first request up to this size is not summarized alone, which could only shorten the user's
 words."""
 
-WORKING_SHARE = 0.5
-"""Of the tokens of whole messages that a reduction keeps, outputs of the working set in older messages take at most
-this share in addition; more would leave too few messages."""
-
 LEFT_SHARE = 0.47
 """A reduction to the low-water mark leaves about this share of the usable window at most, with its summary and the
 texts of files: a little less than leaving out the oldest messages down to half does. Measured with bench/fidelity: with
 more the window is reduced sooner again, and each reduction is written to the prompt cache."""
-
-PLACEHOLDER_TOKENS = 60
-"""About how many tokens a placeholder takes. Ours take about 50."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +78,8 @@ class KeepLimits:
     """How many of the newest messages a compaction keeps: about `tokens`, and at least `messages`. With `either`,
     `messages` counts only if `tokens` is 0. With `levels`, earlier summaries stay next to the new one. Only the newest
     messages with `whole` tokens, and the newest step, keep outputs of more than `smallest` tokens, the others keep
-    placeholders; all keep them if `whole` is None. By `importance`, superseded outputs become placeholders in newer
-    messages too, and those of the working set stay in older ones. A first request of at most `request` tokens is not
-    summarized alone."""
+    placeholders; all keep them if `whole` is None. A first request of at most `request` tokens is not summarized
+    alone."""
 
     tokens: int
     messages: int
@@ -90,11 +88,10 @@ class KeepLimits:
     whole: int | None = None
     smallest: int = 0
     request: int = 0
-    importance: Importance = UNKNOWN
 
 
 def plan_compaction(
-    entries: Sequence[Entry], keep: KeepLimits, outputs: Mapping[tuple[int, int], Output] | None = None
+    entries: Sequence[Entry], keep: KeepLimits, outputs: Mapping[Place, Output] | None = None
 ) -> CompactPlan:
     """Splits a view into what is summarized and what is kept.
 
@@ -102,17 +99,11 @@ def plan_compaction(
     kept, at most half unless `keep.either`, and at least `keep.messages` messages. The view is split only where no
     provider's rule is violated.
     """
-    head = leading_fixed(entries)
-    if keep.levels:
-        head += _leading_summaries(entries[head:])
+    head = leading_kept(entries) if keep.levels else leading_fixed(entries)
     body = entries[head:]
     cuts = [cut for cut in cuts_of(body) if cut > 0]
     if not cuts:
-        return CompactPlan(
-            (),
-            tuple(entries),
-            "Nothing done: the session cannot be split at any message.",
-        )
+        return _nothing(entries, "the session cannot be split at any message.")
     messages = 0 if keep.either and keep.tokens else keep.messages
     # At most half, so that a short session gets smaller too.
     budget = keep.tokens if keep.either else min(keep.tokens, sum(entry.tokens for entry in body) // 2)
@@ -120,23 +111,18 @@ def plan_compaction(
     later = [cut for cut in cuts if wanted <= cut <= len(body) - messages]
     earlier = [cut for cut in cuts if cut <= wanted]
     if not wanted or (not later and not earlier):
-        return CompactPlan(
-            (),
-            tuple(entries),
-            f"Nothing done: all {len(body)} messages are recent or belong to an open tool call.",
-        )
+        return _nothing(entries, f"all {len(body)} messages are recent or belong to an open tool call.")
     cut = later[0] if later else earlier[-1]
     covered = tuple(body[:cut])
     if not any(entry.message for entry in covered):
-        return CompactPlan((), tuple(entries), "Nothing done: only summaries precede the recent messages.")
-    if _is_request(covered, keep.request):
-        return CompactPlan((), tuple(entries), "Nothing done: only the first request precedes the recent messages.")
+        return _nothing(entries, "only summaries precede the recent messages.")
+    if len(covered) == 1 and not covered[0].summary and covered[0].tokens <= keep.request:
+        return _nothing(entries, "only the first request precedes the recent messages.")
     return CompactPlan(covered, tuple(body[cut:]), "")
 
 
-def _is_request(covered: Sequence[Entry], most_tokens: int) -> bool:
-    """Whether only the first request would be summarized, and has at most so many tokens."""
-    return len(covered) == 1 and not covered[0].summary and covered[0].tokens <= most_tokens
+def _nothing(entries: Sequence[Entry], why: str) -> CompactPlan:
+    return CompactPlan((), tuple(entries), f"Nothing done: {why}")
 
 
 def plan_without_thinking(plan: CompactPlan) -> CompactPlan:
@@ -145,48 +131,6 @@ def plan_without_thinking(plan: CompactPlan) -> CompactPlan:
     entries = [*plan.covered, *plan.kept]
     cut = later_cut(entries, cuts_of(entries), len(plan.covered))
     return plan if cut is None else replace(plan, covered=tuple(entries[:cut]), kept=tuple(entries[cut:]), reason="")
-
-
-def plan_same(
-    entries: Sequence[Entry], first_seq: int, last_seq: int, beyond: Beyond | None = None
-) -> CompactPlan | None:
-    """The plan that covers exactly these messages again; None if the view cannot be split there any more."""
-    head = leading_fixed(entries)
-    while head < len(entries) and entries[head].last_seq < first_seq:
-        head += 1
-    body = entries[head:]
-    cut = next((place for place, entry in enumerate(body) if entry.first_seq > last_seq), len(body))
-    covered = tuple(body[:cut])
-    if cut not in cuts_of(body) or not any(entry.message for entry in covered):
-        return None
-    plan = CompactPlan(covered, tuple(body[cut:]), "", beyond)
-    return plan if (plan.first_seq, plan.last_seq) == (first_seq, last_seq) else None
-
-
-def _leading_summaries(entries: Sequence[Entry]) -> int:
-    """How many entries at the head are summaries."""
-    return next((place for place, entry in enumerate(entries) if not entry.summary), len(entries))
-
-
-def leading_fixed(entries: Sequence[Entry]) -> int:
-    """How many entries at the head stay in every view: the system messages, and our messages with the user's words."""
-    other = (place for place, entry in enumerate(entries) if not (entry.is_system or entry.is_user_block))
-    return next(other, len(entries))
-
-
-def cuts_of(entries: Sequence[Entry]) -> list[int]:
-    """The positions at which a list of entries can be split: those that every pairing rule allows."""
-    messages = [entry.message for entry in entries if entry.message]
-    allowed = set(safe_cuts(messages))
-    cuts: list[int] = []
-    seen = 0
-    for position, entry in enumerate(entries):
-        if seen in allowed:
-            cuts.append(position)
-        seen += entry.message is not None
-    if seen in allowed:
-        cuts.append(len(entries))
-    return cuts
 
 
 def _wanted_cut(costs: Sequence[int], budget: int, keep_messages: int) -> int:
@@ -198,7 +142,7 @@ def _wanted_cut(costs: Sequence[int], budget: int, keep_messages: int) -> int:
     return min(cut, max(0, len(costs) - keep_messages))
 
 
-def _costs(body: Sequence[Entry], keep: KeepLimits, outputs: Mapping[tuple[int, int], Output]) -> list[int]:
+def _costs(body: Sequence[Entry], keep: KeepLimits, outputs: Mapping[Place, Output]) -> list[int]:
     """The tokens of each entry once the outputs that the plan replaces are placeholders."""
     saved: dict[int, int] = {}
     for candidate in outputs_to_archive(body, keep, outputs):
@@ -207,37 +151,20 @@ def _costs(body: Sequence[Entry], keep: KeepLimits, outputs: Mapping[tuple[int, 
     return [entry.tokens - (saved.get(entry.message.seq, 0) if entry.message else 0) for entry in body]
 
 
-def room_beside(
-    snapshot: SessionSnapshot, plan: CompactPlan, keep: KeepLimits, outputs: Mapping[tuple[int, int], Output]
-) -> int:
-    """The tokens that a plan leaves for its summary and the texts of files if LEFT_SHARE of the usable window is to be
-    used; below 0 if what it keeps takes more, such as a large step that the model has not seen yet."""
-    kept = _fixed_tokens(snapshot, keep.levels) + sum(_costs(plan.kept, keep, outputs))
-    return int(snapshot.budget.usable * LEFT_SHARE) - kept
-
-
 def outputs_to_archive(
-    kept: Sequence[Entry], keep: KeepLimits, outputs: Mapping[tuple[int, int], Output]
+    kept: Sequence[Entry], keep: KeepLimits, outputs: Mapping[Place, Output]
 ) -> tuple[Candidate, ...]:
-    """The outputs in kept messages that become placeholders: all but those of the newest messages and the working set,
-    and those that are superseded."""
+    """The outputs in kept messages that become placeholders, the oldest first: all but those of the newest messages."""
     if keep.whole is None:
         return ()
     found: list[Candidate] = []
-    tokens, room = 0, int(keep.whole * WORKING_SHARE)
-    step = _newest_step(kept)
+    tokens, step = 0, _newest_step(kept)
     for position, entry in enumerate(reversed(kept)):
         tokens += entry.tokens
-        recent = tokens <= keep.whole
         protected = position < step or (position < keep.messages and tokens <= keep.tokens)
-        for candidate in () if protected else visible_outputs(entry, outputs):
-            place, cost = _place(candidate), candidate.view_tokens
-            if cost <= max(keep.smallest, PLACEHOLDER_TOKENS) or (recent and place not in keep.importance.superseded):
-                continue
-            if place in keep.importance.working and cost <= room:
-                room -= cost
-            else:
-                found.append(candidate)
+        if not protected and tokens > keep.whole:
+            large = max(keep.smallest, PLACEHOLDER_TOKENS)
+            found += [each for each in visible_outputs(entry, outputs) if each.view_tokens > large]
     return tuple(reversed(found))
 
 
@@ -249,32 +176,30 @@ def _newest_step(entries: Sequence[Entry]) -> int:
     return next(replies, len(entries))
 
 
-def enough_to_free(candidates: Sequence[Candidate], tokens: int, importance: Importance) -> tuple[Candidate, ...]:
-    """The outputs of these that have to become placeholders to free so many tokens: superseded ones first, then the
-    oldest; all of them if they are too few."""
-    chosen: list[Candidate] = []
-    for candidate in sorted(candidates, key=lambda each: (_place(each) not in importance.superseded, _place(each))):
-        if tokens <= 0:
-            break
-        tokens -= candidate.view_tokens - PLACEHOLDER_TOKENS
-        chosen.append(candidate)
-    return tuple(sorted(chosen, key=_place))
+def mark_step(snapshot: SessionSnapshot) -> PrunePlan:
+    """As many, of the whole view, of the outputs that a compaction to the low-water mark would archive among the
+    messages that it keeps, as the mark needs: for a session that has too little else to summarize."""
+    found = outputs_to_archive(snapshot.entries, keep_limits(snapshot), unpinned_outputs(snapshot))
+    chosen = enough_to_free(found, snapshot.own_tokens - (snapshot.budget.low_water or 0))
+    if sum(candidate.content_tokens for candidate in chosen) <= snapshot.budget.prune_minimum_tokens:
+        return PrunePlan((), "Nothing done: older outputs take too little to pay for the broken cache.")
+    return PrunePlan(chosen, "")
 
 
-def _place(candidate: Candidate) -> Place:
-    return candidate.output.seq, candidate.output.block
-
-
-def keep_limits(snapshot: SessionSnapshot, importance: Importance = UNKNOWN) -> KeepLimits:
-    """What a compaction keeps, by the session's settings and the importance of the outputs in the view."""
-    settings, tokens = snapshot.settings, snapshot.budget.compact_keep_tokens
+def keep_limits(snapshot: SessionSnapshot) -> KeepLimits:
+    """What a compaction keeps, by the session's settings."""
+    settings, budget = snapshot.settings, snapshot.budget
+    bounded = budget.low_water is not None and settings.compact_keep_tokens is None
     # If the summaries take too much of the window, the next one takes the place of all.
-    levels, whole, request = settings.summaries == "levels" and _one_more_fits(snapshot), None, 0
-    if snapshot.budget.low_water is not None and settings.compact_keep_tokens is None:
+    standing = snapshot.entries[leading_fixed(snapshot.entries) : leading_kept(snapshot.entries)]
+    share = int(budget.usable * settings.summaries_share)
+    levels = settings.summaries == "levels" and total_tokens(standing) + budget.summary_tokens * bounded <= share
+    tokens, whole, request = budget.compact_keep_tokens, None, 0
+    if bounded:
         # An eighth is kept even if system prompt, tools and summaries take the rest of what the mark allows.
-        tokens = max(tokens - _fixed_tokens(snapshot, levels) - pinned_tokens(snapshot), snapshot.budget.free // 8)
+        tokens = max(tokens - _fixed_tokens(snapshot, levels) - pinned_tokens(snapshot), budget.free // 8)
         whole = int(tokens * WHOLE_SHARE)
-        request = int(snapshot.budget.usable * WHOLE_REQUEST_SHARE)
+        request = int(budget.usable * WHOLE_REQUEST_SHARE)
     return KeepLimits(
         tokens=tokens,
         messages=settings.compact_keep_messages,
@@ -283,26 +208,67 @@ def keep_limits(snapshot: SessionSnapshot, importance: Importance = UNKNOWN) -> 
         whole=whole,
         smallest=settings.prune_smallest_tokens,
         request=request,
-        importance=importance,
     )
-
-
-def _one_more_fits(snapshot: SessionSnapshot) -> bool:
-    """Whether the standing summaries stay within their share of the window, with a further one if the room that a
-    reduction leaves is bounded."""
-    head = leading_fixed(snapshot.entries)
-    standing = snapshot.entries[head : head + _leading_summaries(snapshot.entries[head:])]
-    share = int(snapshot.budget.usable * snapshot.settings.summaries_share)
-    bounded = snapshot.budget.low_water is not None and snapshot.settings.compact_keep_tokens is None
-    return total_tokens(standing) + snapshot.budget.summary_tokens * bounded <= share
 
 
 def _fixed_tokens(snapshot: SessionSnapshot, levels: bool) -> int:
     """What a compaction leaves as it is: system messages, with `levels` the standing summaries, and what was never
     recorded."""
-    estimated, _ = counting.estimate(snapshot.session.counters, snapshot.settings, snapshot.counter.name)
-    unrecorded = max(0, estimated - snapshot.session.counters.view_tokens)
-    head = leading_fixed(snapshot.entries)
-    if levels:
-        head += _leading_summaries(snapshot.entries[head:])
+    unrecorded = max(0, snapshot.estimate[0] - snapshot.session.counters.view_tokens)
+    head = leading_kept(snapshot.entries) if levels else leading_fixed(snapshot.entries)
     return unrecorded + total_tokens(snapshot.entries[:head])
+
+
+def plan_of(snapshot: SessionSnapshot, asked: bool) -> tuple[CompactPlan, KeepLimits]:
+    """The plan of a compaction by the session's settings, and what it keeps. If somebody `asked` for it, messages are
+    summarized although placeholders for old outputs would be enough."""
+    outputs, keep = unpinned_outputs(snapshot), keep_limits(snapshot)
+    plan = plan_compaction(snapshot.entries, keep, outputs)
+    if not plan.covered and not keep.levels and snapshot.settings.summaries == "levels":
+        # There is too little beside the summaries to write one in the place of all.
+        keep = replace(keep, levels=True)
+        plan = plan_compaction(snapshot.entries, keep, outputs)
+    if not plan.covered and asked and (keep.whole is not None or standing_summaries(snapshot.entries)):
+        # With placeholders everything fits below the mark, or a short summary leaves room for all that came after it.
+        # Who asks for a compaction gets one all the same.
+        plan = plan_compaction(snapshot.entries, replace(keep, whole=None, either=False), outputs)
+    if plan.covered and keep.whole is not None:
+        # The texts of files in use follow the summary, and take the place of some recent messages.
+        budget = snapshot.budget
+        tokens = max(keep.tokens - budget.standing_tokens, budget.free // 8)
+        fewer = replace(keep, tokens=tokens, whole=int(tokens * WHOLE_SHARE))
+        narrower = plan_compaction(snapshot.entries, fewer, outputs)
+        plan, keep = (narrower, fewer) if narrower.covered else (plan, keep)
+    return (replace(plan, beyond=snapshot.beyond) if plan.covered else plan), keep
+
+
+def standing_summaries(entries: Sequence[Entry]) -> tuple[SummaryEdit, ...]:
+    """The summaries at the head of a view, after the system messages, oldest first."""
+    head = entries[leading_fixed(entries) : leading_kept(entries)]
+    return tuple(entry.summary for entry in head if entry.summary)
+
+
+MIN_SUMMARY_TOKENS = 200
+"""The smallest max_tokens that a summarizer is given, even if the summary covers little. Below this a summary
+cannot name the task, the state and the next step."""
+
+MAX_PART = 4
+"""The texts of files take at most one part in so many of the tokens that a compaction frees, so that it frees most of
+them: with more, the window fills again within a few turns."""
+
+
+def summary_room(snapshot: SessionSnapshot, plan: CompactPlan) -> int:
+    """How many tokens the summary may take."""
+    return max(MIN_SUMMARY_TOKENS, min(snapshot.budget.summary_tokens, plan.tokens // 3))
+
+
+def files_room(snapshot: SessionSnapshot, plan: CompactPlan, keep: KeepLimits) -> int:
+    """How many tokens the texts of files that follow the summary may take: what a plan leaves of LEFT_SHARE of the
+    usable window beside it. If it was asked for although everything fits, or if there is no low-water mark, only what
+    the compaction frees bounds them."""
+    most = min(plan.tokens // MAX_PART, snapshot.budget.standing_tokens)
+    if keep.whole is None:
+        return most
+    kept = _fixed_tokens(snapshot, keep.levels) + sum(_costs(plan.kept, keep, unpinned_outputs(snapshot)))
+    room = int(snapshot.budget.usable * LEFT_SHARE) - kept - summary_room(snapshot, plan)
+    return max(0, min(most, room))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from contextstash.messages.base import Format
@@ -57,14 +57,22 @@ class SessionSnapshot:
         """How many calls of the view have no result."""
         return max(0, sum([entry.open_calls for entry in self.entries]))
 
+    @cached_property
+    def estimate(self) -> tuple[int, str]:
+        """The tokens of our view as a request with it would take them, and how they were determined."""
+        return counting.estimate(self.session.counters, self.settings, self.counter.name)
+
+    @property
+    def own_tokens(self) -> int:
+        """The same as thresholds look at it: if the client sends its own history, which our edits do not change, the
+        view is counted and not taken from the usage that the client reports."""
+        counters = self.session.counters
+        return counters.view_tokens + counters.declared.tokens if self.followed else self.estimate[0]
+
     @property
     def view_messages(self) -> int:
         """Entries of the whole view."""
         return len(self.entries) + (self.beyond.messages if self.beyond else 0)
-
-    def with_outputs(self, more: Iterable[Output]) -> SessionSnapshot:
-        """The snapshot with more outputs, those of hidden messages."""
-        return replace(self, outputs={**self.outputs, **{(output.seq, output.block): output for output in more}})
 
     @cached_property
     def messages_with_bodies(self) -> Mapping[int, Message]:

@@ -16,7 +16,7 @@ from contextstash.messages.cuts import answers_calls
 from contextstash.view.view import Entry
 from contextstash_storage.records import Message
 
-Choice = Literal["none", "strip", "drop", "later_cut", "wait"]
+Choice = Literal["none", "strip", "drop", "wait"]
 
 DROP_REQUEST: dict[str, Any] = {
     "thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
@@ -82,15 +82,12 @@ def _thinks(entry: Entry) -> bool:
     return entry.message is not None and not entry.stripped and _thinking_tokens(entry.message) > 0
 
 
-LATER_CUT = "The cut was moved so that no thinking follows it."
-
 _REASONS: dict[Choice, str] = {
     "none": "",
     "strip": "The thinking of {count} later messages ({tokens:,} tokens) is bound to what this edit changes and is no"
     " longer shown.",
     "drop": "The thinking of {count} later messages ({tokens:,} tokens) is bound to what this edit changes; the"
     " provider drops it.",
-    "later_cut": LATER_CUT,
     "wait": "The thinking of {count} later messages ({tokens:,} tokens) belongs to a tool loop that is still open; this"
     " edit waits for its end.",
 }

@@ -183,18 +183,6 @@ def automatic_threshold(budget: WindowBudget, settings: ContextSettings) -> int:
     return budget.compact_at if budget.tokens_at is None else budget.tokens_at
 
 
-def lowest_threshold(budget: WindowBudget, settings: ContextSettings) -> int:
-    """The lowest threshold in tokens at which the session is reduced automatically; if it is not, of all thresholds."""
-    found = []
-    if settings.prune_automatic and not _in_one_step(budget, settings):
-        found.append(budget.prune_at)
-    if settings.compact_automatic:
-        found.append(budget.compact_at)
-        if budget.tokens_at is not None:
-            found.append(budget.tokens_at)
-    return min(found, default=min(budget.prune_at, budget.compact_at))
-
-
 def _in_one_step(budget: WindowBudget, settings: ContextSettings) -> bool:
     """Whether a compaction to the low-water mark prunes too, so that nothing is pruned below its threshold."""
     return budget.low_water is not None and settings.compact_automatic and settings.compact_by_level

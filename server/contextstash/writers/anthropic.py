@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from contextstash.messages.usage import read_usage
-from contextstash.window.overflow_errors import recognize
+from contextstash.window.refusals import recognize
 from contextstash.writers import prompts
 from contextstash.writers.base import (
     MIN_CHARACTERS,

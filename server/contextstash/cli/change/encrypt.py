@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SETTING = "encryption_key"
 
-PLACES = "keyring, file:PATH or command:COMMAND"
+PLACES = "keyring or file:PATH"
 
 
 @click.command(epilog="Example: contextstash encrypt --key keyring")
@@ -37,7 +37,7 @@ def encrypt(context: click.Context, db: Location | None, key: str | None) -> Non
     path, known = _file(db), _known_place()
     place = key or known
     if place is None:
-        raise BadInputError(f"Where shall the key be? Pass --key: {PLACES}, which prints 64 hexadecimal digits.")
+        raise BadInputError(f"Where shall the key be? Pass --key: {PLACES}.")
     if known not in (None, place):
         raise BadInputError(
             f"{SETTING} is {shown(known or '')} already. To change the key: contextstash decrypt, then encrypt."

@@ -87,7 +87,7 @@ def report_refills(chosen: ChosenWindow | None, opener: StashOpener, started: fl
     """Print that the window is too small, if a session of this run was compacted again and again within a few turns."""
     if chosen is None:
         return
-    from contextstash.window.refill_diagnosis import compactions_of, rapid_compactions, refill_advice
+    from contextstash.window.refills import compactions_of, rapid_compactions, refill_advice
 
     async def rapid(stash: Stash) -> list[int]:
         names = [name for name, _ in await stash.proxied.recent(started, MAX_SESSIONS)]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.window.overflow_errors import MAX_END_LENGTH, ContextOverflow, recognize
+from contextstash.window.refusals import MAX_END_LENGTH, ContextOverflow, recognize
 from tests.support.json_values import json_values
 from tests.support.refusals import SEEN, Seen
 

@@ -1,4 +1,8 @@
-"""Recognizes the error with which a provider refuses a request that exceeds its context window, and its numbers."""
+"""Recognizes the error with which a provider refuses a request that exceeds its context window, and its numbers.
+
+recognize("prompt is too long: 213462 tokens > 200000 maximum")
+ContextOverflow(provider='anthropic', limit=200000, prompt_tokens=213462, completion_tokens=None, shape='tokens')
+"""
 
 from __future__ import annotations
 
@@ -6,40 +10,26 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
-from typing import Any
-
-from contextstash.window.overflow_patterns import (
-    LOOK_ALIKES,
-    NAMED_PROVIDERS,
-    NEAR_AN_ERROR,
-    OPENAI_COMPATIBLE,
-    STATUS_OF_A_RATE_LIMIT,
-    WORDINGS,
-    SizeUnit,
-    Wording,
-    compiled,
-)
+from pkgutil import get_data
+from typing import Any, Literal
 
 MAX_END_LENGTH = 4_000
 """How much of each end of a text is searched: the refusal comes first, or last after a traceback."""
 
-MAX_JSON_LENGTH = 200_000
-"""Longest JSON text that is parsed, in characters; of a longer one the ends are searched as text. It bounds the
-time."""
-
 MAX_BARE_TEXT_LENGTH = 1_000
 """A text up to this length, in characters, is taken for the error itself. In a longer one a word such as "error" must
-be near the match, since it may only quote a refusal."""
+be within two sentences of the match, since it may only quote a refusal."""
+
+_MAX_DISTANCE = 250
 
 # Bounds on the time that a hostile or huge error takes; what is beyond them is not searched.
+_MAX_JSON_LENGTH = 200_000
 _MAX_TEXT_LENGTH = 8 * MAX_END_LENGTH
 _MAX_PARTS = 64
 _MAX_MENTIONS = 8
 _MAX_DEPTH = 12
-
-_MAX_DISTANCE = 250
-"""How far from a match a word such as "error" may be, in characters: about two sentences."""
 
 _ERROR_FIELDS = frozenset({
     "body", "cause", "choices", "code", "data", "description", "detail", "details", "error", "errorcode",
@@ -55,12 +45,14 @@ _STOP_FIELDS = frozenset({"stopreason", "finishreason"})
 
 _CONTENT_TYPES = frozenset({"text", "input_text", "output_text", "tool_result", "tool_use", "thinking"})
 
-_ESCAPED = re.compile(r"\\{1,8}u00([0-9a-fA-F]{2})")
-_ESCAPED_BREAK = re.compile(r"\\{1,8}[nrt]")
-_QUOTE_ESCAPES = re.compile(r"\\{1,8}(?=[\"'`])")
-_CURLY = re.compile("[\u2018\u2019]")
-_SPACE = re.compile("[\\s\u2502]+")
-_SEPARATORS = re.compile(r"[,_.]")
+_NUMBER = r"(?:[0-9]{1,3}(?:[,_.][0-9]{3}){1,3}|[0-9]{1,12})(?![0-9])"
+_PARTS = {
+    "} tokens": "} ?tokens?",
+    **{f"{{{name}}}": f"(?P<{name}>{_NUMBER})" for name in ("limit", "prompt", "least", "tools", "reply")},
+    "{number}": _NUMBER,
+    "{code}": r"(?:(?:code|type)['\"]? ?[:=] ?['\"]?|^\W*|\()",
+}
+"""The parts of the rows in refusals.toml, and the expressions that they stand for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +60,36 @@ class ContextOverflow:
     """A provider's refusal of a request that is too large; a number that it does not contain is None.
 
     `provider` is the one that responded (a gateway rather than the model behind it), "unknown" if the error does not
-    name it.
-    `limit` is the limit in tokens that refused the request: the model's context length, or its largest
-    prompt if the provider limits that. `prompt_tokens` counts the whole input, tool definitions
-    included, `completion_tokens` the reserve for the reply counted on top of it. `shape` is "bytes"
-    if the request was too large for the transport, which does not depend on the context window.
+    name it. `limit` is the limit in tokens that refused the request: the model's context length, or its largest prompt
+    if the provider limits that. `prompt_tokens` counts the whole input, tool definitions included, `completion_tokens`
+    the reserve for the reply counted on top of it. `shape` is "bytes" if the request was too large for the transport,
+    which does not depend on the context window.
     """
 
     provider: str
     limit: int | None
     prompt_tokens: int | None
     completion_tokens: int | None
-    shape: SizeUnit = "tokens"
+    shape: Literal["tokens", "bytes"] = "tokens"
 
     @property
     def reply_fills_window(self) -> bool:
         """Whether the reserve for the reply alone takes the limit: no smaller prompt can help."""
         return self.limit is not None and self.completion_tokens is not None and self.completion_tokens >= self.limit
+
+
+@cache
+def _table() -> dict[str, Any]:
+    import tomllib
+
+    return tomllib.loads((get_data(__package__, "refusals.toml") or b"").decode())
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    for part, expression in _PARTS.items():
+        pattern = pattern.replace(part, expression)
+    return re.compile(pattern, re.IGNORECASE)
 
 
 def recognize(error: str | Mapping[str, Any]) -> ContextOverflow | None:
@@ -94,44 +99,31 @@ def recognize(error: str | Mapping[str, Any]) -> ContextOverflow | None:
     with status and body. Rate limits, a `max_tokens` that is too large, single strings or images that are too large,
     and quotas are not overflows. Never raises. Of a long text only the ends are read.
     """
-    text = _text_of(error)
-    if not text or compiled(STATUS_OF_A_RATE_LIMIT).search(text):
+    table, text = _table(), _text_of(error)
+    if not text or _compiled(table["rate_limit"]).search(text):
         return None
-    found = _first_wording(text)
-    if found is None:
-        return None
-    wording, match = found
-    numbers = _numbers(match)
-    if "limit" not in numbers and any(compiled(look_alike).search(text) for look_alike in LOOK_ALIKES):
-        return None
-    return ContextOverflow(
-        provider=_provider(wording, text),
-        limit=numbers.get("limit") or None,
-        prompt_tokens=_prompt_tokens(numbers),
-        completion_tokens=numbers.get("reply"),
-        shape=wording.shape,
-    )
-
-
-def _first_wording(text: str) -> tuple[Wording, re.Match[str]] | None:
-    for wording in WORDINGS:
-        for match in islice(compiled(wording.pattern).finditer(text), _MAX_MENTIONS):
-            if _is_in_an_error(text, match):
-                return wording, match
+    shapes: tuple[Literal["tokens", "bytes"], ...] = ("tokens", "bytes")
+    for shape in shapes:
+        for provider, pattern in table[shape]:
+            match = _in_an_error(text, _compiled(pattern))
+            if match is None:
+                continue
+            numbers = {name: int(re.sub("[,_.]", "", digits)) for name, digits in match.groupdict().items() if digits}
+            if "limit" not in numbers and any(_compiled(each).search(text) for each in table["look_alikes"]):
+                return None
+            limit, prompt = numbers.get("limit") or None, _prompt_tokens(numbers)
+            return ContextOverflow(_provider(provider, text), limit, prompt, numbers.get("reply"), shape)
     return None
 
 
-def _is_in_an_error(text: str, match: re.Match[str]) -> bool:
-    if len(text) <= MAX_BARE_TEXT_LENGTH:
-        return True
-    before = text[max(0, match.start() - _MAX_DISTANCE) : match.start()]
-    after = text[match.end() : match.end() + _MAX_DISTANCE]
-    return compiled(NEAR_AN_ERROR).search(f"{before}\n{after}") is not None
-
-
-def _numbers(match: re.Match[str]) -> dict[str, int]:
-    groups = match.groupdict()
-    return {name: int(_SEPARATORS.sub("", digits)) for name, digits in groups.items() if digits}
+def _in_an_error(text: str, pattern: re.Pattern[str]) -> re.Match[str] | None:
+    """The first match that is the error itself, or near a word such as "error"."""
+    for match in islice(pattern.finditer(text), _MAX_MENTIONS):
+        before = text[max(0, match.start() - _MAX_DISTANCE) : match.start()]
+        around = f"{before}\n{text[match.end() : match.end() + _MAX_DISTANCE]}"
+        if len(text) <= MAX_BARE_TEXT_LENGTH or _compiled(_table()["near_an_error"]).search(around):
+            return match
+    return None
 
 
 def _prompt_tokens(numbers: Mapping[str, int]) -> int | None:
@@ -139,16 +131,15 @@ def _prompt_tokens(numbers: Mapping[str, int]) -> int | None:
         # vLLM stops counting one token past what fits, and then reports that number instead of the prompt's.
         one_too_many = numbers.get("limit", 0) - numbers.get("reply", 0) + 1
         return numbers["least"] if numbers["least"] != one_too_many else None
-    if "prompt" not in numbers:
-        return None
-    return numbers["prompt"] + numbers.get("tools", 0)
+    return numbers["prompt"] + numbers.get("tools", 0) if "prompt" in numbers else None
 
 
-def _provider(wording: Wording, text: str) -> str:
-    if not wording.shared:
-        return wording.provider
-    patterns = NAMED_PROVIDERS + OPENAI_COMPATIBLE if wording.provider == "openai" else NAMED_PROVIDERS
-    return next((name for name, pattern in patterns if compiled(pattern).search(text)), wording.provider)
+def _provider(named: str, text: str) -> str:
+    """The provider of a row; if several use its words, the one that the text names."""
+    name = named.removesuffix("*")
+    rows = [*_table()["providers"], *(_table()["openai_compatible"] if name == "openai" else ())]
+    found = (other for other, pattern in rows if _compiled(pattern).search(text))
+    return next(found, name) if named.endswith("*") else name
 
 
 def _text_of(error: object) -> str:
@@ -160,22 +151,27 @@ def _text_of(error: object) -> str:
         budget -= len(line)
         if budget <= 0:
             break
-    return _plain("\n".join(lines))
+    text = re.sub(r"\\{1,8}u00([0-9a-fA-F]{2})", lambda match: chr(int(match[1], 16)), "\n".join(lines))
+    text = re.sub(r"\\{1,8}(?=[\"'`])", "", re.sub(r"\\{1,8}[nrt]", " ", text))
+    return re.sub("[\\s\u2502]+", " ", re.sub("[\u2018\u2019]", "'", text)).strip()
 
 
 def _lines(value: object, field: str, depth: int) -> Iterator[str]:
     if depth > _MAX_DEPTH or value is None or isinstance(value, bool):
         return
     if isinstance(value, bytes | bytearray):
-        value = value[:MAX_JSON_LENGTH].decode("utf-8", "replace")
+        value = value[:_MAX_JSON_LENGTH].decode("utf-8", "replace")
     if isinstance(value, str):
         parsed = _parsed(value)
         if parsed is None:
-            yield f"{field}: {_ends(value)}" if field else _ends(value)
+            text = (
+                value if len(value) <= 2 * MAX_END_LENGTH else f"{value[:MAX_END_LENGTH]}\n\n{value[-MAX_END_LENGTH:]}"
+            )
+            yield f"{field}: {text}" if field else text
         else:
             yield from _lines(parsed, field, depth + 1)
     elif isinstance(value, int):
-        yield f"{field}: {_short(value)}"
+        yield f"{field}: {value if -(10**12) < value < 10**12 else ''}"
     elif isinstance(value, Mapping):
         for name, part in _error_fields(value):
             yield from _lines(part, name, depth + 1)
@@ -197,24 +193,10 @@ def _error_fields(value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 def _parsed(text: str) -> Mapping[str, Any] | Sequence[Any] | None:
     """The object or list in a JSON text, else None."""
-    if len(text) > MAX_JSON_LENGTH or text.lstrip()[:1] not in ("{", "["):
+    if len(text) > _MAX_JSON_LENGTH or text.lstrip()[:1] not in ("{", "["):
         return None
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict | list) else None
-
-
-def _short(value: int) -> str:
-    return str(value) if -(10**12) < value < 10**12 else ""
-
-
-def _ends(text: str) -> str:
-    return text if len(text) <= 2 * MAX_END_LENGTH else f"{text[:MAX_END_LENGTH]}\n\n{text[-MAX_END_LENGTH:]}"
-
-
-def _plain(text: str) -> str:
-    text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
-    text = _QUOTE_ESCAPES.sub("", _ESCAPED_BREAK.sub(" ", text))
-    return _SPACE.sub(" ", _CURLY.sub("'", text)).strip()

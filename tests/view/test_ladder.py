@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextstash.view.prune_plan import PruneLimits, PrunePlan, cache_effect, plan_prune
+from contextstash.view.ladder import PruneLimits, PrunePlan, cache_effect, plan_prune
 from tests.support.handmade_views import loop, outputs_of
 
 
@@ -65,6 +65,6 @@ def test_a_view_without_outputs_says_so() -> None:
 
 def test_the_cost_of_an_invalidated_prompt_cache_is_known_in_advance() -> None:
     after = loop([50, 1_000])
-    effect = cache_effect(after, first_changed_seq=2, saved=9_000)
-    assert effect.rewritten == sum(entry.tokens for entry in after if entry.first_seq >= 2)
-    assert effect.requests == round(effect.rewritten * 1.15 / 900, 1)
+    rewritten, requests = cache_effect(after, first_changed_seq=2, saved=9_000)
+    assert rewritten == sum(entry.tokens for entry in after if entry.first_seq >= 2)
+    assert requests == round(rewritten * 1.15 / 900, 1)

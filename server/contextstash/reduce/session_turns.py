@@ -1,0 +1,77 @@
+"""The turns of a session: its messages with their texts, each read and converted once in a compaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+
+from contextstash.events.turns import Turn, without_own_calls
+from contextstash.session.access import Access
+from contextstash.session.masks import shown_texts
+from contextstash.view.session_snapshot import Place, SessionSnapshot
+from contextstash_storage.records import Message, RestoreEdit, RewindEdit
+
+
+def turn_of(snapshot: SessionSnapshot, message: Message, handles: Mapping[Place, str]) -> Turn:
+    """A recorded message with its full texts; `handles` are those of the session's outputs by their places."""
+    places = range(len(message.blocks))
+    texts = snapshot.format.read(message.body or {}).texts or ("",)
+    return Turn(
+        seq=message.seq,
+        role=message.role,
+        kind=message.kind,
+        blocks=message.blocks,
+        texts=shown_texts(snapshot.settings, message.role, message.blocks, texts),
+        handles={block: handles[message.seq, block] for block in places if (message.seq, block) in handles},
+    )
+
+
+class SessionTurns:
+    """The turns of a session as of a snapshot, with their full texts, even if the view shows them shortened; without
+    the calls of our own tools."""
+
+    def __init__(self, access: Access, snapshot: SessionSnapshot) -> None:
+        self.access = access
+        self.snapshot = snapshot
+        self._made: dict[int, Turn] = {}
+        self._unseen: set[int] = set()
+        undone = {number for edit in snapshot.edits if isinstance(edit, RestoreEdit) for number in edit.undoes}
+        rewinds = [edit for edit in snapshot.edits if isinstance(edit, RewindEdit) and edit.edit_id not in undone]
+        self._left = [edit.span for edit in rewinds]
+
+    @property
+    def last_seq(self) -> int:
+        """The position of the session's newest message."""
+        return self.snapshot.session.counters.messages - 1
+
+    def is_left(self, seq: int) -> bool:
+        """Whether a message is on a branch that the conversation has left."""
+        return any(first <= seq <= last for first, last in self._left)
+
+    async def between(self, first: int, last: int) -> tuple[Turn, ...]:
+        """The turns of the messages from `first` to `last` that the model was shown, but not those of a hidden branch,
+        also if a summary covers them."""
+        wanted = [seq for seq in range(first, last + 1) if not self.is_left(seq)]
+        await self._read(wanted)
+        return without_own_calls(self._made[seq] for seq in wanted if seq not in self._unseen)
+
+    async def at(self, seqs: Iterable[int]) -> tuple[Turn, ...]:
+        """The turns of these messages, in order."""
+        wanted = sorted(set(seqs))
+        await self._read(wanted)
+        return without_own_calls(self._made[seq] for seq in wanted)
+
+    async def _read(self, wanted: Sequence[int]) -> None:
+        missing = [seq for seq in wanted if seq not in self._made]
+        if not missing:
+            return
+        recorded = await self.access.messages_at(self.snapshot, missing)
+        self._unseen |= {message.seq for message in recorded if not message.agent_visible}
+        handles = self.snapshot.handles
+        hidden = [seq for seq in missing if seq not in self.snapshot.messages_with_bodies]
+        if hidden:
+            store, session_id = self.access.store, self.snapshot.session_id
+            outputs = await store.read_outputs(session_id, first=hidden[0], last=hidden[-1])
+            handles = {**handles, **{(output.seq, output.block): output.handle for output in outputs}}
+        made = await asyncio.to_thread(lambda: [turn_of(self.snapshot, message, handles) for message in recorded])
+        self._made |= {turn.seq: turn for turn in made}

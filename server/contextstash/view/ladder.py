@@ -1,0 +1,375 @@
+"""The ladder: the steps by which a view becomes smaller, one after another, until it is small enough.
+
+A step is pure: it takes the view and says which outputs become placeholders (`archive`), which are cut, which messages
+are left out of one request; compaction_plan.py says which are summarized. A preset is the steps and the numbers that
+its settings name: `prune_step` protects the newest outputs, `count_step` allows a number of them, `mark_step` stops at
+the low-water mark, `fit` makes the view fit one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from contextstash.messages.cuts import safe_cuts
+from contextstash.view.pinned_outputs import pinned_outputs, unpinned_outputs
+from contextstash.view.session_snapshot import Place, SessionSnapshot
+from contextstash.view.view import Entry, output_tokens, total_tokens
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import ArchiveEdit, Output, Replacement
+
+PLACEHOLDER_TOKENS = 60
+"""About how many tokens a placeholder takes; the exact number is counted from its text. Ours take about 50."""
+
+CACHE_WRITE = 1.25
+CACHE_READ = 0.10
+"""Prices of a token written to and read from the prompt cache, relative to an uncached input token. Source: Anthropic's
+page on prompt caching, for its five-minute cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An output that could be archived. It takes `view_tokens` in the view now; `content_tokens` of them are for its
+    content, without the overhead of a message."""
+
+    output: Output
+    view_tokens: int
+    content_tokens: int
+
+
+def visible_outputs(entry: Entry, outputs: Mapping[Place, Output]) -> list[Candidate]:
+    """The outputs that an entry shows whole or cut, the last first."""
+    message = entry.message
+    found: list[Candidate] = []
+    for place in range(len(message.blocks) - 1, -1, -1) if message else ():
+        output = outputs.get((entry.first_seq, place))
+        shown = entry.replaced.get(place)
+        if message is None or output is None or isinstance(shown, ArchiveEdit):
+            continue
+        if shown is not None:
+            found.append(Candidate(output, shown.tokens, shown.tokens))
+        else:
+            cost = output_tokens(message, place)
+            found.append(Candidate(output, cost, cost - message.blocks[place].tokens + output.tokens))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class PruneLimits:
+    """What a prune protects, in numbers that are in force (see ContextSettings). An output below `smallest` tokens is
+    not archived: its placeholder would take about 50 tokens, and it often consists of the one relevant fact."""
+
+    keep_last: int
+    protect_tokens: int
+    protect_turns: int
+    minimum_tokens: int
+    smallest: int = 150
+
+
+@dataclass(frozen=True, slots=True)
+class PruneOptions:
+    """A caller's options for a prune; the session's settings replace those that are None.
+
+    If `keep_last` or `protect_tokens` is given, the settings protect nothing else, and any saving is enough unless
+    `minimum_tokens` is given too. With `dry_run` nothing is changed.
+    """
+
+    keep_last: int | None = None
+    protect_tokens: int | None = None
+    minimum_tokens: int | None = None
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises BadInputError if a number is below 0."""
+        for name in ("keep_last", "protect_tokens", "minimum_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise BadInputError(f"{name} must be 0 or more, not {value}.")
+
+    def limits(self, snapshot: SessionSnapshot) -> PruneLimits:
+        """What a prune of this session protects."""
+        settings, budget, minimum = snapshot.settings, snapshot.budget, self.minimum_tokens
+        smallest = settings.prune_smallest_tokens
+        if self.keep_last is None and self.protect_tokens is None:
+            least = budget.prune_minimum_tokens if minimum is None else minimum
+            protected = budget.prune_protect_tokens
+            return PruneLimits(settings.prune_keep_last, protected, settings.prune_protect_turns, least, smallest)
+        return PruneLimits(self.keep_last or 0, self.protect_tokens or 0, 0, minimum or 0, smallest)
+
+
+BY_SETTINGS = PruneOptions()
+"""A prune without options: the session's settings decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrunePlan:
+    """The outputs to archive, in order of position; if there are none, the reason."""
+
+    chosen: tuple[Candidate, ...]
+    reason: str
+
+
+Step = Callable[[SessionSnapshot], PrunePlan]
+"""A step that archives outputs of a view."""
+
+
+def prune_step(options: PruneOptions = BY_SETTINGS) -> Step:
+    """All outputs that are not protected, if they are worth it."""
+    return lambda snapshot: plan_prune(snapshot.entries, unpinned_outputs(snapshot), options.limits(snapshot))
+
+
+def count_step(snapshot: SessionSnapshot) -> PrunePlan:
+    """The oldest outputs beyond `prune_at_results`, whatever their size."""
+    pinned = pinned_outputs(snapshot)
+    shown = sum(len(visible_outputs(entry, pinned)) for entry in snapshot.entries)
+    keep = max(0, (snapshot.settings.prune_at_results or 0) - shown)
+    oldest = oldest_outputs(snapshot.entries, unpinned_outputs(snapshot), keep)
+    return PrunePlan(oldest, f"Nothing done: the view holds no more tool outputs than {keep}.")
+
+
+def plan_prune(entries: Sequence[Entry], outputs: Mapping[Place, Output], limits: PruneLimits) -> PrunePlan:
+    """Goes back from the newest output, skips what is protected, and takes all others as one batch.
+
+    An output is protected if fewer than `protect_turns` user turns follow it, if it is among the `keep_last` newest,
+    or if it and all newer outputs add up to at most `protect_tokens`. The batch is taken only if it frees more than
+    `minimum_tokens`: each prune invalidates the provider's prompt cache from its first change on.
+    """
+    turns = seen = total = protected = small = 0
+    chosen: list[Candidate] = []
+    for entry in reversed(entries):
+        turns += entry.is_user_turn
+        for candidate in visible_outputs(entry, outputs):
+            tokens = candidate.content_tokens
+            if turns < limits.protect_turns:
+                protected += 1
+                continue
+            seen += 1
+            total += tokens
+            if seen <= limits.keep_last or total <= limits.protect_tokens:
+                protected += 1
+            elif tokens < limits.smallest:
+                small += 1
+            else:
+                chosen.append(candidate)
+    freed = sum(candidate.content_tokens for candidate in chosen)
+    if not chosen:
+        return PrunePlan((), _nothing(protected, small, limits))
+    if freed <= limits.minimum_tokens:
+        return PrunePlan(
+            (),
+            f"Nothing done: pruning {len(chosen)} outputs would free about {freed:,} tokens, not more than the minimum"
+            f" of {limits.minimum_tokens:,} that pays for the broken prompt cache."
+            " Pass minimum_tokens=0 to prune anyway.",
+        )
+    return PrunePlan(tuple(reversed(chosen)), "")
+
+
+def _nothing(protected: int, small: int, limits: PruneLimits) -> str:
+    if protected:
+        rest = f", the other {small} are too small to archive" if small else ""
+        newest = {
+            f"the newest {limits.keep_last}": limits.keep_last,
+            f"the newest {limits.protect_tokens:,} tokens of outputs": limits.protect_tokens,
+            f"those of the last {limits.protect_turns} user turns": limits.protect_turns,
+        }
+        named = ", ".join(name for name, amount in newest.items() if amount)
+        return (
+            f"Nothing done: {protected} tool outputs are protected{rest}. Protected are {named}."
+            " Pass keep_last or protect_tokens to prune more: then only what you pass is protected."
+        )
+    if small:
+        return f"Nothing done: the {small} tool outputs left are too small to be worth a placeholder."
+    return "Nothing done: the view holds no tool output that is not archived already."
+
+
+def oldest_outputs(entries: Sequence[Entry], outputs: Mapping[Place, Output], keep: int) -> tuple[Candidate, ...]:
+    """The oldest outputs, whatever their size, without which `keep` are left in the view."""
+    visible = [candidate for entry in entries for candidate in reversed(visible_outputs(entry, outputs))]
+    return tuple(visible[: max(0, len(visible) - keep)])
+
+
+def enough_to_free(candidates: Iterable[Candidate], tokens: int) -> tuple[Candidate, ...]:
+    """The first of these outputs that have to become placeholders to free so many tokens; all if they are too few."""
+    chosen: list[Candidate] = []
+    for candidate in candidates:
+        if tokens <= 0:
+            break
+        tokens -= candidate.view_tokens - PLACEHOLDER_TOKENS
+        chosen.append(candidate)
+    return tuple(chosen)
+
+
+def cache_effect(after: Sequence[Entry], first_changed_seq: int, saved: int) -> tuple[int, float]:
+    """What an edit does to the prompt cache: how many tokens follow the first change and are written again, and after
+    how many more requests the saving exceeds that cost. `after` is the view with the edit, which `saved` so many
+    tokens."""
+    rewritten = sum(entry.tokens for entry in after if entry.last_seq >= first_changed_seq)
+    cost = rewritten * (CACHE_WRITE - CACHE_READ)
+    return rewritten, round(cost / (saved * CACHE_READ), 1) if saved > 0 else float(rewritten)
+
+
+# What stands where a view may be split.
+
+
+def leading_fixed(entries: Sequence[Entry]) -> int:
+    """How many entries at the head stay in every view: the system messages, and our messages with the user's words."""
+    other = (place for place, entry in enumerate(entries) if not (entry.is_system or entry.is_user_block))
+    return next(other, len(entries))
+
+
+def leading_kept(entries: Sequence[Entry]) -> int:
+    """How many entries at the head these and the summaries after them are."""
+    head = leading_fixed(entries)
+    return next((place for place in range(head, len(entries)) if not entries[place].summary), len(entries))
+
+
+def cuts_of(entries: Sequence[Entry]) -> list[int]:
+    """The positions at which a list of entries can be split: those that every pairing rule allows."""
+    allowed = set(safe_cuts([entry.message for entry in entries if entry.message]))
+    cuts: list[int] = []
+    seen = 0
+    for position, entry in enumerate(entries):
+        if seen in allowed:
+            cuts.append(position)
+        seen += entry.message is not None
+    return [*cuts, len(entries)] if seen in allowed else cuts
+
+
+# One request.
+
+MIN_CUT_TOKENS = 200
+"""An output that must be cut for the view to fit keeps at least this many tokens; if that is too many, it is archived.
+Enough for a few lines of its head and tail, and the notice between them."""
+
+KEPT_OUTPUTS = 16
+"""Before messages are left out, the newest outputs are cut, but to no less than this part of the budget. What
+was said is worth more than the middle of an output that can be retrieved."""
+
+MARGIN = 10
+"""A view that must be shortened is shortened by this part of the budget more than necessary: otherwise each of the next
+requests would have to be shortened again, and write the prompt cache again."""
+
+Shorten = Callable[[Output, int | None], Replacement]
+"""`shorten(output, tokens)`: the output as a placeholder if `tokens` is None, else cut to that many tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A view for one request. `dropped` are the entries left out, which follow the system messages; `kept` are all
+    others. `excess` is by how many tokens the view still exceeds the budget, 0 if it fits."""
+
+    kept: tuple[Entry, ...]
+    dropped: tuple[Entry, ...]
+    shortened: int
+    excess: int
+
+
+def fit(
+    entries: Sequence[Entry],
+    outputs: Mapping[Place, Output],
+    budget: int,
+    shorten: Shorten,
+    *,
+    whole: Sequence[Entry],
+    notice_tokens: int,
+    archive: bool = True,
+    keep_messages: int = 0,
+    pinned: Collection[Place] = (),
+) -> Fitted:
+    """Shortens a view to `budget` tokens. If `archive`, tool outputs become placeholders first, the oldest first, and
+    then the newest are cut, as far as that leaves enough of them. Then the oldest messages are left out, up to a
+    position that every pairing rule allows, but never the `keep_messages` newest. Last, outputs in what remains are
+    cut, also those that are cut already, and if that is not enough, they become placeholders too; `pinned` ones only if
+    nothing else is left.
+
+    `whole` is the view with what earlier requests left out, which `entries` lack. The pairing rules are applied to it:
+    of a part they may allow more, and then the second request of a view would leave out more than the first."""
+    if total_tokens(entries) <= budget:
+        return Fitted(tuple(entries), (), 0, 0)
+    starts = {whole[cut].first_seq for cut in cuts_of(whole) if cut < len(whole)}
+    unpinned = {place: output for place, output in outputs.items() if place not in pinned}
+    ladder = _Ladder(list(entries), shorten)
+    goal = budget - budget // MARGIN if archive else budget
+    if archive:
+        tail = max((place for place, entry in enumerate(entries) if entry.first_seq in starts), default=0)
+        ladder.archive(unpinned, budget, goal, first=tail)
+        ladder.cut(unpinned, budget, goal, max(MIN_CUT_TOKENS, budget // KEPT_OUTPUTS))
+    dropped: tuple[Entry, ...] = ()
+    if ladder.tokens > budget:
+        dropped = ladder.leave_out(ladder.tokens - goal + notice_tokens, keep_messages, starts)
+    room = budget - (notice_tokens if dropped else 0)
+    for these in (unpinned, outputs) if pinned else (unpinned,):
+        ladder.cut(these, room, room, MIN_CUT_TOKENS)
+        ladder.archive(these, room, room)
+    return Fitted(tuple(ladder.view), dropped, ladder.shortened, max(0, ladder.tokens - room))
+
+
+@dataclass
+class _Ladder:
+    """The steps of one request. Each does nothing if the view is within the budget, and else aims at the goal."""
+
+    view: list[Entry]
+    shorten: Shorten
+    shortened: int = field(default=0, init=False)
+
+    @property
+    def tokens(self) -> int:
+        return total_tokens(self.view)
+
+    def archive(self, outputs: Mapping[Place, Output], budget: int, goal: int, first: int | None = None) -> None:
+        """Outputs become placeholders, the oldest first, of the entries before `first` if that is given. A placeholder
+        must save at least half of what it replaces."""
+        if self.tokens > budget:
+            found = self._shown(outputs, 2 * PLACEHOLDER_TOKENS, self.view[:first])
+            self._replace(found, self.tokens - goal, None)
+
+    def cut(self, outputs: Mapping[Place, Output], budget: int, goal: int, minimum: int) -> None:
+        """The largest outputs are cut to one size, as large as possible but at least `minimum`."""
+        excess = self.tokens - goal
+        if self.tokens <= budget:
+            return
+        costs = sorted((cost for cost, _, _ in self._shown(outputs, 0, self.view)), reverse=True)
+        level = total = 0
+        for count, cost in enumerate(costs, start=1):
+            total += cost
+            level = (total - excess) // count
+            if count == len(costs) or level >= costs[count]:
+                break
+        size = max(minimum, level)
+        self._replace(sorted(self._shown(outputs, size, self.view), key=lambda each: (-each[0], each[1])), excess, size)
+
+    def leave_out(self, excess: int, keep: int, starts: Collection[int]) -> tuple[Entry, ...]:
+        """Leave out the oldest messages up to one of the `starts`, and return them."""
+        head = leading_kept(self.view)
+        freed, best = 0, head
+        for position in range(head, max(head, len(self.view) - keep + (keep > 0))):
+            if self.view[position].first_seq in starts:
+                best = position
+                if freed >= excess:
+                    break
+            freed += self.view[position].tokens
+        dropped = tuple(self.view[head:best])
+        self.view = self.view[:head] + self.view[best:]
+        return dropped
+
+    def _shown(
+        self, outputs: Mapping[Place, Output], minimum: int, view: Sequence[Entry]
+    ) -> list[tuple[int, int, Output]]:
+        """The outputs that take more than `minimum` tokens, with these and the entry's position."""
+        return [
+            (candidate.view_tokens, place, candidate.output)
+            for place, entry in enumerate(view)
+            for candidate in reversed(visible_outputs(entry, outputs))
+            if candidate.view_tokens > minimum
+        ]
+
+    def _replace(self, found: Sequence[tuple[int, int, Output]], excess: int, tokens: int | None) -> None:
+        for cost, place, output in found:
+            if excess <= 0:
+                break
+            edit = self.shorten(output, tokens)
+            if edit.tokens < cost:
+                entry = self.view[place]
+                self.view[place] = replace(entry, replaced={**entry.replaced, output.block: edit})
+                excess -= cost - edit.tokens
+                self.shortened += 1
