@@ -232,6 +232,7 @@ class ContextStatus(Result):
     messages_summarized: int
     outputs_archived: int = Field(description="Outputs that left the view")
     outputs_shortened: int | None = Field(default=None, description="Outputs that hooks and gateways shortened")
+    unlogged: str | None = Field(default=None, description="What is known of the tokens that were not recorded")
     last_summary: SummaryMade | None = None
     savings: Savings | None = None
     proxy: ProxyReport | None = None
@@ -499,7 +500,8 @@ class SessionUse(Result):
 
 
 class CallUse(Result):
-    """One model call; `request_seq` is the last message that was sent."""
+    """One model call; `request_seq` is the last message that was sent, `growth_tokens` is how much the prompt grew
+    since the agent's previous call."""
 
     call_id: int
     purpose: str
@@ -510,6 +512,9 @@ class CallUse(Result):
     request_seq: int
     cost: float | None = None
     created_at: Moment | None = None
+    growth_tokens: int | None = None
+    duration_ms: float | None = None
+    error: str | None = None
 
 
 class ConfigureResult(Result):
@@ -570,16 +575,7 @@ class MessagePage(Result):
     next_seq: int | None = None
 
 
-class CallLine(CallUse):
-    """One model call. `growth_tokens` is how much the prompt grew since the agent's previous call."""
-
-    request_bytes: int
-    growth_tokens: int | None = None
-    duration_ms: float | None = None
-    error: str | None = None
-
-
 class CallList(Result):
     session_id: str
-    calls: list[CallLine]
+    calls: list[CallUse]
     next_call: int | None = Field(default=None, description="Pass as `after` for the next page")

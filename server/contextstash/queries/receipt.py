@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from datetime import UTC, date, datetime, time
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import accumulate, pairwise
 
+from contextstash.configuration.windows_and_prices import price_of
+from contextstash.messages.usage import with_cache
 from contextstash.queries.overview import cost_of_calls
 from contextstash.queries.proxy_report import state_since
-from contextstash.queries.savings import MAX_CALLS, effects_of
 from contextstash.queries.sessions import all_sessions, pages_of_sessions
+from contextstash.record.client_edits import OF_CLIENTS_WINDOW
 from contextstash.record.output_archive import OUTPUTS_AGENT, kept_outputs
-from contextstash.results import Receipt, ReceiptLever
+from contextstash.request.call_log import usage_of
+from contextstash.results import Receipt, ReceiptLever, Savings
 from contextstash.session.access import Access
-from contextstash_storage.records import Lever, ProxiedSession, Session
+from contextstash_storage.records import Call, Event, EventKind, Lever, ProxiedSession, Session, Usage
+
+SHRINKING: tuple[EventKind, ...] = ("prune", "compaction", "restore", "recovery")
+
+MAX_EVENTS = 10_000
+MAX_CALLS = 100_000
+
+PAUSE = timedelta(minutes=5)
+"""How long providers keep a prompt in their cache: what a call after a longer pause writes
+again was not caused by an edit."""
 
 METHOD = (
     "Billed: the usage that the provider reported, at list prices. Without contextstash: the same requests with what"
@@ -21,122 +36,104 @@ METHOD = (
     " go through the proxy, hooks and gateways shorten new outputs: that is not in the dollars."
 )
 
+Figures = Mapping[str, float]
+"""Sums of a session: sessions, unchanged, requests, unpriced, tokens, tokens_without, shortened, shortened_tokens; and
+in US dollars billed and without, with `priced`, if a price is known."""
+
+Levers = Mapping[str, Lever]
+
 
 async def receipt(access: Access, session_id: str | None = None, since: date | None = None) -> Receipt:
     """The receipt of a session with its sub-agents, or of all sessions, as far as they were used since a day (UTC).
     Raises SessionNotFoundError."""
-    found = _Sum()
-    sessions = _all(access, since) if session_id is None else _family(access, await access.read_session(session_id))
-    async for session in sessions:
-        await _add(found, access, session, since)
-    return found.receipt(since)
+    total: dict[str, float] = defaultdict(float)
+    levers: dict[str, Lever] = {}
+    found = _all(access, since) if session_id is None else _family(access, await access.read_session(session_id))
+    async for session in found:
+        proxied = await access.store.get_proxied(session.session_id)
+        if proxied is None:
+            figures, effects = await _of_calls(access, session, since)
+        else:
+            figures, effects = await _of_requests(access, session, state_since(proxied, _at(proxied, since)), since)
+        for name, figure in figures.items():
+            total[name] += figure
+        for name, lever in effects.items():
+            old = levers.get(name, Lever())
+            levers[name] = Lever(tokens=old.tokens + lever.tokens, dollars=old.dollars + lever.dollars)
+    return _receipt(total, levers, since)
 
 
-class _Sum:
-    """The sums over the sessions so far."""
-
-    def __init__(self) -> None:
-        self.sessions = self.requests = self.unpriced = self.tokens = self.tokens_without = 0
-        self.billed = self.without = 0.0
-        self.priced = False
-        self.unchanged = self.shortened = self.shortened_tokens = 0
-        self.levers: dict[str, Lever] = {}
-
-    def add_dollars(self, billed: float | None, without: float | None) -> None:
-        """Add the price of some requests."""
-        if billed is not None and without is not None:
-            self.billed, self.without, self.priced = self.billed + billed, self.without + without, True
-
-    def add_levers(self, levers: Mapping[str, Lever]) -> None:
-        """Add the effect of each lever."""
-        for name, lever in levers.items():
-            old = self.levers.get(name, Lever())
-            self.levers[name] = Lever(tokens=old.tokens + lever.tokens, dollars=old.dollars + lever.dollars)
-
-    def receipt(self, since: date | None) -> Receipt:
-        """The receipt of all of it."""
-        priced = self.priced
-        return Receipt(
-            since=since.isoformat() if since else None,
-            sessions=self.sessions,
-            unchanged_sessions=self.unchanged,
-            requests=self.requests,
-            unpriced_requests=self.unpriced,
-            tokens_billed=self.tokens,
-            tokens_without=self.tokens_without,
-            dollars_billed=round(self.billed, 4) if priced else None,
-            dollars_without=round(self.without, 4) if priced else None,
-            dollars_saved=round(self.without - self.billed, 4) if priced else None,
-            shortened_outputs=self.shortened or None,
-            shortened_tokens=self.shortened_tokens or None,
-            levers=_listed(self.levers, priced=priced),
-            method=METHOD,
-        )
-
-
-def _listed(levers: Mapping[str, Lever], *, priced: bool) -> list[ReceiptLever]:
-    """The levers, the largest gain first."""
+def _receipt(total: Figures, levers: Levers, since: date | None) -> Receipt:
+    """The receipt of these sums; the lever with the largest gain comes first."""
+    priced = bool(total["priced"])
     ordered = sorted(levers.items(), key=lambda each: (-each[1].dollars, -each[1].tokens))
-    return [
-        ReceiptLever(name=name, tokens=lever.tokens, dollars=round(lever.dollars, 4) if priced else None)
-        for name, lever in ordered
-        if lever.tokens or lever.dollars
-    ]
+    return Receipt(
+        since=since.isoformat() if since else None,
+        sessions=int(total["sessions"]),
+        unchanged_sessions=int(total["unchanged"]),
+        requests=int(total["requests"]),
+        unpriced_requests=int(total["unpriced"]),
+        tokens_billed=int(total["tokens"]),
+        tokens_without=int(total["tokens_without"]),
+        dollars_billed=round(total["billed"], 4) if priced else None,
+        dollars_without=round(total["without"], 4) if priced else None,
+        dollars_saved=round(total["without"] - total["billed"], 4) if priced else None,
+        shortened_outputs=int(total["shortened"]) or None,
+        shortened_tokens=int(total["shortened_tokens"]) or None,
+        levers=[
+            ReceiptLever(name=name, tokens=lever.tokens, dollars=round(lever.dollars, 4) if priced else None)
+            for name, lever in ordered
+            if lever.tokens or lever.dollars
+        ],
+        method=METHOD,
+    )
 
 
-async def _add(found: _Sum, access: Access, session: Session, since: date | None) -> None:
-    proxied = await access.store.get_proxied(session.session_id)
-    if proxied is not None:
-        await _add_proxied(found, access, session, state_since(proxied, _at(proxied, since)), since)
-        return
+async def _of_calls(access: Access, session: Session, since: date | None) -> tuple[Figures, Levers]:
+    """A session that does not go through the proxy, by the calls that it reported."""
     days = [each for each in await access.store.session_days(session.session_id) if _in(each.day, since)]
     if not days:
-        return
-    effects = await effects_of(access, session, since)
-    costs = [(cost_of_calls(day), day) for day in days]
-    known = [cost for cost, _ in costs if cost is not None]
-    found.sessions += 1
+        return {}, {}
+    effects = await _effects(access, session, since)
+    costs = [cost_of_calls(day) for day in days]
+    known = [cost for cost in costs if cost is not None]
     shortened, whole = await kept_outputs(access, session.session_id)
-    found.shortened, found.shortened_tokens = found.shortened + shortened, found.shortened_tokens + whole
-    found.unchanged += not effects and not shortened
-    found.requests += sum(day.calls for day in days)
-    found.unpriced += sum(day.calls for cost, day in costs if cost is None)
     tokens = sum(day.prompt_tokens for day in days)
-    found.tokens += tokens
-    found.tokens_without += tokens + sum(lever.tokens for lever in effects.values())
-    spent = -effects.get("summary_calls", Lever()).dollars
-    billed = sum(known) + spent if known else None
-    gained = sum(lever.dollars for lever in effects.values())
-    found.add_dollars(billed, None if billed is None else billed + gained)
-    found.add_levers(effects)
+    figures: dict[str, float] = {
+        "sessions": 1,
+        "unchanged": not effects and not shortened,
+        "requests": sum(day.calls for day in days),
+        "unpriced": sum(day.calls for cost, day in zip(costs, days, strict=True) if cost is None),
+        "tokens": tokens,
+        "tokens_without": tokens + sum(lever.tokens for lever in effects.values()),
+        "shortened": shortened,
+        "shortened_tokens": whole,
+    }
+    if known:
+        billed = sum(known) - effects.get("summary_calls", Lever()).dollars
+        gained = sum(lever.dollars for lever in effects.values())
+        figures |= {"priced": 1, "billed": billed, "without": billed + gained}
+    return figures, effects
 
 
-async def _add_proxied(
-    found: _Sum, access: Access, session: Session, state: ProxiedSession, since: date | None
-) -> None:
+async def _of_requests(
+    access: Access, session: Session, state: ProxiedSession, since: date | None
+) -> tuple[Figures, Levers]:
+    """A session that goes through the proxy, by what the proxy counted."""
     if not state.requests and not state.sent:
-        return
-    spent = await _summaries(access, session, since)
-    found.sessions += 1
-    found.requests += state.requests
-    found.unpriced += max(0, state.requests - state.priced)
-    found.tokens += state.sent
-    found.tokens_without += state.direct
-    if state.priced:
-        found.add_dollars(state.dollars_paid + spent, state.dollars_direct)
-    found.add_levers(state.levers)
-    if spent:
-        found.add_levers({"summary_calls": Lever(dollars=-spent)})
-
-
-async def _summaries(access: Access, session: Session, since: date | None) -> float:
-    """The cost of model-written summaries of a session since a day."""
+        return {}, {}
     calls = await access.store.read_calls(session.session_id, limit=MAX_CALLS)
-    return sum(
-        call.cost or 0.0
-        for call in calls
-        if call.purpose != "agent" and (call.created_at is None or _in(call.created_at.date().isoformat(), since))
-    )
+    spent = sum(call.cost or 0.0 for call in _since(calls, since) if call.purpose != "agent")
+    figures: dict[str, float] = {
+        "sessions": 1,
+        "requests": state.requests,
+        "unpriced": max(0, state.requests - state.priced),
+        "tokens": state.sent,
+        "tokens_without": state.direct,
+    }
+    if state.priced:
+        figures |= {"priced": 1, "billed": state.dollars_paid + spent, "without": state.dollars_direct}
+    return figures, {**state.levers, **({"summary_calls": Lever(dollars=-spent)} if spent else {})}
 
 
 def _at(state: ProxiedSession, since: date | None) -> ProxiedSession | None:
@@ -151,6 +148,12 @@ def _at(state: ProxiedSession, since: date | None) -> ProxiedSession | None:
 
 def _in(day: str, since: date | None) -> bool:
     return since is None or day >= since.isoformat()
+
+
+def _since(calls: Sequence[Call], since: date | None) -> list[Call]:
+    return [
+        call for call in calls if since is None or (call.created_at is not None and call.created_at.date() >= since)
+    ]
 
 
 async def _all(access: Access, since: date | None) -> AsyncIterator[Session]:
@@ -170,3 +173,82 @@ async def _family(access: Access, session: Session) -> AsyncIterator[Session]:
         children = await all_sessions(access, parent=current.session_id)
         waiting += [child for child in children if child.session_id not in seen]
         seen |= {child.session_id for child in children}
+
+
+# The effect of our edits on a session that does not go through the proxy.
+
+
+async def savings_of(access: Access, session: Session) -> Savings | None:
+    """The savings of a session; None if nothing was saved, or if the client sends its own history, which our edits do
+    not change. Each request was smaller by the tokens that earlier events had removed from the view."""
+    now = -sum(session.counters.own.values())
+    if session.source is not None or now <= 0:
+        return None
+    events, calls = await _read(access, session)
+    by_model, requests = _saved(events, calls)
+    priced = any(price_of(model, Usage(prompt_tokens=1)) is not None for model in by_model)
+    gained = sum(lever.dollars for lever in _levers(events, calls).values())
+    tokens = sum(by_model.values())
+    return Savings(tokens_now=now, requests=requests, tokens=tokens, cost=gained if priced else None)
+
+
+async def _effects(access: Access, session: Session, since: date | None) -> Levers:
+    """The effect of our edits on the bill since a day; empty if the client sends its own history. What they took out of
+    requests counts at the price of cached tokens, the least that it would have cost."""
+    if session.source is not None:
+        return {}
+    events, calls = await _read(access, session)
+    return _levers(events, _since(calls, since))
+
+
+async def _read(access: Access, session: Session) -> tuple[list[Event], list[Call]]:
+    events = await access.store.last_events(session.session_id, SHRINKING, MAX_EVENTS)
+    ours = [event for event in reversed(events) if event.strategy not in OF_CLIENTS_WINDOW]
+    return ours, await access.store.read_calls(session.session_id, limit=MAX_CALLS)
+
+
+def _levers(events: Sequence[Event], calls: Sequence[Call]) -> Levers:
+    by_model, _ = _saved(events, calls)
+    prices = (price_of(model, Usage(prompt_tokens=tokens, cached_tokens=tokens)) for model, tokens in by_model.items())
+    again, rewrites = _rewrites(events, [call for call in calls if call.purpose == "agent"])
+    spent = sum(call.cost or 0.0 for call in calls if call.purpose != "agent")
+    found = {
+        "smaller_views": Lever(tokens=sum(by_model.values()), dollars=sum(price or 0.0 for price in prices)),
+        "cache_rewrites": Lever(tokens=-again, dollars=-rewrites),
+        "summary_calls": Lever(dollars=-spent),
+    }
+    return {name: lever for name, lever in found.items() if lever.tokens or lever.dollars}
+
+
+def _rewrites(events: Sequence[Event], calls: Sequence[Call]) -> tuple[int, float]:
+    """The tokens that were not read from a warm cache though the request before held them, because an event had changed
+    what stands in front of them; and what that cost."""
+    tokens, dollars = 0, 0.0
+    for before, call in pairwise(calls):
+        between = [event for event in events if before.request_seq + 1 < event.seq <= call.request_seq + 1]
+        pause = call.created_at - before.created_at if call.created_at and before.created_at else PAUSE
+        if not between or pause > PAUSE or not before.cached_tokens + before.cache_write_tokens:
+            continue
+        removed = sum(event.tokens_before - event.tokens_after for event in between)
+        fresh = max(0, call.prompt_tokens + removed - before.prompt_tokens)
+        again = max(0, call.prompt_tokens - call.cached_tokens - fresh)
+        usage = usage_of(call)
+        read = with_cache(usage, usage.cached_tokens + again, max(0, usage.cache_write_tokens - again))
+        paid, kept = price_of(call.model, usage), price_of(call.model, read)
+        tokens += again
+        dollars += max(0.0, paid - kept) if paid is not None and kept is not None else 0.0
+    return tokens, dollars
+
+
+def _saved(events: Sequence[Event], calls: Sequence[Call]) -> tuple[dict[str | None, int], int]:
+    """The tokens kept out of the agent's requests, by model, and the number of requests that were smaller."""
+    seqs = [event.seq for event in events]
+    gone = list(accumulate(event.tokens_before - event.tokens_after for event in events))
+    saved: Counter[str | None] = Counter()
+    requests = 0
+    for call in calls:
+        place = bisect_right(seqs, call.request_seq + 1) if call.purpose == "agent" else 0
+        tokens = max(0, gone[place - 1]) if place else 0
+        requests += bool(tokens)
+        saved[call.model] += tokens
+    return {model: tokens for model, tokens in saved.items() if tokens}, requests

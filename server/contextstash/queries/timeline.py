@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from contextstash.queries.savings import MAX_CALLS, SHRINKING
+from contextstash.queries.receipt import MAX_CALLS, SHRINKING
 from contextstash.results import Change, Timeline, TimelinePoint
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session

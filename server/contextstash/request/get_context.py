@@ -18,7 +18,7 @@ from contextstash.record.batches import OTHER_WRITER
 from contextstash.record.declared_parts import declared_system, system_beside, with_system
 from contextstash.results import ContextResult, LeftOut
 from contextstash.session.access import Access
-from contextstash.session.edit import retrying
+from contextstash.session.edit import Planned, edit
 from contextstash.session.open_session import Scope
 from contextstash.session.stripped_thinking import plan_stripping, request_fields, strip_after, strips_when_changed
 from contextstash.view.edits import ReplacedBlocks, archive_edit, placeholder_of, truncate_edit
@@ -155,22 +155,21 @@ async def get_context(
     session no longer has `messages` messages: another agent's conversation would be sent."""
     _check(budget)
 
-    async def attempt() -> ContextResult:
+    async def plan() -> Planned[tuple[Session, _Composed]] | tuple[Session, _Composed]:
         composed = await _composed(access, session_id, format_name, budget)
-        snapshot = composed.sources.snapshot
-        session = snapshot.session
-        if messages is not None and session.counters.messages != messages:
-            raise BadInputError(OTHER_WRITER.format(session.session_id))
-        if session.source is not None:
-            return composed.result
-        if composed.event is not None:
-            session = await access.store.append_edits(
-                session.session_id, composed.plan.edits, expected=len(snapshot.edits), event=composed.event
-            )
-        request = await _kept_request(access, session, composed)
-        return composed.result.model_copy(update={"request_id": request_id_of(request)})
+        snapshot, event = composed.sources.snapshot, composed.event
+        if messages is not None and snapshot.session.counters.messages != messages:
+            raise BadInputError(OTHER_WRITER.format(snapshot.session_id))
+        if snapshot.followed or event is None:
+            return snapshot.session, composed
+        edits, entries = composed.plan.edits, composed.plan.entries
+        return Planned(snapshot, edits, lambda session, _: (session, composed), event=lambda _: event, after=entries)
 
-    return await retrying(attempt)
+    session, composed = await edit(access, plan)
+    if session.source is not None:
+        return composed.result
+    request = await _kept_request(access, session, composed)
+    return composed.result.model_copy(update={"request_id": request_id_of(request)})
 
 
 async def read_context(
@@ -309,9 +308,9 @@ def _with(entries: Sequence[Entry], edits: Sequence[Edit]) -> Sequence[Entry]:
         return entries
     shown: dict[int, dict[int, Replacement]] = {}
     strips = [edit for edit in edits if isinstance(edit, StripEdit)]
-    for edit in edits:
-        if isinstance(edit, Replacement):
-            shown.setdefault(edit.seq, {})[edit.block] = edit
+    for each in edits:
+        if isinstance(each, Replacement):
+            shown.setdefault(each.seq, {})[each.block] = each
 
     def changed(entry: Entry) -> Entry:
         replaced = shown.get(entry.first_seq)
@@ -381,9 +380,9 @@ def _cut_edits(before: Sequence[Entry], kept: Sequence[Entry]) -> list[Replaceme
     blocks = ReplacedBlocks(before)
     for entry in kept:
         shown = blocks.entry(entry.first_seq) if entry.message else None
-        for block, edit in entry.replaced.items() if shown is not None else ():
-            if shown is not None and shown.replaced.get(block) is not edit:
-                blocks.add(edit)
+        for block, made in entry.replaced.items() if shown is not None else ():
+            if shown is not None and shown.replaced.get(block) is not made:
+                blocks.add(made)
     return blocks.edits
 
 

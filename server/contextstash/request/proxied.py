@@ -19,8 +19,8 @@ from contextstash.record.usage import log_dropped_reasoning
 from contextstash.reduce.prune import archive_outputs
 from contextstash.results import CompactResult, PruneResult, RestoreResult
 from contextstash.session.access import Access, is_current
-from contextstash.session.edit import entries_after, retrying
-from contextstash.session.stripped_thinking import strip_from
+from contextstash.session.edit import Planned, edit
+from contextstash.session.stripped_thinking import stripping_from
 from contextstash.view.branches import known_path, path_to
 from contextstash.view.edits import ReplacedBlocks
 from contextstash.view.ladder import Candidate
@@ -276,7 +276,7 @@ class ProxiedSessions:
         """Show the placeholders of outputs also where these were recorded again: in another branch, since the client
         changed an earlier message."""
 
-        async def attempt() -> None:
+        async def plan() -> Planned[None] | None:
             snapshot = await self._access.snapshot(session_id)
             blocks = ReplacedBlocks(snapshot.entries)
             for each in repeated:
@@ -285,32 +285,30 @@ class ProxiedSessions:
                     text, handle = each.pin.text, each.pin.handle
                     tokens = snapshot.counter.count(text)
                     blocks.add(ArchiveEdit(seq=each.seq, block=block, handle=handle, text=text, tokens=tokens))
-            if blocks.edits:
-                await self._access.store.append_edits(session_id, blocks.edits, expected=len(snapshot.edits))
+            return Planned(snapshot, blocks.edits, lambda *_: None, after=snapshot.entries) if blocks.edits else None
 
-        await retrying(attempt)
+        await edit(self._access, plan)
 
     async def archive(self, session_id: str, outputs: Sequence[Output], strip: int | None = None) -> int:
         """Archive exactly these outputs, durably, before a request shows their placeholders; thinking from message
         `strip` on is not shown any more. Returns how many were archived."""
         access = self._access
 
-        async def attempt() -> int:
+        async def plan() -> Planned[int] | int:
             snapshot = await access.snapshot(session_id)
             made = [each.edit for each in await archive_outputs(access, snapshot, _candidates(snapshot, outputs))]
-            edits: list[Edit] = [*made]
-            if not edits:
+            if not made:
                 return 0
-            entries = await entries_after(access, snapshot, edits)
-            if strip is not None:
-                edits += strip_from(snapshot, entries, strip, [edit.handle for edit in made])
-                entries = await entries_after(access, snapshot, edits)
             reason = f"Archived by the proxy: {counted(len(made), 'tool output')}."
-            event = event_of(snapshot, entries, "prune", reason)
-            await access.store.append_edits(session_id, edits, expected=len(snapshot.edits), event=event)
-            return len(made)
+            return Planned(
+                snapshot,
+                made,
+                lambda *_: len(made),
+                None if strip is None else stripping_from(strip),
+                event=lambda entries: event_of(snapshot, entries, "prune", reason),
+            )
 
-        return await retrying(attempt)
+        return await edit(access, plan)
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,7 @@ class Access:
         self._resolved: BoundedCache[str, tuple[Mapping[str, Any], ContextSettings]] = BoundedCache(
             MAX_REMEMBERED_NAMES
         )
+        self._budget: tuple[tuple[object, ...], WindowBudget] | None = None
         self._counters: BoundedCache[tuple[str, str | None], Counter] = BoundedCache(MAX_REMEMBERED_NAMES)
         if not callable(settings):
             resolve_settings(settings)
@@ -174,12 +175,17 @@ class Access:
         return self.may_call_model(agent) and bool(self.api_key or settings.summarizer_base_url)
 
     def budget(self, settings: ContextSettings, model: str | None, session: Session | None = None) -> WindowBudget:
-        """The window and the numbers that follow from it: as set, else as the host says, else by model."""
+        """The window and the numbers that follow from it: as set, else as the host says, else by model. Computed once
+        for one state of a session."""
+        asked = (settings, model, session)
+        if self._budget is not None and all(one is other for one, other in zip(self._budget[0], asked, strict=True)):
+            return self._budget[1]
         fixed = fixed_tokens(session.counters, settings) if session is not None else 0
-        if settings.window is not None:
-            return budget_of(settings, settings.window, fixed=fixed)
-        window, known = self._whole_window(model, session)
-        return budget_of(settings, window, known=known, fixed=fixed)
+        window, known = settings.window, True
+        if window is None:
+            window, known = self._whole_window(model, session)
+        self._budget = (asked, budget_of(settings, window, known=known, fixed=fixed))
+        return self._budget[1]
 
     def _whole_window(self, model: str | None, session: Session | None) -> tuple[int, bool]:
         """The window that the host uses of the model's, in tokens, and whether it is known."""

@@ -49,6 +49,11 @@ class Stripping:
         return strip_from(snapshot, entries, self.first_seq, handles)
 
 
+def stripping_from(first_seq: int) -> Stripping:
+    """The choice to strip all thinking from this message on."""
+    return Stripping(ThinkingEffect(choice="strip"), first_seq)
+
+
 def binds(settings: ContextSettings, model: str | None) -> bool:
     """Whether what was sent must stay as it was until a compaction, for the sake of later reasoning."""
     return settings.thinking != "keep" and reasoning_binding(model) is not None

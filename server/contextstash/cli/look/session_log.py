@@ -12,7 +12,7 @@ from contextstash.outputs.counts import before_and_after, counted
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from contextstash.results import CallLine, CallList
+    from contextstash.results import CallList, CallUse
     from contextstash.stash import Stash
     from contextstash_storage.records import Event, Native
 
@@ -93,7 +93,7 @@ MAX_CALLS = 100_000
 
 
 def print_calls(opener: StashOpener, session: str | None, limit: int, *, as_json: bool) -> None:
-    """Print the model calls of a session: tokens and bytes of each, and how the context grew."""
+    """Print the model calls of a session: the tokens of each, and how the context grew."""
 
     async def read(stash: Stash) -> tuple[str, CallList]:
         session_id = await find_session(stash, session)
@@ -110,9 +110,9 @@ def print_calls(opener: StashOpener, session: str | None, limit: int, *, as_json
             " reported."
         )
     else:
-        heads = ["call", "who", "model", "prompt", "growth", "cached", "reply", "bytes", "took", "cost", "error"]
+        heads = ["call", "who", "model", "prompt", "growth", "cached", "reply", "took", "cost", "error"]
         rows = [_call_row(line) for line in result.calls]
-        print_table(heads, rows, less_wanted=["error", "bytes", "who", "took", "growth", "model"])
+        print_table(heads, rows, less_wanted=["error", "who", "took", "growth", "model"])
         if len(result.calls) < len(every.calls):
             echo(f"The newest {len(result.calls)} are shown; --limit shows more. Total of all calls:")
         echo(_total(every.calls))
@@ -140,7 +140,7 @@ def _numbered(listed: CallList) -> CallList:
     return listed.model_copy(update={"calls": calls})
 
 
-def _call_row(line: CallLine) -> tuple[object, ...]:
+def _call_row(line: CallUse) -> tuple[object, ...]:
     return (
         line.call_id,
         line.purpose,
@@ -149,14 +149,13 @@ def _call_row(line: CallLine) -> tuple[object, ...]:
         "" if line.growth_tokens is None else f"{line.growth_tokens:+,}",
         line.cached_tokens,
         line.completion_tokens,
-        line.request_bytes,
         seconds(line.duration_ms),
         dollars(line.cost),
         line.error or "",
     )
 
 
-def _total(lines: list[CallLine]) -> str:
+def _total(lines: list[CallUse]) -> str:
     prompt = sum(line.prompt_tokens for line in lines)
     known = [line.cost for line in lines if line.cost is not None]
     cost = f", {dollars(sum(known))} US dollars" if known else ""

@@ -136,7 +136,7 @@ def _lines(status: ContextStatus, out: Console) -> Iterator[RenderableType]:
     yield Text()
     yield from (Text(for_reader(line)) for line in _facts(status))
     yield Text(f"Estimate: {estimate.method}; window {estimate.window:,}.", style="dim")
-    for note in estimate.notes or []:
+    for note in [*([status.unlogged] if status.unlogged else []), *(estimate.notes or [])]:
         yield Text(for_reader(in_commands(note)), style="dim")
     yield Text(for_reader(in_commands(estimate.next_step)))
 

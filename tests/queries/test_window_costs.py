@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.window.window_costs import Step, hidden_prefix, recorded_cost, replayed
+from contextstash.queries.window_advice import Step, hidden_prefix, recorded_cost, replayed
 from contextstash_storage.records import Usage
 from tests.support.effort import examples
 
