@@ -68,13 +68,11 @@ async def size(address: str) -> int:
 
 
 async def _run(address: str, statement: str) -> Any:
-    import asyncpg
+    import psycopg
 
-    connection = await asyncpg.connect(address)
-    try:
-        return await connection.fetchval(statement)
-    finally:
-        await connection.close()
+    async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
+        found = await connection.execute(statement)
+        return (await found.fetchone() or (None,))[0] if found.description else None
 
 
 def _named(address: str, database: str) -> str:

@@ -1,1 +1,1 @@
-"""The session store: its protocol, its records, and the SQLite implementation."""
+"""The session store: plain functions on a transaction, the same for SQLite and PostgreSQL, in eight tables."""

@@ -109,8 +109,8 @@ class SentRequest(Record):
 class NewMessage(Record):
     """A message about to be appended. `key` is the host's own unique id of it, if it has one;
     `group` is the provider's id of the reply that this message is a part of; `outputs` carry no `seq` yet
-    (it is 0); `search_text` is what the full-text index holds of it. `request` is the request that `usage` reports on,
-    if it is not the newest one."""
+    (it is 0); `texts` are what search finds of it, each after the number of its block. `request` is the request that
+    `usage` reports on, if it is not the newest one."""
 
     body: Native
     role: Role
@@ -122,7 +122,7 @@ class NewMessage(Record):
     key: str | None = None
     group: str | None = None
     outputs: tuple[Output, ...] = ()
-    search_text: str = ""
+    texts: tuple[tuple[int, str], ...] = ()
     created_at: datetime | None = None
     agent_visible: bool = True
     user_visible: bool = True

@@ -1,22 +1,29 @@
-"""The session store: what every back end offers, as whole transactions.
-
-What is steps on rows is the same for all of them and is here; the rest is abstract.
-"""
+"""The session store: what one owner has stored, as whole transactions on either database."""
 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+import copy
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypedDict, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
-from contextstash_storage.codec import bodies
-from contextstash_storage.codec.record_json import edit_of
-from contextstash_storage.deleted_sessions import DeletedSession
-from contextstash_storage.errors import SessionNotFoundError
+from contextstash_storage import hidden, log, messages, notes, outputs, sessions
+from contextstash_storage.append import PIECE_SIZE, Batch, Progress, append_piece, is_large, prepare
+from contextstash_storage.background import PAUSE_SECONDS, Background, Database
+from contextstash_storage.bodies import fingerprint
+from contextstash_storage.errors import (
+    BadInputError,
+    EditConflictError,
+    SessionNotFoundError,
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+)
 from contextstash_storage.records import (
+    LOCAL_OWNER,
     Appended,
     Call,
     Copied,
@@ -33,22 +40,29 @@ from contextstash_storage.records import (
     Message,
     Native,
     NewMessage,
-    Output,
     Request,
     SearchHit,
     Session,
     SessionExtras,
     SessionNews,
-    TokenSum,
     Usage,
 )
+from contextstash_storage.rows import edit_of
+from contextstash_storage.search.index import is_indexed_later, queued_messages
 from contextstash_storage.search.query_terms import EVERYWHERE, SearchFilter
-from contextstash_storage.sql import append, logs, messages, outputs, requests, session_news, sessions
-from contextstash_storage.sql.edits import check_expected, edit_records, find_summary, insert_edits, number_edits
-from contextstash_storage.sql.prepared_messages import stored_fingerprint
-from contextstash_storage.sql.rows import check_changes, made, read_session
-from contextstash_storage.sql.steps import MAX_INTEGER, Key, Result, Steps
+from contextstash_storage.search.search import Weigh as Weigh
+from contextstash_storage.search.search import search
+from contextstash_storage.sessions import insert_session, read_session, row_of, store_counters
 from contextstash_storage.tokens import TokenStore
+from contextstash_storage.transaction import Tx
+
+BETWEEN_PIECES_SECONDS = 0.005
+"""Pause between two pieces of a batch. SQLite has no queue for its lock: a waiting process would find the database
+locked each time if the next piece started at once. Longer than sqlite.connection.LOOK_SECONDS, so that each that waits
+looks once in it. Of 20 ms and 5 ms: two processes that record transcripts take a fifth less time with 5."""
+
+FEW = 16
+"""Up to so many records are made on the event loop; of more in a thread."""
 
 
 class Placement(TypedDict, total=False):
@@ -62,74 +76,90 @@ class Placement(TypedDict, total=False):
 
 
 P = ParamSpec("P")
-
-Weigh = Callable[[str, int], float]
-"""`weigh(session_id, seq)`: by what the score of a search's hit is multiplied, at most 1. Pure."""
-
-Read = Callable[[Key], Steps[Result]]
-"""Steps on the rows of a session."""
-
-Change = Callable[[Key, Session], Steps[Result]]
-"""Steps that change a session, given it as it is."""
+Result = TypeVar("Result")
 
 
 def _owner_reader(
-    steps: Callable[Concatenate[str, P], Steps[Result]], *, together: bool = False
+    read: Callable[Concatenate[Tx, str, P], Result],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, Result]]:
-    """The method that reads by these steps, which describe its arguments; they are given the owner first. `together`:
-    several statements see the same state."""
+    """The method that reads by this function, which describes its arguments; it is given the owner."""
 
-    @wraps(steps)
+    @wraps(read)
     async def method(store: SessionStore, /, *arguments: P.args, **named: P.kwargs) -> Result:
-        return await store._of_owner(lambda: steps(store.owner, *arguments, **named), together=together)
+        return await store.database.read(lambda tx: read(tx, store.owner, *arguments, **named))
+
+    return method
+
+
+def _owner_writer(
+    write: Callable[Concatenate[Tx, str, P], Result],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, Result]]:
+    """The same for a function that writes."""
+
+    @wraps(write)
+    async def method(store: SessionStore, /, *arguments: P.args, **named: P.kwargs) -> Result:
+        return await store.database.write(lambda tx: write(tx, store.owner, *arguments, **named))
 
     return method
 
 
 def _session_reader(
-    steps: Callable[Concatenate[Key, P], Steps[Result]], *, together: bool = False
+    read: Callable[Concatenate[Tx, int, P], Result],
 ) -> Callable[Concatenate[Any, str, P], Coroutine[Any, Any, Result]]:
-    """The same for a session, whose id the method is given first, and whose key the steps are given."""
+    """The method that reads a session, whose id it is given first, by this function, which is given its row."""
 
-    @wraps(steps)
+    @wraps(read)
     async def method(store: SessionStore, session_id: str, /, *arguments: P.args, **named: P.kwargs) -> Result:
-        return await store._of_session(session_id, lambda key: steps(key, *arguments, **named), together=together)
+        return await store.database.read(lambda tx: read(tx, row_of(tx, store.owner, session_id), *arguments, **named))
 
     return method
 
 
 def _session_writer(
-    steps: Callable[Concatenate[Key, P], Steps[Result]],
+    write: Callable[Concatenate[Tx, int, P], Result],
 ) -> Callable[Concatenate[Any, str, P], Coroutine[Any, Any, Result]]:
-    """The same for steps that change the session."""
+    """The same for a function that changes the session."""
 
-    @wraps(steps)
+    @wraps(write)
     async def method(store: SessionStore, session_id: str, /, *arguments: P.args, **named: P.kwargs) -> Result:
-        return await store._change(session_id, lambda key, _: steps(key, *arguments, **named))
+        return await store._change(session_id, lambda tx, row, _: write(tx, row, *arguments, **named))
 
     return method
 
 
-class SessionStore(ABC):
-    """What one owner has stored. Sessions of other owners do not exist for it. A method that is steps on rows alone is
-    listed here with these steps, which describe its arguments.
+class SessionStore:
+    """What one owner has stored. Sessions of other owners do not exist for it. A method that is one function on a
+    transaction is listed here with that function, which describes its arguments.
 
     To a reader, every method but `append_messages` is one transaction: it happens whole or not at all, also if it is
     cancelled or its process is killed. Methods that take a `session_id` raise SessionNotFoundError if the owner has no
     such session.
     """
 
-    owner: str
-    tokens: TokenStore
-    """The tokens of a server's clients, of all owners."""
+    def __init__(self, database: Database, owner: str = LOCAL_OWNER) -> None:
+        self.database = database
+        self.owner = owner
+        self.tokens = TokenStore(database)
+        self._background = Background(database)
 
-    @abstractmethod
-    def for_owner(self, owner: str) -> SessionStore:
+    def for_owner(self, owner: str) -> Self:
         """The same open database, bound to another owner. Closing either closes both."""
+        other = copy.copy(self)
+        other.owner = owner
+        return other
 
-    @abstractmethod
+    async def continue_work(self) -> None:
+        """Continue, in the background, what killed processes left incomplete."""
+        if await self.database.read(hidden.any_hidden):
+            self._background.delete_later()
+        if await self.database.read(queued_messages):
+            self._background.index_later()
+
     async def close(self) -> None:
-        """Close the database; closing again does nothing."""
+        """Close the database, after running work; closing again does nothing. A running deletion stops after its piece;
+        the next opening of the database continues it."""
+        await self._background.close()
+        await self.database.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -137,65 +167,77 @@ class SessionStore(ABC):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def owners(self) -> list[str]:
-        """All owners that have sessions, in order: for those who move a whole database."""
-        return await self._of_owner(sessions.owners)
+    owners = _owner_reader(sessions.owners)
+    list_sessions = _owner_reader(sessions.list_sessions)
+    find_session_ids = _owner_reader(sessions.find_session_ids)
+    totals = _owner_reader(sessions.totals)
+    mark = _owner_reader(sessions.mark)
+    session_tools = _session_reader(sessions.session_tools)
+    session_days = _session_reader(sessions.session_days)
+    token_sums = _session_reader(sessions.token_sums)
 
     async def create_session(self, session: Session) -> Session:
         """Store a new session; one that is already there is returned as it is."""
 
-        def steps() -> Steps[Session]:
-            yield from self._insert_session(session.model_copy(update={"owner": self.owner}))
-            return (yield from read_session(self.owner, session.session_id))[1]
+        def work(tx: Tx) -> Session:
+            insert_session(tx, session.model_copy(update={"owner": self.owner}))
+            return read_session(tx, self.owner, session.session_id)[1]
 
-        return await self._write_steps(steps)
+        return await self.database.write(work)
 
-    @abstractmethod
+    async def get_session(self, session_id: str) -> Session:
+        return (await self.database.read(lambda tx: read_session(tx, self.owner, session_id)))[1]
+
+    async def update_session(self, session_id: str, **changes: Any) -> Session:
+        """Change `agent`, `model`, `format`, `title`, `source` or `settings`."""
+
+        def change(tx: Tx, row: int, _: Session) -> Session:
+            sessions.update_session(tx, row, changes)
+            return read_session(tx, self.owner, session_id)[1]
+
+        return await self._change(session_id, change)
+
+    async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:
+        """Delete a session with everything that belongs to it, and the existing ones of the sessions `along`. One
+        transaction makes them invisible; then their rows, their words in the search index and their pages in the
+        write-ahead log are removed in pieces. False if some of that is still to be done, because another process reads
+        an older state, the database is locked or the disk is full. It is then tried again."""
+        await self.database.write(lambda tx: hidden.hide(tx, self.owner, [session_id, *along]))
+        return await self._background.delete()
+
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
         """Store a whole session as it was elsewhere: its messages in order, then its edits, events and calls, all
         unchanged; None, and nothing is done, if its owner has one of that id. It is stored in pieces, the last of which
         makes it visible. `items` is read in another thread while no transaction is open."""
+        owned = session.model_copy(update={"owner": self.owner})
+        staged = await self.database.write(lambda tx: hidden.begin(tx, owned))
+        if staged is None:
+            return None
+        try:
+            await self._fill(staged, iter(items))
+            stored = await self.database.write(lambda tx: hidden.publish(tx, staged))
+        except BaseException:
+            await self.database.write(lambda tx: hidden.abandon(tx, staged))
+            self._background.delete_later()
+            raise
+        if stored is None:
+            self._background.delete_later()
+        self._background.index_later()
+        return stored
 
-    read_extras = _session_reader(sessions.read_extras, together=True)
+    async def _fill(self, staged: hidden.Staged, items: Iterator[Copied]) -> None:
+        while read := await asyncio.to_thread(hidden.read_items, items):
+            while read:
+                written = await self.database.write(lambda tx, read=read: hidden.write_piece(tx, staged, read))  # type: ignore[misc]
+                staged.advance(read.popleft() for _ in range(written))
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    read_extras = _session_reader(notes.read_extras)
 
     async def put_extras(self, session_id: str, extras: SessionExtras) -> None:
         """Store what a copied session has beside its history."""
-        await self._change(session_id, lambda key, _: sessions.put_extras(self.owner, key, extras))
+        await self._change(session_id, lambda tx, row, _: notes.put_extras(tx, self.owner, row, extras))
 
-    async def get_session(self, session_id: str) -> Session:
-        return (await self._of_owner(lambda: read_session(self.owner, session_id)))[1]
-
-    list_sessions = _owner_reader(sessions.list_sessions, together=True)
-
-    totals = _owner_reader(sessions.totals, together=True)
-
-    mark = _owner_reader(sessions.mark)
-
-    session_tools = _session_reader(sessions.session_tools)
-
-    session_days = _session_reader(sessions.session_days)
-
-    find_session_ids = _owner_reader(sessions.find_session_ids)
-
-    async def update_session(self, session_id: str, **changes: Any) -> Session:
-        """Change `agent`, `model`, `format`, `title`, `source` or `settings`."""
-        check_changes(changes)
-
-        def change(key: Key, _: Session) -> Steps[Session]:
-            yield from sessions.update_fields(key, changes, self._stored_name)
-            return (yield from read_session(self.owner, session_id))[1]
-
-        return await self._change(session_id, change)
-
-    @abstractmethod
-    async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:
-        """Delete a session with everything that belongs to it, and the
-        existing ones of the sessions `along`. One transaction makes them invisible; then their rows, their words in the
-        search index and their pages in the write-ahead log are removed in pieces. False if some of that is still to be
-        done, because another process reads an older state, the database is locked or the disk is full. It is then tried
-        again."""
-
-    @abstractmethod
     async def append_messages(
         self,
         session_id: str,
@@ -215,54 +257,79 @@ class SessionStore(ABC):
 
         Raises BadInputError if another message stands at a position, or `batch_id` was used for other messages.
         """
+        batch, progress = await self._begun(Batch(self.owner, session_id, (), count, **placed), messages)
+        while progress.appended is None:
+            try:
+                await asyncio.sleep(BETWEEN_PIECES_SECONDS)
+                progress = await self._piece(batch, progress)
+            except EditConflictError:
+                raise
+            except SessionNotFoundError as error:
+                raise SessionNotFoundError(_deleted(batch, progress)) from error
+            except (StoreError, BadInputError) as error:
+                raise type(error)(_partly_stored(batch, progress, error)) from error
+        if any(is_indexed_later(message) for message in messages):
+            await self._background.index()
+        return progress.appended
 
-    read_fingerprints = _session_reader(append.read_fingerprints)
+    async def _begun(self, batch: Batch, messages: Sequence[NewMessage]) -> tuple[Batch, Progress]:
+        """Store the first piece. A small batch is prepared on the database's thread, as a thread of its own would take
+        longer than the work, and committed together with others."""
+        if is_large(messages):
+            whole = replace(batch, messages=await asyncio.to_thread(prepare, messages))
+            return whole, await self._piece(whole, Progress())
+
+        def prepared() -> Callable[[Tx], tuple[Batch, Progress]]:
+            whole = replace(batch, messages=prepare(messages))
+            return lambda tx: (whole, append_piece(tx, whole, Progress(), PIECE_SIZE))
+
+        return await self.database.write_together(prepared)
+
+    async def _piece(self, batch: Batch, progress: Progress) -> Progress:
+        return await self.database.write(lambda tx: append_piece(tx, batch, progress, PIECE_SIZE))
+
+    read_fingerprints = _session_reader(messages.read_fingerprints)
+    find_key = _session_reader(messages.find_key)
 
     def fingerprint(self, body: Native) -> bytes:
         """What two messages have in common if they are equal, by which a repeated delivery is recognized. Pure."""
-        return stored_fingerprint(bodies.fingerprint(body))
-
-    get_cursor = _owner_reader(sessions.get_cursor)
+        return fingerprint(body)
 
     async def read_messages(
         self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
     ) -> list[Message]:
         """Messages `first..last`, both included, in order."""
 
-        def steps() -> Steps[messages.MessageRows]:
-            key, session = yield from read_session(self.owner, session_id)
+        def work(tx: Tx) -> messages.MessageRows:
+            row, session = read_session(tx, self.owner, session_id)
             end = session.counters.messages - 1 if last is None else last
-            return (yield from messages.rows_between(key, session, first, end, bodies=bodies))
+            return messages.rows_between(tx, row, session, first, end, bodies=bodies)
 
-        return await (await self._of_owner(steps, together=True)).messages()
+        return await _made(await self.database.read(work))
 
     async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
         """The messages at these positions, with their bodies, in order of position."""
-
-        def steps() -> Steps[messages.MessageRows]:
-            key, _ = yield from read_session(self.owner, session_id)
-            return (yield from messages.rows_at(key, session_id, seqs))
-
-        return await (await self._of_owner(steps, together=True)).messages()
+        return await _made(
+            await self.database.read(
+                lambda tx: messages.rows_at(tx, row_of(tx, self.owner, session_id), session_id, seqs)
+            )
+        )
 
     async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
         """The session, its newest request, and beyond what the reader knows of it its edits and its messages with their
         outputs: what each turn of an agent loop needs, as of one moment."""
-        news = await self._of_owner(lambda: session_news.read_news(self.owner, session_id, known), together=True)
-        return SessionNews(
-            news.session,
-            known,
-            news.request,
-            tuple(await made(edit_of, news.edits)),
-            tuple(await news.messages.messages()),
-            tuple(await made(self._output_of, news.outputs)),
-        )
-
-    find_key = _session_reader(logs.find_key)
+        news = await self.database.read(lambda tx: messages.read_news(tx, self.owner, session_id, known))
+        few = len(news.messages.rows) + len(news.edits) <= FEW
+        return news.read() if few else await asyncio.to_thread(news.read)
 
     async def read_edits(self, session_id: str, *, after: int = 0) -> list[Edit]:
         """The edits behind number `after`, in order."""
-        return await made(edit_of, await self._of_session(session_id, lambda key: edit_records(key, after)))
+
+        def work(tx: Tx) -> list[str]:
+            return log.edit_records(tx, row_of(tx, self.owner, session_id), after)
+
+        records = await self.database.read(work)
+        return await asyncio.to_thread(lambda: list(map(edit_of, records)))
 
     async def append_edits(
         self,
@@ -277,90 +344,68 @@ class SessionStore(ABC):
 
         What our `own` edits remove from the view is also counted separately: a client that sends its own history has
         not seen them. Other edits mirror the client's own."""
-        numbered = await asyncio.to_thread(number_edits, edits, expected)
+        numbered = log.number_edits(edits, expected)
 
-        def change(key: Key, session: Session) -> Steps[Session]:
-            check_expected(session.counters, expected)
-            counters = yield from insert_edits(key, session.counters, numbered, own=own)
-            return (yield from self.stored_change(key, session, counters, event))
+        def change(tx: Tx, row: int, session: Session) -> Session:
+            log.check_expected(session.counters, expected)
+            counters = log.insert_edits(tx, row, session.counters, numbered, own=own)
+            return _stored_change(tx, row, session, counters, event)
 
         return await self._change(session_id, change)
+
+    find_summary = _owner_reader(log.find_summary)
 
     async def change_counters(
         self, session_id: str, change: Callable[[Counters], Counters], *, event: Event | None = None
     ) -> Session:
         """Replace the counters with the result of `change` (pure), which reads them in the same transaction."""
         return await self._change(
-            session_id, lambda key, session: self.stored_change(key, session, change(session.counters), event)
+            session_id, lambda tx, row, session: _stored_change(tx, row, session, change(session.counters), event)
         )
 
-    @abstractmethod
-    async def acquire_lease(self, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
-        """Acquire or renew the lease for `purpose` on a session, exclusive across processes; False if another holder
-        has it. It expires after `seconds`, so that it ends if its holder dies."""
+    acquire_lease = _session_writer(notes.acquire_lease)
 
     async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:
         """Release the lease; releasing one that is not held is not an error."""
         with suppress(SessionNotFoundError):
-            await self._change(session_id, lambda key, _: logs.release_lease(key, purpose, holder))
+            await self._change(session_id, lambda tx, row, _: notes.release_lease(tx, row, purpose, holder))
 
-    get_cached_summary = _session_reader(logs.get_cached_summary)
+    get_cached_summary = _session_reader(notes.get_cached_summary)
+    put_cached_summary = _session_writer(notes.put_cached_summary)
+    get_cursor = _owner_reader(notes.get_cursor)
 
-    put_cached_summary = _session_writer(logs.put_cached_summary)
-
-    async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
-        """The tool outputs of messages `first..last` of a session, both included, in order."""
-        end = MAX_INTEGER if last is None else last
-        rows = await self._of_session(session_id, lambda key: outputs.output_rows(key, first, end))
-        return await made(self._output_of, rows)
-
-    async def find_output(self, handle: str, session_id: str | None = None) -> tuple[str, Output]:
-        """The session and output of a handle, the newest session's if several hold the same text. Raises
-        HandleNotFoundError, and BadInputError if several texts have this handle."""
-        return await self._of_owner(
-            lambda: outputs.find_output(self.owner, handle, session_id, self._output_of), together=True
-        )
-
-    find_summary = _owner_reader(find_summary)
-
+    read_outputs = _session_reader(outputs.read_outputs)
+    find_output = _owner_reader(outputs.find_output)
     find_handles = _owner_reader(outputs.find_handles)
 
-    @abstractmethod
     async def search(
         self, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
     ) -> list[SearchHit]:
-        """Best hits first; the documents, terms, weights and order are those of `search_documents`, `search_query` and
-        `search_ranking`. A call and its output are one hit, of the output; one that repeats the lines of a better hit
-        is left out. With `weigh`, the order is that of the weighed scores among the first RANKED_HITS times `limit`
-        hits."""
+        """Best hits first; the documents, terms, weights and order are those of the folder `search`. A call and its
+        output are one hit, of the output; one that repeats the lines of a better hit is left out. With `weigh`, the
+        order is that of the weighed scores among the first RANKED_HITS times `limit` hits."""
+        return await self.database.read(lambda tx: search(tx, self.owner, query, where, limit, weigh))
 
     async def unindexed_messages(self) -> int:
         """How many messages a search cannot find yet, because the index is being filled in the background, after
         very long messages."""
-        return 0
+        return await self.database.read(queued_messages)
 
     async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None:
-        def change(key: Key, session: Session) -> Steps[None]:
-            yield from logs.insert_event(key, event)
+        """Append an event, and store how full the window is with it."""
+
+        def change(tx: Tx, row: int, session: Session) -> None:
+            log.insert_event(tx, row, event)
             if level is not None:
-                yield from sessions.put_level(key, session.counters, level)
+                sessions.put_level(tx, row, session.counters, level)
 
         await self._change(session_id, change)
 
-    read_events = _session_reader(logs.read_events)
-
-    last_events = _session_reader(logs.last_events)
-
-    @abstractmethod
-    async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
-        """The tokens that the model saw of the history, summed over runs of `width` messages."""
-
-    async def append_call(self, session_id: str, call: Call) -> None:
-        await self._change(session_id, lambda key, _: logs.insert_call(key, call))
-
-    last_calls = _session_reader(logs.last_calls)
-
-    read_calls = _session_reader(logs.read_calls)
+    read_events = _session_reader(log.read_events)
+    last_events = _session_reader(log.last_events)
+    append_call = _session_writer(log.insert_call)
+    read_calls = _session_reader(log.read_calls)
+    last_calls = _session_reader(log.last_calls)
 
     async def declare(
         self, session_id: str, parts: Sequence[DeclaredVersion], change: Callable[[Declared, Sequence[int]], Declared]
@@ -368,95 +413,94 @@ class SessionStore(ABC):
         """Store versions of declared parts, each content once, and put `change(declared, versions)` into the counters:
         `versions` are the numbers of `parts`. Pure."""
 
-        def steps(key: Key, session: Session) -> Steps[Session]:
-            counters = yield from requests.declare(key, session.counters, parts, change)
-            return (yield from self.stored_change(key, session, counters, None))
+        def work(tx: Tx, row: int, session: Session) -> Session:
+            return _stored_change(tx, row, session, log.declare(tx, row, session.counters, parts, change))
 
-        return await self._change(session_id, steps)
+        return await self._change(session_id, work)
 
-    read_declared = _session_reader(requests.read_declared)
+    read_declared = _session_reader(log.read_declared)
 
     async def append_request(self, session_id: str, request: Request) -> Request:
         """Store a request under the next number, and make it the one that the next reported usage belongs to. Of older
         ones only figures are kept."""
 
-        def change(key: Key, session: Session) -> Steps[Request]:
-            placed, counters = yield from requests.insert_request(key, session.counters, request)
-            yield from self.stored_change(key, session, counters, None)
+        def change(tx: Tx, row: int, session: Session) -> Request:
+            placed, counters = log.insert_request(tx, row, session.counters, request)
+            _stored_change(tx, row, session, counters)
             return placed
 
         return await self._change(session_id, change)
 
-    read_requests = _session_reader(requests.read_requests)
-
-    list_requests = _session_reader(requests.list_requests)
-
-    get_request = _session_reader(requests.get_request)
+    read_requests = _session_reader(log.read_requests)
+    list_requests = _session_reader(log.list_requests)
+    get_request = _session_reader(log.get_request)
 
     async def book_usage(
         self, session_id: str, number: int, usage: Usage, change: Callable[[Counters], Counters], call: Call
     ) -> Session:
         """Add usage that was reported late to a request, and store its call and the changed counters."""
 
-        def steps(key: Key, session: Session) -> Steps[Session]:
-            yield from requests.book_usage(key, number, usage)
-            yield from logs.insert_call(key, call)
-            return (yield from self.stored_change(key, session, change(session.counters), None))
+        def work(tx: Tx, row: int, session: Session) -> Session:
+            log.book_usage(tx, row, number, usage)
+            log.insert_call(tx, row, call)
+            return _stored_change(tx, row, session, change(session.counters))
 
-        return await self._change(session_id, steps)
+        return await self._change(session_id, work)
 
-    get_proxied = _session_reader(requests.get_proxied)
+    get_proxied = _session_reader(notes.get_proxied)
+    put_proxied = _session_writer(notes.put_proxied)
+    recent_proxied = _owner_reader(notes.recent_proxied)
 
-    put_proxied = _session_writer(requests.put_proxied)
+    deleted_sessions = _owner_reader(notes.deleted_sessions)
+    copy_deleted = _owner_writer(notes.copy_deleted)
+    note_responses = _owner_writer(notes.note_responses)
 
-    recent_proxied = _owner_reader(requests.recent_proxied)
-
-    deleted_sessions = _owner_reader(requests.deleted_sessions)
-
-    async def copy_deleted(self, sessions: Sequence[DeletedSession]) -> None:
-        """Recognize sessions too that were deleted in another database, whose sessions are copied to this one."""
-        await self._write_steps(lambda: requests.copy_deleted(self.owner, sessions))
-
-    async def note_responses(self, session_id: str, marks: Sequence[str], responses: Sequence[str]) -> None:
-        """Recognize a deleted session by these responses too, which its client got later: the one of this id, that with
-        which a request of these marks goes on, or that of one of the responses. Without effect if there is none."""
-        await self._write_steps(lambda: requests.note_responses(self.owner, session_id, marks, responses))
-
-    @abstractmethod
-    async def _of_owner(self, read: Callable[[], Steps[Result]], *, together: bool = False) -> Result:
-        """What steps that only read return: those of one statement, or several that see the same state."""
-
-    @abstractmethod
-    async def _of_session(self, session_id: str, read: Read[Result], *, together: bool = False) -> Result:
-        """The same for a session. Raises SessionNotFoundError."""
-
-    @abstractmethod
-    async def _change(self, session_id: str, change: Change[Result]) -> Result:
-        """What steps that change a session return; no other transaction changes it meanwhile. Raises
+    async def _change(self, session_id: str, change: Callable[[Tx, int, Session], Result]) -> Result:
+        """What a function that changes a session returns; no other transaction changes it meanwhile. Raises
         SessionNotFoundError."""
 
-    @abstractmethod
-    async def _write_steps(self, steps: Callable[[], Steps[Result]]) -> Result:
-        """What steps that write return, as one transaction."""
+        def work(tx: Tx) -> Result:
+            return change(tx, *read_session(tx, self.owner, session_id, locked=True))
 
-    @abstractmethod
-    def _insert_session(self, session: Session) -> Steps[bool]:
-        """Store a session's row; False if its owner has one of that id."""
+        return await self.database.write(work)
 
-    @abstractmethod
-    def _store_counters(self, key: Key, session: Session, counters: Counters) -> Steps[Session]:
-        """Store a session's counters and that it was changed now; returns the changed session."""
 
-    @abstractmethod
-    def _output_of(self, row: Sequence[Any]) -> Output:
-        """The output of a row of the dialect's `output` columns."""
+def _stored_change(tx: Tx, row: int, session: Session, counters: Counters, event: Event | None = None) -> Session:
+    """Store a session's counters, and an event with them; returns the changed session."""
+    if event is not None:
+        log.insert_event(tx, row, event)
+    return store_counters(tx, row, session, counters)
 
-    @abstractmethod
-    def _stored_name(self, name: Any) -> Any:
-        """A name or title as the store can hold it."""
 
-    def stored_change(self, key: Key, session: Session, counters: Counters, event: Event | None) -> Steps[Session]:
-        """Store a session's counters, and an event with them; returns the changed session."""
-        if event is not None:
-            yield from logs.insert_event(key, event)
-        return (yield from self._store_counters(key, session, counters))
+async def _made(rows: messages.MessageRows) -> list[Message]:
+    """The messages of rows: many are made in a thread, so that other calls need not wait."""
+    return rows.messages() if len(rows.rows) <= FEW else await asyncio.to_thread(rows.messages)
+
+
+def _partly_stored(batch: Batch, progress: Progress, error: Exception) -> str:
+    """What an error says that ends a batch between two pieces."""
+    assert progress.left is not None
+    next_seq = progress.left.messages
+    if batch.is_identified:
+        advice = "Send the same batch again in the same way: what is stored is not stored twice."
+    else:
+        advice = f"Record the messages from number {progress.done} of the batch on with first_seq={next_seq}."
+    stored = f"{progress.done} of {len(batch.messages)} messages were recorded"
+    return f"{stored}, then {_cause(error)}. next_seq is {next_seq}. {advice}"
+
+
+def _deleted(batch: Batch, progress: Progress) -> str:
+    """What the error says if the session was deleted between two pieces."""
+    return (
+        f"{progress.done} of {len(batch.messages)} messages were recorded, then the session '{batch.session_id}' was"
+        " deleted by another process, and these messages with it. The rest was not stored. To keep the conversation,"
+        " record it again from its first message, preferably under a new session_id."
+    )
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, StoreBusyError):
+        return "the database was locked by another process for too long"
+    if isinstance(error, StoreFullError):
+        return "the disk was full"
+    return f"this happened: {str(error).rstrip('.')}"

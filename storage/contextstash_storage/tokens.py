@@ -1,13 +1,16 @@
-"""The tokens of a server's clients."""
+"""The tokens of a server's clients, of all owners."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import json
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from contextstash_storage.sql.steps import Result, Statement, Steps
+from contextstash_storage.transaction import Tx
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,73 +25,77 @@ class Token:
     last_used_at: datetime | None = None
 
 
-class Run(Protocol):
-    """Runs steps as one transaction."""
+class _Transactions(Protocol):
+    def read(self, work: Callable[[Tx], Result], /) -> Awaitable[Result]: ...
 
-    def __call__(self, steps: Callable[[], Steps[Result]], /) -> Awaitable[Result]: ...
+    def write(self, work: Callable[[Tx], Result], /) -> Awaitable[Result]: ...
 
 
 class TokenStore:
-    """The tokens of all owners, whose steps are run by `read` and `write`. Each is known by the SHA-256 of its
-    secret."""
+    """The tokens of all owners. Each is a note under the SHA-256 of its secret."""
 
-    def __init__(self, read: Run, write: Run) -> None:
-        self._read = read
-        self._write = write
+    def __init__(self, database: _Transactions) -> None:
+        self._database = database
 
     async def add(self, token: Token, sha256: bytes) -> bool:
         """Store a token; False, and nothing is done, if there is one of that name."""
-        text = f"INSERT INTO tokens ({_COLUMNS}, sha256) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO NOTHING"
-        return await self._write(lambda: _changed(text, *_row_of(token), sha256))
+
+        def work(tx: Tx) -> bool:
+            if _named(tx, token.name) is not None:
+                return False
+            text = "INSERT INTO notes (session, kind, key, record) VALUES (0, 'token', ?, ?) ON CONFLICT DO NOTHING"
+            return tx.execute(text, (sha256.hex(), _json_of(token))) == 1
+
+        return await self._database.write(work)
 
     async def read_all(self) -> list[Token]:
         """All tokens, by their names."""
-        return await self._read(lambda: _found(f"SELECT {_COLUMNS} FROM tokens ORDER BY name"))
+        return await self._database.read(lambda tx: sorted(_all(tx).values(), key=lambda token: token.name))
 
     async def find(self, sha256: bytes) -> Token | None:
         """The token with this hash, also one that has expired; None if there is none."""
-        found = await self._read(lambda: _found(f"SELECT {_COLUMNS} FROM tokens WHERE sha256 = ?", sha256))
-        return found[0] if found else None
+        text = "SELECT record FROM notes WHERE kind = 'token' AND key = ?"
+        rows = await self._database.read(lambda tx: tx.rows(text, (sha256.hex(),)))
+        return _token_of(rows[0][0]) if rows else None
 
     async def note_use(self, name: str, at: datetime) -> None:
         """Store when a token was last used."""
-        await self._write(lambda: _changed("UPDATE tokens SET last_used_at = ? WHERE name = ?", at.isoformat(), name))
+
+        def work(tx: Tx) -> None:
+            if (key := _named(tx, name)) is not None:
+                used = {**json.loads(_json_of(_all(tx)[key])), "last_used_at": at.isoformat()}
+                tx.execute("UPDATE notes SET record = ? WHERE kind = 'token' AND key = ?", (json.dumps(used), key))
+
+        await self._database.write(work)
 
     async def remove(self, name: str) -> bool:
         """Delete a token; False if there is none of that name."""
-        return await self._write(lambda: _changed("DELETE FROM tokens WHERE name = ?", name))
+
+        def work(tx: Tx) -> bool:
+            return tx.execute("DELETE FROM notes WHERE kind = 'token' AND key = ?", (_named(tx, name) or "",)) == 1
+
+        return await self._database.write(work)
 
 
-def _changed(text: str, *values: object) -> Steps[bool]:
-    """Whether a statement changes a row."""
-    return bool((yield Statement(f"{text} RETURNING name", values)))
+def _all(tx: Tx) -> dict[str, Token]:
+    """All tokens by their keys."""
+    return {key: _token_of(record) for key, record in tx.rows("SELECT key, record FROM notes WHERE kind = 'token'")}
 
 
-def _found(text: str, *values: object) -> Steps[list[Token]]:
-    return [_token_of(row) for row in (yield Statement(text, values))]
+def _named(tx: Tx, name: str) -> str | None:
+    """The key of the token of this name; None if there is none."""
+    return next((key for key, token in _all(tx).items() if token.name == name), None)
 
 
-_COLUMNS = "name, owner, scopes, created_at, expires_at, last_used_at"
+_TIMES = ("created_at", "expires_at", "last_used_at")
 
 
-def _row_of(token: Token) -> tuple[str | None, ...]:
-    return (
-        token.name,
-        token.owner,
-        " ".join(token.scopes),
-        token.created_at.isoformat(),
-        token.expires_at.isoformat() if token.expires_at else None,
-        token.last_used_at.isoformat() if token.last_used_at else None,
-    )
+def _json_of(token: Token) -> str:
+    times: dict[str, Any] = {name: time.isoformat() for name in _TIMES if (time := getattr(token, name)) is not None}
+    return json.dumps({"name": token.name, "owner": token.owner, "scopes": token.scopes, **times})
 
 
-def _token_of(row: Sequence[Any]) -> Token:
-    name, owner, scopes, created, expires, used = row
-    return Token(
-        name,
-        owner,
-        tuple(scopes.split()),
-        datetime.fromisoformat(created),
-        datetime.fromisoformat(expires) if expires else None,
-        datetime.fromisoformat(used) if used else None,
-    )
+def _token_of(record: str) -> Token:
+    fields = json.loads(record)
+    times = {name: datetime.fromisoformat(fields[name]) for name in _TIMES if name in fields}
+    return Token(fields["name"], fields["owner"], tuple(fields["scopes"]), **times)

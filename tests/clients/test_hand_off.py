@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.clients.client import client, hooks_of
+from contextstash.clients.claude_code import CLAUDE_CODE
+from contextstash.clients.client import hooks_of
 from tests.support.command_line import CommandLine
 from tests.support.compacting_provider import compacting_provider
 
@@ -83,7 +84,7 @@ def test_claude_code_takes_a_hand_off_whole_after_a_compaction(tmp_path: Path) -
     added = "\n".join(text for text in texts if "hand-off" in text)
     parts = re.findall(r"\[contextstash: part (\d) of (\d) of a hand-off", added)
     assert parts == [("1", "2"), ("2", "2")]
-    limit = hooks_of(client("claude-code")).context_limit
+    limit = hooks_of(CLAUDE_CODE).context_limit
     assert limit is not None
     assert len(added) > limit
     assert "Never round them." in added

@@ -163,7 +163,7 @@ def in_database(proxy: RunningProxy, statement: str) -> None:
     sessions = proxy.engine._sessions
     assert sessions is not None
     store: Any = sessions._access.store
-    work = store._writer.run(lambda db: db.execute(statement).fetchall())
+    work = store.database.writer.run(lambda db: db.execute(statement).fetchall())
     asyncio.run_coroutine_threadsafe(work, proxy.loop).result(30)
 
 

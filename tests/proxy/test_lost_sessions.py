@@ -105,14 +105,14 @@ def test_what_stays_of_a_deleted_session_tells_nothing_and_ends(
     content = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert not [each for each in (ID, mark, "Fix the bug") if each.encode() in content]
     with closing(sqlite3.connect(database, isolation_level=None)) as db:
-        assert db.execute("SELECT count(*) FROM deleted_sessions").fetchone() == (1,)
-        db.execute("UPDATE deleted_sessions SET deleted_at = '2026-01-01T00:00:00+00:00'")
+        assert db.execute("SELECT count(*) FROM notes WHERE kind = 'deleted'").fetchone() == (1,)
+        db.execute("UPDATE notes SET begins = 1 WHERE kind = 'deleted'")
     with running_proxy(provider.url, database, clock) as proxy:
         proxy.send(request_of(session(2)))
     assert list(recorded(database)) == [ID]
     delete(database)
     with closing(sqlite3.connect(database)) as db:
-        assert db.execute("SELECT count(*) FROM deleted_sessions WHERE deleted_at < '2026-02'").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM notes WHERE kind = 'deleted' AND begins < 2").fetchone() == (0,)
 
 
 def test_two_proxies_on_one_session_record_all_and_log_nothing_false(

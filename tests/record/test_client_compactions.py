@@ -63,6 +63,9 @@ async def test_the_other_blocks_of_a_message_with_our_call_are_found(stash: Stas
     ]
     client.write("assistant", calls)
     await client.read()
-    [hit] = (await stash.search_history("quokka", session_id=SESSION)).hits
-    assert "I look for the quokka." in hit.snippet
-    assert "query" not in hit.snippet
+    hits = (await stash.search_history("quokka", session_id=SESSION)).hits
+    shown = "\n".join(hit.snippet for hit in hits)
+    assert len(hits) == 2
+    assert "I look for the quokka." in shown
+    assert "grep quokka" in shown
+    assert "query" not in shown

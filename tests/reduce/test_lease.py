@@ -42,10 +42,10 @@ async def test_a_busy_database_does_not_end_the_renewal(tmp_path: Path, monkeypa
             for _ in range(4):  # while the third begins, the second at least has failed
                 await attempts.get()
             other.execute("ROLLBACK")
-            [ended] = other.execute("SELECT taken_at + seconds FROM leases").fetchone()
+            [ended] = other.execute("SELECT ends FROM notes WHERE kind = 'lease'").fetchone()
             for _ in range(3):
                 await attempts.get()
-            [renewed] = other.execute("SELECT taken_at + seconds FROM leases").fetchone()
+            [renewed] = other.execute("SELECT ends FROM notes WHERE kind = 'lease'").fetchone()
             lease.check()
         assert renewed > ended
     finally:
@@ -65,7 +65,7 @@ async def test_a_compaction_whose_lease_was_taken_by_another_stops_and_changes_n
             compacting = asyncio.create_task(stash.compact_session(SESSION))
             assert await asyncio.to_thread(provider.asked.wait, 30)
             other = sqlite3.connect(path)
-            other.execute("UPDATE leases SET holder = 'another'")
+            other.execute("""UPDATE notes SET record = '"another"' WHERE kind = 'lease'""")
             other.commit()
             other.close()
             result = await compacting

@@ -114,10 +114,10 @@ async def test_no_planted_secret_can_be_read_or_found_in_postgresql() -> None:
     finally:
         await stash.close()
     rows = "SELECT string_agg(each::text, ' ') FROM {} AS each"
-    words = server().sql(rows.format("(SELECT vector FROM search_entries)"), database_name(address))
+    words = server().sql(rows.format("(SELECT vector FROM words)"), database_name(address))
     assert "broken" in words
     kept = [("index", words)]
-    for table in ("outputs", "events", "edits", "requests", "(SELECT derived, key, role FROM messages)"):
+    for table in ("outputs", "log", "notes", "(SELECT facts, key FROM messages)"):
         kept.append((table, server().sql(rows.format(table), database_name(address))))
     found = {(secret.kind, where) for secret in secrets for where, text in shown + kept if readable(secret, text)}
     assert not found

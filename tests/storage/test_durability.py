@@ -22,6 +22,7 @@ from contextstash_storage.errors import StoreBusyError, StoreError, StoreFullErr
 from contextstash_storage.sqlite.connection import close, connect
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
+from contextstash_storage.transaction import Tx, only
 from tests.support import recording_process
 from tests.support.killed_workers import Ledger, kill_once
 from tests.support.stashes import stash_at
@@ -47,7 +48,6 @@ def recording(path: Path, session_id: str, number: int) -> subprocess.Popen[str]
 def check_integrity(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert db.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
 @pytest.mark.parametrize("after", random.Random(6).sample(range(1, 200), 3))
@@ -167,11 +167,11 @@ async def test_a_full_disk_is_an_error_with_words_and_loses_nothing(store: Sqlit
         [pages] = db.execute("PRAGMA page_count").fetchone()
         db.execute(f"PRAGMA max_page_count = {pages}")
 
-    await store._writer.run(leave_no_room)
+    await store.database.writer.run(leave_no_room)
     with pytest.raises(StoreFullError, match="Make room"):
         await record(store, says(random.Random(1).randbytes(200_000).hex()))
     assert [body["content"] for body in await bodies(store)] == ["before"]
-    await store._writer.run(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchall())
+    await store.database.writer.run(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchall())
     assert len((await record(store, says("after"))).messages) == 1
 
 
@@ -283,12 +283,11 @@ async def test_a_reader_sees_one_moment_s_state(path: Path) -> None:
     writer = await connect(path)
     await writer.run(lambda db: db.execute("CREATE TABLE t (x)").fetchall())
 
-    def read_twice(db: sqlite3.Connection) -> tuple[int, int]:
-        [before] = db.execute("SELECT count(*) FROM t").fetchone()
+    def read_twice(tx: Tx) -> tuple[int, int]:
+        before = only(tx.rows("SELECT count(*) FROM t"))
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("INSERT INTO t VALUES (1)")
-        [after] = db.execute("SELECT count(*) FROM t").fetchone()
-        return before, after
+        return before, only(tx.rows("SELECT count(*) FROM t"))
 
     assert await reader.read(read_twice) == (0, 0)
     await close(reader, writer)

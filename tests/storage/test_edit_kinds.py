@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from contextstash_storage.codec.record_json import edit_json, edit_of, to_json
 from contextstash_storage.records import (
     EDIT,
     ArchiveEdit,
@@ -21,6 +20,7 @@ from contextstash_storage.records import (
     SummaryEdit,
     TruncateEdit,
 )
+from contextstash_storage.rows import edit_json, edit_of, to_json
 from tests.support.stored_edits import archiving, summarizing
 
 WIDE_DEFAULTS: dict[str, Any] = {

@@ -48,8 +48,8 @@ async def test_an_expired_lease_is_taken_over_and_another_purpose_is_free(store:
 @pytest.mark.parametrize("hours", [1, 24 * 365])
 async def test_a_lease_that_is_dated_in_the_future_is_not_in_force(store: SqliteStore, hours: int) -> None:
     assert await acquire(store, "of another time")
-    moved = "UPDATE leases SET taken_at = taken_at + ?"
-    await store._writer.write(lambda db: db.execute(moved, (3600 * hours,)).fetchall())
+    moved = "UPDATE notes SET begins = begins + ?1, ends = ends + ?1"
+    await store.database.writer.write(lambda db: db.execute(moved, (3600 * hours,)))
     assert await acquire(store, "of today")
     assert not await acquire(store, "of another time")
 
@@ -62,7 +62,7 @@ async def test_no_lease_outlives_its_duration_when_the_time_of_day_jumps(
     assert await acquire(store, "dated tomorrow")
     monkeypatch.setattr(time, "time", lambda: now)
     assert not await acquire(store, "early")
-    await store._writer.write(lambda db: db.execute("UPDATE leases SET taken_at = taken_at - seconds").fetchall())
+    await store.database.writer.write(lambda tx: tx.execute("UPDATE notes SET begins = begins - 60, ends = ends - 60"))
     assert await acquire(store, "in time")
 
 
@@ -83,7 +83,7 @@ async def test_the_lease_of_a_killed_process_expires(tmp_path: Path) -> None:
         await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code, str(path), "60"], check=False)
         assert not await acquire(store, "next")
         with closing(sqlite3.connect(path)) as db:
-            db.execute("UPDATE leases SET taken_at = taken_at - seconds")
+            db.execute("UPDATE notes SET begins = begins - 60, ends = ends - 60")
             db.commit()
         assert await acquire(store, "next")
     finally:

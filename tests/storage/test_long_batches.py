@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
+from contextstash_storage.append import PIECE_SIZE
 from contextstash_storage.errors import BadInputError, SessionNotFoundError, StoreBusyError
+from contextstash_storage.hidden import hide
 from contextstash_storage.records import Cursor, NewMessage, Session
-from contextstash_storage.sql.rows import now
-from contextstash_storage.sqlite import hidden_sessions, session_copy
-from contextstash_storage.sqlite.append_messages import PIECE_SIZE
-from contextstash_storage.sqlite.connection import run
+from contextstash_storage.sessions import insert_session
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
+from contextstash_storage.transaction import Tx, now
 from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, calls, new_session, record, says
 
 HALF_A_PIECE = PIECE_SIZE // 2
@@ -144,13 +144,13 @@ async def test_a_batch_ends_if_its_session_is_deleted_even_if_one_of_that_id_is_
     long = asyncio.create_task(record(store, *long_batch(20), **mark))
     await stored_after(other, 2)
 
-    def swap(db: sqlite3.Connection) -> None:
-        hidden_sessions.hide(db, OWNER, SESSION)
+    def swap(tx: Tx) -> None:
+        hide(tx, OWNER, [SESSION])
         if made_again:
             new = Session(session_id=SESSION, owner=OWNER, format="openai-chat", created_at=now(), updated_at=now())
-            run(db, session_copy.insert_session(new))
+            insert_session(tx, new)
 
-    await other._write(swap)
+    await other.database.write(swap)
     if made_again:
         await record(other, *begins)
     with pytest.raises(SessionNotFoundError, match=r"of 40 messages .* deleted by another process") as told:

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
+from contextstash_storage import hidden
+from contextstash_storage.background import PAUSE_SECONDS
 from contextstash_storage.errors import SessionNotFoundError, StoreBusyError
 from contextstash_storage.records import Call, Copied, Counters, EditRecord, Event, NewMessage, Session
 from contextstash_storage.search.query_terms import SearchFilter
-from contextstash_storage.sql import prepared_messages as batches
-from contextstash_storage.sql.rows import now
-from contextstash_storage.sqlite import hidden_sessions
-from contextstash_storage.sqlite.connection import PAUSE_SECONDS
+from contextstash_storage.sessions import STAGED_OWNER
+from contextstash_storage.sqlite.connection import SqliteTx
 from contextstash_storage.sqlite.health import look_at
-from contextstash_storage.sqlite.rows import STAGED_OWNER
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
+from contextstash_storage.transaction import now
 from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import OWNER, answers, bodies, conversation, record, says
 
@@ -31,7 +31,7 @@ SMALL_PIECES = 3
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "ITEMS_AT_ONCE", SMALL_PIECES)
+    monkeypatch.setattr(hidden, "ITEMS_AT_ONCE", SMALL_PIECES)
 
 
 def session(messages: int = 11) -> Session:
@@ -156,8 +156,8 @@ async def test_others_record_while_a_long_session_is_imported(store: SqliteStore
 
 KILLED = """
 import asyncio, os, pathlib, signal, sys
-from tests.storage.test_session_copy import batches, items, open_sqlite, session
-batches.ITEMS_AT_ONCE = 3
+from tests.storage.test_session_copy import hidden, items, open_sqlite, session
+hidden.ITEMS_AT_ONCE = 3
 def told():
     yield from items()[:7]
     os.kill(os.getpid(), signal.SIGKILL)
@@ -184,7 +184,7 @@ async def test_an_opening_leaves_alone_what_a_living_process_is_importing(store:
 
     async def open_another() -> None:
         opened.append(await open_sqlite(path))
-        assert await opened[-1]._deletion.finish()
+        assert await opened[-1]._background.delete()
 
     loop = asyncio.get_running_loop()
 
@@ -203,8 +203,8 @@ async def test_an_import_that_was_removed_as_abandoned_says_so(store: SqliteStor
     def told() -> Iterator[Copied]:
         yield from items()[:6]
         with closing(sqlite3.connect(path)) as db:
-            db.execute("UPDATE leases SET taken_at = taken_at - seconds")
-            hidden_sessions.give_up_abandoned(db)
+            db.execute("UPDATE notes SET begins = begins - 600, ends = ends - 600")
+            hidden.give_up_abandoned(SqliteTx(db))
             db.commit()
         yield from items()[6:]
 

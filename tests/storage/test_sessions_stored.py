@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from contextstash_storage.deleted_sessions import MAX_LATER
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, SessionNotFoundError
-from contextstash_storage.postgres.store import PostgresStore
+from contextstash_storage.notes import MAX_LATER
 from contextstash_storage.records import Call, Cursor, Event, ProxiedSession
 from contextstash_storage.sqlite.store import SqliteStore
 from contextstash_storage.store import SessionStore
+from contextstash_storage.transaction import Tx, only
 from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import SESSION, answers, bodies, conversation, new_session, record, says
 
@@ -58,17 +58,17 @@ async def fill(store: SessionStore, session_id: str) -> None:
     await store.append_call(session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2))
 
 
-NAMES = ("messages", "bodies", "outputs", "edits", "events", "calls", "cursors")
-COUNTED = "SELECT " + ", ".join(f"(SELECT count(*) FROM {name})" for name in NAMES)
+NAMES = ("messages", "bodies", "outputs", "log", "entries", "words")
 
 
 async def table_sizes(store: SessionStore) -> dict[str, int]:
-    if isinstance(store, SqliteStore):
-        row = await store._reader.read(lambda db: db.execute(COUNTED).fetchone())
-    else:
-        assert isinstance(store, PostgresStore)
-        row = await store._database.read(lambda db: db.fetchrow(COUNTED))
-    return dict(zip(NAMES, row, strict=True))
+    """The rows of each table, but those that say how a deleted session is recognized."""
+
+    def count(tx: Tx) -> dict[str, int]:
+        counts = {name: int(only(tx.rows(f"SELECT count(*) FROM {name}"))) for name in NAMES}
+        return counts | {"notes": int(only(tx.rows("SELECT count(*) FROM notes WHERE kind <> 'deleted'")))}
+
+    return await store.database.read(count)
 
 
 async def test_a_deleted_session_leaves_nothing_behind(store: SessionStore) -> None:
@@ -100,13 +100,9 @@ async def test_the_index_is_sound_after_deletions(store: SqliteStore) -> None:
     await new_session(store, "two")
     await record(store, *conversation(3), says("odd \ud800\x00 camelCase " + BIG), session_id="two")
     await store.delete_session("two")
-    await store._writer.write(
-        lambda db: db.execute("INSERT INTO search_pieces (search_pieces) VALUES ('integrity-check')").fetchall()
-    )
-    terms = await store._reader.read(
-        lambda db: db.execute("SELECT count(*) FROM search_pieces WHERE search_pieces MATCH 'odd OR shared'").fetchone()
-    )
-    assert terms == (0,)
+    await store.database.write(lambda tx: tx.execute("INSERT INTO words (words) VALUES ('integrity-check')"))
+    found = "SELECT count(*) FROM words WHERE words MATCH 'odd OR shared'"
+    assert await store.database.read(lambda tx: tx.rows(found)) == [(0,)]
 
 
 async def test_a_deleted_session_is_recognized_by_hashes(store: SessionStore) -> None:

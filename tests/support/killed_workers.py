@@ -229,10 +229,12 @@ def check_files(path: Path) -> None:
     """The database is sound, and so is its search index; every stored row belongs to a session."""
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert db.execute("PRAGMA foreign_key_check").fetchall() == []
-        db.execute("INSERT INTO search_pieces (search_pieces) VALUES ('integrity-check')")
-        of_messages = "SELECT entry FROM search_entries JOIN messages USING (message)"
-        indexed = f"SELECT count(*) FROM search_pieces_docsize WHERE id NOT IN ({of_messages})"
+        for table in ("messages", "bodies", "outputs", "log"):
+            rows = f"SELECT count(*) FROM {table} WHERE session NOT IN (SELECT session FROM sessions)"
+            assert db.execute(rows).fetchone() == (0,)
+        db.execute("INSERT INTO words (words) VALUES ('integrity-check')")
+        of_messages = "SELECT entry FROM entries JOIN messages USING (message)"
+        indexed = f"SELECT count(*) FROM words_docsize WHERE id NOT IN ({of_messages})"
         assert db.execute(indexed).fetchone() == (0,)
 
 

@@ -48,14 +48,14 @@ def says(text: str, role: Any = "user", **fields: Any) -> NewMessage:
     """A message of plain text."""
     block = Block(type="text", tokens=len(text) // 4, size=len(text))
     body = {"role": role, "content": text}
-    return NewMessage(**{"body": body, "role": role, "blocks": (block,), "search_text": text, **fields})
+    return NewMessage(**{"body": body, "role": role, "blocks": (block,), "texts": ((0, text),), **fields})
 
 
 def calls(call_id: str, command: str = "ls") -> NewMessage:
     """A message that calls a tool."""
     block = Block(type="tool_call", call_id=call_id, tool="Bash", argument=command)
     body = {"role": "assistant", "tool_calls": [{"id": call_id, "command": command}]}
-    return NewMessage(body=body, role="assistant", blocks=(block,), search_text=f"Bash {command}")
+    return NewMessage(body=body, role="assistant", blocks=(block,), texts=((0, command),))
 
 
 def answers(call_id: str, text: str = "a.txt", handle: str = "out_a") -> NewMessage:
@@ -65,7 +65,9 @@ def answers(call_id: str, text: str = "a.txt", handle: str = "out_a") -> NewMess
         handle=handle, seq=0, block=0, tool="Bash", tokens=1, characters=len(text), lines=1, sha256="0" * 64
     )
     body = {"role": "tool", "tool_call_id": call_id, "content": text}
-    return NewMessage(body=body, role="tool", kind="tool_result", blocks=(block,), outputs=(output,), search_text=text)
+    return NewMessage(
+        body=body, role="tool", kind="tool_result", blocks=(block,), outputs=(output,), texts=((0, text),)
+    )
 
 
 def conversation(turns: int) -> Sequence[NewMessage]:

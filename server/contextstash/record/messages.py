@@ -167,7 +167,7 @@ class _Reader:
             role=reading.role,
             blocks=blocks,
             outputs=outputs,
-            search_text=search_text_of(shown.texts, blocks, self.calls),
+            texts=search_texts(shown.texts, blocks, self.calls),
             **fields,
         )
 
@@ -210,19 +210,16 @@ def output_handle(tool: str, argument: str, text: str) -> str:
     return handle_of("out", "\0".join((tool, argument, text)))
 
 
-def search_text_of(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) -> str:
-    """The text that search indexes: all text of the message, and for a tool result also its call. The calls of our own
-    tools and their results are left out: a search would find itself, and quotations before the originals."""
-    pieces: list[str] = []
-    for block, text in zip(blocks, texts, strict=True):
-        if block.type in ("image", "document", "opaque") or _is_own(block, calls):
-            continue
-        if block.type == "tool_result" and block.call_id in calls:
-            pieces.append(" ".join(calls[block.call_id]))
-        elif block.type == "tool_call" and block.tool:
-            pieces.append(block.tool)
-        pieces.append(text)
-    return "\n".join(piece for piece in pieces if piece)
+def search_texts(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) -> tuple[tuple[int, str], ...]:
+    """The texts that search finds, each after the number of its block. The calls of our own tools and their results are
+    left out: a search would find itself, and quotations before the originals."""
+    return tuple(
+        (number, text)
+        for number, (block, text) in enumerate(zip(blocks, texts, strict=True))
+        if block.type not in ("image", "document", "opaque")
+        and (text or block.type != "text")
+        and not _is_own(block, calls)
+    )
 
 
 def _is_own(block: Block, calls: Calls) -> bool:

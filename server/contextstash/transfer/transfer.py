@@ -14,7 +14,7 @@ from contextstash import __version__
 from contextstash.base.json_text import lenient_value
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
-from contextstash.record.messages import search_text_of
+from contextstash.record.messages import search_texts
 from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
 from contextstash.request.get_context import read_context
 from contextstash.results import CopyResult
@@ -300,5 +300,5 @@ def _item(name: str, fields: Any, fmt: Format, calls: dict[str, tuple[str, str]]
         ),
     }
     if len(shown.texts) == len(message.blocks):
-        kept["search_text"] = search_text_of(shown.texts, shown.blocks, calls)
+        kept["texts"] = search_texts(shown.texts, shown.blocks, calls)
     return message.model_copy(update=kept)

@@ -1,8 +1,4 @@
-"""The search index's documents: one document for each text, tool call and tool output, cut into pieces.
-
-Pure: the same message always has the same documents. The index could not remove a document otherwise, as it has to be
-told exactly what was inserted.
-"""
+"""The search index's documents: one for each text, tool call and tool output of a message, cut into pieces. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +9,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from contextstash_storage.records import Block, NewMessage
+from contextstash_storage.bodies import body_of, to_bytes
+from contextstash_storage.records import Block, Native, NewMessage
+from contextstash_storage.transaction import storable
 
 PIECE_CHARACTERS = 32_000
 """A longer text is indexed as several pieces, so that no transaction has to take it whole: one of this size takes about
@@ -33,7 +31,6 @@ one pattern for the whole name, which would be tried at every word."""
 _WORD = re.compile(r"\w+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _LETTERS = re.compile(r"[^\W_]+")
-_UNSEARCHED = ("image", "document", "opaque")
 
 
 class Kind(IntEnum):
@@ -55,6 +52,11 @@ class Document:
     call: str
     text: str
 
+    @property
+    def marks(self) -> list[str]:
+        """The words by which it is filtered."""
+        return [kind_mark(self.kind), *([tool_mark(self.tool)] if self.tool else [])]
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -63,12 +65,6 @@ class Piece:
     document: Document
     number: int
     text: str
-
-    @property
-    def place(self) -> str:
-        """The words by which it is filtered; the store adds one for the session."""
-        marks = (kind_mark(self.document.kind), tool_mark(self.document.tool) if self.document.tool else "")
-        return " ".join(mark for mark in marks if mark)
 
     def fields(self, *, call_is_recorded: bool) -> tuple[str, str]:
         """The text of its call's arguments and its other text, as the index sees them. An output is found by its call,
@@ -79,52 +75,16 @@ class Piece:
         return indexed(self.document.call) if heads else "", indexed(self.text)
 
 
-def documents(text: str, blocks: Sequence[Block], calls: Mapping[int, tuple[str, str]]) -> list[Document]:
-    """The documents of a message whose searchable text this is. `calls` are the tool and main argument of its outputs
-    by block. A text that is not composed of the blocks' texts is one document."""
-    found = _by_block(text, blocks, calls)
-    if found is not None:
-        return found
-    for block, (tool, argument) in calls.items():
-        return [Document(block, Kind.OUTPUT, tool, f"{tool} {argument}", text)]
-    return [Document(0, Kind.TEXT, "", "", text)]
-
-
-def _by_block(text: str, blocks: Sequence[Block], calls: Mapping[int, tuple[str, str]]) -> list[Document] | None:
-    """The texts of the blocks, joined by line breaks, each after the name of its tool; None if they are not."""
-    found: list[Document] = []
-    place = 0
-    for number, block in enumerate(blocks):
-        if block.type in _UNSEARCHED:
-            continue
-        heading = _heading(block, calls.get(number))
-        if heading and _is_at(heading, text, place):
-            place += len(heading) + 1
-        end = place + block.size
-        if block.size:
-            if end > len(text) or (end < len(text) and text[end] != "\n"):
-                return None
-            found.append(_document(number, block, calls.get(number), text[place:end]))
-            place = end + 1
-        elif block.type != "text":
-            found.append(_document(number, block, calls.get(number), ""))
-    return found if place >= len(text) else None
-
-
-def _is_at(line: str, text: str, place: int) -> bool:
-    """Whether a line stands at a place of the text, to its end."""
-    end = place + len(line)
-    return text.startswith(line, place) and (end == len(text) or text[end] == "\n")
-
-
-def _heading(block: Block, call: tuple[str, str] | None) -> str:
-    if block.type == "tool_result" and call is not None:
-        return " ".join(call)
-    return block.tool or "" if block.type == "tool_call" else ""
+def documents(
+    texts: Sequence[tuple[int, str]], blocks: Sequence[Block], calls: Mapping[int, tuple[str, str]]
+) -> list[Document]:
+    """The documents of a message with these texts, each after the number of its block. `calls` are the tool and main
+    argument of its outputs by block."""
+    return [_document(number, blocks[number], calls.get(number), text) for number, text in texts]
 
 
 def _document(number: int, block: Block, call: tuple[str, str] | None, text: str) -> Document:
-    if block.type == "tool_result" and call is not None:
+    if call is not None:
         return Document(number, Kind.OUTPUT, call[0], " ".join(call), text)
     if block.type == "tool_call":
         return Document(number, Kind.CALL, block.tool or "", "", f"{block.tool or ''}\n{_values(text)}")
@@ -154,19 +114,27 @@ def _leaves(value: Any) -> Iterator[str]:
             yield repr(child)
 
 
-def pieces(found: Sequence[Document]) -> Iterator[Piece]:
+def documents_of(message: NewMessage) -> list[Document]:
+    """The documents of a message that is to be stored."""
+    return documents(
+        message.texts, message.blocks, {each.block: (each.tool, each.argument) for each in message.outputs}
+    )
+
+
+def pieces(found: Sequence[Document]) -> list[Piece]:
     """The rows of the index for these documents, in order."""
-    for document in found:
-        start = 0
-        number = 0
-        while start < len(document.text) or not number:
-            end = _cut(document.text, start)
-            yield Piece(document, number, document.text[start:end])
-            start = end
-            number += 1
+    return [piece for document in found for piece in _cut(document)]
 
 
-def _cut(text: str, start: int) -> int:
+def _cut(document: Document) -> Iterator[Piece]:
+    start = number = 0
+    while start < len(document.text) or not number:
+        end = _end(document.text, start)
+        yield Piece(document, number, document.text[start:end])
+        start, number = end, number + 1
+
+
+def _end(text: str, start: int) -> int:
     """Where a piece ends: after the last line break of its second half, or else the last space."""
     end = start + PIECE_CHARACTERS
     if end >= len(text):
@@ -179,9 +147,9 @@ def _cut(text: str, start: int) -> int:
     return end
 
 
-def kind_mark(kind: Kind) -> str:
+def kind_mark(kind: int) -> str:
     """A kind as one word of the index."""
-    return f"k{kind.value}"
+    return f"k{int(kind)}"
 
 
 def tool_mark(tool: str) -> str:
@@ -217,19 +185,63 @@ def _word_start(text: str, place: int, first: int) -> int:
     return place
 
 
-def storable(text: str) -> str:
-    """The text without what SQLite's text can't hold."""
-    return text.replace("\0", " ").encode("utf-8", "replace").decode()
+_ARGUMENTS = ("input", "args", "arguments")
+"""Fields whose objects are a call's arguments: their text is their JSON."""
 
 
-INLINE_CHARACTERS = 120_000
-"""A message with more text than this is stored first and indexed afterwards, in pieces: indexing takes about 100 ms for
-each million characters, in part at the commit."""
+def _strings(value: Any) -> Iterator[str]:
+    """The strings of a body, and the arguments of its calls. Part of the stored form: references count them."""
+    waiting = [value]
+    while waiting:  # not recursive: a body may be nested as deep as JSON is read
+        child = waiting.pop()
+        if isinstance(child, str):
+            yield child
+        elif isinstance(child, dict):
+            for key in _ARGUMENTS:
+                if isinstance(child.get(key), dict | list):
+                    yield json.dumps(child[key], ensure_ascii=False, separators=(",", ":"))
+            waiting += reversed(child.values())
+        elif isinstance(child, list):
+            waiting += reversed(child)
 
-INLINE_BLOCKS = 1_000
-"""The same for a message with more blocks: each has at least one row of its own, about 50 µs."""
+
+def stored_texts(message: NewMessage) -> bytes | None:
+    """A message's searchable texts as they are stored beside its body: [block, number of a string of the body], or
+    [block, text] for one that is not in the body as it is; None without any."""
+    if not message.texts:
+        return None
+    places = {text: number for number, text in reversed(list(enumerate(_strings(message.body))))}
+    return to_bytes([[block, places.get(text, text)] for block, text in message.texts])
 
 
-def is_indexed_later(message: NewMessage) -> bool:
-    """Whether a message that is to be stored is indexed after that, in pieces."""
-    return len(message.search_text) > INLINE_CHARACTERS or len(message.blocks) > INLINE_BLOCKS
+def texts_of(stored: bytes, body: Native) -> list[tuple[int, str]]:
+    """The texts of `stored_texts`."""
+    found = json.loads(stored)
+    strings = list(_strings(body)) if any(isinstance(text, int) for _, text in found) else []
+    return [(block, strings[text] if isinstance(text, int) else text) for block, text in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Searchable:
+    """What a stored message has for the index: its row, its place, and what its documents are made of."""
+
+    message: int
+    session: int
+    seq: int
+    blocks: tuple[Block, ...]
+    calls: Mapping[int, tuple[str, str]]
+    body: bytes
+    texts: bytes
+
+    def documents(self) -> list[Document]:
+        return documents(texts_of(self.texts, body_of(self.body)), self.blocks, self.calls)
+
+    def document(self, block: int) -> Document | None:
+        """The document of a block; None if there is none."""
+        return next((each for each in self.documents() if each.block == block), None)
+
+    def shown_piece(self, block: int, number: int) -> str:
+        """The text of a piece of a block, empty if there is none."""
+        document = self.document(block)
+        found = [""] if document is None else [piece.text for piece in pieces([document])]
+        return found[min(number, len(found) - 1)]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
-from contextstash_storage.codec.record_json import time_of
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.search.documents import Kind, storable
+from contextstash_storage.search.documents import Kind
+from contextstash_storage.transaction import storable, time_of
 
 MAX_TERMS = 64
 """Of a longer query, such as a step that an agent is about to do, names and paths come first. Of 48 to 256, with 64 one
@@ -66,7 +66,7 @@ class SearchFilter:
         """Whether messages of any time are searched."""
         return self.after is None and self.before is None
 
-    def admits(self, created: str | int) -> bool:
+    def admits(self, created: int) -> bool:
         """Whether a message of this time, as it is stored, is searched. A time without a zone is in UTC."""
         if self.any_time:
             return True

@@ -1,5 +1,4 @@
-"""One SQLite connection on its own thread, running whole functions and steps there; small writes are committed
-together."""
+"""One SQLite connection on its own thread, running whole functions there; small writes are committed together."""
 
 from __future__ import annotations
 
@@ -7,26 +6,18 @@ import asyncio
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import aiosqlite
 
-from contextstash_storage.errors import (
-    BadInputError,
-    StoreBusyError,
-    StoreError,
-    StoreFullError,
-    StoreVersionError,
-)
-from contextstash_storage.records import Session
-from contextstash_storage.sql.rows import read_session
-from contextstash_storage.sql.steps import Aside, Insertion, Repeated, Statement, Steps
+from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreFullError, StoreVersionError
+from contextstash_storage.sqlite import match
 from contextstash_storage.sqlite.database_file import DriverError, FindKey, no_key, open_file, primary_code, read_head
-from contextstash_storage.sqlite.dialect import spoken
+from contextstash_storage.transaction import VERSION, Matching, Tx, check_version, only, statements
 
 BUSY_SECONDS = 10.0
 """How long to wait for another process's transaction."""
@@ -47,6 +38,38 @@ _RETRY_SECONDS = 0.02
 
 Result = TypeVar("Result")
 Work = Callable[[sqlite3.Connection], Result]
+TxWork = Callable[[Tx], Result]
+
+
+class SqliteTx:
+    """A transaction, or what runs on a connection without one; see transaction.Tx."""
+
+    __slots__ = ("_db",)
+
+    lock = ""
+    numbers = texts = "(SELECT value FROM json_each(?))"
+    index: Matching = match
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def rows(self, text: str, values: Sequence[object] = ()) -> list[Any]:
+        return self._db.execute(text, values).fetchall()
+
+    def execute(self, text: str, values: Sequence[object] = ()) -> int:
+        return self._db.execute(text, values).rowcount
+
+    def many(self, text: str, rows: Sequence[Sequence[object]]) -> None:
+        if rows:
+            self._db.executemany(text, rows)
+
+    def reserve(self, table: str, column: str, count: int) -> list[int]:
+        last = int(only(self.rows(f"SELECT coalesce(max({column}), 0) FROM {table}")))
+        return list(range(last + 1, last + 1 + count))
+
+    def clock(self) -> float:
+        # Which all processes of a machine share. The time of day can be set: then a lease would end early or never.
+        return time.monotonic()
 
 
 class Connection(aiosqlite.Connection):
@@ -62,16 +85,16 @@ class Connection(aiosqlite.Connection):
             raise StoreError("The session store is closed.")
         return await self._execute(translated, work, self._connection)  # type: ignore[no-any-return, no-untyped-call]
 
-    async def write(self, work: Work[Result]) -> Result:
+    async def write(self, work: TxWork[Result]) -> Result:
         """What `work` returns, run as one transaction: committed durably, or rolled back."""
         return await self.run(lambda db: in_transaction(db, work))
 
-    async def read(self, work: Work[Result]) -> Result:
+    async def read(self, work: TxWork[Result]) -> Result:
         """What `work` returns; all its reads see the same state of the database."""
         return await self.run(lambda db: in_transaction(db, work, "BEGIN"))
 
 
-def in_transaction(db: sqlite3.Connection, work: Work[Result], begin: str = BEGIN_WRITING) -> Result:
+def in_transaction(db: sqlite3.Connection, work: TxWork[Result], begin: str = BEGIN_WRITING) -> Result:
     """Run `work` between `begin` and COMMIT; roll back on any error. Raises StoreVersionError if a newer program has
     migrated the database since it was opened: this one would misread it, or write what the newer one does not expect.
     """
@@ -88,7 +111,7 @@ def in_transaction(db: sqlite3.Connection, work: Work[Result], begin: str = BEGI
                     f"A newer contextstash has brought the database from version {known} to {version}: restart"
                     " this program. Nothing was written."
                 )
-        result = work(db)
+        result = work(SqliteTx(db))
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
@@ -149,35 +172,6 @@ def store_error(error: sqlite3.Error | UnicodeDecodeError) -> StoreError:
     return StoreError(f"The database could not do that: {error}.")
 
 
-def run(db: sqlite3.Connection, steps: Steps[Result]) -> Result:
-    """What the steps return."""
-    try:
-        asked = next(steps)
-        while True:
-            asked = steps.send(_rows(db, asked))
-    except StopIteration as end:
-        result: Result = end.value
-        return result
-
-
-def _rows(db: sqlite3.Connection, asked: Statement | Repeated | Insertion | Aside) -> list[Any]:
-    if isinstance(asked, Aside):
-        return asked.work()
-    if isinstance(asked, Insertion):
-        asked = asked.repeated()
-    if isinstance(asked, Repeated):
-        if asked.rows:
-            db.executemany(spoken(asked.text), asked.rows)
-        return []
-    return db.execute(spoken(asked.text), asked.values).fetchall()
-
-
-def session_row(db: sqlite3.Connection, owner: str, session_id: str) -> tuple[int, Session]:
-    """A session's row number and record. Raises SessionNotFoundError."""
-    (row,), session = run(db, read_session(owner, session_id))
-    return row, session
-
-
 async def connect(
     path: Path, find_key: FindKey = no_key, *, read_only: bool = False, busy_seconds: float = BUSY_SECONDS
 ) -> Connection:
@@ -186,7 +180,6 @@ async def connect(
     def prepare(db: sqlite3.Connection) -> None:
         _use_write_ahead_log(db, busy_seconds)
         db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA temp_store = MEMORY")
         db.execute("PRAGMA secure_delete = ON")
         if read_only:
@@ -231,6 +224,33 @@ def _use_write_ahead_log(db: sqlite3.Connection, busy_seconds: float) -> None:
             time.sleep(_RETRY_SECONDS)
 
 
+def make_tables(db: sqlite3.Connection) -> None:
+    """Make the tables of a new database. Raises StoreVersionError for a database of another version."""
+
+    def make(tx: Tx) -> None:
+        if not read_version(db):  # no other process was faster
+            for statement in (*statements(), match.SCHEMA, f"PRAGMA user_version = {VERSION}"):
+                tx.execute(statement)
+
+    version = read_version(db)
+    check_version(version)
+    if not version:
+        in_transaction(db, make)
+    note_version(db)
+
+
+def note_version(db: sqlite3.Connection) -> None:
+    """From now on the connection refuses a database of another version."""
+    if hasattr(db, "version"):  # see open_file
+        db.version = VERSION
+
+
+def read_version(db: sqlite3.Connection) -> int:
+    """The version of a database, 0 if it has no tables."""
+    [version] = db.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
 def truncate_log(db: sqlite3.Connection) -> bool:
     """Move the write-ahead log into the file and cut it to nothing; False if readers of an older state are in the way.
     Most is moved before the write lock is taken."""
@@ -260,7 +280,7 @@ async def close(*connections: Connection) -> None:
         raise
 
 
-Made = Callable[[], Work[Result]]
+Made = Callable[[], TxWork[Result]]
 """Makes a work that writes."""
 
 MAX_TOGETHER = 16
@@ -322,7 +342,7 @@ def _run(made: Sequence[Made[Any]], db: sqlite3.Connection) -> list[Any]:
     ready = [work for work in works if not isinstance(work, Exception)]
     if len(works) > 1 and len(ready) == len(works):
         try:
-            return in_transaction(db, lambda db: [work(db) for work in ready])
+            return in_transaction(db, lambda tx: [work(tx) for work in ready])
         except Exception as error:
             # If one fails, all are rolled back and run again, each alone: that is rare, and shows which of them it was.
             # But if the lock was not to be had, each would wait for it as long again.
@@ -331,7 +351,7 @@ def _run(made: Sequence[Made[Any]], db: sqlite3.Connection) -> list[Any]:
     return [work if isinstance(work, Exception) else _alone(work, db) for work in works]
 
 
-def _alone(work: Work[Any], db: sqlite3.Connection) -> Any:
+def _alone(work: TxWork[Any], db: sqlite3.Connection) -> Any:
     return _outcome(lambda db: in_transaction(db, work), db)
 
 
@@ -340,57 +360,3 @@ def _outcome(work: Work[Any], db: sqlite3.Connection) -> Any:
         return translated(work, db)
     except Exception as error:
         return error
-
-
-PIECE_SECONDS = 0.03
-"""For how long a piece works before it is committed. The commit can take twice as long, as the search index is written
-then: together well below the 250 ms for which no transaction may keep others waiting (bench/write_lock.py)."""
-
-PAUSE_SECONDS = 0.025
-"""How long the write lock is left to others between two pieces. SQLite has no queue: who waits asks again every 1 to
-25 ms in its first eighth of a second, and so meets the pause."""
-
-AGAIN_SECONDS = 5.0
-"""After how long work is tried again if the database was locked, the disk full or an older state still read."""
-
-
-class PieceWork:
-    """Work in the background in pieces, each a transaction of its own. `lock` is what all writers of a connection hold.
-    What a killed process leaves is continued when the database is opened again."""
-
-    def __init__(self, writer: Connection, lock: asyncio.Lock) -> None:
-        self.writer = writer
-        self.lock = lock
-        self.alone = asyncio.Lock()
-        self.closing = asyncio.Event()
-        self.tasks: set[asyncio.Task[Any]] = set()
-
-    async def close(self) -> None:
-        """Stop after the piece that is being worked on."""
-        self.closing.set()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-
-    def task(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
-        """Begin work that `close` waits for."""
-        task = asyncio.create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-        return task
-
-    async def pause(self, seconds: float) -> None:
-        """Wait, at most until the work is to stop."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self.closing.wait(), seconds)
-
-    async def write(self, work: Work[Result]) -> Result:
-        """What `work` returns, run as one transaction."""
-        async with self.lock:
-            return await self.writer.write(work)
-
-    async def pieces(self, piece: Work[bool]) -> bool:
-        """Do piece after piece until one says that it was the last; False if the work is to stop before that."""
-        while not self.closing.is_set():
-            if not await self.write(piece):
-                return True
-            await asyncio.sleep(PAUSE_SECONDS)
-        return False

@@ -41,11 +41,9 @@ def _read(db: sqlite3.Connection, session_id: str, outputs_session: str) -> Glan
         return None
     session, archive = rows.get(session_id), rows.get(outputs_session)
     # The parts of one hand-off are events at the same message.
-    [handoffs] = db.execute(
-        "SELECT count(DISTINCT json_extract(record, '$.seq')) FROM events WHERE session = ? AND kind = 'handoff'",
-        (session,),
-    ).fetchone()
+    text = "SELECT record FROM log WHERE session = ? AND kind = 'event' AND key = 'handoff'"
+    handoffs = len({json.loads(event).get("seq", 0) for (event,) in db.execute(text, (session,))})
     [outputs] = db.execute("SELECT count(*) FROM outputs WHERE session = ?", (archive,)).fetchone()
-    proxied = db.execute("SELECT record FROM proxied_sessions WHERE session = ?", (session,)).fetchone()
+    proxied = db.execute("SELECT record FROM notes WHERE session = ? AND kind = 'proxied'", (session,)).fetchone()
     record = json.loads(proxied[0]) if proxied else {}
     return Glance(handoffs, outputs, max(0, record.get("direct_prompt", 0) - record.get("prompt", 0)))

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from contextstash_storage.codec.record_json import edit_of
 from contextstash_storage.errors import StoreError
-from contextstash_storage.sql.edits import edit_records
-from contextstash_storage.sql.messages import rows_between
-from contextstash_storage.sql.outputs import output_rows
-from contextstash_storage.sql.version import check_version
-from contextstash_storage.sqlite.connection import run, session_row, store_error
+from contextstash_storage.log import edit_records
+from contextstash_storage.messages import rows_between
+from contextstash_storage.outputs import read_outputs
+from contextstash_storage.rows import edit_of, parsed
+from contextstash_storage.sessions import IS_SEEN, read_session
+from contextstash_storage.sqlite.connection import SqliteTx, read_version, store_error
 from contextstash_storage.sqlite.database_file import DriverError, FindKey, is_encrypted, no_key, open_file
-from contextstash_storage.sqlite.output_rows import output_of
-from contextstash_storage.sqlite.rows import IS_SEEN
+from contextstash_storage.transaction import check_version, time_of
 
 READ_AT_ONCE = 500
 """Messages that are in memory at a time."""
+
+LARGEST = 3
+"""Of which sessions the tokens are said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,43 +45,49 @@ def look_at(path: Path, find_key: FindKey = no_key) -> Health:
         with closing(open_file(path, find_key, read_only=True)) as db:
             [check] = db.execute("PRAGMA quick_check(1)").fetchone()
             encrypted = is_encrypted(db)
-            [version] = db.execute("PRAGMA user_version").fetchone()
-            check_version(int(version))
-            [sessions] = db.execute(f"SELECT count(*) FROM sessions WHERE {IS_SEEN}").fetchone()
-            damaged = _damaged(db)
-            sources = db.execute(
-                f"SELECT source, session_id, updated_at FROM sessions WHERE {IS_SEEN} AND source IS NOT NULL"
-                " ORDER BY updated_at DESC"
-            ).fetchall()
-            largest = db.execute(
-                f"SELECT session_id, counters ->> '$.appended' AS tokens FROM sessions WHERE {IS_SEEN}"
-                " AND tokens > 0 ORDER BY tokens DESC LIMIT 3"
-            ).fetchall()
+            version = read_version(db)
+            check_version(version)
+            tx = SqliteTx(db)
+            try:
+                sessions = tx.rows(
+                    f"SELECT session_id, owner, source, updated_at, counters FROM sessions WHERE {IS_SEEN}"
+                )
+            except DriverError:
+                if check == "ok":
+                    raise
+                sessions = []
+            damaged = tuple((name, why) for name, owner, *_ in sessions if (why := _damage(tx, owner, name)))
     except (DriverError, UnicodeDecodeError) as error:
         raise store_error(error) from error
-    places = tuple(sources), tuple(largest)
-    return Health(int(sessions), int(version), str(check), damaged, *places, encrypted)
+    read = sorted((row for row in sessions if row[2] is not None), key=lambda row: -row[3])
+    tokens = sorted(((row[0], _tokens(row[4])) for row in sessions), key=lambda each: -each[1])
+    return Health(
+        len(sessions),
+        version,
+        str(check),
+        damaged,
+        tuple((source, name, time_of(updated).isoformat()) for name, _, source, updated, _ in read),
+        tuple(each for each in tokens[:LARGEST] if each[1]),
+        encrypted,
+    )
 
 
-def _damaged(db: sqlite3.Connection) -> tuple[tuple[str, str], ...]:
-    """The sessions of which something cannot be read, and what."""
-    found = []
-    for row, session_id, owner in db.execute(
-        f"SELECT session, session_id, owner FROM sessions WHERE {IS_SEEN} ORDER BY session"
-    ).fetchall():
-        try:
-            _read_all(db, row, owner, session_id)
-        except (StoreError, DriverError, ValueError) as error:
-            found.append((session_id, str(error)))
-    return tuple(found)
+def _tokens(counters: str) -> int:
+    try:
+        return int(parsed(counters).get("appended", 0))
+    except ValueError:
+        return 0
 
 
-def _read_all(db: sqlite3.Connection, row: int, owner: str, session_id: str) -> None:
-    """Read all that a session is made of. Raises what reading the damaged part raises."""
-    _, session = session_row(db, owner, session_id)
-    for first in range(0, session.counters.messages, READ_AT_ONCE):
-        run(db, rows_between((row,), session, first, first + READ_AT_ONCE - 1)).made()
-    for edit in run(db, edit_records((row,), 0)):
-        edit_of(edit)
-    for output in run(db, output_rows((row,), 0, session.counters.messages)):
-        output_of(output)
+def _damage(tx: SqliteTx, owner: str, session_id: str) -> str | None:
+    """What of a session cannot be read; None if all of it can."""
+    try:
+        row, session = read_session(tx, owner, session_id)
+        for first in range(0, session.counters.messages, READ_AT_ONCE):
+            rows_between(tx, row, session, first, first + READ_AT_ONCE - 1).messages()
+        for edit in edit_records(tx, row):
+            edit_of(edit)
+        read_outputs(tx, row)
+    except (StoreError, DriverError, ValueError) as error:
+        return str(error)
+    return None

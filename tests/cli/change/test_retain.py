@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash_storage.codec.record_json import checksum
 from contextstash_storage.errors import BadInputError
+from contextstash_storage.rows import checksum
 from tests.support.command_line import CommandLine, failure_of
 from tests.support.stashes import stash_at
 
@@ -64,10 +64,12 @@ def test_nothing_young_goes(tmp_path: Path) -> None:
 def make_old(path: Path) -> None:
     """As if all sessions had been recorded in 2020."""
     with closing(sqlite3.connect(path)) as db, db:
-        db.execute("UPDATE sessions SET created_at = ?1, updated_at = ?1", ("2020-01-01T00:00:00+00:00",))
-        rows = db.execute("SELECT message, seq, fingerprint, key, derived FROM messages").fetchall()
-        for message, seq, fingerprint, key, derived in rows:
-            sums = (checksum(seq, fingerprint, key, 0, derived), message)
+        db.execute(
+            "UPDATE sessions SET created_at = ?1, updated_at = ?1, last_message_at = 0", (1_577_836_800_000_000,)
+        )
+        rows = db.execute("SELECT message, seq, fingerprint, key, facts FROM messages").fetchall()
+        for message, seq, fingerprint, key, facts in rows:
+            sums = (checksum(seq, fingerprint.hex(), key, 0, facts), message)
             db.execute("UPDATE messages SET created_at = 0, checksum = ? WHERE message = ?", sums)
 
 

@@ -34,7 +34,7 @@ def traces(address: Address, packed: bytes) -> dict[str, int]:
 
 def packed_text(address: Address) -> bytes:
     """The inner part of a large text of the secret session as it is stored."""
-    rows = "FROM bodies WHERE session_id = 'secret' LIMIT 1"
+    rows = "FROM bodies JOIN sessions USING (session) WHERE session_id = 'secret' LIMIT 1"
     return bytes.fromhex(server().sql(f"SELECT encode(substr(content, 200, 40), 'hex') {rows}", database_name(address)))
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
+from contextstash_storage import background
 from contextstash_storage.records import Block, NewMessage, Output
-from contextstash_storage.search.documents import INLINE_BLOCKS, INLINE_CHARACTERS
+from contextstash_storage.search import index
+from contextstash_storage.search.index import INLINE_BLOCKS, INLINE_CHARACTERS
 from contextstash_storage.search.query_terms import MAX_TERMS, SearchFilter
-from contextstash_storage.sqlite import search_index
-from contextstash_storage.sqlite.search_index import RecordedCalls
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.stored_sessions import SESSION, new_session, record, says
@@ -27,7 +27,7 @@ def call(call_id: str, tool: str, **arguments: str) -> NewMessage:
     text = json.dumps(arguments)
     block = Block(type="tool_call", call_id=call_id, tool=tool, argument=next(iter(arguments.values())), size=len(text))
     body = {"role": "assistant", "tool_calls": [{"id": call_id, "arguments": text}]}
-    return NewMessage(body=body, role="assistant", blocks=(block,), search_text=f"{tool}\n{text}")
+    return NewMessage(body=body, role="assistant", blocks=(block,), texts=((0, text),))
 
 
 def output(call_id: str, tool: str, argument: str, text: str) -> NewMessage:
@@ -49,7 +49,7 @@ def output(call_id: str, tool: str, argument: str, text: str) -> NewMessage:
         kind="tool_result",
         blocks=(block,),
         outputs=(kept,),
-        search_text=f"{tool} {argument}\n{text}",
+        texts=((0, text),),
     )
 
 
@@ -178,7 +178,7 @@ def many_calls(count: int) -> list[NewMessage]:
         calls[0].model_copy(
             update={
                 "blocks": tuple(block for each in calls for block in each.blocks),
-                "search_text": "\n".join(each.search_text for each in calls),
+                "texts": tuple((number, each.texts[0][1]) for number, each in enumerate(calls)),
             }
         ),
         outputs[0].model_copy(
@@ -189,25 +189,18 @@ def many_calls(count: int) -> list[NewMessage]:
                     for number, each in enumerate(outputs)
                     for found in each.outputs
                 ),
-                "search_text": "\n".join(each.search_text for each in outputs),
+                "texts": tuple((number, each.texts[0][1]) for number, each in enumerate(outputs)),
             }
         ),
     ]
 
 
-async def test_the_calls_before_many_outputs_are_read_once(store: SqliteStore, path: Path) -> None:
+async def test_each_of_many_outputs_is_paired_with_its_call(store: SqliteStore, path: Path) -> None:
     await record(store, *many_calls(50))
     with closing(sqlite3.connect(path)) as db:
-        [session] = db.execute("SELECT session FROM sessions").fetchone()
-        entries = db.execute("SELECT pair, kind FROM search_entries ORDER BY entry").fetchall()
+        entries = db.execute("SELECT pair, kind FROM entries ORDER BY entry").fetchall()
         assert {pair for pair, _ in entries[:50]} == {pair for pair, _ in entries[50:]}
         assert len({pair for pair, _ in entries}) == 50
-        statements: list[str] = []
-        db.set_trace_callback(statements.append)
-        calls = RecordedCalls(db, session, 1)
-        assert [calls.pair(f"call_{number}") for number in range(50)] == [pair for pair, _ in entries[:50]]
-        assert calls.pair("call_unknown") == 0
-        assert len(statements) == 1
 
 
 async def test_a_message_of_very_many_blocks_is_indexed_after_it_is_stored(store: SqliteStore, path: Path) -> None:
@@ -216,8 +209,8 @@ async def test_a_message_of_very_many_blocks_is_indexed_after_it_is_stored(store
     assert await handles(store, f"result{INLINE_BLOCKS}") == [f"out_call_{INLINE_BLOCKS}"]
     assert await store.delete_session(SESSION)
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT count(*) FROM search_entries").fetchone() == (0,)
-        assert db.execute("SELECT count(*) FROM search_pieces_docsize").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM entries").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM words_docsize").fetchone() == (0,)
 
 
 def long_text() -> str:
@@ -236,34 +229,34 @@ async def test_a_long_output_is_one_hit_with_the_piece_that_matches(store: Sessi
 async def test_a_long_text_that_was_not_indexed_to_its_end_is_indexed_by_the_next_opening(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_index, "MAX_WAIT_SECONDS", 0.0)
-    monkeypatch.setattr(search_index, "PIECE_SET_SIZE", 1)
+    monkeypatch.setattr(background, "MAX_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(index, "PIECE_SET_SIZE", 1)
     store = await open_sqlite(path)
     await new_session(store)
     await record(store, says(long_text()))
     await store.close()
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT count(*) FROM search_queue").fetchone() == (1,)
+        assert db.execute("SELECT count(*) FROM notes WHERE kind = 'unindexed'").fetchone() == (1,)
     again = await open_sqlite(path)
     await indexed(again)
     assert await handles(again, "needle") == ["message 0"]
     assert await again.delete_session(SESSION)
     await again.close()
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT count(*) FROM search_entries").fetchone() == (0,)
-        assert db.execute("SELECT count(*) FROM search_pieces_docsize").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM entries").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM words_docsize").fetchone() == (0,)
 
 
 async def test_a_session_is_deleted_while_its_long_text_is_being_indexed(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_index, "MAX_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(background, "MAX_WAIT_SECONDS", 0.0)
     await record(store, says(long_text()))
     assert await store.delete_session(SESSION)
     await indexed(store)
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT count(*) FROM search_entries").fetchone() == (0,)
-        assert db.execute("SELECT count(*) FROM search_pieces_docsize").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM entries").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM words_docsize").fetchone() == (0,)
 
 
 async def indexed(store: SessionStore) -> None:

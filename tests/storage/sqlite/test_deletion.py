@@ -14,13 +14,16 @@ from pathlib import Path
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
+from contextstash_storage import background, hidden
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import CachedSummary, Call, Cursor, Event, NewMessage
-from contextstash_storage.sqlite import connection, deletion
+from contextstash_storage.sqlite import connection
+from contextstash_storage.sqlite import store as sqlite_store
 from contextstash_storage.sqlite.connection import in_transaction
 from contextstash_storage.sqlite.health import look_at
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
+from contextstash_storage.transaction import Tx
 from tests.support.locked_databases import held
 from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
@@ -126,8 +129,8 @@ async def test_no_trace_is_left_while_other_processes_have_the_database_open(pat
 async def test_a_reader_of_the_old_state_delays_the_overwriting_and_the_answer_says_so(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletion, "LOG_SECONDS", 0.2)
-    monkeypatch.setattr(deletion, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(sqlite_store, "LOG_SECONDS", 0.2)
+    monkeypatch.setattr(background, "AGAIN_SECONDS", 0.1)
     await others(store)
     await fill(store, "secret")
     with held(path, "reading"):
@@ -143,7 +146,7 @@ async def test_a_reader_of_the_old_state_delays_the_overwriting_and_the_answer_s
 async def test_what_one_process_could_not_overwrite_is_overwritten_by_the_next_that_opens_the_database(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletion, "LOG_SECONDS", 0.1)
+    monkeypatch.setattr(sqlite_store, "LOG_SECONDS", 0.1)
     store = await open_sqlite(path)
     await others(store)
     await fill(store, "secret")
@@ -215,7 +218,7 @@ async def test_a_deletion_that_is_cancelled_goes_on_unseen(store: SqliteStore, p
 async def test_a_session_of_the_same_name_can_be_made_while_the_old_one_is_being_removed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletion, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(hidden, "PIECE_SECONDS", 0.0)
     store = await open_sqlite(path)
     await fill(store, "secret")
     deleting = asyncio.create_task(store.delete_session("secret"))
@@ -233,12 +236,12 @@ async def test_a_session_of_the_same_name_can_be_made_while_the_old_one_is_being
 async def test_a_deletion_that_stops_midway_is_finished_by_the_next_opening(
     path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int
 ) -> None:
-    monkeypatch.setattr(deletion, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(hidden, "PIECE_SECONDS", 0.0)
     store = await open_sqlite(path)
     await others(store, 1)
     await fill(store, "secret")
     deleting = asyncio.create_task(store.delete_session("secret"))
-    await asyncio.sleep(pieces * connection.PAUSE_SECONDS)
+    await asyncio.sleep(pieces * background.PAUSE_SECONDS)
     await store.close()
     assert await deleting is False
     assert hidden_rows(path) == 1
@@ -255,7 +258,7 @@ def transactions(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The CPU time of each transaction that writes, in seconds: what a busy machine adds is not the program's."""
     seconds: list[float] = []
 
-    def timed(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], object], begin: str = WRITING) -> object:
+    def timed(db: sqlite3.Connection, work: Callable[[Tx], object], begin: str = WRITING) -> object:
         begun = time.thread_time()
         try:
             return in_transaction(db, work, begin)

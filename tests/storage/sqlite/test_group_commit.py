@@ -28,7 +28,7 @@ async def commits(store: SqliteStore) -> list[str]:
         if statement == "COMMIT":
             seen.append(statement)
 
-    await store._writer.run(lambda db: db.set_trace_callback(note))
+    await store.database.writer.run(lambda db: db.set_trace_callback(note))
     return seen
 
 
@@ -71,7 +71,7 @@ async def test_a_cancelled_caller_does_not_keep_the_others_from_their_outcome(tm
     def work_of(name: str) -> Callable[[], Callable[[sqlite3.Connection], None]]:
         return lambda: lambda db: seen.append(name)
 
-    calls = [asyncio.create_task(store._group.write(work_of(f"{n}"))) for n in range(4)]
+    calls = [asyncio.create_task(store.database.group.write(work_of(f"{n}"))) for n in range(4)]
     await asyncio.sleep(0)
     calls[0].cancel()
     calls[2].cancel()
@@ -86,7 +86,7 @@ async def test_a_closed_store_raises_for_each_waiting_call(tmp_path: Path) -> No
     store = await open_sqlite(tmp_path / "db")
     await store.close()
     outcomes = await asyncio.gather(
-        *(store._group.write(lambda: lambda db: None) for _ in range(3)), return_exceptions=True
+        *(store.database.group.write(lambda: lambda db: None) for _ in range(3)), return_exceptions=True
     )
     assert [type(outcome).__name__ for outcome in outcomes] == ["StoreError"] * 3
 
@@ -96,7 +96,7 @@ async def test_calls_that_wait_for_a_locked_database_all_hear_of_it_at_once(tmp_
     tried: list[int] = []
     other = sqlite3.connect(tmp_path / "db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    calls = [store._group.write(lambda n=n: lambda db: tried.append(n)) for n in range(4)]  # type: ignore[misc]
+    calls = [store.database.group.write(lambda n=n: lambda db: tried.append(n)) for n in range(4)]  # type: ignore[misc]
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [StoreBusyError] * 4
     assert tried == []

@@ -170,7 +170,7 @@ def _skipped_lines(skipped: Sequence[Skipped]) -> Iterator[str]:
     """One line for each reason, with an example."""
     others = [each.path for each in skipped if each.what == NO_TRANSCRIPT]
     exports = [each.path for each in skipped if each.what == EXPORT]
-    from contextstash_storage.deleted_sessions import KEPT_DAYS
+    from contextstash_storage.notes import KEPT_DAYS
 
     deleted = [each.path for each in skipped if each.what == DELETED]
     if deleted:

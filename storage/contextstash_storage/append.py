@@ -1,0 +1,412 @@
+"""Appends messages: those of a batch that are stored already are skipped, the others are stored in pieces, each a
+transaction of its own, and the session's counters change with them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from contextstash_storage.bodies import Stored, fingerprint, store_bodies, to_bytes
+from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError
+from contextstash_storage.log import book_usage, insert_call, insert_edits, number_edits, reports_again
+from contextstash_storage.messages import read_fingerprints
+from contextstash_storage.notes import get_batch, put_batch, put_cursor
+from contextstash_storage.outputs import store_outputs
+from contextstash_storage.records import (
+    Appended,
+    Call,
+    Count,
+    Counters,
+    Cursor,
+    EditsAfter,
+    EditsBefore,
+    Message,
+    NewMessage,
+    SentRequest,
+    Session,
+    StoredBatch,
+)
+from contextstash_storage.rows import checksum, facts_of, group_of
+from contextstash_storage.search.documents import Piece, documents_of, pieces, stored_texts
+from contextstash_storage.search.index import NewText, index_messages, is_indexed_later
+from contextstash_storage.sessions import read_session, store_counters
+from contextstash_storage.transaction import Tx, held, listed, microseconds, now, time_of
+
+ASIDE_CHARACTERS = 200_000
+"""From this size on a batch is prepared on a thread of its own, so that the writer's thread is free. Preparing
+takes about 20 ms for each million characters (2 cores)."""
+
+ASIDE_MESSAGES = 100
+"""The same by the number of messages; each takes about 50 µs."""
+
+MESSAGE_SIZE = 200
+"""The size of a message without text: 600 of them fill a transaction, which take 60 ms."""
+
+STORED_BYTES = 64
+"""Bytes that are stored in the time in which one character is indexed: 8 MB fill a transaction."""
+
+PIECE_SIZE = 120_000
+"""How much a transaction stores of a batch (see `Prepared.size`) before it ends at the next place where a batch may be
+cut; at twice as much it ends anywhere, as a view is valid with an unanswered call at its end too. Others wait for the
+12 to 60 ms that storing this much takes on two idle cores. The clock decides nothing: a busy machine must not cut
+small batches."""
+
+COMPARED_MESSAGES = 64
+"""How many of the newest messages an unidentified batch is compared with; longer repetitions are rare, and each
+comparison is an indexed read of about 2 µs."""
+
+OPENING_MESSAGES = 2
+"""A batch that begins with as many messages as the session does is probably the whole conversation again. One is too
+few: people say "continue" twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A message made ready for its row: what is `stored` of its content, and the `facts` derived from it. `pieces` are
+    the rows of the search index for it, None if there are so many that it is indexed later; `may_end` says whether
+    a batch may be cut after it: no tool call is separated from its result there, and no reply from the rest of it."""
+
+    message: NewMessage
+    stored: Stored
+    facts: str
+    fingerprint: bytes
+    pieces: tuple[Piece, ...] | None
+    may_end: bool = True
+
+    @property
+    def size(self) -> int:
+        """How long storing it takes, in characters of indexed text that take as long: about 0.1 µs each."""
+        return MESSAGE_SIZE + sum(len(each.text) for each in self.pieces or ()) + self.stored.size // STORED_BYTES
+
+
+def is_large(messages: Sequence[NewMessage]) -> bool:
+    """Whether preparing these takes so long that it runs on a thread of its own."""
+    size = sum(block.size for message in messages for block in message.blocks)
+    return len(messages) > ASIDE_MESSAGES or size > ASIDE_CHARACTERS
+
+
+def prepare(messages: Sequence[NewMessage]) -> list[Prepared]:
+    """Do the work that needs no database."""
+    return [_prepared(message, may_end) for message, may_end in zip(messages, _ends(messages), strict=True)]
+
+
+def _prepared(message: NewMessage, may_end: bool) -> Prepared:
+    body = to_bytes(message.body)
+    return Prepared(
+        message=message,
+        stored=Stored(body, stored_texts(message)),
+        facts=facts_of(message),
+        fingerprint=fingerprint(message.body, body),
+        pieces=None if is_indexed_later(message) else tuple(pieces(documents_of(message))),
+        may_end=may_end,
+    )
+
+
+def _ends(messages: Sequence[NewMessage]) -> list[bool]:
+    """For each message, whether the batch may be cut after it."""
+    ends = []
+    waiting: set[str] = set()
+    for place, message in enumerate(messages):
+        for block in message.blocks:
+            if block.call_id is not None and block.type == "tool_call":
+                waiting.add(block.call_id)
+            elif block.call_id is not None and block.type == "tool_result":
+                waiting.discard(block.call_id)
+        following = messages[place + 1].group if place + 1 < len(messages) else None
+        ends.append(not waiting and (message.group is None or message.group != following))
+    return ends
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One call's messages, and how they are appended."""
+
+    owner: str
+    session_id: str
+    messages: Sequence[Prepared]
+    count: Count
+    first_seq: int | None = None
+    batch_id: str | None = None
+    before: EditsBefore | None = None
+    cursor: Cursor | None = None
+    edits: EditsAfter | None = None
+
+    @property
+    def is_identified(self) -> bool:
+        """Whether something identifies the batch, or each of its messages."""
+        return self.first_seq is not None or self.batch_id is not None or self.before is not None or self.has_keys
+
+    @property
+    def has_keys(self) -> bool:
+        return any(each.message.key is not None for each in self.messages)
+
+    @property
+    def fingerprint(self) -> str:
+        """What makes two batches the same: the same messages in the same order."""
+        return hashlib.sha256(b"".join(each.fingerprint for each in self.messages)).hexdigest().upper()
+
+    def check_markers(self) -> None:
+        """Raise BadInputError if more than one thing identifies the messages."""
+        if self.has_keys and (self.first_seq is not None or self.batch_id is not None):
+            raise BadInputError("These messages have keys, which identify them: pass neither first_seq nor batch_id.")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a batch has got. `done` of its messages are stored, by this call or before; `left` are the session's
+    counters as the last piece left them, `into` the row of the session that the first piece went into, and when that
+    was made: a row number can come again. `appended` is what the append did, once it is complete."""
+
+    done: int = 0
+    stored: tuple[Message, ...] = ()
+    first_seq: int | None = None
+    repeats: bool = False
+    left: Counters | None = None
+    into: tuple[int, datetime] | None = None
+    appended: Appended | None = None
+
+
+def append_piece(tx: Tx, batch: Batch, progress: Progress, most: int) -> Progress:
+    """Store the next piece of a batch, of about the size `most`; returns how far it has got."""
+    row, session = read_session(tx, batch.owner, batch.session_id, locked=True)
+    into = (row, session.created_at)
+    if progress.into not in (None, into):
+        raise SessionNotFoundError(f"The session '{batch.session_id}' was deleted, and made again, meanwhile.")
+    counters = session.counters
+    if progress.left is None:
+        progress = replace(progress, repeats=_looks_repeated(tx, row, counters.messages, batch))
+    counters = _with_edits_before(tx, row, counters, batch, progress)
+    known, first_seq = _known(tx, row, counters.messages, batch, progress.done)
+    done, chosen = _chosen(tx, row, batch, known, most)
+    stored = store_messages(tx, row, session, counters.messages, chosen)
+    counters = _counted(tx, row, session, counters, batch, stored, chosen)
+    if batch.batch_id is not None and stored:
+        _note_batch(tx, row, batch, stored)
+    complete = done == len(batch.messages)
+    if complete and batch.edits is not None and stored:
+        after = number_edits(batch.edits(counters, tuple(stored)), counters.edits)
+        counters = insert_edits(tx, row, counters, after, own=False)
+    if complete and batch.cursor is not None:
+        put_cursor(tx, batch.owner, row, batch.cursor)
+    if stored or counters != session.counters:
+        session = store_counters(tx, row, session, counters)
+    progress = replace(
+        progress,
+        done=done,
+        stored=(*progress.stored, *stored),
+        first_seq=first_seq if progress.first_seq is None else progress.first_seq,
+        left=counters,
+        into=into,
+    )
+    return replace(progress, appended=_appended(batch, progress, session)) if complete else progress
+
+
+def _appended(batch: Batch, progress: Progress, session: Session) -> Appended:
+    return Appended(
+        messages=progress.stored,
+        duplicates=len(batch.messages) - len(progress.stored),
+        session=session,
+        first_seq=None if batch.has_keys or not batch.messages else progress.first_seq,
+        repeats=progress.repeats,
+    )
+
+
+def _with_edits_before(tx: Tx, row: int, counters: Counters, batch: Batch, progress: Progress) -> Counters:
+    """Append the edits that belong before the messages; returns the counters after them."""
+    if batch.before is None:
+        return counters
+    if progress.left is None:
+        before = number_edits(batch.before(counters), counters.edits)
+        return insert_edits(tx, row, counters, before, own=False)
+    if (counters.messages, counters.edits) != (progress.left.messages, progress.left.edits):
+        raise EditConflictError("The session was changed while messages were appended to it.")
+    return counters
+
+
+def _known(tx: Tx, row: int, length: int, batch: Batch, done: int) -> tuple[int, int]:
+    """How many messages of a batch are stored in a session of this length, and where the first of them is; `done` were
+    compared before. Raises BadInputError if other messages are stored at its position or under its id."""
+    batch.check_markers()
+    if batch.first_seq is not None:
+        return _known_at(tx, row, length, batch, batch.first_seq, done), batch.first_seq
+    if batch.batch_id is None:
+        return done, length
+    known = get_batch(tx, row, batch.batch_id)
+    if known is None:
+        return 0, length
+    if known.fingerprint != batch.fingerprint:
+        raise BadInputError(
+            f"The batch_id '{batch.batch_id}' was used in this session for other messages, from position"
+            f" {known.first_seq} on. Send exactly the same batch again, or a new batch_id with new messages."
+        )
+    return known.count, known.first_seq
+
+
+def _known_at(tx: Tx, row: int, length: int, batch: Batch, first_seq: int, done: int) -> int:
+    if first_seq > length:
+        raise BadInputError(
+            f"first_seq is {first_seq}, but the next position of this session is {length}: record the messages from"
+            f" position {length} on."
+        )
+    start, left = first_seq + done, batch.messages[done:]
+    stored = read_fingerprints(tx, row, first=start, count=len(left)) if start < length and left else []
+    for seq, (known, prepared) in enumerate(zip(stored, left, strict=False), start=start):
+        if known != prepared.fingerprint:
+            raise BadInputError(
+                f"At position {seq} another message is stored than message {seq - first_seq} of this batch; the next"
+                f" position is {length}. If the conversation was changed, pass the whole list with whole=true."
+            )
+    return done + len(stored)
+
+
+def _looks_repeated(tx: Tx, row: int, length: int, batch: Batch) -> bool:
+    """Whether a batch that nothing identifies is equal to the newest messages, or begins as the session does. It is
+    stored all the same: only its sender knows whether it is a repetition."""
+    if batch.is_identified or not length or not batch.messages:
+        return False
+    marks = [each.fingerprint for each in batch.messages[:COMPARED_MESSAGES]]
+    opening = min(OPENING_MESSAGES, length)
+    runs = []
+    if len(batch.messages) > 1 and len(marks) >= opening:
+        runs.append((0, marks[:opening]))
+    if len(batch.messages) <= min(length, COMPARED_MESSAGES):
+        runs.append((length - len(marks), marks))
+    return any(read_fingerprints(tx, row, first=first, count=len(run)) == run for first, run in runs)
+
+
+def _chosen(tx: Tx, row: int, batch: Batch, done: int, most: int) -> tuple[int, list[Prepared]]:
+    """The messages of the next piece, those from number `done` on that are not stored; and the number behind them."""
+    left = batch.messages[done:]
+    names = [held(each.message.key) for each in left if each.message.key is not None]
+    text = f"SELECT key FROM messages WHERE session = ? AND key IN {tx.texts}"
+    stored = {key for (key,) in tx.rows(text, (row, listed(names)))} if names else set()
+    chosen: list[Prepared] = []
+    size = 0
+    for each in left:
+        size += each.size
+        if chosen and size > (most if batch.messages[done - 1].may_end else 2 * most):
+            break
+        done += 1
+        key = None if each.message.key is None else held(each.message.key)
+        if key is None or key not in stored:
+            chosen.append(each)
+            stored.add(key or "")
+    return done, chosen
+
+
+def store_messages(tx: Tx, row: int, session: Session, first_seq: int, chosen: Sequence[Prepared]) -> list[Message]:
+    """Store messages from a position on, with their bodies, outputs and the rows by which they are found; returns them
+    as they are read, without their bodies. `session` says whose they are."""
+    if not chosen:
+        return []
+    numbers = tx.reserve("messages", "message", len(chosen))
+    moment = now()
+    stored = [_stored(each.message, session, first_seq + n, moment) for n, each in enumerate(chosen)]
+    rows = []
+    for number, message, each in zip(numbers, stored, chosen, strict=True):
+        created, key = microseconds(message.created_at), None if message.key is None else held(message.key)
+        values = (row, message.seq, created, each.fingerprint, key, each.facts)
+        noted = checksum(message.seq, each.fingerprint.hex(), key, created, each.facts)
+        rows.append((number, *values, noted))
+    tx.many(
+        "INSERT INTO messages (message, session, seq, created_at, fingerprint, key, facts, checksum)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        rows,
+    )
+    store_bodies(tx, row, first_seq, [each.stored for each in chosen])
+    placed = [
+        output.model_copy(update={"seq": message.seq})
+        for message, each in zip(stored, chosen, strict=True)
+        for output in each.message.outputs
+    ]
+    store_outputs(tx, row, placed)
+    texts = [
+        NewText(number, message.seq, message.blocks, each.facts, each.pieces)
+        for number, message, each in zip(numbers, stored, chosen, strict=True)
+    ]
+    index_messages(tx, session.owner, row, texts)
+    last = microseconds(stored[-1].created_at)
+    tx.execute("UPDATE sessions SET last_message_at = ? WHERE session = ?", (last, row))
+    return stored
+
+
+def _stored(message: NewMessage, session: Session, seq: int, moment: datetime) -> Message:
+    return Message(
+        session_id=session.session_id,
+        seq=seq,
+        role=message.role,
+        kind=message.kind,
+        blocks=message.blocks,
+        usage=message.usage,
+        group=message.group,
+        key=message.key,
+        created_at=time_of(microseconds(message.created_at or moment)),
+        agent_visible=message.agent_visible,
+        user_visible=message.user_visible,
+    )
+
+
+def _counted(
+    tx: Tx,
+    row: int,
+    session: Session,
+    counters: Counters,
+    batch: Batch,
+    stored: Sequence[Message],
+    chosen: Sequence[Prepared],
+) -> Counters:
+    """The counters after these messages, whose model calls are stored too."""
+    for message, prepared in zip(stored, chosen, strict=True):
+        if message.usage is not None:
+            _store_call(tx, row, session, counters, prepared.message, message.seq)
+        counters = batch.count(counters, prepared.message, message.seq)
+    return counters
+
+
+def _store_call(tx: Tx, row: int, session: Session, counters: Counters, message: NewMessage, seq: int) -> None:
+    """Store the model call that a message reports on. A reply recorded in several messages is one call,
+    with the last of its reports."""
+    assert message.usage is not None
+    if reports_again(tx, row, message.group, message.usage):
+        return
+    sent = message.request or counters.request
+    if sent is not None:
+        book_usage(tx, row, sent.number, message.usage)
+    start = _reply_start(tx, row, message.group, seq) if sent is None else 0
+    insert_call(tx, row, _call(message, session, counters, start, sent), message.group)
+
+
+def _call(message: NewMessage, session: Session, counters: Counters, start: int, sent: SentRequest | None) -> Call:
+    """The model call that a message reports on: of the request `sent`, else of what stood before its reply."""
+    assert message.usage is not None
+    return Call(
+        purpose="agent",
+        model=message.model or session.model,
+        request_seq=start - 1 if sent is None else sent.messages - 1,
+        request_edits=counters.edits if sent is None else sent.edits,
+        created_at=message.created_at,
+        **message.usage.model_dump(),
+    )
+
+
+def _reply_start(tx: Tx, row: int, group: str | None, seq: int) -> int:
+    """The first position of the reply whose part at `seq` is the first that reports usage."""
+    while group is not None and seq:
+        [(facts,)] = tx.rows("SELECT facts FROM messages WHERE session = ? AND seq = ?", (row, seq - 1))
+        if group_of(facts) != group:
+            break
+        seq -= 1
+    return seq
+
+
+def _note_batch(tx: Tx, row: int, batch: Batch, stored: Sequence[Message]) -> None:
+    """Remember that these messages of a batch are stored."""
+    assert batch.batch_id is not None
+    known = get_batch(tx, row, batch.batch_id)
+    first, count = (stored[0].seq, 0) if known is None else (known.first_seq, known.count)
+    noted = StoredBatch(
+        batch_id=batch.batch_id, first_seq=first, count=count + len(stored), fingerprint=batch.fingerprint
+    )
+    put_batch(tx, row, noted)

@@ -1,0 +1,257 @@
+"""Notes: what is stored of a session beside its history, and replaced when it changes. Cursors, batches, leases,
+summaries written before, what the proxy knows; and how deleted sessions are recognized, by keyed hashes, which tell
+nothing of their content."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from collections.abc import Sequence
+
+from contextstash_storage.records import (
+    CachedSummary,
+    Cursor,
+    ProxiedSession,
+    Record,
+    SessionExtras,
+    StoredBatch,
+)
+from contextstash_storage.rows import from_json, to_json
+from contextstash_storage.transaction import Tx, held, only, text_of
+
+_PUT = (
+    "INSERT INTO notes (session, kind, key, owner, record, begins, ends) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (kind, key, session) DO UPDATE"
+    " SET owner = excluded.owner, record = excluded.record, begins = excluded.begins, ends = excluded.ends"
+)
+
+
+def put(
+    tx: Tx,
+    row: int,
+    kind: str,
+    key: str,
+    record: str,
+    *,
+    owner: str | None = None,
+    begins: float | None = None,
+    ends: float | None = None,
+) -> None:
+    """Store a note in place of the one of this kind and key."""
+    tx.execute(_PUT, (row, kind, held(key), owner, record, begins, ends))
+
+
+def get(tx: Tx, row: int, kind: str, key: str = "") -> str | None:
+    """The record of a note; None if there is none."""
+    found: str | None = only(
+        tx.rows("SELECT record FROM notes WHERE session = ? AND kind = ? AND key = ?", (row, kind, held(key)))
+    )
+    return found
+
+
+def _all(tx: Tx, row: int, kind: str) -> list[tuple[str, str]]:
+    """Keys and records of a kind, in the order of keys."""
+    rows = tx.rows("SELECT key, record FROM notes WHERE session = ? AND kind = ? ORDER BY key", (row, kind))
+    return [(text_of(key), record) for key, record in rows]
+
+
+# Cursors
+
+
+def get_cursor(tx: Tx, owner: str, source: str) -> Cursor | None:
+    """How far a source has been read; None if it has not been."""
+    text = "SELECT record FROM notes WHERE kind = 'cursor' AND key = ? AND owner = ?"
+    found = only(tx.rows(text, (held(source), owner)))
+    return None if found is None else from_json(Cursor, found)
+
+
+def put_cursor(tx: Tx, owner: str, row: int, cursor: Cursor) -> None:
+    """Store how far a source has been read: in this session, no longer in another."""
+    tx.execute("DELETE FROM notes WHERE kind = 'cursor' AND key = ? AND owner = ?", (held(cursor.source), owner))
+    put(tx, row, "cursor", cursor.source, to_json(cursor), owner=owner)
+
+
+# Batches
+
+
+def get_batch(tx: Tx, row: int, batch_id: str) -> StoredBatch | None:
+    """What is stored of a batch; None if nothing is."""
+    found = get(tx, row, "batch", batch_id)
+    return None if found is None else from_json(StoredBatch, found)
+
+
+def put_batch(tx: Tx, row: int, batch: StoredBatch) -> None:
+    """Remember what is stored of a batch."""
+    put(tx, row, "batch", batch.batch_id, to_json(batch))
+
+
+# Leases
+
+
+def acquire_lease(tx: Tx, row: int, purpose: str, holder: str, seconds: float) -> bool:
+    """Take or renew a lease; False if another holder's is in force. One that seems to be taken in the future is not: it
+    was taken before the machine was started again, and its holder is gone."""
+    now = tx.clock()
+    text = "SELECT record, begins, ends FROM notes WHERE session = ? AND kind = 'lease' AND key = ?"
+    for known, begins, ends in tx.rows(text, (row, purpose)):
+        if json.loads(known) != holder and begins <= now < ends:
+            return False
+    put(tx, row, "lease", purpose, json.dumps(holder), begins=now, ends=now + seconds)
+    return True
+
+
+def release_lease(tx: Tx, row: int, purpose: str, holder: str) -> None:
+    """Release a lease, if this holder still has it."""
+    text = "DELETE FROM notes WHERE session = ? AND kind = 'lease' AND key = ? AND record = ?"
+    tx.execute(text, (row, purpose, json.dumps(holder)))
+
+
+# Summaries written before
+
+
+def get_cached_summary(tx: Tx, row: int, content: str) -> CachedSummary | None:
+    """A summary written before for the same content, of which this is a hash."""
+    found = get(tx, row, "summary", content)
+    return None if found is None else from_json(CachedSummary, found)
+
+
+def put_cached_summary(tx: Tx, row: int, content: str, summary: CachedSummary) -> None:
+    """Store a summary for a content for as long as its session exists, in place of an earlier one."""
+    put(tx, row, "summary", content, to_json(summary))
+
+
+# What the proxy knows
+
+
+def get_proxied(tx: Tx, row: int) -> ProxiedSession | None:
+    """What the proxy knows of a session; None if none of its requests went through the proxy."""
+    found = get(tx, row, "proxied")
+    return None if found is None else from_json(ProxiedSession, found)
+
+
+def put_proxied(tx: Tx, row: int, proxied: ProxiedSession) -> None:
+    """Store this in place of what was known before."""
+    put(tx, row, "proxied", "", to_json(proxied), begins=proxied.last_at)
+
+
+def recent_proxied(tx: Tx, owner: str, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
+    """The sessions with requests since a time, by their ids, the newest first."""
+    rows = tx.rows(
+        "SELECT session_id, record FROM notes JOIN sessions USING (session) WHERE kind = 'proxied'"
+        " AND sessions.owner = ? AND begins >= ? ORDER BY begins DESC LIMIT ?",
+        (owner, since, limit),
+    )
+    return [(session_id, from_json(ProxiedSession, record)) for session_id, record in rows]
+
+
+# All of a session that is moved
+
+
+def read_extras(tx: Tx, row: int) -> SessionExtras:
+    """What a session has beside its history."""
+    return SessionExtras(
+        cursors=tuple(from_json(Cursor, record) for _, record in _all(tx, row, "cursor")),
+        batches=tuple(from_json(StoredBatch, record) for _, record in _all(tx, row, "batch")),
+        summaries={key: from_json(CachedSummary, record) for key, record in _all(tx, row, "summary")},
+        proxied=get_proxied(tx, row),
+    )
+
+
+def put_extras(tx: Tx, owner: str, row: int, extras: SessionExtras) -> None:
+    """Store what a copied session has beside its history; sources that are read into another session stay there."""
+    for cursor in extras.cursors:
+        if get_cursor(tx, owner, cursor.source) is None:
+            put_cursor(tx, owner, row, cursor)
+    for batch in extras.batches:
+        put_batch(tx, row, batch)
+    for key, summary in extras.summaries.items():
+        put_cached_summary(tx, row, key, summary)
+    if extras.proxied is not None:
+        put_proxied(tx, row, extras.proxied)
+
+
+# Deleted sessions
+
+KEPT_DAYS = 30
+"""After so many days a client that goes on with a deleted session is recorded again. By default Claude Code
+deletes its own transcripts after 30 days, so that they cannot be continued."""
+
+MAX_LATER = 64
+"""Responses to an unrecorded client that are kept, 64 bytes each; what follows an earlier one is recorded again."""
+
+
+class DeletedSession(Record):
+    """Hashes of a session's id, of the `length` messages that its last request began with, and of the provider's id of
+    its last response, with a `key` of its own: they cannot be compared with those of another database. `later` are the
+    hashes of further responses that its client got, the newest last."""
+
+    key: str
+    session: str
+    length: int = 0
+    mark: str = ""
+    response: str = ""
+    later: tuple[str, ...] = ()
+
+    def is_continued_by(self, session_id: str, marks: Sequence[str], response: object) -> bool:
+        """Whether a request goes on with it: by the id that its session would get, by the messages that it begins with
+        (`marks` are the hashes of its beginnings), or by the response that it follows."""
+        if self.session == _hash(self.key, session_id):
+            return True
+        if (self.response or self.later) and isinstance(response, str):
+            return _hash(self.key, response) in (self.response, *self.later)
+        return 0 < self.length <= len(marks) and self.mark == _hash(self.key, marks[self.length - 1])
+
+    def with_responses(self, responses: Sequence[str]) -> DeletedSession:
+        """The same, recognized by these responses too."""
+        hashes = [_hash(self.key, each) for each in responses]
+        new = [each for each in hashes if each not in (self.response, *self.later)]
+        return self.model_copy(update={"later": (*self.later, *new)[-MAX_LATER:]}) if new else self
+
+
+def _hash(key: str, value: str) -> str:
+    return hmac.new(bytes.fromhex(key), value.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+
+
+def note_deleted(tx: Tx, owner: str, session_id: str, row: int) -> None:
+    """Store how a session is recognized that is being deleted."""
+    tx.execute("DELETE FROM notes WHERE kind = 'deleted' AND begins < ?", (_oldest_deletion(),))
+    key, proxied = secrets.token_hex(16), get_proxied(tx, row) or ProxiedSession()
+    mark, response = (_hash(key, each) if each else "" for each in (proxied.mark, proxied.response))
+    deleted = DeletedSession(
+        key=key, session=_hash(key, session_id), length=proxied.length if mark else 0, mark=mark, response=response
+    )
+    _put_deleted(tx, owner, deleted)
+
+
+def deleted_sessions(tx: Tx, owner: str) -> list[DeletedSession]:
+    """The sessions that were deleted in the last KEPT_DAYS."""
+    text = "SELECT record FROM notes WHERE kind = 'deleted' AND owner = ? AND begins >= ?"
+    return [from_json(DeletedSession, record) for (record,) in tx.rows(text, (owner, _oldest_deletion()))]
+
+
+def copy_deleted(tx: Tx, owner: str, sessions: Sequence[DeletedSession]) -> None:
+    """Recognize sessions too that were deleted in another database, whose sessions are copied to this one."""
+    known = deleted_sessions(tx, owner)
+    for session in sessions:
+        if session not in known:
+            _put_deleted(tx, owner, session)
+
+
+def _put_deleted(tx: Tx, owner: str, session: DeletedSession) -> None:
+    put(tx, 0, "deleted", session.key, to_json(session), owner=owner, begins=time.time())
+
+
+def note_responses(tx: Tx, owner: str, session_id: str, marks: Sequence[str], responses: Sequence[str]) -> None:
+    """Recognize a deleted session by these responses too, which its client got later: the one of this id, that with
+    which a request of these marks goes on, or that of one of the responses. Without effect if there is none."""
+    for known in deleted_sessions(tx, owner):
+        if any(known.is_continued_by(session_id, marks, each) for each in (None, *responses)):
+            text = "UPDATE notes SET record = ? WHERE kind = 'deleted' AND key = ?"
+            tx.execute(text, (to_json(known.with_responses(responses)), known.key))
+
+
+def _oldest_deletion() -> float:
+    return time.time() - KEPT_DAYS * 86_400

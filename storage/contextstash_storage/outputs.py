@@ -1,0 +1,133 @@
+"""Tool outputs by their handles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from contextstash_storage.errors import BadInputError, HandleNotFoundError
+from contextstash_storage.handles import HANDLE, MAX_NAMED, ambiguous
+from contextstash_storage.records import Output
+from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, text_of
+
+_COLUMNS = "handle, seq, block, tool, argument, tokens, characters, lines, sha256, is_error"
+
+SHA256_BYTES = 32
+
+
+def store_outputs(tx: Tx, row: int, outputs: Sequence[Output]) -> None:
+    """Store outputs at their positions, each under its handle, or under the next free one of that name."""
+    wanted = {output.handle for output in outputs}
+    found = (
+        tx.rows(f"SELECT handle FROM outputs WHERE session = ? AND handle IN {tx.texts}", (row, listed(wanted)))
+        if wanted
+        else []
+    )
+    numbers = {name: _last_taken(tx, row, name) for (name,) in found}
+    rows = []
+    for each in outputs:
+        number = numbers[each.handle] = numbers.get(each.handle, 0) + 1
+        handle = _numbered(each.handle, number)
+        sizes = (each.tokens, each.characters, each.lines, _stored_hash(each.sha256), int(each.is_error))
+        rows.append((row, handle, each.seq, each.block, held(each.tool), held(each.argument), *sizes))
+    tx.many(f"INSERT INTO outputs (session, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def _stored_hash(text: str) -> bytes:
+    """A hash as it is stored: that of an imported session can be any text."""
+    try:
+        stored = bytes.fromhex(text)
+    except ValueError:
+        stored = b""
+    if len(stored) == SHA256_BYTES and stored.hex() == text:
+        return stored
+    return b"?" * (SHA256_BYTES + 1) + text.encode("utf-8", "surrogatepass")
+
+
+def _hash_of(stored: bytes) -> str:
+    if len(stored) == SHA256_BYTES:
+        return stored.hex()
+    return stored[SHA256_BYTES + 1 :].decode("utf-8", "surrogatepass")
+
+
+def _output(row: Sequence[Any]) -> Output:
+    """The output of a row of _COLUMNS."""
+    handle, seq, block, tool, argument, tokens, characters, lines, sha256, is_error = row
+    return Output(
+        handle=handle,
+        seq=seq,
+        block=block,
+        tool=text_of(tool),
+        argument=text_of(argument),
+        tokens=tokens,
+        characters=characters,
+        lines=lines,
+        sha256=_hash_of(sha256),
+        is_error=bool(is_error),
+    )
+
+
+def read_outputs(tx: Tx, row: int, *, first: int = 0, last: int | None = None) -> list[Output]:
+    """The tool outputs of messages `first..last` of a session, both included, in order."""
+    text = f"SELECT {_COLUMNS} FROM outputs WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq, block"
+    return [_output(each) for each in tx.rows(text, (row, first, MAX_INTEGER if last is None else last))]
+
+
+def find_output(tx: Tx, owner: str, handle: str, session_id: str | None = None) -> tuple[str, Output]:
+    """The session and output of a handle, the newest session's if several hold the same text. Raises
+    HandleNotFoundError, and BadInputError if several texts have this handle."""
+    condition, values = ("", ()) if session_id is None else (" AND session_id = ?", (session_id,))
+    rows = tx.rows(
+        "SELECT * FROM (SELECT session_id, row_number() OVER (PARTITION BY sha256 ORDER BY updated_at DESC) AS place,"
+        f" {_COLUMNS} FROM outputs JOIN sessions USING (session) WHERE owner = ? AND handle = ?{condition}) AS meanings"
+        f" WHERE place = 1 LIMIT {MAX_NAMED}",
+        (owner, held(handle), *values),
+    )
+    if not rows:
+        raise _no_handle(handle, session_id)
+    found = [(each[0], _output(each[2:])) for each in rows]
+    if len(found) > 1:
+        raise BadInputError(ambiguous(handle, [(name, output.handle) for name, output in found]))
+    return found[0]
+
+
+def _no_handle(handle: str, session_id: str | None) -> HandleNotFoundError:
+    what = f"There is no output '{handle}'{' in that session' * (session_id is not None)}."
+    if not HANDLE.fullmatch(handle):
+        what = f"'{handle}' is too short, or no handle."
+    return HandleNotFoundError(
+        f"{what} Handles look like out_k3f9x2abq7m4wz5d; search_history finds outputs and names theirs."
+    )
+
+
+def find_handles(tx: Tx, owner: str, prefix: str, limit: int) -> list[str]:
+    """The handles that begin with `prefix`, in order."""
+    rows = tx.rows(
+        "SELECT DISTINCT handle FROM outputs JOIN sessions USING (session)"
+        " WHERE owner = ? AND handle >= ? AND substr(handle, 1, ?) = ? ORDER BY handle LIMIT ?",
+        (owner, prefix, len(prefix), prefix, limit),
+    )
+    return [handle for (handle,) in rows]
+
+
+def _numbered(name: str, number: int) -> str:
+    """The handle of the output that is the one of this number among those of one name."""
+    return name if number == 1 else f"{name}-{number}"
+
+
+def _last_taken(tx: Tx, row: int, name: str) -> int:
+    """The highest number of a handle's name that is taken, of which the first is. Numbers are given in order, so it is
+    found by doubling steps and halving them again: a thousand equal outputs take ten look-ups each."""
+
+    def is_taken(number: int) -> bool:
+        text = "SELECT 1 FROM outputs WHERE session = ? AND handle = ?"
+        return bool(tx.rows(text, (row, _numbered(name, number))))
+
+    low, step = 1, 1
+    while is_taken(low + step):
+        low, step = low + step, 2 * step
+    high = low + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if is_taken(middle) else (low, middle)
+    return low

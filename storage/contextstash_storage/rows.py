@@ -1,0 +1,175 @@
+"""Records as the JSON of their rows, and back; of what is derived from a message, a list without field names. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, TypeVar
+from zlib import crc32
+
+import pydantic_core
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
+
+from contextstash_storage.bodies import Stored, body_of, damaged, to_bytes
+from contextstash_storage.records import (
+    EDIT,
+    Block,
+    BlockType,
+    Edit,
+    EditRecord,
+    Kind,
+    Message,
+    NewMessage,
+    Record,
+    Role,
+    SummaryEdit,
+)
+from contextstash_storage.transaction import text_of, time_of
+
+# The places in these are stored: what comes later is added at their end.
+ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
+KINDS: tuple[Kind, ...] = ("message", "host", "tool_result", "tool_result_archived", "tool_summary", "summary")
+TYPES: tuple[BlockType, ...] = ("text", "thinking", "tool_call", "tool_result", "image", "document", "opaque")
+_BLOCK = ("type", "tokens", "size", "call_id", "tool", "argument")
+_USAGE = (
+    "prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens", "cache_write_tokens",
+    "cache_write_1h_tokens",
+)  # fmt: skip
+
+_MAX_KINDS = 16
+"""By what the place of the role is multiplied in the number of a role and kind."""
+
+
+def facts_of(message: NewMessage) -> str:
+    """What is derived from a message: [role and kind, blocks, other fields]; what is absent at an end is left out."""
+    place = ROLES.index(message.role) * _MAX_KINDS + KINDS.index(message.kind)
+    others: dict[str, Any] = {}
+    if message.usage is not None:
+        others["usage"] = _trimmed([getattr(message.usage, name) for name in _USAGE])
+    if message.group is not None:
+        others["group"] = message.group
+    others |= {name: False for name in ("agent_visible", "user_visible") if not getattr(message, name)}
+    return to_bytes(_trimmed([place, [_row(block) for block in message.blocks], others])).decode()
+
+
+def _row(block: Block) -> list[Any]:
+    others: dict[str, Any] = {name: True for name in ("is_error", "breakpoint") if getattr(block, name)}
+    others |= {} if block.pixels is None else {"pixels": block.pixels}
+    fields = [getattr(block, name) for name in _BLOCK[1:]]
+    return _trimmed([TYPES.index(block.type), *fields, others])
+
+
+def _trimmed(values: list[Any]) -> list[Any]:
+    """The list without the empty values at its end; its first value is kept."""
+    while len(values) > 1 and not values[-1] and values[-1] != "":
+        values.pop()
+    return values
+
+
+def fields_of(facts: str) -> dict[str, Any]:
+    """The fields of a message that are derived, by name. A view makes those of thousands of messages."""
+    read = parsed(facts)
+    role, kind = divmod(read[0], _MAX_KINDS)
+    fields: dict[str, Any] = {"role": ROLES[role], "kind": KINDS[kind], "blocks": (blocks := [])}
+    for row in read[1] if len(read) > 1 else ():
+        block = dict(zip(_BLOCK, row, strict=False))
+        block["type"] = TYPES[row[0]]
+        blocks.append(block if len(row) <= len(_BLOCK) else block | row[-1])
+    if len(read) > 2:
+        fields |= read[2]
+        if "usage" in fields:
+            fields["usage"] = dict(zip(_USAGE, fields["usage"], strict=False))
+    return fields
+
+
+def blocks_of(facts: str) -> tuple[Block, ...]:
+    """The blocks of a message, by what is derived from it."""
+    return tuple(Block.model_validate(block) for block in fields_of(facts)["blocks"])
+
+
+def parsed(text: str) -> Any:
+    """JSON, read by pydantic's parser, which takes less than half of the time of Python's."""
+    try:
+        return pydantic_core.from_json(text)
+    except ValueError:  # escaped lone surrogates
+        return json.loads(text)
+
+
+def tokens_of(facts: str) -> tuple[Role, Kind, list[tuple[BlockType, int]]]:
+    """Role, kind, and type and tokens of each block; without blocks if the agent does not see the message. Without
+    making fields of it, which takes twice as long."""
+    place, *rest = parsed(facts)
+    role, kind = divmod(place, _MAX_KINDS)
+    rows = rest[0] if rest and (len(rest) == 1 or rest[1].get("agent_visible", True)) else ()
+    return ROLES[role], KINDS[kind], [(TYPES[row[0]], row[1] if len(row) > 1 else 0) for row in rows]
+
+
+def group_of(facts: str) -> str | None:
+    """The id of the reply that a message is a part of."""
+    group: str | None = fields_of(facts).get("group")
+    return group
+
+
+StoredRecord = TypeVar("StoredRecord", bound=Record)
+
+
+def to_json(record: Record) -> str:
+    """A record's fields as JSON, without absent and default values."""
+    try:
+        return record.model_dump_json(exclude_defaults=True)
+    except PydanticSerializationError:  # lone surrogates, which UTF-8 can't hold: escape them
+        return json.dumps(record.model_dump(mode="json", exclude_defaults=True))
+
+
+def from_json(kind: type[StoredRecord], text: str) -> StoredRecord:
+    """The record of `to_json`."""
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError:  # escaped lone surrogates
+        return kind.model_validate(json.loads(text))
+
+
+_IN_TEXT = '"summary":['
+"""Stands in the JSON of a summary whose own words are a part of what it shows: only that part's ends are stored."""
+
+
+def edit_json(edit: EditRecord) -> str:
+    """An edit's fields as JSON; the words of a summary, which can be 50,000 characters, are stored once."""
+    if not isinstance(edit, SummaryEdit) or (place := edit.text.find(edit.summary)) < 0:
+        return to_json(edit)
+    ends = (place, place + len(edit.summary))
+    return to_bytes({**edit.model_dump(mode="json", exclude_defaults=True), "summary": ends}).decode()
+
+
+def edit_of(text: str) -> Edit:
+    """The edit of `edit_json`, or of `to_json`, of any kind."""
+    if _IN_TEXT in text:
+        fields = json.loads(text)
+        start, end = fields["summary"]
+        return EDIT.validate_python({**fields, "summary": fields["text"][start:end]})
+    try:
+        return EDIT.validate_json(text)
+    except ValidationError:  # escaped lone surrogates
+        return EDIT.validate_python(json.loads(text))
+
+
+def checksum(*values: object) -> int:
+    """Of a row's values: a damaged row is not read as another one."""
+    return crc32(" ".join(map(str, values)).encode("utf-8", "surrogatepass"))
+
+
+def message_of(session_id: str, row: Sequence[Any], stored: Stored | None) -> Message:
+    """The message of a row (seq, key, facts, created, fingerprint, checksum), with its body if that was read. Raises
+    DamagedError if the row is damaged."""
+    seq, key, facts, created, fingerprint, noted = row
+    if noted != checksum(seq, fingerprint.hex(), key, created, facts):
+        raise damaged(f"message {seq} of session '{session_id}'")
+    return Message(
+        session_id=session_id,
+        seq=seq,
+        key=None if key is None else text_of(key),
+        created_at=time_of(created),
+        body=None if stored is None else body_of(stored.body),
+        **fields_of(facts),
+    )

@@ -1,0 +1,266 @@
+"""Rows of sessions: made, found, changed, listed and summed up."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from contextstash_storage.errors import BadInputError, SessionNotFoundError
+from contextstash_storage.log import call_records
+from contextstash_storage.records import (
+    BlockType,
+    Counters,
+    DaySum,
+    Kind,
+    Role,
+    Session,
+    StoreMark,
+    TokenSum,
+    ToolSum,
+    Totals,
+)
+from contextstash_storage.rows import from_json, parsed, to_json, tokens_of
+from contextstash_storage.transaction import Tx, listed, microseconds, now, storable, text_of, time_of
+
+DELETED_OWNER = "\x1fdeleted"
+"""The owner of sessions that are being deleted. No user's name contains a control character."""
+
+STAGED_OWNER = "\x1fstaged"
+"""The owner of sessions that are being imported."""
+
+IS_SEEN = f"owner NOT IN ('{DELETED_OWNER}', '{STAGED_OWNER}')"
+
+_NAMES = ("agent", "model", "format", "title", "source")
+CHANGEABLE = frozenset({*_NAMES, "settings"})
+
+COLUMNS = (
+    "session, session_id, owner, agent, model, format, title, source, settings, parent_session_id, created_at,"
+    " updated_at, counters"
+)
+
+
+def no_session(session_id: str) -> SessionNotFoundError:
+    """The error for a session that does not exist."""
+    return SessionNotFoundError(
+        f"There is no session '{session_id}'. `contextstash sessions`, or the resource context://sessions, lists those"
+        " there are."
+    )
+
+
+def session_of(row: Sequence[Any]) -> Session:
+    """The session of a row of COLUMNS."""
+    _, session_id, owner, agent, model, format_, title, source, settings, parent, created, updated, counters = row
+    return Session(
+        session_id=session_id,
+        owner=owner,
+        agent=agent,
+        model=model,
+        format=format_,
+        title=title,
+        source=source,
+        settings=json.loads(settings),
+        parent_session_id=parent,
+        created_at=time_of(created),
+        updated_at=time_of(updated),
+        counters=from_json(Counters, counters),
+    )
+
+
+def read_session(tx: Tx, owner: str, session_id: str, *, locked: bool = False) -> tuple[int, Session]:
+    """A session's row number and record; with `locked` no other transaction changes it until this one ends. Raises
+    SessionNotFoundError."""
+    text = f"SELECT {COLUMNS} FROM sessions WHERE owner = ? AND session_id = ?{tx.lock if locked else ''}"
+    rows = tx.rows(text, (owner, session_id))
+    if not rows:
+        raise no_session(session_id)
+    return rows[0][0], session_of(rows[0])
+
+
+def row_of(tx: Tx, owner: str, session_id: str) -> int:
+    """A session's row number. Raises SessionNotFoundError."""
+    rows = tx.rows("SELECT session FROM sessions WHERE owner = ? AND session_id = ?", (owner, session_id))
+    if not rows:
+        raise no_session(session_id)
+    return int(rows[0][0])
+
+
+def insert_session(tx: Tx, session: Session) -> bool:
+    """Store a session's row; False if its owner has one of that id."""
+    names = [None if (name := getattr(session, each)) is None else storable(name) for each in _NAMES]
+    values = (
+        session.session_id,
+        session.owner,
+        *names,
+        json.dumps(dict(session.settings)),
+        session.parent_session_id,
+        microseconds(session.created_at),
+        microseconds(session.updated_at),
+        to_json(session.counters),
+    )
+    text = f"INSERT INTO sessions ({COLUMNS.removeprefix('session, ')}) VALUES ({', '.join('?' * len(values))})"
+    return tx.execute(f"{text} ON CONFLICT (owner, session_id) DO NOTHING", values) == 1
+
+
+def update_session(tx: Tx, row: int, changes: Mapping[str, Any]) -> None:
+    """Change fields of a session. Raises BadInputError if one of them cannot be changed."""
+    if unknown := changes.keys() - CHANGEABLE:
+        raise BadInputError(f"A session's {', '.join(sorted(unknown))} cannot be changed.")
+    for name, value in changes.items():
+        written = json.dumps(dict(value)) if name == "settings" else None if value is None else storable(value)
+        tx.execute(f"UPDATE sessions SET {name} = ? WHERE session = ?", (written, row))
+    tx.execute("UPDATE sessions SET updated_at = ? WHERE session = ?", (microseconds(now()), row))
+
+
+def store_counters(tx: Tx, row: int, session: Session, counters: Counters) -> Session:
+    """Store a session's counters and that it was changed now; returns the changed session."""
+    updated = now()
+    text = "UPDATE sessions SET counters = ?, updated_at = ? WHERE session = ?"
+    tx.execute(text, (to_json(counters), microseconds(updated), row))
+    return session.model_copy(update={"counters": counters, "updated_at": updated})
+
+
+def put_level(tx: Tx, row: int, counters: Counters, level: str) -> None:
+    """Store how full a session's window is."""
+    changed = counters.model_copy(update={"level": level})
+    tx.execute("UPDATE sessions SET counters = ? WHERE session = ?", (to_json(changed), row))
+
+
+def owners(tx: Tx, _: str) -> list[str]:
+    """All owners that have sessions, in order: for those who move a whole database."""
+    return [owner for (owner,) in tx.rows(f"SELECT DISTINCT owner FROM sessions WHERE {IS_SEEN} ORDER BY owner")]
+
+
+def find_session_ids(tx: Tx, owner: str, prefix: str, limit: int, *, without_agent: str | None = None) -> list[str]:
+    """The ids of sessions that begin with `prefix`, the last changed first; not those of `without_agent`."""
+    rows = tx.rows(
+        "SELECT session_id FROM sessions WHERE owner = ? AND substr(session_id, 1, ?) = ?"
+        " AND agent IS DISTINCT FROM ? ORDER BY updated_at DESC, session DESC LIMIT ?",
+        (owner, len(prefix), prefix, without_agent or "", limit),
+    )
+    return [session_id for (session_id,) in rows]
+
+
+def list_sessions(
+    tx: Tx,
+    owner: str,
+    *,
+    limit: int = 50,
+    before: str | None = None,
+    parent: str | None = None,
+    without_agent: str | None = None,
+    by_message: bool = False,
+) -> list[Session]:
+    """Sessions by last change, or with `by_message` by the time of their last message, newest first. `before` is
+    the last session_id of the previous page; those of `without_agent` are left out."""
+    time = "coalesce(last_message_at, updated_at)" if by_message else "updated_at"
+    text, values = f"SELECT {COLUMNS}, last_message_at FROM sessions WHERE owner = ?", [owner]
+    if parent is not None:
+        text += " AND parent_session_id = ?"
+        values.append(parent)
+    if without_agent is not None:
+        text += " AND agent IS DISTINCT FROM ?"
+        values.append(without_agent)
+    if before is not None:
+        found = tx.rows(f"SELECT {time}, session FROM sessions WHERE owner = ? AND session_id = ?", (owner, before))
+        if not found:
+            raise no_session(before)
+        text += f" AND ({time}, session) < (?, ?)"
+        values += found[0]
+    rows = tx.rows(f"{text} ORDER BY {time} DESC, session DESC LIMIT ?", (*values, limit))
+    return [_listed(row, by_message) for row in rows]
+
+
+def _listed(row: Sequence[Any], by_message: bool) -> Session:
+    session, last = session_of(row[:-1]), row[-1]
+    return session.model_copy(update={"last_message_at": time_of(last)}) if by_message and last is not None else session
+
+
+def totals(tx: Tx, owner: str, *, without_agent: str = "") -> Totals:
+    """Sums over all sessions of an owner but those of `without_agent`."""
+    condition = "owner = ? AND agent IS DISTINCT FROM ?"
+    values = (owner, without_agent)
+    rows = tx.rows(f"SELECT session, counters FROM sessions WHERE {condition}", values)
+    counters = [parsed(each) for _, each in rows]
+    return Totals(
+        sessions=len(rows),
+        messages=sum(each.get("messages", 0) for each in counters),
+        tokens=sum(each.get("appended", 0) for each in counters),
+        tools=tuple(_tools(tx, condition, values)),
+        days=tuple(_days(call_records(tx, [row for row, _ in rows]))),
+    )
+
+
+def mark(tx: Tx, owner: str) -> StoreMark:
+    """The figures that any change of an owner's sessions changes, quickly read."""
+    [(sessions, changed)] = tx.rows("SELECT count(*), max(updated_at) FROM sessions WHERE owner = ?", (owner,))
+    return StoreMark(sessions=sessions, changed_at=None if changed is None else time_of(changed))
+
+
+def session_tools(tx: Tx, row: int) -> list[ToolSum]:
+    """The outputs of one session by tool, the most tokens first."""
+    return _tools(tx, "session = ?", (row,))
+
+
+def session_days(tx: Tx, row: int) -> list[DaySum]:
+    """The agent's model calls of a session by day."""
+    return _days(call_records(tx, [row]))
+
+
+MAX_TOOLS = 200
+"""Of which sums are returned: MCP servers may bring any number. Those with fewer tokens are left out of the list."""
+
+
+def _tools(tx: Tx, condition: str, values: Sequence[object]) -> list[ToolSum]:
+    rows = tx.rows(
+        f"SELECT tool, count(*), sum(tokens) FROM outputs JOIN sessions USING (session) WHERE {condition}"
+        f" GROUP BY 1 ORDER BY 3 DESC, 1 LIMIT {MAX_TOOLS}",
+        values,
+    )
+    return [ToolSum(tool=text_of(tool), outputs=outputs, tokens=int(tokens)) for tool, outputs, tokens in rows]
+
+
+_SUMS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens")
+
+
+def _days(records: Iterable[str]) -> list[DaySum]:
+    """The agents' calls among these, by day and model."""
+    sums: dict[tuple[str, str | None], Counter[str]] = {}
+    for record in records:
+        call = parsed(record)
+        if call["purpose"] != "agent":
+            continue
+        day = sums.setdefault((call["created_at"][:10], call.get("model")), Counter())
+        day.update({"calls": 1, **{name: call.get(name, 0) for name in _SUMS}})
+        if call.get("cost") is not None:
+            day.update({"cost": call["cost"], "priced": 1})
+    return [
+        DaySum(
+            day=day,
+            model=model,
+            calls=found["calls"],
+            cost=float(found["cost"]),
+            priced=found["priced"],
+            **{name: found[name] for name in _SUMS},
+        )
+        for (day, model), found in sorted(sums.items(), key=lambda each: (each[0][0], each[0][1] or ""))
+    ]
+
+
+def token_sums(tx: Tx, row: int, width: int) -> list[TokenSum]:
+    """The tokens that the model saw of the history, summed over runs of `width` messages."""
+    sums: Counter[tuple[int, Role, Kind, BlockType]] = Counter()
+    for seq, facts in tx.rows("SELECT seq, facts FROM messages WHERE session = ?", (row,)):
+        role, kind, blocks = tokens_of(facts)
+        for name, tokens in blocks:
+            sums[seq // width, role, kind, name] += tokens
+    return [
+        TokenSum(run=run, role=role, kind=kind, type=name, tokens=tokens)
+        for (run, role, kind, name), tokens in sums.items()
+    ]
+
+
+def named(tx: Tx, sessions: Iterable[int]) -> dict[int, str]:
+    """The ids of sessions by their rows."""
+    return dict(tx.rows(f"SELECT session, session_id FROM sessions WHERE session IN {tx.numbers}", (listed(sessions),)))

@@ -1,0 +1,180 @@
+"""What the store's functions run on: a transaction of either database, in a thread.
+
+    def name_of(tx: Tx, number: int) -> str | None:
+        return only(tx.rows("SELECT name FROM things WHERE thing = ?", (number,)))
+
+A statement exists once: its values are `?`, and what the databases say differently are attributes of the transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from typing import Any, Protocol
+
+from contextstash_storage.errors import StoreVersionError
+
+MAX_INTEGER = 2**63 - 1
+
+VERSION = 16
+"""Of the tables, in every kind of database. Databases of versions below were made before the first release."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a query searches: in `sessions`, or in all of the owner if it is None, and only rows with all of `marks`
+    and one of `kinds`. `messages` is how many messages the sessions have, `share` what part of the database that is;
+    both are 0 if all sessions of its only owner are searched."""
+
+    owner: str
+    sessions: tuple[int, ...] | None
+    marks: tuple[str, ...]
+    kinds: tuple[int, ...]
+    messages: int
+    is_database_shared: bool
+    share: float
+
+    def holds(self, session: int, owner: str, kind: int) -> bool:
+        """Whether a row that has the marks is searched."""
+        if owner != self.owner or (self.kinds and kind not in self.kinds):
+            return False
+        return self.sessions is None or session in self.sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Entries by score, and those that have all terms. Of them the `most` best count which the place holds; there are
+    no others if they are `is_complete`. Sifted ones count only if they are enough."""
+
+    scores: Mapping[int, float]
+    having_all: Iterable[int]
+    most: int
+    is_complete: bool
+    is_sifted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedPiece:
+    """A row of the index: the words of a call, the words of a text, and the marks by which it is filtered."""
+
+    entry: int
+    owner: str
+    session: int
+    marks: Sequence[str]
+    call: str
+    text: str
+
+
+class Matching(Protocol):
+    """The words of the index in a database's own form: a table `words`, whose rows have the numbers of entries."""
+
+    def insert(self, tx: Tx, pieces: Sequence[IndexedPiece]) -> int:
+        """Store the words of these; returns how many words they have."""
+
+    def attempts(self, tx: Tx, place: Place, wanted: Sequence[str], ranks: int) -> Iterator[Found]:
+        """What matches any of the terms, found in the quickest way first, until there is enough."""
+
+    def word_counts(self, tx: Tx, entries: Sequence[int]) -> dict[int, int]:
+        """How many words each of these has."""
+
+
+class Tx(Protocol):
+    """A transaction."""
+
+    lock: str
+    """After a SELECT of a session: keeps other transactions from changing it."""
+    numbers: str
+    """A subquery: the numbers in a list, whose JSON is its value."""
+    texts: str
+    """The same for texts."""
+    index: Matching
+
+    def rows(self, text: str, values: Sequence[object] = ()) -> list[Any]:
+        """The rows of a statement."""
+
+    def execute(self, text: str, values: Sequence[object] = ()) -> int:
+        """How many rows a statement changes."""
+
+    def many(self, text: str, rows: Sequence[Sequence[object]]) -> None:
+        """Run a statement for each of these rows of values."""
+
+    def reserve(self, table: str, column: str, count: int) -> list[int]:
+        """So many new row numbers of a table."""
+
+    def clock(self) -> float:
+        """Seconds that all processes which use the database share, and that nobody sets."""
+
+
+def only(rows: Sequence[Any]) -> Any:
+    """The first column of the first row; None without a row."""
+    return rows[0][0] if rows else None
+
+
+def listed(values: Iterable[object]) -> str:
+    """The value of `numbers` or `texts`."""
+    return json.dumps(list(values))
+
+
+def now() -> datetime:
+    """The current time in UTC."""
+    return datetime.now(UTC)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = 1_000_000
+
+
+def microseconds(time: datetime) -> int:
+    """A time as it is stored; one without a zone is in UTC."""
+    since = (time if time.tzinfo is not None else time.replace(tzinfo=UTC)) - _EPOCH
+    return (since.days * 86_400 + since.seconds) * _SECOND + since.microseconds
+
+
+def time_of(stored: int) -> datetime:
+    """The time of `microseconds`."""
+    return _EPOCH + timedelta(microseconds=stored)
+
+
+def held(text: str) -> str:
+    """Any text in a form that both databases hold: half a surrogate pair and NUL are escaped."""
+    if "\0" not in text and not text.startswith("\1"):
+        try:
+            text.encode()
+            return text
+        except UnicodeEncodeError:
+            pass
+    return "\1" + json.dumps(text)
+
+
+def text_of(stored: str) -> str:
+    """The text of `held`."""
+    return str(json.loads(stored[1:])) if stored.startswith("\1") else stored
+
+
+def storable(text: str) -> str:
+    """The text without what a database's text can't hold."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode()
+
+
+def statements() -> list[str]:
+    """The statements that make the tables."""
+    schema = files("contextstash_storage").joinpath("schema.sql").read_text(encoding="utf-8")
+    lines = [line for line in schema.splitlines() if not line.startswith("--")]
+    return [each.strip() for each in "\n".join(lines).split(";\n") if each.strip()]
+
+
+def check_version(version: int) -> None:
+    """Raise StoreVersionError if a database with tables is not of this program's version."""
+    if version > VERSION:
+        raise StoreVersionError(
+            f"The database is of version {version}, this contextstash knows up to {VERSION}. Upgrade contextstash,"
+            " or name another database with --db."
+        )
+    if 0 < version < VERSION:
+        raise StoreVersionError(
+            f"The database is of version {version}, this contextstash reads version {VERSION}. Export its sessions with"
+            " the contextstash that made it (contextstash export), and import them into a new database."
+        )

@@ -1,0 +1,64 @@
+"""Segments: what was put into one comes back, and every damage is noticed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextstash_storage.bodies import Stored, bodies_in, body_of, packed, to_bytes, unpacked
+from contextstash_storage.errors import StoreError
+from tests.support.json_values import json_objects
+
+contents = st.builds(Stored, body=st.binary(max_size=50), texts=st.none() | st.binary(max_size=50))
+SESSION = 7
+SOME = [Stored(f'{{"content":"message {place}"}}'.encode(), b"[0]" if place % 2 else None) for place in range(3)]
+
+
+def frame(first_seq: int, stored: list[Stored]) -> bytes:
+    content = packed(SESSION, first_seq, stored)[-1]
+    assert isinstance(content, bytes)
+    return content
+
+
+@given(st.lists(contents, min_size=1, max_size=9), st.integers(0, 10**6))
+def test_any_contents_come_back_equal(stored: list[Stored], first_seq: int) -> None:
+    row = (first_seq, len(stored), frame(first_seq, stored))
+    assert list(unpacked(SESSION, row).values()) == stored
+
+
+def test_each_flipped_bit_is_noticed_or_changes_nothing() -> None:
+    content = frame(4, SOME)
+    for bit in range(8 * len(content)):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        try:
+            assert list(unpacked(SESSION, (4, 3, bytes(damaged))).values()) == SOME
+        except StoreError as error:
+            assert "messages 4 to 6" in str(error)  # noqa: PT017 - an error is one of two right outcomes
+
+
+@pytest.mark.parametrize(("session", "first_seq", "messages"), [(8, 4, 3), (SESSION, 5, 3), (SESSION, 4, 2)])
+def test_a_segment_in_the_place_of_another_is_not_read(session: int, first_seq: int, messages: int) -> None:
+    with pytest.raises(StoreError, match="damaged"):
+        unpacked(session, (first_seq, messages, frame(4, SOME)))
+
+
+def test_a_segment_that_is_missing_is_noticed() -> None:
+    with pytest.raises(StoreError, match="message 3"):
+        bodies_in(SESSION, [(0, 3, frame(0, SOME))], [1, 3])
+
+
+@given(json_objects)
+def test_any_body_comes_back_equal_key_order_included(body: dict[str, Any]) -> None:
+    assert json.dumps(body_of(to_bytes(body))) == json.dumps(body)
+
+
+@pytest.mark.parametrize(
+    "value", [10**400, -(2**63), 1e-320, -0.0, 1.0, "\ud800\x00", {"\x00": "\udfff"}, [], {}, None]
+)
+def test_a_hard_value_comes_back_as_it_was(value: Any) -> None:
+    assert repr(body_of(to_bytes({"value": value}))) == repr({"value": value})
