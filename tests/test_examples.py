@@ -32,6 +32,8 @@ def run(name: str, folder: Path, **environment: str) -> str:
 def test_there_is_no_example_that_is_not_run() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == {
         "own_client.py",  # tests/clients/test_own_client.py
+        "pydantic_ai_capability.py",  # tests/adapters
+        "google_adk_callbacks.py",
         "record_and_retrieve.py",
         "agent_loop_anthropic.py",
         "agent_loop_openai.py",

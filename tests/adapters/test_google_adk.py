@@ -21,7 +21,7 @@ from google.adk.models import Gemini
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 
-from contextstash.adapters.google_adk import StashCallbacks
+from examples.google_adk_callbacks import StashCallbacks
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from contextstash.adapters.pydantic_ai import StashHistory
+from examples.pydantic_ai_capability import StashHistory
 
 MANY = UsageLimits(request_limit=None)
 BOUND_TURNS = max(TURNS, 30)

@@ -15,6 +15,7 @@ from agents import Agent, FunctionTool, ModelResponse, RunContextWrapper, RunHoo
 from agents.memory import SessionSettings
 from agents.run import CallModelData, ModelInputData
 
+from contextstash.adapters.parts import reported
 from contextstash.library.replies import as_natives
 from contextstash.library.session import LibrarySession
 from contextstash_storage.records import Native
@@ -116,11 +117,8 @@ def _usage(response: ModelResponse) -> dict[str, Any] | None:
     usage = response.usage
     if not usage.input_tokens:
         return None
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "input_tokens_details": {"cached_tokens": usage.input_tokens_details.cached_tokens or 0},
-    }
+    cached = usage.input_tokens_details.cached_tokens or 0
+    return reported(FORMAT, given=usage.input_tokens, written=usage.output_tokens, cache_read=cached, cache_written=0)
 
 
 def _tool(session: LibrarySession, definition: Native) -> FunctionTool:
