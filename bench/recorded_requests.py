@@ -9,11 +9,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from bench.fidelity.facts import facts_of
+from contextstash.configuration.windows_and_prices import price_of
+from contextstash_storage.records import Usage
 
 Native = dict[str, Any]
 
@@ -168,3 +171,30 @@ def texts(value: Any) -> Iterator[str]:
 def facts_in(value: Any) -> set[str]:
     """The facts that a model can read of messages."""
     return set().union(*(facts_of(text) for text in texts(value)))
+
+
+PRICED_TOKENS = 1_000
+"""Tokens of the prompt by which prices are compared: below every step of a price table (the lowest is at 32,000)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CachePriceRatios:
+    """The costs of a token read from the prompt cache and of one written to it, relative to an uncached input token of
+    the same model. `long_write` is a write that the cache keeps for an hour."""
+
+    read: float
+    write: float
+    long_write: float
+
+
+@cache
+def cache_price_ratios(model: str | None) -> CachePriceRatios | None:
+    """These ratios by the model's price table, for a small prompt; None if its price is not known."""
+    plain = price_of(model, Usage(prompt_tokens=PRICED_TOKENS))
+    read = price_of(model, Usage(prompt_tokens=PRICED_TOKENS, cached_tokens=PRICED_TOKENS))
+    written = Usage(prompt_tokens=PRICED_TOKENS, cache_write_tokens=PRICED_TOKENS)
+    write = price_of(model, written)
+    long_write = price_of(model, written.model_copy(update={"cache_write_1h_tokens": PRICED_TOKENS}))
+    if not plain or read is None or write is None or long_write is None:
+        return None
+    return CachePriceRatios(read / plain, write / plain, long_write / plain)

@@ -29,8 +29,7 @@ from typing import Any
 
 from bench.fidelity.facts import facts_of
 from bench.fidelity.sessions import tokens_of_text
-from bench.recorded_requests import Recorded, facts_in, recorded, texts
-from contextstash.configuration.windows_and_prices import cache_price_ratios
+from bench.recorded_requests import Recorded, cache_price_ratios, facts_in, recorded, texts
 from contextstash.queries.window_advice import MIN_FREED, RESTART, SUMMARY_TOKENS, Step, hidden_prefix
 from contextstash.stash import Stash
 from contextstash.view.client_window import ClientCall, ClientMessage, ClientResult, applied

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from contextstash.configuration.project_files import read_project_file
 from contextstash.configuration.setting_layers import Configuration, configuration
-from contextstash.configuration.trusted_files import TrustedFiles
+from contextstash.configuration.settings_files import TrustedFiles, read_project_file
 from contextstash.window.settings import resolve_settings
 from contextstash_storage.errors import BadInputError
 

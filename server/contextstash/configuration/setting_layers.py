@@ -17,15 +17,16 @@ from typing import Any
 from contextstash.configuration.api_key import OWN_KEY, is_key
 from contextstash.configuration.encryption_key import SETTING as KEY_SETTING
 from contextstash.configuration.locations import SETTINGS_FILE, agent_files, user_config_folder
-from contextstash.configuration.project_files import RefusedFileError, read_project_file
 from contextstash.configuration.settings_files import (
     AGENTS_TABLE,
+    RefusedFileError,
     Tables,
+    TrustedFiles,
     check_names,
     checked,
+    read_project_file,
     text_of,
 )
-from contextstash.configuration.trusted_files import TrustedFiles
 from contextstash_storage.errors import BadInputError
 
 PREFIX = "CONTEXTSTASH_"

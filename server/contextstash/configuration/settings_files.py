@@ -1,16 +1,158 @@
-"""Parses settings files: TOML and YAML as names and values. An error for an unknown name suggests a similar one."""
+"""Files of settings: read, a project's only if the user has accepted exactly this file, and parsed as names and values.
+
+A project's file is untrusted: it is read only if it is a regular file of limited size within the project, without
+blocking on a FIFO or device, and parsed only once the user has accepted it, by path and SHA-256.
+"""
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import json
+import os
 import tomllib
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from contextstash.base.atomic_file import PRIVATE, replace_file
+from contextstash.base.regular_files import read_regular
 from contextstash.configuration.locations import AGENT_ENDINGS
 from contextstash_storage.errors import BadInputError
+
+MAX_FILE_BYTES = 64 * 1024
+"""About twenty times the size of a file with every setting."""
+
+MAX_BRACKETS_IN_A_LINE = 200
+"""Dots and opening brackets: the standard library's TOML parser takes 52 seconds for one key of 32,000 parts, PyYAML 6
+seconds for 3,000 brackets; for 200, both take less than 0.01 seconds."""
+
+TRUST_FILE = "trusted.json"
+
+AGENTS_TABLE = "agents"
+
+Tables = dict[str, Mapping[str, Any]]
+"""The settings for single agents in a TOML file, by the agent's name."""
+
+
+class RefusedFileError(Exception):
+    """A file that is not read, with the reason in a few words."""
+
+
+@dataclass(frozen=True)
+class ProjectFile:
+    """A file that was read once, so that the same content is shown, hashed and parsed."""
+
+    path: Path
+    resolved: Path
+    content: bytes
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+    def text(self) -> str:
+        """The content as text. Raises RefusedFileError."""
+        try:
+            text = self.content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise RefusedFileError("it is not UTF-8") from error
+        if any(sum(map(line.count, ".[{")) > MAX_BRACKETS_IN_A_LINE for line in text.split("\n")):
+            raise RefusedFileError(f"a line of it has more than {MAX_BRACKETS_IN_A_LINE} dots and brackets")
+        return text
+
+
+def read_project_file(path: Path, project: Path) -> ProjectFile | None:
+    """The file at `path`, None if it does not exist. Raises RefusedFileError if it is not a regular file of at most 64
+    KB that is within the project after links are followed."""
+    if not os.path.lexists(path):
+        return None
+    try:
+        resolved = path.resolve(strict=True)
+        if not resolved.is_relative_to(project.resolve()):
+            raise RefusedFileError("it is a link out of the project")
+        return ProjectFile(path, resolved, read_regular(resolved, MAX_FILE_BYTES, follow_links=False))
+    except (OSError, RuntimeError, ValueError) as error:
+        number, said = getattr(error, "errno", None), getattr(error, "strerror", None)
+        known = {errno.EINVAL: "it is not a regular file", errno.EFBIG: f"it has more than {MAX_FILE_BYTES // 1024} KB"}
+        why = known.get(number or 0) or f"it cannot be read ({said or 'its links lead nowhere'})"
+        raise RefusedFileError(why) from error
+
+
+@dataclass(frozen=True)
+class TrustedFiles:
+    """The files that the user has accepted: a list in the user's configuration folder, readable by the user alone."""
+
+    folder: Path
+
+    def hashes(self) -> dict[str, str]:
+        """The accepted files: SHA-256 by path. Raises BadInputError if the list cannot be read."""
+        path = self.folder / TRUST_FILE
+        try:
+            return {str(name): str(sha256) for name, sha256 in json.loads(path.read_bytes())["files"].items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            said = f"The list of trusted files cannot be read: {path}. Delete it and trust them again."
+            raise BadInputError(said) from error
+
+    def holds(self, file: ProjectFile) -> bool:
+        """Whether exactly this file was accepted. A list that cannot be read accepts none."""
+        try:
+            return self.hashes().get(str(file.resolved)) == file.sha256
+        except BadInputError:
+            return False
+
+    def add(self, file: ProjectFile) -> None:
+        """Accept a file with the content that was read."""
+        self._write({**self.hashes(), str(file.resolved): file.sha256})
+
+    def remove(self, resolved: Path) -> bool:
+        """Revoke the acceptance of a file; False if it was not accepted."""
+        known = self.hashes()
+        if known.pop(str(resolved), None) is None:
+            return False
+        self._write(known)
+        return True
+
+    def _write(self, files: dict[str, str]) -> None:
+        replace_file(self.folder / TRUST_FILE, json.dumps({"files": files}, indent=2).encode(), PRIVATE)
+
+
+def text_of(path: Path) -> str | None:
+    """A file of the user's own, None if it does not exist. Raises BadInputError."""
+    try:
+        return path.read_bytes().decode()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{path} cannot be read: {error}.") from error
+
+
+def checked(text: str, path: Path) -> tuple[dict[str, Any], Tables]:
+    """The settings in a file, and those for single agents in it, all of them known. Raises BadInputError."""
+    if path.suffix in AGENT_ENDINGS:
+        settings, tables = _agents_file(text, str(path)), Tables()
+    else:
+        settings, tables = _toml(text, str(path))
+    check_names(settings, str(path))
+    for name, table in tables.items():
+        check_names(table, f"{path} [{AGENTS_TABLE}.{name}]")
+    return settings, tables
+
+
+def _toml(text: str, place: str) -> tuple[dict[str, Any], Tables]:
+    try:
+        settings = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits raises a plain ValueError
+        raise BadInputError(f"{place} is not valid TOML: {error}.") from error
+    agents = settings.pop(AGENTS_TABLE, {})
+    if not isinstance(agents, dict) or not all(isinstance(table, dict) for table in agents.values()):
+        raise BadInputError(f"In {place}, '{AGENTS_TABLE}' holds a table for each agent: [{AGENTS_TABLE}.researcher]")
+    return settings, agents
 
 
 class _Loader(yaml.SafeLoader):
@@ -33,58 +175,15 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-AGENTS_TABLE = "agents"
-
-Tables = dict[str, Mapping[str, Any]]
-"""The settings for single agents in a TOML file, by the agent's name."""
-
-
-def text_of(path: Path) -> str | None:
-    """A file of the user's own, None if it does not exist. Raises BadInputError."""
-    try:
-        return path.read_bytes().decode()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path} cannot be read: {error}.") from error
-
-
-def parsed(text: str, path: Path) -> tuple[dict[str, Any], Tables]:
-    """The settings in a file, and those for single agents in it; names are not checked. Raises BadInputError."""
-    return (_agents_file(text, str(path)), {}) if path.suffix in AGENT_ENDINGS else _toml(text, str(path))
-
-
-def checked(text: str, path: Path) -> tuple[dict[str, Any], Tables]:
-    """The same, with the names checked."""
-    settings, tables = parsed(text, path)
-    check_names(settings, str(path))
-    for name, table in tables.items():
-        check_names(table, f"{path} [{AGENTS_TABLE}.{name}]")
-    return settings, tables
-
-
-def _toml(text: str, place: str) -> tuple[dict[str, Any], Tables]:
-    try:
-        settings = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits raises a plain ValueError
-        raise BadInputError(f"{place} is not valid TOML: {error}.") from error
-    agents = settings.pop(AGENTS_TABLE, {})
-    if not isinstance(agents, dict) or not all(isinstance(table, dict) for table in agents.values()):
-        raise BadInputError(f"In {place}, '{AGENTS_TABLE}' holds a table for each agent: [{AGENTS_TABLE}.researcher]")
-    return settings, agents
-
-
 def _agents_file(text: str, place: str) -> dict[str, Any]:
     """The settings of an agent's YAML file: under `context` if it exists, else the whole file."""
     try:
         data = yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadInputError(f"{place} is not valid YAML: {' '.join(str(error).split())[:300]}.") from error
-    if data is not None and not isinstance(data, dict):
-        raise BadInputError(f"{place} must hold settings, such as messages_at: 30")
-    settings = (data or {}).get("context", data)
+    settings = data.get("context", data) if isinstance(data, dict) else data
     if settings is not None and not isinstance(settings, dict):
-        raise BadInputError(f"In {place}, 'context' must hold settings, such as messages_at: 30")
+        raise BadInputError(f"{place}, or 'context' in it, must hold settings, such as messages_at: 30")
     return settings or {}
 
 

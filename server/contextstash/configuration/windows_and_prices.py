@@ -17,9 +17,6 @@ MAX_CACHED_MODELS = 256
 """How many models' facts are cached: a lookup takes milliseconds. Limited, because callers may name any number of
 models."""
 
-PRICED_TOKENS = 1_000
-"""Tokens of the prompt by which prices are compared: below every step of a price table (the lowest is at 32,000)."""
-
 MAX_NAME_CHARACTERS = 200
 """No model has a longer name. Longer ones are not looked up, because genai-prices caches every name."""
 
@@ -67,29 +64,6 @@ def model_facts(model: str | None) -> ModelFacts:
     found = _found(model)
     window = getattr(found, "context_window", None)
     return ModelFacts(model, window or DEFAULT_WINDOW, bool(window))
-
-
-@dataclass(frozen=True, slots=True)
-class CachePriceRatios:
-    """The costs of a token read from the prompt cache and of one written to it, relative to an uncached input token of
-    the same model. `long_write` is a write that the cache keeps for an hour."""
-
-    read: float
-    write: float
-    long_write: float
-
-
-@lru_cache(MAX_CACHED_MODELS)
-def cache_price_ratios(model: str | None) -> CachePriceRatios | None:
-    """These ratios by the model's price table, for a small prompt; None if its price is not known."""
-    plain = price_of(model, Usage(prompt_tokens=PRICED_TOKENS))
-    read = price_of(model, Usage(prompt_tokens=PRICED_TOKENS, cached_tokens=PRICED_TOKENS))
-    written = Usage(prompt_tokens=PRICED_TOKENS, cache_write_tokens=PRICED_TOKENS)
-    write = price_of(model, written)
-    long_write = price_of(model, written.model_copy(update={"cache_write_1h_tokens": PRICED_TOKENS}))
-    if not plain or read is None or write is None or long_write is None:
-        return None
-    return CachePriceRatios(read / plain, write / plain, long_write / plain)
 
 
 def price_of(model: str | None, usage: Usage) -> float | None:

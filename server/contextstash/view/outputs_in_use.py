@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,6 @@ view."""
 _READS = re.compile(r"read|view|open|cat|get_file|show|grep|search|glob|find|list|fetch|ls", re.IGNORECASE)
 _SHOWS = re.compile(r"read|view|open|cat|get_file|show|fetch", re.IGNORECASE)
 _WRITES = re.compile(r"edit|write|replace|insert|patch|update|create|append", re.IGNORECASE)
-_REWRITES = re.compile(r"^(?:.*__)?(?:write|write_file|create|create_file|writefile)$", re.IGNORECASE)
 _READING_COMMAND = re.compile(r"\s*(?:cat|head|tail|sed -n|less|bat|grep|rg|ls|find)\b")
 _SHOWING_COMMAND = re.compile(r"\s*(?:cd [^;&|]+&&\s*)?(?:cat|head|tail|sed -n|less|bat|nl)\b(?! *>)")
 _HEREDOC = re.compile(r"<<-?\s*['\"]?\w+['\"]?(\s*>{1,2} *[\w./~-]+)?.*", re.DOTALL)
@@ -63,11 +63,6 @@ class MadeCall:
         return bool(_WRITES.search(self.tool) or self.changes)
 
     @property
-    def rewrites(self) -> str:
-        """The path of the file that it writes as a whole; empty if it does not."""
-        return next((path for path, verb in _uses_of(self.tool, self.argument) if verb == "created"), "")
-
-    @property
     def paths(self) -> set[str]:
         """The files whose text it shows."""
         return {path for path, verb in _uses_of(self.tool, self.argument) if verb == "read"}
@@ -82,13 +77,19 @@ class MadeCall:
 def _uses_of(tool: str, argument: str) -> tuple[tuple[str, Verb], ...]:
     """The files that a call uses, and how, by its tool's name and its main argument, a path or a command."""
     if _WRITES.search(tool):
-        return ((argument, "created" if _REWRITES.match(tool) else "edited"),) if argument else ()
+        return ((argument, "edited"),) if argument else ()
     if _READS.search(tool):
         return ((argument, "read"),) if argument else ()
     if patched := _PATCHED.findall(argument):
         return tuple((path, "edited") for path in patched)
     command = Call(0, "", argument, "", {"command": _HEREDOC.sub(r"\1", argument)})
     return tuple((use.path, use.verb) for use in file_uses(command))
+
+
+def is_same_file(one: str, other: str) -> bool:
+    """Whether both paths may be those of one file: one of them may be relative."""
+    one, other = posixpath.normpath(one), posixpath.normpath(other)
+    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
 
 def protected_calls(calls: Sequence[MadeCall], again: Mapping[str, Hashable] = MappingProxyType({})) -> set[str]:

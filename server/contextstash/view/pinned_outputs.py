@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.safety.sanitize import MARKER, one_line, unforged
-from contextstash.view.outputs_in_use import MadeCall
-from contextstash.view.rereads import is_same_file
+from contextstash.view.outputs_in_use import MadeCall, is_same_file
 from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash_storage.records import Output
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from contextstash.outputs.own_tools import is_own_call
-from contextstash.view.outputs_in_use import UNKNOWN_TIME, MadeCall
+from contextstash.view.outputs_in_use import UNKNOWN_TIME, MadeCall, is_same_file
 
 Key = tuple[str, str]
 """An output: the id of its call, and the SHA-256 of its text."""
@@ -103,9 +102,3 @@ def _lines_of(text: str) -> dict[int, int]:
             name = hash(line)
             found[name] = found.get(name, 0) + len(line)
     return found
-
-
-def is_same_file(one: str, other: str) -> bool:
-    """Whether both paths may be those of one file: one of them may be relative."""
-    one, other = posixpath.normpath(one), posixpath.normpath(other)
-    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")

@@ -32,15 +32,22 @@ from contextstash.configuration.locations import (
     settings_folders,
     user_config_folder,
 )
-from contextstash.configuration.project_files import ProjectFile, RefusedFileError, read_project_file
 from contextstash.configuration.setting_layers import (
     Configuration,
     Layer,
     read_pairs,
     shown,
 )
-from contextstash.configuration.settings_files import AGENTS_TABLE, check_names, checked, text_of
-from contextstash.configuration.trusted_files import TrustedFiles
+from contextstash.configuration.settings_files import (
+    AGENTS_TABLE,
+    ProjectFile,
+    RefusedFileError,
+    TrustedFiles,
+    check_names,
+    checked,
+    read_project_file,
+    text_of,
+)
 from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError
 
