@@ -308,7 +308,7 @@ def store_messages(tx: Tx, row: int, session: Session, first_seq: int, chosen: S
     for number, message, each in zip(numbers, stored, chosen, strict=True):
         created, key = microseconds(message.created_at), None if message.key is None else held(message.key)
         values = (row, message.seq, created, each.fingerprint, key, each.facts)
-        noted = checksum(message.seq, each.fingerprint.hex(), key, created, each.facts)
+        noted = checksum(message.seq, each.fingerprint, key, created, each.facts)
         rows.append((number, *values, noted))
     tx.many(
         "INSERT INTO messages (message, session, seq, created_at, fingerprint, key, facts, checksum)"
@@ -332,20 +332,14 @@ def store_messages(tx: Tx, row: int, session: Session, first_seq: int, chosen: S
     return stored
 
 
+_SHARED = ("role", "kind", "blocks", "usage", "group", "key", "agent_visible", "user_visible")
+"""What a stored message has of a new one as it is."""
+
+
 def _stored(message: NewMessage, session: Session, seq: int, moment: datetime) -> Message:
-    return Message(
-        session_id=session.session_id,
-        seq=seq,
-        role=message.role,
-        kind=message.kind,
-        blocks=message.blocks,
-        usage=message.usage,
-        group=message.group,
-        key=message.key,
-        created_at=time_of(microseconds(message.created_at or moment)),
-        agent_visible=message.agent_visible,
-        user_visible=message.user_visible,
-    )
+    created = time_of(microseconds(message.created_at or moment))
+    shared = {name: getattr(message, name) for name in _SHARED}
+    return Message(session_id=session.session_id, seq=seq, created_at=created, **shared)
 
 
 def _counted(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from contextstash_storage.bodies import damaged
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.handles import HANDLE, MAX_NAMED, ambiguous
 from contextstash_storage.records import Output
 from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, text_of
 
-_COLUMNS = "handle, seq, block, tool, argument, tokens, characters, lines, sha256, is_error"
+_NAMES = ("handle", "seq", "block", "tool", "argument", "tokens", "characters", "lines", "sha256", "is_error")
+_COLUMNS = ", ".join(_NAMES)
 
 SHA256_BYTES = 32
 
@@ -51,20 +53,13 @@ def _hash_of(stored: bytes) -> str:
 
 
 def _output(row: Sequence[Any]) -> Output:
-    """The output of a row of _COLUMNS."""
-    handle, seq, block, tool, argument, tokens, characters, lines, sha256, is_error = row
-    return Output(
-        handle=handle,
-        seq=seq,
-        block=block,
-        tool=text_of(tool),
-        argument=text_of(argument),
-        tokens=tokens,
-        characters=characters,
-        lines=lines,
-        sha256=_hash_of(sha256),
-        is_error=bool(is_error),
-    )
+    """The output of a row of _COLUMNS. Raises DamagedError if it is damaged."""
+    fields = dict(zip(_NAMES, row, strict=True))
+    try:
+        names = {name: text_of(fields[name]) for name in ("tool", "argument")}
+        return Output(**{**fields, **names, "sha256": _hash_of(fields["sha256"]), "is_error": bool(fields["is_error"])})
+    except (TypeError, ValueError, AttributeError) as error:
+        raise damaged(f"output {fields['handle']}") from error
 
 
 def read_outputs(tx: Tx, row: int, *, first: int = 0, last: int | None = None) -> list[Output]:

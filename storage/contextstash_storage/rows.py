@@ -163,7 +163,7 @@ def message_of(session_id: str, row: Sequence[Any], stored: Stored | None) -> Me
     """The message of a row (seq, key, facts, created, fingerprint, checksum), with its body if that was read. Raises
     DamagedError if the row is damaged."""
     seq, key, facts, created, fingerprint, noted = row
-    if noted != checksum(seq, fingerprint.hex(), key, created, facts):
+    if noted != checksum(seq, fingerprint, key, created, facts):
         raise damaged(f"message {seq} of session '{session_id}'")
     return Message(
         session_id=session_id,

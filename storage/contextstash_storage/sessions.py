@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from contextstash_storage.bodies import damaged
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.log import call_records
 from contextstash_storage.records import (
@@ -35,10 +36,9 @@ IS_SEEN = f"owner NOT IN ('{DELETED_OWNER}', '{STAGED_OWNER}')"
 _NAMES = ("agent", "model", "format", "title", "source")
 CHANGEABLE = frozenset({*_NAMES, "settings"})
 
-COLUMNS = (
-    "session, session_id, owner, agent, model, format, title, source, settings, parent_session_id, created_at,"
-    " updated_at, counters"
-)
+_FIELDS = ("session_id", "owner", *_NAMES, "settings", "parent_session_id", "created_at", "updated_at", "counters")
+
+COLUMNS = ", ".join(("session", *_FIELDS))
 
 
 def no_session(session_id: str) -> SessionNotFoundError:
@@ -50,22 +50,14 @@ def no_session(session_id: str) -> SessionNotFoundError:
 
 
 def session_of(row: Sequence[Any]) -> Session:
-    """The session of a row of COLUMNS."""
-    _, session_id, owner, agent, model, format_, title, source, settings, parent, created, updated, counters = row
-    return Session(
-        session_id=session_id,
-        owner=owner,
-        agent=agent,
-        model=model,
-        format=format_,
-        title=title,
-        source=source,
-        settings=json.loads(settings),
-        parent_session_id=parent,
-        created_at=time_of(created),
-        updated_at=time_of(updated),
-        counters=from_json(Counters, counters),
-    )
+    """The session of a row of COLUMNS. Raises DamagedError if it is damaged."""
+    fields = dict(zip(_FIELDS, row[1:], strict=True))
+    try:
+        times = {name: time_of(fields[name]) for name in ("created_at", "updated_at")}
+        read = {"settings": json.loads(fields["settings"]), "counters": from_json(Counters, fields["counters"])}
+        return Session(**{**fields, **times, **read})
+    except (TypeError, ValueError) as error:
+        raise damaged(f"session '{fields['session_id']}'") from error
 
 
 def read_session(tx: Tx, owner: str, session_id: str, *, locked: bool = False) -> tuple[int, Session]:

@@ -69,7 +69,7 @@ def make_old(path: Path) -> None:
         )
         rows = db.execute("SELECT message, seq, fingerprint, key, facts FROM messages").fetchall()
         for message, seq, fingerprint, key, facts in rows:
-            sums = (checksum(seq, fingerprint.hex(), key, 0, facts), message)
+            sums = (checksum(seq, fingerprint, key, 0, facts), message)
             db.execute("UPDATE messages SET created_at = 0, checksum = ? WHERE message = ?", sums)
 
 
