@@ -25,7 +25,8 @@ from contextstash.view.handoff_parts import MAX_PARTS
 from tests.support.command_line import CommandLine
 
 ROOT = Path(__file__).parents[1]
-PLUGIN = ROOT / "plugin"
+PLUGINS = ROOT / "server" / "contextstash" / "clients" / "plugins"
+PLUGIN = PLUGINS / "claude_code"
 
 
 def read(path: Path) -> Any:
@@ -36,8 +37,9 @@ def test_the_plugin_is_named_versioned_and_listed_in_the_marketplace() -> None:
     manifest = read(PLUGIN / ".claude-plugin" / "plugin.json")
     assert re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", manifest["name"])
     assert manifest["version"] == __version__
-    [listed] = read(ROOT / ".claude-plugin" / "marketplace.json")["plugins"]
-    assert (listed["name"], (ROOT / listed["source"]).resolve()) == (manifest["name"], PLUGIN.resolve())
+    for market in (ROOT, PLUGINS):  # of the checkout, and of the package
+        [listed] = read(market / ".claude-plugin" / "marketplace.json")["plugins"]
+        assert (listed["name"], (market / listed["source"]).resolve()) == (manifest["name"], PLUGIN.resolve())
 
 
 def test_the_plugin_starts_its_server_and_its_hooks_by_its_own_launcher() -> None:
@@ -103,7 +105,7 @@ def test_nothing_is_started_from_the_index_by_a_name_that_is_not_ours() -> None:
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     names = listed.stdout.splitlines() or pytest.skip("not a checkout")
     looked_at = [name for name in names if not name.startswith("tests/") and not name.endswith((".gz", ".svg", ".png"))]
-    assert "plugin/bin/contextstash" in looked_at
+    assert str((PLUGIN / "bin" / "contextstash").relative_to(ROOT)) in looked_at
     publication = "server/contextstash/clients/installation.py"
     found = [
         name

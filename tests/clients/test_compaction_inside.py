@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from contextstash.clients.client import PLUGINS
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.coding_provider import Asked, CodingProvider, coding_provider
 
 SECONDS = 240
 """A guess: a client starts in a few seconds, on a busy machine in a minute."""
 
-ROOT = Path(__file__).parents[2]
 RULE = "Never round the fines."
 COMMAND = "seq 1 2000 | sed 's/^/loan number /'"
 BROKEN = {
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.timeout(2 * SECONDS), pytest.mark.processes]
 def plugin(folder: Path, program: str) -> Path:
     """A copy of the plugin that starts this program."""
     copy = folder / "plugin"
-    shutil.copytree(ROOT / "plugin", copy)
+    shutil.copytree(PLUGINS / "claude_code", copy)
     launcher = copy / "bin" / "contextstash"
     launcher.write_text(f"#!/bin/sh\n{program}\n")
     return copy

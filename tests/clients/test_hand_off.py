@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.clients.claude_code import CLAUDE_CODE
-from contextstash.clients.client import hooks_of
+from contextstash.clients.client import client, hooks_of
 from tests.support.command_line import CommandLine
 from tests.support.compacting_provider import compacting_provider
 
@@ -59,7 +58,8 @@ def test_claude_code_takes_a_hand_off_whole_after_a_compaction(tmp_path: Path) -
     for kind in KINDS:
         (project / f"{kind}.py").write_text("\n".join(functions(kind)))
     home = CommandLine(tmp_path)
-    assert home.run("install", "claude-code", "--hooks", "--yes").returncode == 0
+    # The hooks alone, as in a client without mods.
+    assert home.run("install", "claude-code", "--scope", "project", "--hooks", "--yes").returncode == 0
     calls = [("Read", {"file_path": str(project / f"{kind}.py")}) for kind in KINDS]
     with compacting_provider(calls) as provider:
         done = subprocess.run(
@@ -84,7 +84,7 @@ def test_claude_code_takes_a_hand_off_whole_after_a_compaction(tmp_path: Path) -
     added = "\n".join(text for text in texts if "hand-off" in text)
     parts = re.findall(r"\[contextstash: part (\d) of (\d) of a hand-off", added)
     assert parts == [("1", "2"), ("2", "2")]
-    limit = hooks_of(CLAUDE_CODE).context_limit
+    limit = hooks_of(client("claude-code")).context_limit
     assert limit is not None
     assert len(added) > limit
     assert "Never round them." in added

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.clients.client import Proxied
-from contextstash.clients.launch import ANTHROPIC, launched_client
+from contextstash.clients.client import ANTHROPIC, Proxied
+from contextstash.clients.launch import launched_client
 
 URL = "http://127.0.0.1:1"
 FIRST_PARTY = "_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL"

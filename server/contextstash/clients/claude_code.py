@@ -1,23 +1,26 @@
 """Claude Code: its files, its MCP entry, its hooks, its window, its start behind the proxy.
 
-Sources: its documentation (code.claude.com/docs/en: hooks, settings, env-vars), read in November 2026, and its versions
-2.1.x as they ran. Its transcripts are read in contextstash.clients.claude_code_transcript.
+Sources: its documentation (code.claude.com/docs/en: hooks, settings, env-vars, plugins), read in November 2026, and its
+versions 2.1.x as they ran. Its transcripts are read in contextstash.clients.claude_code_transcript.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import re
+import shutil
+import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.base.regular_files import read_regular
+from contextstash.base.regular_files import open_regular, read_regular
 from contextstash.clients.client import (
+    ANTHROPIC,
+    PLUGINS,
+    Bundle,
     Client,
     Entry,
     Files,
@@ -25,20 +28,17 @@ from contextstash.clients.client import (
     Launch,
     Machine,
     Proxied,
+    Requests,
+    TextPath,
     WindowSetting,
+    base_of,
     below,
     typed,
 )
-from contextstash.clients.launch import ANTHROPIC, base_of
+from contextstash.clients.projects import project_of
 
 if TYPE_CHECKING:
     from contextstash.clients.transcripts import Reader
-
-MAX_NAME_LENGTH = 200
-"""Characters of the name of a project's folder; Claude Code cuts a longer name there and appends a hash."""
-
-MAX_HEAD_BYTES = 200_000
-"""Bytes at the start of a transcript in which its project is searched for."""
 
 
 def _reader() -> Reader:
@@ -47,45 +47,28 @@ def _reader() -> Reader:
     return ClaudeCodeReader()
 
 
+MAX_NAME_LENGTH = 200
+"""Characters of the name of a project's folder; Claude Code cuts a longer name there and appends a hash."""
+
+
 def projects_folder(home: Path) -> Path:
     """The folder in which Claude Code keeps its transcripts."""
     configured = os.environ.get("CLAUDE_CONFIG_DIR")
     return (Path(configured) if configured else home / ".claude") / "projects"
 
 
-def current_transcript(project: Path, projects: Path) -> Path | None:
-    """The transcript of a project's folder that was written last, None if there is none."""
-    from contextstash.clients.transcripts import paths_of
-
-    for path in paths_of(project):
-        for folder in _project_folders(path, projects):
-            if (found := newest_transcript(folder)) is not None and _is_of(found, path, folder):
-                return found
-    return None
-
-
-def _project_folders(path: str, projects: Path) -> list[Path]:
+def _project_folders(path: str, projects: Path) -> Iterator[Path]:
     """The folders that may hold the transcripts of a project. Claude Code names the folder after the project's path:
     each UTF-16 unit that is not an ASCII letter or digit becomes a hyphen, and a long name is cut and gets a hash. The
-    hash depends on what Claude Code runs on, so any hash is accepted and the caller checks the project."""
+    hash depends on what Claude Code runs on, so any hash is accepted if the transcripts there name the project."""
     name = re.sub(r"[^A-Za-z0-9]", lambda found: "-" * (len(found[0].encode("utf-16-le")) // 2), path)
     if len(name) <= MAX_NAME_LENGTH:
-        return [projects / name]
-    start = f"{name[:MAX_NAME_LENGTH]}-"
-    return [folder for folder in projects.glob("*") if folder.name.startswith(start)]
-
-
-def _is_of(transcript: Path, path: str, folder: Path) -> bool:
-    """Whether a transcript belongs to this project. Checked only in folders with a hash in their name."""
-    from contextstash.base.regular_files import open_regular
-    from contextstash.clients.transcripts import split_lines
-
-    if len(folder.name) <= MAX_NAME_LENGTH:
-        return True
-    with open_regular(transcript) as file:
-        lines, _ = split_lines(file.read(MAX_HEAD_BYTES), at_end=True)
-    known = [line.record["cwd"] for line in lines if isinstance(line.record.get("cwd"), str)]
-    return any(cwd == path or cwd.startswith(f"{path}/") for cwd in known)
+        yield projects / name
+        return
+    for folder in projects.glob(f"{name[:MAX_NAME_LENGTH]}-*"):
+        cwd = project_of(str(newest_transcript(folder))) or ""
+        if cwd == path or cwd.startswith(f"{path}/"):
+            yield folder
 
 
 def newest_transcript(folder: Path) -> Path | None:
@@ -99,103 +82,64 @@ def newest_transcript(folder: Path) -> Path | None:
 
 def agent_transcripts(transcript: Path) -> list[Path]:
     """The transcripts of a session's sub-agents."""
-    from contextstash.clients.transcripts import is_within
+    from contextstash.clients.transcripts import newest_first
 
     folder = transcript.parent / transcript.stem / "subagents"
-    return sorted(file for file in folder.glob("agent-*.jsonl") if is_within(file, transcript.parent))
+    return sorted(newest_first(folder.glob("agent-*.jsonl"), transcript.parent))
 
 
 def current_files(folder: Path, project: Path | None) -> list[Path]:
     """The transcript of this project that was written last (without a project: in this folder itself), then those of
     its sub-agents."""
-    found = newest_transcript(folder) if project is None else current_transcript(project, folder)
+    from contextstash.clients.transcripts import paths_of
+
+    of_project = (
+        (each for path in paths_of(project) for each in _project_folders(path, folder)) if project else [folder]
+    )
+    found = next(filter(None, map(newest_transcript, of_project)), None)
     return [] if found is None else [found, *agent_transcripts(found)]
 
 
-TEXT_PATHS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "Bash": (("stdout",), ("stderr",)),
-    "BashOutput": (("stdout",), ("stderr",)),
-    "PowerShell": (("stdout",), ("stderr",)),
-    "Read": (("file", "content"),),
-    "Grep": (("content",),),
-    "WebFetch": (("result",),),
+TEXT_PATHS: dict[str, list[TextPath]] = {
+    "Bash": [("stdout",), ("stderr",)],
+    "BashOutput": [("stdout",), ("stderr",)],
+    "PowerShell": [("stdout",), ("stderr",)],
+    "Read": [("file", "content")],
+    "Grep": [("content",)],
+    "WebFetch": [("result",)],
 }
 """The paths of the texts that the model sees, in the responses of built-in tools. A replacement must have the tool's
 own shape, or Claude Code keeps the original: an object with `stdout` for Bash, one with `file.content` for Read, a list
 of content blocks for MCP tools."""
 
 PERSISTED_PATH = "persistedOutputPath"
-PERSISTED = (PERSISTED_PATH, "persistedOutputSize")
-"""Claude Code keeps a copy of a large output in a file. As long as these fields are there it shows that file instead of
-the hook's replacement."""
+"""The file in which Claude Code keeps the whole of a large output; the response holds only its beginning then. As long
+as the field is there, it shows that file instead of the hook's replacement."""
 
 
-def texts_of(tool: str, response: Any) -> list[str]:
-    """The texts that the model would see, in order; none if the response has an unknown shape."""
-    found: list[str] = []
+def text_paths(tool: str, response: Any) -> list[TextPath]:
+    """The paths of the texts in a tool's response; none if it has an unknown shape."""
+    if isinstance(response, str):
+        return [()]
+    if isinstance(response, dict) and tool in TEXT_PATHS:
+        return TEXT_PATHS[tool]
+    blocks = response.get("content") if isinstance(response, dict) else response
+    before: TextPath = ("content",) if isinstance(response, dict) else ()
+    listed = enumerate(blocks) if isinstance(blocks, list) else ()
+    return [(*before, n, "text") for n, each in listed if isinstance(each, dict) and each.get("type") == "text"]
 
-    def collect(text: str) -> str:
-        found.append(text)
-        return text
 
-    _map_texts(tool, copy.copy(response), collect)
-    return found
-
-
-def with_texts(tool: str, response: Any, texts: list[str]) -> Any:
-    """A copy of the response with its texts replaced by these, in order, and everything else unchanged."""
-    changed = copy.deepcopy(response)
-    remaining = iter(texts)
-    replaced = _map_texts(tool, changed, lambda _: next(remaining))
-    if isinstance(replaced, dict):
-        for key in PERSISTED:
-            replaced.pop(key, None)
-    return replaced
+def replacement(changed: Any, _: Sequence[str]) -> dict[str, Any]:
+    """The hook's response that replaces a tool's response, in its own shape."""
+    if isinstance(changed, dict):
+        changed = {key: value for key, value in changed.items() if key not in (PERSISTED_PATH, "persistedOutputSize")}
+    return {"hookSpecificOutput": {"hookEventName": "PostToolUse", "updatedToolOutput": changed}}
 
 
 def persisted_output(response: Any) -> str | None:
-    """The path of the file in which Claude Code keeps the whole of a large output; the response holds only its
-    beginning then. None if the file is missing."""
+    """The path of the file with the whole of a large output; None if there is none."""
     path = response.get(PERSISTED_PATH) if isinstance(response, dict) else None
     return path if isinstance(path, str) else None
-
-
-def _map_texts(tool: str, response: Any, change: Callable[[str], str]) -> Any:
-    """The response with each text changed, in place if possible."""
-    if isinstance(response, str):
-        return change(response)
-    if isinstance(response, list):
-        _map_blocks(response, change)
-    elif isinstance(response, dict) and tool in TEXT_PATHS:
-        for path in TEXT_PATHS[tool]:
-            _map_path(response, path, change)
-    elif isinstance(response, dict) and isinstance(response.get("content"), list):
-        _map_blocks(response["content"], change)
-    return response
-
-
-def _map_blocks(blocks: list[Any], change: Callable[[str], str]) -> None:
-    for index, block in enumerate(blocks):
-        if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str):
-            blocks[index] = {**block, "text": change(block["text"])}
-
-
-def _map_path(response: dict[str, Any], path: tuple[str, ...], change: Callable[[str], str]) -> None:
-    *parents, name = path
-    for parent in parents:
-        inner = response.get(parent)
-        if not isinstance(inner, dict):
-            return
-        # A copy, because `texts_of` passes a shallow copy: what it shares with the caller must not change.
-        response[parent] = response = dict(inner)
-    if isinstance(response.get(name), str) and response[name]:
-        response[name] = change(response[name])
-
-
-def replacement(tool: str, response: Any, texts: list[str]) -> dict[str, Any]:
-    """The hook's response that replaces the texts of a tool's response and keeps its shape."""
-    output = {"hookEventName": "PostToolUse", "updatedToolOutput": with_texts(tool, response, texts)}
-    return {"hookSpecificOutput": output}
 
 
 MAX_TAIL_BYTES = 4 * 1024 * 1024
@@ -206,16 +150,6 @@ MAX_IDLE_SECONDS = 600.0
 a sub-agent that was stopped without a word is not taken for one that runs, once this time has passed."""
 
 
-@dataclass(frozen=True)
-class Tail:
-    """The newest turn of a transcript. `waits` is true if a call has no result yet; `asks` if the next message is the
-    model's; `tokens` is the size of the newest request, as reported."""
-
-    waits: bool
-    asks: bool
-    tokens: int
-
-
 def compacted_transcript(transcript: Path, sub_agents: Sequence[Path]) -> Path | None:
     """The transcript that was compacted; None if it is one of several sub-agents' and unclear whose.
 
@@ -223,59 +157,40 @@ def compacted_transcript(transcript: Path, sub_agents: Sequence[Path]) -> Path |
     word about the sub-agent (claude-code#91910), and before the compaction is in any transcript (seen in 2.1.197). What
     remains is who can have been compacted: an agent that waits for a tool, or for its own sub-agent, sends no request.
     """
-    main = _tail(transcript, is_sub_agent=False)
-    now = time.time()
-    running: dict[Path, Tail] = {}
+    waits, _, size = _tail(transcript, is_sub_agent=False)
+    running: dict[Path, int] = {}
     for path in sub_agents:
-        if now - path.stat().st_mtime <= MAX_IDLE_SECONDS:
-            tail = _tail(path, is_sub_agent=True)
-            if tail.asks and not tail.waits:
-                running[path] = tail
-    if not main.waits and all(tail.tokens < main.tokens for tail in running.values()):
+        if time.time() - path.stat().st_mtime <= MAX_IDLE_SECONDS:
+            agent_waits, asks, tokens = _tail(path, is_sub_agent=True)
+            if asks and not agent_waits:
+                running[path] = tokens
+    if not waits and all(tokens < size for tokens in running.values()):
         return transcript
     return next(iter(running)) if len(running) == 1 else None
 
 
-def _tail(path: Path, *, is_sub_agent: bool) -> Tail:
-    from contextstash.base.regular_files import open_regular
-    from contextstash.clients.transcripts import split_lines
+def _tail(path: Path, *, is_sub_agent: bool) -> tuple[bool, bool, int]:
+    """Of the newest turn: whether a call has no result yet, whether the next message is the model's, and the tokens of
+    the newest request, as reported."""
+    from contextstash.clients.transcripts import count_of, ids_of, part, split_lines
 
     with open_regular(path) as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - MAX_TAIL_BYTES))
+        file.seek(max(0, file.seek(0, 2) - MAX_TAIL_BYTES))
         lines, _ = split_lines(file.read(MAX_TAIL_BYTES), at_end=True)
-    records = [line.record for line in lines if bool(line.record.get("isSidechain")) == is_sub_agent]
+    records = [line.record for line in lines if (line.record.get("isSidechain") is True) == is_sub_agent]
     messages = [record for record in records if record.get("type") in ("user", "assistant")]
-    return Tail(_waits(messages), bool(messages) and messages[-1]["type"] == "user", _tokens(messages))
-
-
-def _waits(messages: Sequence[dict[str, Any]]) -> bool:
-    """Whether a call of the newest reply has no result."""
-    newest = next((place for place in range(len(messages) - 1, -1, -1) if _is_prompt(messages[place])), -1)
-    blocks = [block for message in messages[newest + 1 :] for block in _blocks(message)]
-    called = {block.get("id") for block in blocks if block.get("type") == "tool_use"}
-    return bool(called - {block.get("tool_use_id") for block in blocks if block.get("type") == "tool_result"})
-
-
-def _is_prompt(message: dict[str, Any]) -> bool:
-    """Whether the user wrote this, or the client for the user: an older call that was interrupted has no result."""
-    return message["type"] == "user" and not any(block.get("type") == "tool_result" for block in _blocks(message))
-
-
-def _blocks(message: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    from contextstash.clients.transcripts import objects, part
-
-    return objects(part(message, "message").get("content"))
-
-
-def _tokens(messages: Sequence[dict[str, Any]]) -> int:
-    from contextstash.clients.transcripts import count_of, part
-
-    for message in reversed(messages):
-        if usage := part(message, "message", "usage"):
-            names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-            return sum(count_of(usage, name) for name in names)
-    return 0
+    called: set[str] = set()
+    tokens = 0
+    for record in messages:
+        body = part(record, "message")
+        answered = ids_of(body, "tool_result", "tool_use_id")
+        if record["type"] == "user" and not answered:
+            called.clear()  # an older call that was interrupted has no result
+        called.update(ids_of(body, "tool_use", "id"))
+        called.difference_update(answered)
+        names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+        tokens = sum(count_of(part(body, "usage"), name) for name in names) if body.get("usage") else tokens
+    return bool(called), bool(messages) and messages[-1]["type"] == "user", tokens
 
 
 WINDOWS = (100_000, 1_000_000)
@@ -328,74 +243,148 @@ def _launch(url: str, command: Sequence[str], environment: Mapping[str, str], up
     return Launch(tuple(command), added)
 
 
-PLUGIN = "contextstash@contextstash"
+MARKET = "contextstash"
+PLUGIN = f"contextstash@{MARKET}"
 """Our plugin in our marketplace, as `claude plugin install` names it (.claude-plugin/marketplace.json)."""
+
+FIRST_WITH_MODS = (2, 1, 287)
+"""The first version that loads mods: only there the plugin answers compactions."""
+
+MANAGED = ("/etc/claude-code", "/Library/Application Support/ClaudeCode", "C:/Program Files/ClaudeCode")
+"""The folders of the settings that an administrator makes, by system."""
+
+FORBIDDING = ("disableAllHooks", "allowManagedHooksOnly", "allowManagedModsOnly")
+"""The settings that keep a user's mods from loading (seen in 2.1.330); the last one is an option in `pluginConfigs`."""
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(read_regular(path))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _has_plugin(machine: Machine) -> bool:
-    try:
-        settings = json.loads(read_regular(machine.home / ".claude" / "settings.json"))
-    except (OSError, ValueError):
-        return False
-    enabled = settings.get("enabledPlugins") if isinstance(settings, dict) else None
+    enabled = _settings(_SETTINGS(machine, "user")).get("enabledPlugins")
     return isinstance(enabled, dict) and enabled.get(PLUGIN) is True
 
 
-CLAUDE_CODE = Client(
-    "claude-code",
-    has_plugin=_has_plugin,
-    programs=("claude", "claude-code"),
-    variables=("CLAUDE_PROJECT_DIR", "CLAUDECODE"),
-    entry=Entry(
-        "json",
-        "mcpServers",
-        {"user": lambda at: at.home / ".claude.json", "project": lambda at: at.project / ".mcp.json"},
-        typed,
-    ),
-    files=Files(projects_folder, current_files, agent_transcripts),
-    reader=_reader,
-    hooks=Hooks(
-        ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "SubagentStop"),
-        below(".claude", "settings.json"),
-        timeout=30,
-        parts=3,
-        after_tool="PostToolUse",
-        before_compaction="PreCompact",
-        read_to_its_end=("SessionEnd", "SubagentStop", "Stop"),
-        mcp_prefix="mcp__",
-        texts_of=texts_of,
-        replacement=replacement,
-        # Claude Code itself cuts most outputs at 30,000 characters. A file is read to be worked with, so it is cut only
-        # if it is very long: above 40,000 characters, about 1,000 lines.
-        limits={"Read": 40_000},
-        cut_at_end=frozenset({"Read"}),
-        # Of a Bash output above 30,000 characters Claude Code 2.1 shows the first 2,000 and the path of its file.
-        preview_limit=2_000,
-        # Of more than 10,000 characters that one hook adds, 2.1.197 keeps all in a file and shows the first 2,000.
-        context_limit=9_800,
-        own_folders=lambda home: [projects_folder(home)],
-        persisted_output=persisted_output,
-        compacted=compacted_transcript,
-    ),
-    window=WindowSetting(
-        "Claude Code",
-        lowest=WINDOWS[0] - RESERVE,
-        highest=WINDOWS[1] - RESERVE,
-        value=lambda tokens: tokens + RESERVE,
-        file=below(".claude", "settings.json"),
-        kind="json",
-        keys=("autoCompactWindow",),
-        models="modelSettings",
-        for_run=_with_window,
-        why=f" ({RESERVE:,} more: so far below it Claude Code compacts)",
-    ),
-    used_window=used_window,
-    proxied=Proxied(base_of("ANTHROPIC_BASE_URL", ANTHROPIC), _launch),
-    # Claude Code (2.1.197) has no setting that makes an interactive session wait for its servers:
-    # MCP_CONNECTION_NONBLOCKING and `alwaysLoad` had no effect there.
-    continued=lambda program, message: (program, message),
-    run_settings_option="--settings",
-    has_status_line=True,
-)
+def _mods_off(machine: Machine) -> str | None:
+    """Why Claude Code does not load our mod, which answers its compactions; None if it may."""
+    for path in (_SETTINGS(machine, "user"), *(Path(folder, "managed-settings.json") for folder in MANAGED)):
+        settings = _settings(path)
+        configured = settings.get("pluginConfigs")
+        options = [each.get("options") for each in (configured or {}).values() if isinstance(each, dict)]
+        for known in (settings, *(each for each in options if isinstance(each, dict))):
+            if named := next((name for name in FORBIDDING if known.get(name)), None):
+                return f"{named} in {path} forbids mods"
+    program = shutil.which("claude", path=machine.environment.get("PATH"))
+    if program is None:
+        return "claude is not on the PATH, so its version is not known"
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
+    numbers = tuple(map(int, re.findall(r"\d+", done.stdout)[:3]))
+    return None if numbers >= FIRST_WITH_MODS else f"{done.stdout.strip()} loads no mods: 2.1.287 is the first"
 
-CLIENTS = (CLAUDE_CODE,)
+
+def _noted_by_client(machine: Machine) -> list[tuple[Path, tuple[str, ...]]]:
+    folder = machine.home / ".claude" / "plugins"
+    return [(folder / "known_marketplaces.json", (MARKET,)), (folder / "installed_plugins.json", ("plugins", PLUGIN))]
+
+
+_SETTINGS = below(".claude", "settings.json")
+
+
+_IN_USER_ID = re.compile(r"session_([0-9a-fA-F-]{8,64})")
+"""The end of `metadata.user_id` in versions before 2.1: user_…_account_…_session_UUID."""
+
+
+def _session_in(metadata: Any, _: Any) -> str | None:
+    named = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if not isinstance(named, str) or not named.startswith("{"):
+        match = _IN_USER_ID.search(named) if isinstance(named, str) else None
+        return match[1] if match else None
+    try:
+        parsed = json.loads(named)
+    except ValueError:
+        return None
+    found = parsed.get("session_id") if isinstance(parsed, dict) else None
+    return found if isinstance(found, str) else None
+
+
+CLIENTS = (
+    Client(
+        "claude-code",
+        has_plugin=_has_plugin,
+        bundle=Bundle(
+            lambda at: _SETTINGS(at, "user"),
+            {
+                ("extraKnownMarketplaces", MARKET): {"source": {"source": "directory", "path": str(PLUGINS)}},
+                ("enabledPlugins", PLUGIN): True,
+            },
+            database=("env", "CONTEXTSTASH_DB"),
+            traces=_noted_by_client,
+            off=_mods_off,
+            does="our plugin: the MCP server, the hooks, and the mod that answers compactions",
+        ),
+        programs=("claude", "claude-code"),
+        variables=("CLAUDE_PROJECT_DIR", "CLAUDECODE"),
+        entry=Entry(
+            "json",
+            "mcpServers",
+            {"user": lambda at: at.home / ".claude.json", "project": lambda at: at.project / ".mcp.json"},
+            typed,
+        ),
+        files=Files(projects_folder, current_files, agent_transcripts),
+        reader=_reader,
+        hooks=Hooks(
+            ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "SubagentStop"),
+            _SETTINGS,
+            timeout=30,
+            parts=3,
+            after_tool="PostToolUse",
+            before_compaction="PreCompact",
+            read_to_its_end=("SessionEnd", "SubagentStop", "Stop"),
+            mcp_prefix="mcp__",
+            text_paths=text_paths,
+            replacement=replacement,
+            # Claude Code itself cuts most outputs at 30,000 characters. A file is read to be worked with, so it is cut
+            # only if it is very long: above 40,000 characters, about 1,000 lines.
+            limits={"Read": 40_000},
+            cut_at_end=frozenset({"Read"}),
+            # Of a Bash output above 30,000 characters Claude Code 2.1 shows the first 2,000 and the path of its file.
+            preview_limit=2_000,
+            # Of more than 10,000 characters that one hook adds, 2.1.197 keeps all in a file and shows the first 2,000.
+            context_limit=9_800,
+            own_folders=lambda home: [projects_folder(home)],
+            persisted_output=persisted_output,
+            compacted=compacted_transcript,
+        ),
+        window=WindowSetting(
+            "Claude Code",
+            lowest=WINDOWS[0] - RESERVE,
+            highest=WINDOWS[1] - RESERVE,
+            value=lambda tokens: tokens + RESERVE,
+            file=_SETTINGS,
+            kind="json",
+            keys=("autoCompactWindow",),
+            models="modelSettings",
+            for_run=_with_window,
+            why=f" ({RESERVE:,} more: so far below it Claude Code compacts)",
+        ),
+        used_window=used_window,
+        requests=Requests(
+            user_agents=(b"claude-cli", b"claude-code"),
+            session_headers=(b"x-claude-code-session-id",),  # seen in 2.1.197
+            session_in=_session_in,
+            asks_for_summary=("your task is to create a detailed summary of the conversation",),
+            continues=("this session is being continued from a previous conversation",),
+        ),
+        proxied=Proxied(base_of("ANTHROPIC_BASE_URL", ANTHROPIC), _launch),
+        # Claude Code (2.1.197) has no setting that makes an interactive session wait for its servers:
+        # MCP_CONNECTION_NONBLOCKING and `alwaysLoad` had no effect there.
+        continued=lambda program, message: (program, message),
+        run_settings_option="--settings",
+        has_status_line=True,
+    ),
+)

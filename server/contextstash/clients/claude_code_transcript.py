@@ -1,4 +1,4 @@
-"""Claude Code's transcripts as messages: JSON lines, whose records are a tree.
+"""Claude Code's transcripts as messages: JSON lines whose records are a tree.
 
 Prompts that the user types while the model works are queued (`queue-operation`): one is taken out either as the next
 prompt (`dequeue`), which is then a record of its own, or given to the model amid a turn (`remove`). Newer versions
@@ -8,47 +8,39 @@ write an attachment then (2.1.179 does), older ones (2.1.80 and before) nothing 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from contextstash.clients.transcripts import (
     Batch,
+    Branch,
     Head,
     Json,
     Line,
+    Placed,
     Reader,
     State,
+    ids_of,
     moment,
     objects,
     part,
     remember,
     reminder,
     reported_usage,
+    results_behind_calls,
     text_of,
     title_of,
 )
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, window_key
 
-MAX_MESSAGES = 200
-"""How many of the last messages are remembered with their parents. This limit and the next ones bound the reader's
-state, which is stored with each reading."""
-
-MAX_PASSED = 100
-"""How many of the last records that are not messages are remembered."""
-
-MAX_TURNS = 400
-"""How many of the last prompts are remembered: a later prompt with the same parent replaces one of them."""
+MAX_QUEUED = 50
+"""Prompts that are remembered, far more than a user types ahead. This limit and the next one bound the reader's state,
+which is stored with each reading."""
 
 MAX_SIDECHAIN_RECORDS = 300
 """Records of sidechains that are remembered with the record that they descend from."""
-
-MAX_QUEUED = 50
-"""Prompts that are remembered, far more than a user types ahead."""
-
-BEGINNING = ""
-"""The target of a rewind to before the first message."""
 
 NOTIFICATION = "<task-notification>"
 """How the client's own entries in the queue begin."""
@@ -79,10 +71,9 @@ class ClaudeCodeReader(Reader):
         return any(map(_is_ours, head.records))
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        records = [line.record for line in lines]
-        reading = _Reading(state, source, records)
-        for record in records:
-            reading.take(record)
+        reading = _Reading(state, source)
+        for line in lines:
+            reading.take(line.record)
         return reading.batches()
 
 
@@ -93,23 +84,16 @@ def _is_ours(record: Json) -> bool:
 
 
 class _Reading:
-    """One pass over some records. `_awaited` are the ids of the calls that occur later in them."""
+    """One pass over some records."""
 
-    def __init__(self, state: State, source: str, records: list[Json]) -> None:
+    def __init__(self, state: State, source: str) -> None:
         self._state = state
         self._source = source
-        self._messages: list[tuple[str, TranscriptMessage]] = []
+        self._messages: list[Placed] = []
         self._cleared: list[str] = state.setdefault("cleared", [])
-        self._lineage = Lineage(state.setdefault("lineage", {}))
+        self._branch = Branch(state)
         self._roots: dict[str, str] = state.setdefault("roots", {})
-        self._queue = PromptQueue(state.setdefault("queue", {}))
-        self._awaited = {
-            call
-            for record in records
-            if record.get("type") == "assistant"  # api-request-blob repeats calls of earlier replies
-            for call in _ids(part(record, "message"), "tool_use", "id")
-        }
-        self._early: dict[str, list[tuple[str, TranscriptMessage]]] = {}
+        self._queue = _Queue(state)
 
     def take(self, record: Json) -> None:
         self._note_session(record)
@@ -127,7 +111,7 @@ class _Reading:
             self._note_boundary(record)
         uuid = text_of(record.get("uuid"))
         if uuid and not taken and not record.get("isSidechain"):
-            self._lineage.passed(uuid, _parent(record))
+            self._branch.passed(uuid, _parent(record))
 
     def _note_session(self, record: Json) -> None:
         if "session" not in self._state:
@@ -147,6 +131,20 @@ class _Reading:
         window = {"until": record.get("timestamp"), "after": self._state.get("latest"), "aside": aside, "begun": False}
         self._state["window"] = window
 
+    def _kept(self, record: Json) -> dict[str, str]:
+        """The messages that a compaction kept in addition to its summary: usually those after the summarized messages,
+        but those before them if the user had the later part summarized. Newer versions list them, older versions name
+        the first and the last. They stay at their place in the file."""
+        segment = part(record, "compactMetadata", "preservedSegment")
+        listed = part(record, "compactMetadata", "preservedMessages")
+        uuids = [*_texts(segment.get("headUuid")), *_texts(listed.get("uuids")), *_texts(segment.get("tailUuid"))]
+        kept = [uuid for uuid in uuids if not self._branch.is_passed(uuid)]
+        if not kept:
+            return {}
+        if record.get("uuid") in (segment.get("anchorUuid"), listed.get("anchorUuid")):
+            return {"covers_after_key": kept[-1]}
+        return {"covers_before_key": kept[0]}
+
     def _take_message(self, record: Json) -> bool:
         body = part(record, "message")
         window = self._window_part(record, body)
@@ -155,11 +153,12 @@ class _Reading:
             return False
         reply = body if record["type"] == "assistant" else {}
         if reply and not record.get("isSidechain"):
-            replied = moment(record.get("timestamp"))
-            self._messages += [(self._session_id(record), given) for given in self._queue.given_before(replied)]
+            given = self._queue.given_before(moment(record.get("timestamp")))
+            self._messages += [(self._session_id(record), message) for message in given]
         summary = record.get("isCompactSummary") is True
         covers = summary or window == "first"
-        kept = self._state.pop("kept", {}) if summary else {}
+        if covers and not record.get("isSidechain"):
+            self._branch.clear()
         message = TranscriptMessage(
             body=body,
             key=(_window_key(body) if window == "first" else None) or text_of(record.get("uuid")),
@@ -168,11 +167,10 @@ class _Reading:
             model=text_of(reply.get("model")) if reply.get("model") != SYNTHETIC else None,
             created_at=moment(record.get("timestamp")),
             covers_before=covers,
-            covers_before_key=kept.get("covers_before_key"),
-            covers_after_key=kept.get("covers_after_key"),
-            rewind_to_key=self._rewind(record, body, covers=covers),
+            rewind_to_key=self._rewind(record, body),
             cleared_call_ids=tuple(self._cleared),
             by_host=window == "first" or _is_by_host(record),
+            **(self._state.pop("kept", {}) if summary else {}),
         )
         self._cleared.clear()
         self._place(message, record)
@@ -197,20 +195,6 @@ class _Reading:
             return "first"
         return "only" if after is None else "repeated"
 
-    def _kept(self, record: Json) -> dict[str, str]:
-        """The messages that a compaction kept in addition to its summary: usually those after the summarized messages,
-        but those before them if the user had the later part summarized. Newer versions list them, older versions name
-        the first and the last. They stay at their place in the file."""
-        segment = part(record, "compactMetadata", "preservedSegment")
-        listed = part(record, "compactMetadata", "preservedMessages")
-        uuids = [*_texts(segment.get("headUuid")), *_texts(listed.get("uuids")), *_texts(segment.get("tailUuid"))]
-        kept = [uuid for uuid in uuids if not self._lineage.has_passed(uuid)]
-        if not kept:
-            return {}
-        if record.get("uuid") in (segment.get("anchorUuid"), listed.get("anchorUuid")):
-            return {"covers_after_key": kept[-1]}
-        return {"covers_before_key": kept[0]}
-
     def _take_attachment(self, record: Json) -> bool:
         """Record what Claude Code added between two steps: a prompt typed while its model worked, or a file that
         changed meanwhile. The text that the model gets for other attachments is not in the transcript, so they are
@@ -218,18 +202,14 @@ class _Reading:
         attachment = part(record, "attachment")
         blocks = [] if self._is_repeated(record) else _attached(attachment)
         if blocks:
-            typed = attachment.get("type") == "queued_command"
+            is_prompt = attachment.get("type") == "queued_command"
             body = {"role": "user", "content": blocks}
             text = _text(body)
-            if typed:
+            if is_prompt:
                 self._queue.attached(text)
-            message = TranscriptMessage(
-                body=body,
-                key=text_of(record.get("uuid")),
-                created_at=moment(record.get("timestamp")),
-                by_host=not typed or text.startswith(NOTIFICATION),
-            )
-            self._place(message, record)
+            by_host = not is_prompt or text.startswith(NOTIFICATION)
+            key, at = text_of(record.get("uuid")), moment(record.get("timestamp"))
+            self._place(TranscriptMessage(body, key=key, created_at=at, by_host=by_host), record)
         return bool(blocks)
 
     def _is_repeated(self, record: Json) -> bool:
@@ -253,38 +233,24 @@ class _Reading:
         remember(self._roots, uuid, root, MAX_SIDECHAIN_RECORDS)
         return root
 
+    def _rewind(self, record: Json, body: Json) -> str | None:
+        """The message that this prompt rewinds to, if it abandons a reply or a prompt; else None."""
+        is_prompt = record["type"] == "user" and not ids_of(body, "tool_result", "tool_use_id")
+        return self._branch.prompted(_parent(record)) if is_prompt and not record.get("isSidechain") else None
+
     def _place(self, message: TranscriptMessage, record: Json) -> None:
-        """Add a message in order: a result that was written before its call is moved after the call."""
-        placed = (self._session_id(record), message)
-        answered = _ids(message.body, "tool_result", "tool_use_id")
-        awaited = next((call for call in answered if call in self._awaited), None)
-        if awaited is not None:
-            self._early.setdefault(awaited, []).append(placed)
-        else:
-            self._messages.append(placed)
-        for call in _ids(message.body, "tool_use", "id"):
-            self._awaited.discard(call)
-            self._messages += self._early.pop(call, [])
+        self._messages.append((self._session_id(record), message))
         if message.key and not record.get("isSidechain"):
-            self._lineage.recorded(message.key, _parent(record), words=not answered)
-            self._lineage.named(message.key, text_of(record.get("uuid")))
+            words = not ids_of(message.body, "tool_result", "tool_use_id")
+            uuid = text_of(record.get("uuid")) or message.key
+            self._branch.add(uuid, message.key, _parent(record), words=words)
         time, latest = message.created_at, moment(self._state.get("latest"))
         if time is not None and (latest is None or time > latest):
             self._state["latest"] = record["timestamp"]
 
-    def _rewind(self, record: Json, body: Json, *, covers: bool) -> str | None:
-        """The message that this prompt rewinds to, if it abandons a reply or a prompt; else None."""
-        if record["type"] != "user" or record.get("isSidechain"):
-            return None
-        if covers:
-            self._lineage.compacted()
-            return None
-        return None if _ids(body, "tool_result", "tool_use_id") else self._lineage.prompted(_parent(record))
-
     def batches(self) -> list[Batch]:
-        self._messages += [placed for waiting in self._early.values() for placed in waiting]
         found: list[Batch] = []
-        for session_id, message in self._messages:
+        for session_id, message in results_behind_calls(self._messages):
             if not found or found[-1].session.session_id != session_id:
                 found.append(Batch(self._session(session_id), []))
             found[-1].messages.append(message)
@@ -298,90 +264,7 @@ class _Reading:
         )
 
 
-class Lineage:
-    """Parents of the latest records. They are part of a reader's state, so their number is limited.
-
-    `parents` maps each recent message to [the message before it, whether it is a prompt or reply and not a tool's
-    result]; `passed` maps a record that is not a message to the message that it descends from; `turns` maps the parents
-    of the prompts so far to the messages that they descend from.
-
-    A prompt is a rewind if it has the parent of an earlier prompt, or if a prompt or reply is on the path from the last
-    message up to its parent. Other forks are not rewinds: the results of parallel calls have different parents.
-    """
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._parents: dict[str, list[Any]] = state.setdefault("parents", {})
-        self._passed: dict[str, str] = state.setdefault("passed", {})
-        self._turns: dict[str, str] = state.setdefault("turns", {})
-
-    def has_passed(self, uuid: str) -> bool:
-        """Whether this is one of the last records that are not messages."""
-        return uuid in self._passed
-
-    def passed(self, uuid: str, parent: str | None) -> None:
-        """Note a record that is not a message: its children descend from what it descends from."""
-        if (message := self._message(parent)) is not None:
-            remember(self._passed, uuid, message, MAX_PASSED)
-
-    def recorded(self, uuid: str, parent: str | None, *, words: bool) -> None:
-        """Note a message: a prompt, a reply, or, without `words`, the result of a tool."""
-        if uuid not in self._parents:
-            remember(self._parents, uuid, [self._message(parent), words], MAX_MESSAGES)
-            self._state["last"] = uuid
-
-    def named(self, message: str, uuid: str | None) -> None:
-        """Note the uuid of a message that is recorded under another key."""
-        if uuid is not None and uuid != message:
-            remember(self._passed, uuid, message, MAX_PASSED)
-
-    def prompted(self, parent: str | None) -> str | None:
-        """Note a prompt before it is recorded. Returns the message that it rewinds the conversation to (empty: to
-        before the first prompt), None if it is not a rewind."""
-        last = self._state.get("last")
-        before = self._turns.get(parent or "")
-        target = before if before is not None else self._message(parent)
-        if target is None and last is None:
-            target = BEGINNING
-        if target is None:
-            return None
-        taken_back = last is not None and target != last and (before is not None or self._leaves_words(target))
-        if taken_back:
-            self._forget_turns_after(target)
-        remember(self._turns, parent or "", target, MAX_TURNS)
-        return target if taken_back else None
-
-    def compacted(self) -> None:
-        """Note a summary before it is recorded: the conversation cannot be rewound to a message before it."""
-        for known in (self._parents, self._passed, self._turns):
-            known.clear()
-
-    def _message(self, uuid: str | None) -> str | None:
-        if uuid is None:
-            return None
-        return uuid if uuid in self._parents else self._passed.get(uuid)
-
-    def _leaves_words(self, target: str) -> bool:
-        """Whether a prompt or reply is between this message and the last one, which descends from it."""
-        at: str | None = self._state.get("last")
-        words = False
-        for _ in range(MAX_MESSAGES):
-            if at is None or at == target or at not in self._parents:
-                break
-            words = words or bool(self._parents[at][1])
-            at = self._parents[at][0]
-        return words and at == target
-
-    def _forget_turns_after(self, target: str) -> None:
-        """The prompts after this message were abandoned."""
-        if target in self._turns.values():
-            for parent, found in reversed(list(self._turns.items())):
-                if found == target:
-                    break
-                del self._turns[parent]
-
-
-class PromptQueue:
+class _Queue:
     """The prompts that wait, and those that were given to the model and have no record of their own yet. Each is [text,
     time of its record]; of one that was given, the time at which it was."""
 
@@ -391,41 +274,39 @@ class PromptQueue:
 
     def note(self, record: Json) -> None:
         """Note one operation."""
-        operation, text = record.get("operation"), text_of(record.get("content"))
+        operation, text = record.get("operation"), text_of(record.get("content")) or ""
         time = text_of(record.get("timestamp")) or ""
         if operation == "enqueue":
             # An entry without a text, such as an image, is remembered too, since it is taken out like the others.
-            self._waiting.append([text or "", time])
+            self._waiting.append([text, time])
             del self._waiting[:-MAX_QUEUED]
-        elif operation in ("dequeue", "remove"):
-            taken = self._next()
-            if taken and operation == "remove" and taken[0].strip():
+        elif operation in ("dequeue", "remove") and self._waiting:
+            # The client takes the user's own before its notifications, the oldest first.
+            taken = min(self._waiting, key=lambda entry: entry[0].startswith(NOTIFICATION))
+            self._waiting.remove(taken)
+            if operation == "remove" and taken[0].strip():
                 self._given.append([*taken, time])
                 del self._given[:-MAX_QUEUED]
         elif operation in ("popOne", "popAll"):
-            self._waiting[:] = [entry for entry in self._waiting if entry[0] != (text or "")]
-
-    def _next(self) -> list[str] | None:
-        """The entry that the client takes next: the user's own before its notifications, the oldest first."""
-        own = (place for place, entry in enumerate(self._waiting) if not entry[0].startswith(NOTIFICATION))
-        place = next(own, 0)
-        return self._waiting.pop(place) if self._waiting else None
+            self._waiting[:] = [entry for entry in self._waiting if entry[0] != text]
 
     def attached(self, text: str) -> None:
         """Note that an entry has a record of its own."""
         self._given[:] = [entry for entry in self._given if entry[0] != text]
 
-    def given_before(self, time: datetime | None) -> Iterator[TranscriptMessage]:
+    def given_before(self, time: datetime | None) -> list[TranscriptMessage]:
         """The prompts that the model had been given when it replied at this time."""
         ready = [entry for entry in self._given if not (time and (given := moment(entry[2])) and given > time)]
         self._given[:] = [entry for entry in self._given if entry not in ready]
-        for text, queued, _ in ready:
-            yield TranscriptMessage(
+        return [
+            TranscriptMessage(
                 body={"role": "user", "content": [{"type": "text", "text": text}]},
                 key=f"queued-{queued}",
                 created_at=moment(queued),
                 by_host=text.startswith(NOTIFICATION),
             )
+            for text, queued, _ in ready
+        ]
 
 
 def _window_key(body: Json) -> str | None:
@@ -467,11 +348,3 @@ def _text(body: Json) -> str:
 def _texts(value: object) -> list[str]:
     """A string as a list, or the strings in a list."""
     return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)]
-
-
-def _ids(body: Json, kind: str, field: str) -> list[str]:
-    return [
-        block[field]
-        for block in objects(body.get("content"))
-        if block.get("type") == kind and isinstance(block.get(field), str)
-    ]

@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 Scope = Literal["user", "project"]
 Kind = Literal["json", "toml", "yaml"]
 
+TextPath = tuple[str | int, ...]
+"""The place of a text in a tool's response: keys, and positions in lists; empty if the response is the text."""
+
 ENTRY_POINTS = "contextstash.clients"
+
+PLUGINS = Path(__file__).parent / "plugins"
+"""The plugins for clients: files that are copied, and a marketplace of folders, as Claude Code names it."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +93,14 @@ class Entry:
 @dataclass(frozen=True)
 class Files:
     """Where a client keeps its transcripts: `folder`, given the user's home, None if there is none; `current` are the
-    newest transcript of a project, or without a project of the folder itself, and those of its sub-agents."""
+    newest transcript of a project, or without a project of the folder itself, and those of its sub-agents. A client
+    that keeps them in `databases`, a pattern of names, lists the sessions in one as paths below it (`in_database`)."""
 
     folder: Callable[[Path], Path | None]
     current: Callable[[Path, Path | None], list[Path]]
     sub_agents: Callable[[Path], list[Path]] = lambda _: []
+    databases: str = ""
+    in_database: Callable[[Path], Iterable[Path]] = lambda _: ()
 
 
 def _is_in_same_folder(transcript: Path, current: Path, folder: str | None) -> bool:
@@ -112,13 +121,13 @@ class Hooks:
     session. `only_manual_is_sure` is true if the client also fires `before_compaction` when it then compacts nothing,
     except if the user asked for it.
 
-    Outputs: `texts_of` returns the texts of a tool's response that the model would see, in order, or none if the
-    response has an unknown shape; `replacement` returns the hook's response that shows other texts instead.
-    `persisted_output` returns the path of the file in which the client keeps the whole of a response's first text.
-    `limits` are the characters of an output by tool, `default_limit` those of any other tool, if the user's settings
-    limit no outputs. `preview_limit` are the characters, and bytes, that the client itself shows of an output that it
-    keeps in a file. `cut_at_end` are the tools whose lines the client numbers after the hook: a cut in the middle would
-    shift the numbers of all lines behind it.
+    Outputs: `text_paths` returns the places of the texts in a tool's response that the model would see, or none if the
+    response has an unknown shape; `replacement` returns the hook's response, given the response with other texts, and
+    these. `persisted_output` returns the path of the file in which the client keeps the whole of a response's first
+    text. `limits` are the characters of an output by tool, `default_limit` those of any other tool, if the user's
+    settings limit no outputs. `preview_limit` are the characters, and bytes, that the client itself shows of an output
+    that it keeps in a file. `cut_at_end` are the tools whose lines the client numbers after the hook: a cut in the
+    middle would shift the numbers of all lines behind it.
 
     Hand-offs: `context_limit` are the characters that one hook may add to the window, None if there is no limit.
 
@@ -135,8 +144,8 @@ class Hooks:
     before_compaction: str
     read_to_its_end: tuple[str, ...]
     mcp_prefix: str
-    texts_of: Callable[[str, Any], list[str]]
-    replacement: Callable[[str, Any, list[str]], dict[str, Any]]
+    text_paths: Callable[[str, Any], Sequence[TextPath]]
+    replacement: Callable[[Any, Sequence[str]], dict[str, Any]]
     own_folders: Callable[[Path], Sequence[Path]]
     parts: int = 1
     remark: str | None = None
@@ -170,7 +179,7 @@ class Plugin:
 
     @property
     def _text(self) -> str:
-        return (Path(__file__).parent / "plugins" / self.source).read_text("utf-8")
+        return (PLUGINS / self.source).read_text("utf-8")
 
     def code(self, command: Sequence[str], options: Sequence[str]) -> bytes:
         """The plugin as it is installed: with the program's command, and the options of its calls."""
@@ -188,6 +197,21 @@ PROGRAM = 'const PROGRAM = ["contextstash"]\nconst OPTIONS = []\n'
 
 
 @dataclass(frozen=True)
+class Bundle:
+    """A plugin with server, hooks and all, which a client loads from a folder of this package. It is installed by
+    `values` at places in `file`, for the user alone; `database` is the place for the database that it uses, `traces`
+    are places in files in which the client then notes it. `off` says why the client does not load all of it, None if it
+    does."""
+
+    file: Callable[[Machine], Path]
+    values: Mapping[tuple[str, ...], Any]
+    database: tuple[str, ...]
+    traces: Callable[[Machine], Sequence[tuple[Path, tuple[str, ...]]]]
+    off: Callable[[Machine], str | None]
+    does: str
+
+
+@dataclass(frozen=True)
 class Launch:
     """A client's process: its command, and the variables that are added to its environment."""
 
@@ -202,6 +226,36 @@ class Proxied:
 
     upstream: Callable[[Mapping[str, str]], str]
     launch: Callable[[str, Sequence[str], Mapping[str, str], str], Launch]
+
+
+ANTHROPIC = "https://api.anthropic.com"
+OPENAI = "https://api.openai.com"
+
+
+def without_version(url: str) -> str:
+    """The address that the proxy puts in front of the client's paths, which begin with the version."""
+    return url.rstrip("/").removesuffix("/v1")
+
+
+def base_of(variable: str, default: str) -> Callable[[Mapping[str, str]], str]:
+    """A function that returns the model API at the address in a variable, else the default."""
+    return lambda environment: without_version(environment.get(variable) or default)
+
+
+@dataclass(frozen=True)
+class Requests:
+    """By what a client's requests to a model API are known: beginnings of its `user_agents`; the `session_headers` that
+    name a conversation, the best first, and the `parent_header` that names the one which started it; `session_in` finds
+    it in a body's metadata and cache key. `asks_for_summary` are words in the last message of a request for the
+    client's own summary, `continues` words of the message that begins the conversation after it, in small letters. (No
+    regular expression: one that ignores case takes a second for each million characters.)"""
+
+    user_agents: tuple[bytes, ...]
+    session_headers: tuple[bytes, ...]
+    session_in: Callable[[Any, Any], str | None]
+    asks_for_summary: tuple[str, ...]
+    continues: tuple[str, ...]
+    parent_header: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -234,49 +288,6 @@ class WindowSetting:
         bound = "least" if nearest > wanted else "most"
         return f"{self.name} compacts at {nearest:,} tokens at the {bound}: that is set."
 
-    def put(self, settings: MutableMapping[str, Any], value: object) -> None:
-        """Set the value."""
-        for key in self.keys[:-1]:
-            settings = settings.setdefault(key, {})
-            if not isinstance(settings, MutableMapping):
-                raise BadInputError(f"'{key}' in that file is not a mapping. Nothing was written.")
-        settings[self.keys[-1]] = value
-
-    def read(self, settings: Any) -> Any:
-        """The value, None if it is not set."""
-        for key in self.keys:
-            settings = settings.get(key) if isinstance(settings, Mapping) else None
-        return settings
-
-    def of_models(self, settings: Any) -> dict[str, Any]:
-        """The values that models have of their own."""
-        listed = settings.get(self.models) if self.models and isinstance(settings, Mapping) else None
-        named = listed.items() if isinstance(listed, Mapping) else ()
-        key = self.keys[-1]
-        return {name: each[key] for name, each in named if isinstance(each, Mapping) and key in each}
-
-    def put_for_models(self, settings: MutableMapping[str, Any], values: Mapping[str, object]) -> None:
-        """Set the values of these models, which have one."""
-        for model, value in values.items():
-            settings[self.models][model][self.keys[-1]] = value
-
-    def take_back(self, settings: MutableMapping[str, Any], written: Mapping[str, Any]) -> None:
-        """Set the value back to that `before` what was `written`; without effect if the user has changed it since.
-        Each model's value likewise."""
-        ours = {name for name, value in self.of_models(settings).items() if value == written["value"]}
-        self.put_for_models(settings, {name: was for name, was in written.get("models", {}).items() if name in ours})
-        if self.read(settings) != written["value"]:
-            return
-        if written["before"] is not None:
-            self.put(settings, written["before"])
-            return
-        parents: list[MutableMapping[str, Any]] = [settings]
-        for key in self.keys[:-1]:
-            parents.append(parents[-1][key])
-        for parent, key in reversed(list(zip(parents, self.keys, strict=True))):
-            if key == self.keys[-1] or not parent[key]:
-                del parent[key]
-
 
 @dataclass(frozen=True)
 class Client:
@@ -298,9 +309,11 @@ class Client:
     reader: Callable[[], Reader] | None = None
     hooks: Hooks | None = None
     plugin: Plugin | None = None
+    bundle: Bundle | None = None
     window: WindowSetting | None = None
     no_window: str | None = None
     used_window: Callable[[str | None, int], int | None] | None = None
+    requests: Requests | None = None
     proxied: Proxied | None = None
     continued: Callable[[str, str], tuple[str, ...]] | None = None
     run_settings_option: str | None = None
@@ -310,6 +323,14 @@ class Client:
     def has_place(self, scope: Scope) -> bool:
         """Whether something of ours can be installed in this scope."""
         return (self.entry is not None and scope in self.entry.files) or (self.plugin is not None and scope == "user")
+
+    def is_on(self, machine: Machine) -> bool:
+        """Whether its program is on the path, or its configuration is there."""
+        if self.entry is None:  # its folder of plugins may not be there yet
+            return self.plugin is not None and self.plugin.file(machine).parents[1].is_dir()
+        place = self.entry.files["user"](machine)
+        its_folder = place.parent not in (machine.home, machine.dot_config) and place.parent.is_dir()
+        return its_folder or place.is_file() or any(map(shutil.which, self.programs))
 
 
 def hooks_of(client: Client) -> Hooks:
@@ -335,37 +356,23 @@ MODULES = {
 
 def client(name: str) -> Client:
     """The client of this name, or of a program of this name. Raises BadInputError if there is none."""
-    if name in MODULES:
-        return next(each for each in _own(MODULES[name]) if each.name == name)
-    for each in clients():
+    known = _in_module(MODULES[name]) if name in MODULES else clients()
+    for each in known:
         if name == each.name or name in each.programs:
             return each
     raise BadInputError(f"There is no client '{name[:60]}'. Known: {', '.join(each.name for each in clients())}.")
 
 
+def own_clients() -> Iterator[Client]:
+    """Our own clients."""
+    for module in dict.fromkeys(MODULES.values()):
+        yield from _in_module(module)
+
+
 def clients() -> Iterator[Client]:
     """All clients: ours, then those of other packages."""
-    for module in dict.fromkeys(MODULES.values()):
-        yield from _own(module)
+    yield from own_clients()
     yield from other_clients()
-
-
-def found_clients(machine: Machine) -> list[Client]:
-    """The clients that are on this machine: their program is on the path, or their configuration is there."""
-    return [each for each in clients() if _is_there(each, machine)]
-
-
-def _is_there(client: Client, machine: Machine) -> bool:
-    if client.entry is None:  # its folder of plugins may not be there yet
-        return client.plugin is not None and client.plugin.file(machine).parents[1].is_dir()
-    place = client.entry.files["user"](machine)
-    its_folder = place.parent not in (machine.home, machine.dot_config) and place.parent.is_dir()
-    return its_folder or place.is_file() or any(shutil.which(program) for program in client.programs)
-
-
-def used_windows() -> Mapping[str, Callable[[str | None, int], int | None]]:
-    """By the agent that sessions are recorded under, the share of its model's window that a client uses."""
-    return {each.name: each.used_window for each in clients() if each.used_window is not None}
 
 
 def other_clients() -> Iterator[Client]:
@@ -382,6 +389,16 @@ def other_clients() -> Iterator[Client]:
             yield found
 
 
-def _own(module: str) -> Sequence[Client]:
+def _in_module(module: str) -> Sequence[Client]:
     found: Sequence[Client] = import_module(f"contextstash.clients.{module}").CLIENTS
     return found
+
+
+def found_clients(machine: Machine) -> list[Client]:
+    """The clients that are on this machine."""
+    return [each for each in clients() if each.is_on(machine)]
+
+
+def used_windows() -> Mapping[str, Callable[[str | None, int], int | None]]:
+    """By the agent that sessions are recorded under, the share of its model's window that a client uses."""
+    return {each.name: each.used_window for each in clients() if each.used_window is not None}

@@ -79,7 +79,7 @@ async def _answer(client: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     if work not in ("compact", "view", "record"):
         raise BadInputError("'do' is one of compact, view, record.")
     messages = [_message(each) for each in _objects(asked, "messages")]
-    async with hook_stash(client_of(client), lambda remark: note(client, remark)) as stash:
+    async with hook_stash(client_of(client)) as stash:
         session_id, recorded = await _recorded(client, stash, asked)
         if session_id is None:
             raise BadInputError("The session is not known: pass 'session', or its 'transcript'.")

@@ -11,17 +11,28 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from contextstash.base.regular_files import MAX_WHOLE_BYTES, open_regular, read_regular
-from contextstash.clients.client import Client, Entry, Files, Hooks, Launch, Machine, Proxied, Scope, WindowSetting
+from contextstash.base.regular_files import open_regular, read_regular
+from contextstash.clients.client import (
+    Client,
+    Entry,
+    Files,
+    Hooks,
+    Launch,
+    Machine,
+    Proxied,
+    Requests,
+    Scope,
+    TextPath,
+    WindowSetting,
+)
 from contextstash.clients.transcripts import (
     Batch,
-    DocumentReader,
     Head,
     Json,
     Line,
@@ -33,11 +44,9 @@ from contextstash.clients.transcripts import (
     objects,
     part,
     reported_usage,
-    split_lines,
     text_of,
 )
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
-from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash_storage.records import Usage
@@ -60,8 +69,6 @@ read."""
 
 MAX_ROLLOUTS_SEARCHED = 300
 """How many of the latest rollouts are searched for one of a project; an older one is not followed."""
-
-COMPRESSED = ".jsonl.zst"
 
 
 class CodexReader(Reader):
@@ -229,38 +236,6 @@ def _summary(payload: Json) -> str:
     return "\n\n".join(texts) or "(Codex compacted the conversation here; its summary is not readable.)"
 
 
-class CompressedCodexReader(DocumentReader):
-    """Reads a compressed rollout whole. Its messages have the same keys as in the uncompressed file, so messages that
-    were read from that file are not recorded again."""
-
-    name = "codex"
-
-    def claims(self, head: Head) -> bool:
-        return head.path.name.endswith(COMPRESSED)
-
-    def load(self, path: Path) -> list[Line]:
-        """Raises BadInputError if it is damaged."""
-        from contextstash.base.zstandard import zstandard
-
-        zstd = zstandard()
-        data, packed = b"", read_regular(path)
-        try:
-            while packed:  # a file may be several frames
-                frame = zstd.ZstdDecompressor()
-                data += frame.decompress(packed, MAX_WHOLE_BYTES + 1 - len(data))
-                if len(data) > MAX_WHOLE_BYTES:
-                    raise BadInputError(f"This compressed rollout unpacks to more than {MAX_WHOLE_BYTES:,} bytes.")
-                if not frame.eof:
-                    raise BadInputError("This compressed rollout is damaged or still being written: it has no end.")
-                packed = frame.unused_data
-        except zstd.ZstdError as error:
-            raise BadInputError(f"This compressed rollout is damaged or still being written: {error}.") from error
-        return split_lines(data, at_end=True)[0]
-
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        return CodexReader().read(lines, {}, source.removesuffix(".zst"))
-
-
 def _home(environment: Mapping[str, str], home: Path) -> Path:
     """The folder in which Codex keeps the user's files."""
     return Path(environment.get("CODEX_HOME") or home / ".codex")
@@ -310,19 +285,20 @@ def _is_of_same_project(transcript: Path, _: Path, folder: str | None) -> bool:
     )
 
 
-def texts_of(_: str, response: Any) -> list[str]:
-    """The texts that the model would see: a shell's output is a string, that of an MCP tool a result with blocks."""
+def text_paths(_: str, response: Any) -> list[TextPath]:
+    """The paths of the texts in a response: a shell's output is a string, that of an MCP tool a result with blocks."""
     if isinstance(response, str):
-        return [response]
+        return [()]
     blocks = response.get("content") if isinstance(response, dict) else response
     if not isinstance(blocks, list) or not all(_is_text(block) for block in blocks):
         return []  # the reason is text only: images and the like would be lost
     if isinstance(response, dict) and (response.get("isError") or response.get("is_error")):
         return []
-    return [block["text"] for block in blocks]
+    before: TextPath = ("content",) if isinstance(response, dict) else ()
+    return [(*before, place, "text") for place in range(len(blocks))]
 
 
-def replacement(_: str, __: Any, texts: list[str]) -> dict[str, Any]:
+def replacement(_: Any, texts: Sequence[str]) -> dict[str, Any]:
     """The hook's response. No field of it replaces an output: a decision `block` with a reason shows the reason in its
     place, and the turn goes on. What is archived is what Codex's own limit, about 10,000 tokens, has left of it."""
     return {"decision": "block", "reason": "\n".join(texts)}
@@ -332,13 +308,17 @@ def _is_text(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
 
 
-def _hooks_file(machine: Machine, scope: Scope) -> Path:
-    return (_home(machine.environment, machine.home) if scope == "user" else machine.project / ".codex") / "hooks.json"
+def _in_folder(name: str) -> Callable[[Machine, Scope], Path]:
+    """A file of Codex's own folder, the user's or the project's."""
+
+    def file(machine: Machine, scope: Scope) -> Path:
+        folder = _home(machine.environment, machine.home) if scope == "user" else machine.project / ".codex"
+        return folder / name
+
+    return file
 
 
-def _settings_file(machine: Machine, scope: Scope) -> Path:
-    folder = _home(machine.environment, machine.home) if scope == "user" else machine.project / ".codex"
-    return folder / "config.toml"
+_settings_file = _in_folder("config.toml")
 
 
 BUILT_IN = "openai"
@@ -347,29 +327,20 @@ CHATGPT_BASE = "https://chatgpt.com/backend-api/codex"
 """The built-in provider's addresses: with an API key, and for users who signed in with ChatGPT."""
 
 
-@dataclass(frozen=True)
-class Provider:
-    """The address of a provider, and the setting that replaces it."""
-
-    base_url: str
-    setting: str
-
-
-def provider(environment: Mapping[str, str]) -> Provider:
-    """The provider that Codex would use with this environment. What a profile or an option of its own sets is not
-    seen."""
+def provider(environment: Mapping[str, str]) -> tuple[str, str]:
+    """The address of the provider that Codex would use with this environment, and the setting that replaces it. What a
+    profile or an option of its own sets is not seen."""
     folder = _home(environment, Path.home())
     settings = _document(folder / "config.toml", tomllib.loads)
     name = settings.get("model_provider")
-    chosen = settings.get("model_providers")
-    own = chosen.get(name) if isinstance(chosen, dict) and isinstance(name, str) and name != BUILT_IN else None
-    if isinstance(own, dict) and isinstance(own.get("base_url"), str):
-        return Provider(own["base_url"], f"model_providers.{name}.base_url")
+    own = (
+        part(settings, "model_providers", name).get("base_url") if isinstance(name, str) and name != BUILT_IN else None
+    )
+    if isinstance(own, str):
+        return own, f"model_providers.{name}.base_url"
     given = settings.get("openai_base_url") or environment.get("OPENAI_BASE_URL")
-    if isinstance(given, str) and given:
-        return Provider(given, "openai_base_url")
     has_key = environment.get("CODEX_API_KEY") or _has_key(_document(folder / "auth.json", json.loads))
-    return Provider(API_BASE if has_key else CHATGPT_BASE, "openai_base_url")
+    return text_of(given) or (API_BASE if has_key else CHATGPT_BASE), "openai_base_url"
 
 
 def _has_key(login: Mapping[str, Any]) -> bool:
@@ -388,15 +359,15 @@ def _document(path: Path, parse: Any) -> Mapping[str, Any]:
 
 
 def _upstream(environment: Mapping[str, str]) -> str:
-    parts = urlsplit(provider(environment).base_url)
+    parts = urlsplit(provider(environment)[0])
     return f"{parts.scheme}://{parts.netloc}"
 
 
 def _launch(url: str, command: Sequence[str], environment: Mapping[str, str], upstream: str) -> Launch:
     """The built-in provider at another address: with a provider of another name Codex would not let OpenAI compact, and
     its list of sessions to resume would be empty. A provider that the user chose keeps its name too."""
-    chosen = provider(environment)
-    option = f"{chosen.setting}={json.dumps(url + urlsplit(chosen.base_url).path.rstrip('/'))}"
+    base_url, setting = provider(environment)
+    option = f"{setting}={json.dumps(url + urlsplit(base_url).path.rstrip('/'))}"
     return Launch((command[0], "-c", option, *command[1:]), {})
 
 
@@ -409,49 +380,64 @@ WAITS_FOR_SERVERS = "mcp_optional_startup_grace_ms=0"
 """Codex (0.169, as it ran) then sends its first request when each MCP server has started, or has failed to within its
 own time limit. By default it waits for a second, in which a server in Python may not have started."""
 
-CODEX = Client(
-    "codex",
-    programs=("codex",),
-    entry=Entry(
-        "toml",
-        "mcp_servers",
-        {"user": lambda at: _settings_file(at, "user"), "project": lambda at: _settings_file(at, "project")},
+CLIENTS = (
+    Client(
+        "codex",
+        programs=("codex",),
+        entry=Entry(
+            "toml",
+            "mcp_servers",
+            {"user": lambda at: _settings_file(at, "user"), "project": lambda at: _settings_file(at, "project")},
+        ),
+        files=Files(sessions_folder, current_rollouts),
+        reader=CodexReader,
+        hooks=Hooks(
+            ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "Stop", "SubagentStop"),
+            _in_folder("hooks.json"),
+            timeout=30,
+            parts=3,
+            remark="Codex runs new hooks only once you trust them: /hooks shows them.",
+            # Seconds. Codex waits for this hook before it exits, and ends it then at the latest (0.169).
+            timeouts={"SessionEnd": 3},
+            after_tool="PostToolUse",
+            before_compaction="PreCompact",
+            read_to_its_end=("SessionEnd", "Stop", "SubagentStop"),
+            # Seconds. A turn can take an hour, and a killed one ends without an event; a reading delays the next step.
+            read_after=30,
+            mcp_prefix="mcp__",
+            text_paths=text_paths,
+            replacement=replacement,
+            # More than 10,000 characters of one hook are cut to their head and tail (its `additionalContextLimit`).
+            context_limit=9_800,
+            own_folders=lambda home: [found := sessions_folder(home), found.with_name("archived_sessions")],
+            is_of_same_project=_is_of_same_project,
+        ),
+        window=WindowSetting(
+            "Codex",
+            lowest=1,
+            highest=10_000_000,
+            value=lambda tokens: tokens,
+            file=_settings_file,
+            kind="toml",
+            keys=("model_auto_compact_token_limit",),
+            for_run=_with_window,
+        ),
+        requests=Requests(
+            user_agents=(b"codex",),
+            # Its sub-agents share `session-id` and have a `thread-id` each (seen in 0.169). Older versions sent
+            # `session_id` and `conversation_id`.
+            session_headers=(b"thread-id", b"thread_id", b"session-id", b"session_id", b"conversation_id"),
+            parent_header=b"x-codex-parent-thread-id",  # seen in 0.169
+            # Only Codex puts the id of a conversation there: others name a program or a prompt, for all its users.
+            session_in=lambda _, cache_key: cache_key if isinstance(cache_key, str) else None,
+            asks_for_summary=(
+                "context checkpoint compaction",
+                "you have been tasked with summarizing",
+                "create a handoff summary",
+            ),  # 0.5 and later
+            continues=("another language model started to solve this problem",),
+        ),
+        proxied=Proxied(_upstream, _launch),
+        continued=lambda program, message: (program, "-c", WAITS_FOR_SERVERS, message),
     ),
-    files=Files(sessions_folder, current_rollouts),
-    reader=CodexReader,
-    hooks=Hooks(
-        ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "Stop", "SubagentStop"),
-        _hooks_file,
-        timeout=30,
-        parts=3,
-        remark="Codex runs new hooks only once you trust them: /hooks shows them.",
-        # Seconds. Codex waits for this hook before it exits, and ends it then at the latest (0.169).
-        timeouts={"SessionEnd": 3},
-        after_tool="PostToolUse",
-        before_compaction="PreCompact",
-        read_to_its_end=("SessionEnd", "Stop", "SubagentStop"),
-        # Seconds. A turn can take an hour, and a killed one ends without an event; each reading delays the next step.
-        read_after=30,
-        mcp_prefix="mcp__",
-        texts_of=texts_of,
-        replacement=replacement,
-        # More than 10,000 characters of one hook are cut to their head and tail (its `additionalContextLimit`).
-        context_limit=9_800,
-        own_folders=lambda home: [found := sessions_folder(home), found.with_name("archived_sessions")],
-        is_of_same_project=_is_of_same_project,
-    ),
-    window=WindowSetting(
-        "Codex",
-        lowest=1,
-        highest=10_000_000,
-        value=lambda tokens: tokens,
-        file=_settings_file,
-        kind="toml",
-        keys=("model_auto_compact_token_limit",),
-        for_run=_with_window,
-    ),
-    proxied=Proxied(_upstream, _launch),
-    continued=lambda program, message: (program, "-c", WAITS_FOR_SERVERS, message),
 )
-
-CLIENTS = (CODEX,)

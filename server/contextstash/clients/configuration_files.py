@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from contextstash.clients.client import Kind
@@ -29,6 +29,32 @@ def content(kind: Kind, text: str, place: str) -> dict[str, Any]:
 
     edited(kind, text, take, place)
     return found
+
+
+def value_at(data: object, keys: Sequence[str]) -> Any:
+    """The value at a place, None if there is none."""
+    for key in keys:
+        data = data.get(key) if isinstance(data, Mapping) else None
+    return data
+
+
+def put(data: MutableMapping[str, Any], keys: Sequence[str], value: object) -> None:
+    """Set a value. Raises BadInputError if its place is in something that is not a mapping."""
+    for key in keys[:-1]:
+        data = data.setdefault(key, {})
+        if not isinstance(data, MutableMapping):
+            raise BadInputError(f"'{key}' in that file is not a mapping. Nothing was written.")
+    if data.get(keys[-1]) != value:
+        data[keys[-1]] = value
+
+
+def remove(data: MutableMapping[str, Any], keys: Sequence[str]) -> None:
+    """Remove the value at a place, if there is one, and the mappings around it that are empty then."""
+    inner = data.get(keys[0])
+    if len(keys) > 1 and isinstance(inner, MutableMapping):
+        remove(inner, keys[1:])
+    if keys[0] in data and (len(keys) == 1 or not inner):
+        del data[keys[0]]
 
 
 def _mapping(data: Any, place: str) -> MutableMapping[str, Any]:

@@ -11,7 +11,9 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+import re
+import subprocess
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +23,18 @@ from contextstash.base.regular_files import is_below, open_regular
 from contextstash.clients.client import client, clients
 from contextstash.clients.projects import project_folder
 from contextstash.clients.recognition import recognize
-from contextstash.clients.starter import commands_above, starting_client
-from contextstash.clients.transcripts import Batch, DocumentReader, Line, Reader, Stamp, State, split_lines
+from contextstash.clients.transcripts import (
+    COMPRESSED,
+    Batch,
+    DocumentReader,
+    Line,
+    Reader,
+    Stamp,
+    State,
+    file_stamp,
+    split_lines,
+    unpacked,
+)
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.errors import BadInputError, SessionDeletedError
 from contextstash_storage.records import Cursor
@@ -64,12 +76,7 @@ class _Chunk:
     parts: tuple[Part, ...]
     before: Cursor
     cursor: Cursor
-    end: bool
-
-    @property
-    def session_id(self) -> str | None:
-        found = self.cursor.state.get("session_id")
-        return found if isinstance(found, str) else None
+    end: bool = True
 
 
 async def ingest(
@@ -118,8 +125,7 @@ async def _chunks(path: Path, reader: Reader, cursor: Cursor) -> AsyncGenerator[
 async def _record(stash: Stash, chunk: _Chunk, report: IngestReport, **asked: bool) -> IngestReport:
     """The cursor moves only with the last part: if the process ends before that, all parts are read again."""
     for place, (session, messages) in enumerate(chunk.parts):
-        last = place == len(chunk.parts) - 1
-        cursor = chunk.cursor if last else chunk.before
+        cursor = chunk.cursor if place == len(chunk.parts) - 1 else chunk.before
         try:
             result = await stash.record_transcript(session, messages, cursor, **asked)
         except SessionDeletedError:
@@ -128,17 +134,13 @@ async def _record(stash: Stash, chunk: _Chunk, report: IngestReport, **asked: bo
         report = replace(
             report, recorded=report.recorded + result.recorded, duplicates=report.duplicates + result.duplicates
         )
-    found = None if report.deleted else chunk.session_id or report.session_id
-    return replace(report, session_id=found)
+    known = chunk.cursor.state.get("session_id")
+    return replace(report, session_id=None if report.deleted else known or report.session_id)
 
 
 def _read(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
-    if isinstance(reader, DocumentReader):
+    if isinstance(reader, DocumentReader) or path.suffix == COMPRESSED:
         return _read_whole(path, reader, cursor)
-    return _read_chunk(path, reader, cursor)
-
-
-def _read_chunk(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
     size = path.stat().st_size
     with open_regular(path) as file:
         if not _continues(file.read(_HEAD), size, cursor):
@@ -148,24 +150,35 @@ def _read_chunk(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
         head = file.read(min(_HEAD, cursor.offset + length))
     state: State = copy.deepcopy(cursor.state.get("reader", {}))
     parts = tuple(_parts(reader.read(lines, state, cursor.source)))
-    session_id = cursor.state.get("session_id") or (parts[0][0].session_id if parts else None)
-    after = Cursor(
-        source=cursor.source,
-        offset=cursor.offset + length,
-        state={"reader": state, "head": [len(head), _digest(head)], "session_id": session_id},
-    )
+    kept = {"reader": state, "head": [len(head), _digest(head)], "session_id": _session_id(cursor, parts)}
+    after = Cursor(source=cursor.source, offset=cursor.offset + length, state=kept)
     return _Chunk(parts, cursor, after, end)
 
 
-def _read_whole(path: Path, reader: DocumentReader, cursor: Cursor) -> _Chunk:
-    """All of a transcript that is not a file of lines; nothing if it has not changed since the last reading."""
-    stamp = reader.stamp(path)
+def _read_whole(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
+    """All of a transcript that is not a file of lines; nothing if it has not changed since the last reading. The
+    messages of a compressed file of lines have the keys that they have in the plain one."""
+    stamp, source = stamp_of(path, reader), cursor.source
     state: State = copy.deepcopy(cursor.state.get("reader", {}))
-    lines = reader.load(path) if cursor.state.get("stamp") != stamp else []
-    parts = tuple(_parts(reader.read(lines, state, cursor.source))) if lines else ()
-    session_id = cursor.state.get("session_id") or (parts[0][0].session_id if parts else None)
-    after = Cursor(source=cursor.source, state={"reader": state, "stamp": stamp, "session_id": session_id})
-    return _Chunk(parts, cursor, after, end=True)
+    lines: list[Line] = []
+    if cursor.state.get("stamp") != stamp:
+        if isinstance(reader, DocumentReader):
+            lines = reader.load(path)
+        else:
+            lines, state, source = split_lines(unpacked(path), at_end=True)[0], {}, source.removesuffix(COMPRESSED)
+    parts = tuple(_parts(reader.read(lines, state, source))) if lines else ()
+    kept = {"reader": state, "stamp": stamp, "session_id": _session_id(cursor, parts)}
+    return _Chunk(parts, cursor, Cursor(source=cursor.source, state=kept))
+
+
+def stamp_of(path: Path, reader: Reader) -> Stamp:
+    """What changes whenever a transcript changes. Raises OSError."""
+    return reader.stamp(path) if isinstance(reader, DocumentReader) else file_stamp(path)
+
+
+def _session_id(cursor: Cursor, parts: Sequence[Part]) -> str | None:
+    known = cursor.state.get("session_id")
+    return known if isinstance(known, str) else parts[0][0].session_id if parts else None
 
 
 def _new_lines(file: BinaryIO, cursor: Cursor, size: int) -> tuple[list[Line], int, bool]:
@@ -196,22 +209,16 @@ def _parts(batches: Sequence[Batch]) -> Iterator[Part]:
     """The batches in parts of limited size, except a whole conversation, which cannot be told in parts. A batch without
     messages is one part: its session may be new or changed."""
     for batch in batches:
-        for run in [batch.messages] if batch.session.whole else list(_runs(batch.messages)) or [[]]:
-            yield batch.session, run
-
-
-def _runs(messages: Sequence[TranscriptMessage]) -> Iterator[list[TranscriptMessage]]:
-    run: list[TranscriptMessage] = []
-    size = 0
-    for message in messages:
-        length = len(json.dumps(message.body, ensure_ascii=False))
-        if run and (len(run) >= MAX_MESSAGES or size + length > MAX_BYTES):
-            yield run
-            run, size = [], 0
-        run.append(message)
-        size += length
-    if run:
-        yield run
+        run: list[TranscriptMessage] = []
+        size = 0
+        for message in batch.messages:
+            length = len(json.dumps(message.body, ensure_ascii=False))
+            if run and not batch.session.whole and (len(run) >= MAX_MESSAGES or size + length > MAX_BYTES):
+                yield batch.session, run
+                run, size = [], 0
+            run.append(message)
+            size += length
+        yield batch.session, run
 
 
 AUTO = "auto"
@@ -266,6 +273,73 @@ def _within(found: list[Path], folder: Path, reported: set[Path]) -> list[Path]:
     return [path for path in found if path not in reported]
 
 
+MAX_ANCESTORS = 12
+"""How many parent processes are examined: enough for launchers (uv, npx, sh) and a terminal between."""
+
+_DESKTOP = re.compile(r"Claude\.app/|AnthropicClaude")
+"""The paths of Claude Desktop, whose program has the same name as Claude Code's."""
+
+_RUNTIMES = re.compile(r"(?:node|nodejs|bun|deno|python[\d.]*)")
+_SUFFIX = re.compile(r"(?:\.(?:exe|js|mjs|cjs|cmd))+$")
+
+
+def starting_client(environment: Mapping[str, str], commands: Iterable[Sequence[str]]) -> str | None:
+    """The name of the client that started this process, None if it is unknown. `commands` are those of the parent
+    processes, the nearest first. Of the variables each client's first counts before all others, which what it starts
+    inherits."""
+    for command in commands:
+        if (found := _client_of(command)) is not None:
+            return found
+    known = [(each.name, variable) for each in clients() for variable in each.variables[:1]]
+    known += [(each.name, variable) for each in clients() for variable in each.variables[1:]]
+    return next((name for name, variable in known if environment.get(variable)), None)
+
+
+def _client_of(command: Sequence[str]) -> str | None:
+    """The client of a command: by the name of the program, or of the script that a runtime runs, or of its package."""
+    if not command or _DESKTOP.search(command[0]):
+        return None
+    programs = {program: each.name for each in clients() for program in each.programs}
+    names = [_name(command[0])]
+    if _RUNTIMES.fullmatch(names[0]):
+        script = next((argument for argument in command[1:] if not argument.startswith("-")), "")
+        _, installed, package = script.rpartition("node_modules")
+        names = [_name(script), *(_name(each) for each in Path(package).parts[1:3] if installed)]
+    return next((programs[name] for name in names if name in programs), None)
+
+
+def _name(path: str) -> str:
+    return _SUFFIX.sub("", Path(path).name.lower())
+
+
+def commands_above() -> list[list[str]]:
+    """The commands of the parent processes, the nearest first; none if the system does not show them."""
+    found = []
+    process = os.getppid()
+    for _ in range(MAX_ANCESTORS):
+        try:
+            process, command = _process(process)
+        except (OSError, ValueError, subprocess.SubprocessError):
+            break
+        found.append(command)
+        if process <= 1:
+            break
+    return found
+
+
+def _process(number: int) -> tuple[int, list[str]]:
+    """The parent and the command of a process: from /proc, or from `ps` if the system has none."""
+    place = Path("/proc", str(number))
+    if Path("/proc/self/stat").exists():
+        words = place.joinpath("cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+        parent = place.joinpath("stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1]
+        return int(parent), [word for word in words if word]
+    command = ["ps", "-o", "ppid=,command=", "-p", str(number)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2, stdin=subprocess.DEVNULL)
+    parent, _, line = done.stdout.strip().partition(" ")
+    return int(parent), line.split()
+
+
 class Follower:
     """Records what is new in one client's transcripts, each time `catch_up` is called."""
 
@@ -295,8 +369,10 @@ class Follower:
 
     async def _catch_up(self, path: Path) -> None:
         try:
-            reader = await asyncio.to_thread(self._reader_of, path)
-            seen = await asyncio.to_thread(_stamp, path, reader)
+            reader = self._reader or self._readers.get(path)
+            if reader is None:
+                reader = self._readers[path] = await asyncio.to_thread(recognize, path)
+            seen = await asyncio.to_thread(stamp_of, path, reader)
             if self._seen.get(path) == seen:
                 return
             report = await ingest(self._stash, path, reader=reader)
@@ -310,17 +386,3 @@ class Follower:
             if report.deleted and path not in self._deleted:
                 _log.warning(NOT_RECORDED, path.name, path)
                 self._deleted.add(path)
-
-    def _reader_of(self, path: Path) -> Reader:
-        if self._reader is not None:
-            return self._reader
-        if path not in self._readers:
-            self._readers[path] = recognize(path)
-        return self._readers[path]
-
-
-def _stamp(path: Path, reader: Reader) -> Stamp:
-    if isinstance(reader, DocumentReader):
-        return reader.stamp(path)
-    found = path.stat()
-    return [found.st_ino, found.st_size, found.st_mtime_ns]

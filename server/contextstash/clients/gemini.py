@@ -3,7 +3,7 @@
 Formats as in google-gemini/gemini-cli, packages/core/src/services/chatRecordingTypes.ts and chatRecordingService.ts:
 `chats/session-*.json` is one object with `messages`; `chats/session-*.jsonl` has a head, a line for each message
 (repeated if it changed), `{"$set": …}` and `{"$rewindTo": id}`. Checkpoints (`/chat save`, and those of tool calls)
-hold a list of contents in the format of Gemini's API, which contextstash.clients.message_lists reads. Hooks as in its
+hold a list of contents in the format of Gemini's API, which contextstash.clients.others reads. Hooks as in its
 reference of hooks, and as its version 0.61 handles their responses.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.base.regular_files import open_regular, read_regular
-from contextstash.clients.client import Client, Entry, Files, Hooks, Launch, WindowSetting, below
+from contextstash.clients.client import Client, Entry, Files, Hooks, Launch, TextPath, WindowSetting, below
 from contextstash.clients.transcripts import (
     Conversation,
     DocumentReader,
@@ -324,24 +324,22 @@ def _session_in(file: Path) -> str | None:
 NOT_AN_ERROR = "This is no error: the tool did its work, and its output is too long to be shown whole. In part:\n"
 
 
-def texts_of(_: str, response: Any) -> list[str]:
-    """The texts of a response's content for the model; none if it is an error, or if any part is not text."""
-    if not isinstance(response, dict) or response.get("error"):
-        return []
-    content = response.get("llmContent")
-    parts: list[Any] = content if isinstance(content, list) else [content]
-    texts = [part["text"] if _is_text(part) else part for part in parts]
-    return [text for text in texts if isinstance(text, str)] if all(isinstance(text, str) for text in texts) else []
+def text_paths(_: str, response: Any) -> list[TextPath]:
+    """The paths of the texts in a response's content for the model; none if it is an error, or if any part is not
+    text."""
+    content = response.get("llmContent") if isinstance(response, dict) and not response.get("error") else None
+    if isinstance(content, str):
+        return [("llmContent",)]
+    parts = list(enumerate(content)) if isinstance(content, list) else [(0, content)]
+    own: list[TextPath] = [(place,) if isinstance(part, str) else (place, "text") for place, part in parts]
+    is_text = all(isinstance(part, str) or (isinstance(part, dict) and list(part) == ["text"]) for _, part in parts)
+    return [("llmContent", *path) for path in own] if is_text else []
 
 
-def replacement(_: str, __: Any, texts: list[str]) -> dict[str, Any]:
+def replacement(_: Any, texts: Sequence[str]) -> dict[str, Any]:
     """The hook's response. No field of it replaces an output: a decision `deny` shows its reason in its place, as an
     error."""
     return {"decision": "deny", "reason": NOT_AN_ERROR + "\n".join(texts)}
-
-
-def _is_text(part: Any) -> bool:
-    return isinstance(part, dict) and set(part) == {"text"}
 
 
 GEMINI_WINDOW = 1_048_576
@@ -353,11 +351,11 @@ SYSTEM_SETTINGS = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
 def _with_window(launch: Launch, value: float) -> Launch:
     """Gemini CLI has no option or variable for it, but one for the file of the machine's settings. Those that stand in
     the machine's own file are kept."""
-    from contextstash.clients.configuration_files import content
+    from contextstash.clients.configuration_files import content, put
 
     given = Path(launch.environment.get(SYSTEM_SETTINGS) or "/etc/gemini-cli/settings.json")
     settings = content("json", given.read_text("utf-8"), str(given)) if given.is_file() else {}
-    WINDOW.put(settings, value)
+    put(settings, WINDOW.keys, value)
     file = Path(tempfile.mkdtemp(prefix="contextstash-")) / "settings.json"
     file.write_text(json.dumps(settings), "utf-8")
     return Launch(launch.command, {**launch.environment, SYSTEM_SETTINGS: str(file)})
@@ -376,35 +374,37 @@ WINDOW = WindowSetting(
     for_run=_with_window,
 )
 
-GEMINI = Client(
-    "gemini",
-    programs=("gemini", "gemini-cli"),
-    variables=("GEMINI_CLI",),
-    entry=Entry(
-        "json", "mcpServers", {"user": lambda at: _SETTINGS(at, "user"), "project": lambda at: _SETTINGS(at, "project")}
+CLIENTS = (
+    Client(
+        "gemini",
+        programs=("gemini", "gemini-cli"),
+        variables=("GEMINI_CLI",),
+        entry=Entry(
+            "json",
+            "mcpServers",
+            {"user": lambda at: _SETTINGS(at, "user"), "project": lambda at: _SETTINGS(at, "project")},
+        ),
+        files=Files(home_folder, current_recordings),
+        reader=GeminiReader,
+        # It fires PreCompress before every turn, also if it then compresses nothing: only the user's own /compress is
+        # sure to compress. It starts no new session after a compression, so the hand-off comes with the next prompt.
+        hooks=Hooks(
+            ("AfterTool", "PreCompress", "BeforeAgent", "SessionStart", "SessionEnd"),
+            _SETTINGS,
+            timeout=30_000,
+            after_tool="AfterTool",
+            before_compaction="PreCompress",
+            after_compaction="BeforeAgent",
+            only_manual_is_sure=True,
+            read_to_its_end=("SessionEnd", "AfterAgent"),
+            mcp_prefix="mcp_",
+            text_paths=text_paths,
+            replacement=replacement,
+            # A file is read to be worked with, so it is cut only if it is very long, as for Claude Code.
+            limits={"read_file": 40_000, "read_many_files": 40_000},
+            own_folders=lambda home: [home_folder(home) / "tmp"],
+        ),
+        window=WINDOW,
+        continued=lambda program, message: (program, "--prompt-interactive", message),
     ),
-    files=Files(home_folder, current_recordings),
-    reader=GeminiReader,
-    # Gemini CLI fires PreCompress before every turn, also if it then compresses nothing: only the user's own /compress
-    # is sure to compress. It starts no new session after a compression, so the hand-off comes with the next prompt.
-    hooks=Hooks(
-        ("AfterTool", "PreCompress", "BeforeAgent", "SessionStart", "SessionEnd"),
-        _SETTINGS,
-        timeout=30_000,
-        after_tool="AfterTool",
-        before_compaction="PreCompress",
-        after_compaction="BeforeAgent",
-        only_manual_is_sure=True,
-        read_to_its_end=("SessionEnd", "AfterAgent"),
-        mcp_prefix="mcp_",
-        texts_of=texts_of,
-        replacement=replacement,
-        # A file is read to be worked with, so it is cut only if it is very long, as for Claude Code.
-        limits={"read_file": 40_000, "read_many_files": 40_000},
-        own_folders=lambda home: [home_folder(home) / "tmp"],
-    ),
-    window=WINDOW,
-    continued=lambda program, message: (program, "--prompt-interactive", message),
 )
-
-CLIENTS = (GEMINI,)

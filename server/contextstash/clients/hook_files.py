@@ -1,8 +1,4 @@
-"""The files of hooks: the log that they write, and those of a client that they may read.
-
-The paths come from outside: from a hook's event, or from a tool's response. A path is resolved first, so that neither
-`..` nor a link leads out of the client's folders. Only the owner can read the log, since it names files and errors.
-"""
+"""The files of hooks: the log that they write, and those of a client that they may read, whose paths it passes."""
 
 from __future__ import annotations
 
@@ -30,8 +26,9 @@ that accepts it."""
 
 
 def own_file(path: str, client: str, folders: Sequence[Path]) -> Path | None:
-    """The file at a path that a client passed, resolved; None if it is missing (a new session has no transcript yet).
-    Raises BadInputError if it is not a regular file below one of the client's own folders."""
+    """The file at a path that a client passed, resolved, so that neither `..` nor a link leads out of its folders; None
+    if it is missing (a new session has no transcript yet). Raises BadInputError if it is not a regular file below one
+    of the client's own folders."""
     found = resolved(Path(path).expanduser())
     own = [folder.expanduser() for folder in folders]
     if not any(is_below(found, folder) for folder in own):
@@ -49,8 +46,8 @@ def own_file(path: str, client: str, folders: Sequence[Path]) -> Path | None:
 
 
 def note(client: str, line: str, *, once: bool = False) -> None:
-    """Write a line into the log; with `once` only if the log does not hold it yet. A failure is ignored: there is no
-    other place to report it."""
+    """Write a line into the log, which only the owner can read, since it names files and errors; with `once` only if
+    the log does not hold it yet. A failure is ignored: there is no other place to report it."""
     with suppress(Exception):
         from datetime import UTC, datetime
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from contextstash.clients.projects import project_folder, project_of
 from contextstash.clients.recognition import recognize
 from contextstash.configuration.api_key import api_key_from
 from contextstash.configuration.database import open_database
-from contextstash.configuration.setting_layers import RemarkHandler, configuration
+from contextstash.configuration.setting_layers import configuration
 from contextstash.stash import Stash
 from contextstash.view.handoff_parts import Part
 from contextstash.window.settings import resolve_settings
@@ -27,9 +28,10 @@ not among them, the new session starts without a hand-off."""
 
 
 @asynccontextmanager
-async def hook_stash(client: Client, on_remark: RemarkHandler) -> AsyncIterator[Stash]:
-    """The stash with the settings for this client. `on_remark` is called with each remark on a project's file."""
-    found = configuration(project=project_folder(os.environ), environment=os.environ, on_remark=on_remark)
+async def hook_stash(client: Client) -> AsyncIterator[Stash]:
+    """The stash with the settings for this client. Remarks on a project's files go to the log."""
+    remark = partial(note, client.name)
+    found = configuration(project=project_folder(os.environ), environment=os.environ, on_remark=remark)
     resolve_settings(found.settings_layer(client.name))
     async with Stash(
         await open_database(busy_seconds=BUSY_SECONDS),
@@ -48,7 +50,7 @@ async def read_transcripts(client: Client, stash: Stash, event: Mapping[str, Any
     named = event.get("transcript_path")
     if not isinstance(named, str) or not named:
         return {}
-    path = await asyncio.to_thread(_own_file, client, named)
+    path = await asyncio.to_thread(own_file, named, client.name, hooks_of(client).own_folders(Path.home()))
     if path is None:
         return {}
     reader = await asyncio.to_thread(recognize, path)
@@ -89,7 +91,3 @@ async def _cleared_session(hooks: Hooks, stash: Stash, event: Mapping[str, Any])
         if await asyncio.to_thread(hooks.is_of_same_project, Path(session.source), current, folder):
             return session.session_id
     return None
-
-
-def _own_file(client: Client, path: str) -> Path | None:
-    return own_file(path, client.name, hooks_of(client).own_folders(Path.home()))

@@ -11,14 +11,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextstash.base.json_text import lenient_value
 from contextstash.clients.client import hooks_of
 from contextstash.clients.hook_files import note
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from contextstash.clients.client import Client, Hooks
 
 HOOKED = ("claude-code", "codex", "gemini")
@@ -37,8 +40,12 @@ HANDED_OFF = ("compact", "clear", "resume")
 """The sources of a session's start whose window may lack what the session is about. A resumed window holds what the
 client recorded, with the hand-off that it was given, so it usually needs none."""
 
+Result = TypeVar("Result")
+Event = Mapping[str, Any]
+HookPart = tuple[int, int]
 
-def part_of(text: str) -> tuple[int, int] | None:
+
+def part_of(text: str) -> HookPart | None:
     """The two numbers of a text such as `2/3`; None if it is not the number of a part."""
     number, _, of = text.partition("/")
     if not (number.isdecimal() and of.isdecimal() and len(text) <= 5):
@@ -46,7 +53,7 @@ def part_of(text: str) -> tuple[int, int] | None:
     return (int(number), int(of)) if 1 <= int(number) <= int(of) else None
 
 
-def run_hook(client: str, database: str | None = None, part: tuple[int, int] = (1, 1)) -> int:
+def run_hook(client: str, database: str | None = None, part: HookPart = (1, 1)) -> int:
     """Handle one event of a client's hook, in this database or the default one; returns the exit code. `part` is the
     number of this hook among those that give a hand-off together, and how many these are."""
     if database is not None:
@@ -56,12 +63,12 @@ def run_hook(client: str, database: str | None = None, part: tuple[int, int] = (
     return run(client_of(client), part=part)
 
 
-def run(client: Client, read: Any = None, part: tuple[int, int] = (1, 1)) -> int:
+def run(client: Client, read: Callable[[int], bytes] | None = None, part: HookPart = (1, 1)) -> int:
     """Handle one event; the exit code is always 0. `part` is the part of a hand-off that this hook gives, and of how
     many."""
     try:
         event = lenient_value(_bounded(read or sys.stdin.buffer.read))
-        response = response_to(client, event, os.environ, part) if isinstance(event, dict) else None
+        response = _response_to(client, event, part) if isinstance(event, dict) else None
         if response is not None:
             sys.stdout.write(json.dumps(response))
             sys.stdout.flush()
@@ -70,9 +77,9 @@ def run(client: Client, read: Any = None, part: tuple[int, int] = (1, 1)) -> int
     return 0
 
 
-def _bounded(read: Any) -> bytes:
+def _bounded(read: Callable[[int], bytes]) -> bytes:
     """The event's bytes. One that is too large is read to its end, so that the client does not find a broken pipe."""
-    data: bytes = read(MAX_EVENT_BYTES + 1)
+    data = read(MAX_EVENT_BYTES + 1)
     if len(data) <= MAX_EVENT_BYTES:
         return data
     while read(MAX_EVENT_BYTES):
@@ -80,9 +87,7 @@ def _bounded(read: Any) -> bytes:
     raise ValueError(f"An event of more than {MAX_EVENT_BYTES:,} bytes is not handled; its output stays as it is.")
 
 
-def response_to(
-    client: Client, event: Mapping[str, Any], environment: Mapping[str, str], part: tuple[int, int] = (1, 1)
-) -> dict[str, Any] | None:
+def _response_to(client: Client, event: Event, part: HookPart) -> dict[str, Any] | None:
     """The hook's response to an event; None if there is nothing to say. Does not catch any error."""
     name, hooks = event.get("hook_event_name"), hooks_of(client)
     if name == "SessionStart" and event.get("source") in HANDED_OFF:
@@ -90,36 +95,62 @@ def response_to(
     if part[0] > 1:
         return None  # the hook with the first part handles every other event
     if name == hooks.after_tool:
-        response = _after_tool(client, event, environment)
+        response = _after_tool(client, event)
         if hooks.read_after is not None and _is_due(event, hooks.read_after):
             _follow(client, event)
         return response
-    if name == hooks.after_compaction and _awaits_hand_off(event):
+    if name == hooks.after_compaction and event.get("session_id") and _marker("compacted", event).exists():
         return _run(_hand_off(client, event, part))
     if name in hooks.read_to_its_end or _compacts(hooks, event):
-        return _run(_read_transcripts(client, event))
+        _run(_read_transcripts(client, event))
     return None
 
 
-def _compacts(hooks: Hooks, event: Mapping[str, Any]) -> bool:
+def _compacts(hooks: Hooks, event: Event) -> bool:
     """Whether the client is about to compact the session."""
     is_sure = event.get("trigger") == "manual" or not hooks.only_manual_is_sure
     return event.get("hook_event_name") == hooks.before_compaction and is_sure
 
 
-def _after_tool(client: Client, event: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any] | None:
+def _after_tool(client: Client, event: Event) -> dict[str, Any] | None:
     tool, response, hooks = event.get("tool_name"), event.get("tool_response"), hooks_of(client)
     # A page read from the archive is not archived again.
     if not isinstance(tool, str) or (tool.startswith(hooks.mcp_prefix) and OWN_SERVER in tool):
         return None
-    texts = hooks.texts_of(tool, response)
-    longest = max(map(len, texts), default=0)
-    if longest <= MIN_LIMIT or (longest <= hooks.limit(tool) and not _is_configured(client, environment)):
+    texts = {path: text for path in hooks.text_paths(tool, response) if (text := _text_at(response, path))}
+    longest = max(map(len, texts.values()), default=0)
+    if longest <= MIN_LIMIT or (longest <= hooks.limit(tool) and not _is_configured(client)):
         return None
-    return _run(_limited(client, event, tool, response, texts))
+    from contextstash.clients.output_cut import cut_outputs
+
+    shown = _run(cut_outputs(client, event, tool, response, list(texts.values()), partial(note, client.name)))
+    if shown is None:
+        return None
+    for path, text in zip(texts, shown, strict=True):
+        response = _with_text(response, path, text)
+    return hooks.replacement(response, shown)
 
 
-def _is_due(event: Mapping[str, Any], seconds: float) -> bool:
+def _text_at(response: Any, path: Sequence[str | int]) -> str | None:
+    """The text at a path in a response; None if there is none."""
+    for step in path:
+        if isinstance(step, int):
+            response = response[step] if isinstance(response, list) else None
+        else:
+            response = response.get(step) if isinstance(response, dict) else None
+    return response if isinstance(response, str) else None
+
+
+def _with_text(response: Any, path: Sequence[str | int], text: str) -> Any:
+    """A copy of the response with another text at this path, and everything else unchanged."""
+    if not path:
+        return text
+    changed: Any = list(response) if isinstance(response, list) else dict(response)
+    changed[path[0]] = _with_text(changed[path[0]], path[1:], text)
+    return changed
+
+
+def _is_due(event: Event, seconds: float) -> bool:
     """Whether the session's transcript was last read by a hook so many seconds ago, or never."""
     import time
 
@@ -127,7 +158,7 @@ def _is_due(event: Mapping[str, Any], seconds: float) -> bool:
     return not marker.exists() or time.time() - marker.stat().st_mtime >= seconds
 
 
-def _follow(client: Client, event: Mapping[str, Any]) -> None:
+def _follow(client: Client, event: Event) -> None:
     """Read the transcript in the middle of a turn. What fails is logged only: the hook's response to the tool's output
     is the same, and the next reading begins at the same place."""
     try:
@@ -136,39 +167,28 @@ def _follow(client: Client, event: Mapping[str, Any]) -> None:
         note(client.name, f"{type(error).__name__}: {error}")
 
 
-def _is_configured(client: Client, environment: Mapping[str, str]) -> bool:
+def _is_configured(client: Client) -> bool:
     """Whether there are any settings, which may limit outputs more than the default does."""
     from contextstash.clients.projects import project_folder
     from contextstash.configuration.locations import has_settings
 
-    return has_settings(environment, project_folder(environment), client.name)
+    return has_settings(os.environ, project_folder(os.environ), client.name)
 
 
-def _run(work: Any) -> dict[str, Any] | None:
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
     # Pydantic looks for plugins among all installed packages, which takes a tenth of a hook's time; we use none.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     import asyncio
 
-    response: dict[str, Any] | None = asyncio.run(work)
-    return response
+    return asyncio.run(work)
 
 
-async def _limited(
-    client: Client, event: Mapping[str, Any], tool: str, response: Any, texts: list[str]
-) -> dict[str, Any] | None:
-    """Archive the texts that are over their limit; the response that shows the shortened ones, None if none is."""
-    from contextstash.clients.output_cut import cut_outputs
-
-    shown = await cut_outputs(client, event, tool, response, texts, _log_remarks(client))
-    return None if shown is None else hooks_of(client).replacement(tool, response, shown)
-
-
-async def _read_transcripts(client: Client, event: Mapping[str, Any]) -> None:
+async def _read_transcripts(client: Client, event: Event) -> None:
     """Read the transcript to its end. Before a compaction, also note that a hand-off is awaited, if the client cannot
     be given one at the start of its new window."""
     from contextstash.clients.hook_stash import hook_stash, read_transcripts
 
-    async with hook_stash(client, _log_remarks(client)) as stash:
+    async with hook_stash(client) as stash:
         sessions = await read_transcripts(client, stash, event)
     name, hooks = event.get("hook_event_name"), hooks_of(client)
     if hooks.after_compaction is not None and name == hooks.before_compaction and any(sessions.values()):
@@ -179,10 +199,10 @@ async def _read_transcripts(client: Client, event: Mapping[str, Any]) -> None:
         _mark("read", event)
 
 
-async def _hand_off(client: Client, event: Mapping[str, Any], part: tuple[int, int]) -> dict[str, Any] | None:
+async def _hand_off(client: Client, event: Event, part: HookPart) -> dict[str, Any] | None:
     from contextstash.clients.hook_stash import hand_off, hook_stash
 
-    async with hook_stash(client, _log_remarks(client)) as stash:
+    async with hook_stash(client) as stash:
         text = await hand_off(client, stash, event, part)
     if event.get("hook_event_name") == hooks_of(client).after_compaction:
         _marker("compacted", event).unlink(missing_ok=True)
@@ -191,12 +211,7 @@ async def _hand_off(client: Client, event: Mapping[str, Any], part: tuple[int, i
     return {"hookSpecificOutput": {"hookEventName": event["hook_event_name"], "additionalContext": text}}
 
 
-def _awaits_hand_off(event: Mapping[str, Any]) -> bool:
-    """Whether the session was compacted and has not had its hand-off yet."""
-    return bool(event.get("session_id")) and _marker("compacted", event).exists()
-
-
-def _marker(kind: str, event: Mapping[str, Any]) -> Any:
+def _marker(kind: str, event: Event) -> Path:
     """An empty file of a session: `compacted` exists as long as it awaits its hand-off, `read` is as old as the last
     reading of its transcript."""
     import hashlib
@@ -207,12 +222,7 @@ def _marker(kind: str, event: Mapping[str, Any]) -> Any:
     return data_folder() / f"{kind}-{digest}"
 
 
-def _mark(kind: str, event: Mapping[str, Any]) -> None:
+def _mark(kind: str, event: Event) -> None:
     marker = _marker(kind, event)
     marker.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # a database on a server needs no folder here
     marker.touch(mode=0o600)
-
-
-def _log_remarks(client: Client) -> Any:
-    """A function that writes a remark on a project's files into the log."""
-    return lambda remark: note(client.name, remark)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from contextstash.base.atomic_file import replace_file
 from contextstash.base.regular_files import is_below, read_regular
 from contextstash.clients.client import (
+    Bundle,
     Client,
     Hooks,
     Kind,
@@ -23,7 +24,7 @@ from contextstash.clients.client import (
     clients,
     hooks_of,
 )
-from contextstash.clients.configuration_files import Edit, content, edited
+from contextstash.clients.configuration_files import Edit, content, edited, put, remove, value_at
 from contextstash.configuration.locations import data_folder
 from contextstash_storage.databases import text_of
 from contextstash_storage.errors import BadInputError
@@ -32,21 +33,6 @@ if TYPE_CHECKING:
     from contextstash_storage.databases import Location
 
 KEY = "statusLine"
-
-
-def is_ours(line: Any) -> bool:
-    """Whether a status line is ours."""
-    command = str(line.get("command")) if isinstance(line, Mapping) else ""
-    return "contextstash" in command and "statusline" in command
-
-
-def other_line(settings: Any) -> str | None:
-    """The command of a status line that is not ours; None if there is none."""
-    line = settings.get(KEY) if isinstance(settings, Mapping) else None
-    if not line or is_ours(line):
-        return None
-    return str(line.get("command") if isinstance(line, Mapping) else line)
-
 
 SERVER = "contextstash"
 
@@ -104,10 +90,13 @@ def plan_install(
     named = () if database is None else ("--db", text_of(database))
     follows = ("--follow", client.name) if client.files is not None else ()
     plugin = client.plugin if scope == "user" else None
+    bundle = client.bundle if scope == "user" else None
     entries = []
-    if client.entry is not None or plugin is None:
+    if bundle is not None:
+        entries.append(_bundle(bundle, machine, database))
+    elif client.entry is not None or plugin is None:
         entries.append(_server(client, scope, machine, [*command, "serve", *follows, *named]))
-    if hooks:
+    if hooks and bundle is None:
         entries.append(_hooks(client, scope, machine, command, named))
     if statusline:
         entries.append(_status_line(client, scope, machine, [*command, "statusline", *named]))
@@ -125,10 +114,14 @@ def plan_install(
 def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Change]:
     """The changes that undo an installation: to the byte if the file was not changed since, else only our part."""
     plugin = client.plugin if scope == "user" else None
+    bundle = client.bundle if scope == "user" else None
     entries = []
-    if client.entry is not None or plugin is None:
+    if bundle is not None:
+        entries.append(_bundle(bundle, machine, None))
+        entries += [_trace(path, keys) for path, keys in bundle.traces(machine)]
+    elif client.entry is not None or plugin is None:
         entries.append(_server(client, scope, machine, [SERVER]))
-    if client.hooks is not None:
+    if client.hooks is not None and bundle is None:
         entries.append(_hooks(client, scope, machine, [SERVER], ()))
     if client.has_status_line:
         entries.append(_status_line(client, scope, machine, [SERVER]))
@@ -139,82 +132,93 @@ def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Chang
 
 
 def _server(client: Client, scope: Scope, machine: Machine, command: Sequence[str]) -> Piece:
-    servers_of = client.entry
-    if servers_of is None:
+    entry = client.entry
+    if entry is None:
         raise BadInputError(f"{client.name} starts no MCP servers, but its sessions can be read: contextstash import")
-    if scope not in servers_of.files:
+    if scope not in entry.files:
         raise BadInputError(f"{client.name} has no configuration of the scope {scope}; leave --scope out.")
-    entry, key = servers_of.form(command), servers_of.key
+    keys, value = (entry.key, SERVER), entry.form(command)
+    return Piece(
+        entry.files[scope](machine),
+        entry.kind,
+        lambda data: put(data, keys, value),
+        f"the MCP server {SERVER}: {shlex.join(command)}",
+        lambda data: remove(data, keys),
+        f"without the MCP server {SERVER}",
+    )
+
+
+def _bundle(bundle: Bundle, machine: Machine, database: Location | None) -> Piece:
+    """The client's plugin: values that make it load one from a folder of this package, and the database."""
+    values = dict(bundle.values) if database is None else {**bundle.values, bundle.database: text_of(database)}
 
     def add(data: MutableMapping[str, Any]) -> None:
-        servers = data.setdefault(key, {})
-        if not isinstance(servers, MutableMapping):
-            raise BadInputError(f"'{key}' in that file is not a mapping. Nothing was written.")
-        if servers.get(SERVER) != entry:
-            servers[SERVER] = entry
+        for keys, value in values.items():
+            put(data, keys, value)
 
-    def remove(data: MutableMapping[str, Any]) -> None:
-        servers = data.get(key)
-        if isinstance(servers, MutableMapping) and SERVER in servers:
-            del servers[SERVER]
-            if not servers:
-                del data[key]
+    def take(data: MutableMapping[str, Any]) -> None:
+        for keys in (*bundle.values, bundle.database):
+            remove(data, keys)
 
-    path, adds = servers_of.files[scope](machine), f"the MCP server {SERVER}: {shlex.join(command)}"
-    return Piece(path, servers_of.kind, add, adds, remove, f"without the MCP server {SERVER}")
+    return Piece(bundle.file(machine), "json", add, bundle.does, take, "without our plugin")
+
+
+def _trace(path: Path, keys: Sequence[str]) -> Piece:
+    """What the client itself has noted of our plugin. Nothing is added there."""
+    return Piece(path, "json", lambda data: None, "", lambda data: remove(data, keys), "without its note of our plugin")
 
 
 def _hooks(client: Client, scope: Scope, machine: Machine, command: Sequence[str], options: Sequence[str]) -> Piece:
     hooks = hooks_of(client)
-    adds = f"hooks for {', '.join(hooks.events)}: {shlex.join([*command, 'hook', client.name, *options])}"
-
-    def add(data: MutableMapping[str, Any]) -> None:
-        add_hooks(client, data, command, options)
-
-    def remove(data: MutableMapping[str, Any]) -> None:
-        remove_hooks(client, data)
-
-    return Piece(hooks.file(machine, scope), "json", add, adds, remove, "without its hooks")
+    return Piece(
+        hooks.file(machine, scope),
+        "json",
+        lambda data: add_hooks(client, data, command, options),
+        f"hooks for {', '.join(hooks.events)}: {shlex.join([*command, 'hook', client.name, *options])}",
+        lambda data: remove_hooks(client, data),
+        "without its hooks",
+    )
 
 
 def _status_line(client: Client, scope: Scope, machine: Machine, command: Sequence[str]) -> Piece:
     line = shlex.join(command)
-
-    def add(data: MutableMapping[str, Any]) -> None:
-        data[KEY] = {"type": "command", "command": line}
-
-    def remove(data: MutableMapping[str, Any]) -> None:
-        if is_ours(data.get(KEY)):
-            del data[KEY]
-
-    path = status_line_file(client, scope, machine)
-    return Piece(path, "json", add, f"the status line: {line}", remove, "without its status line")
+    return Piece(
+        status_line_file(client, scope, machine),
+        "json",
+        lambda data: put(data, (KEY,), {"type": "command", "command": line}),
+        f"the status line: {line}",
+        lambda data: remove(data, (KEY,)) if is_ours(data.get(KEY)) else None,
+        "without its status line",
+    )
 
 
 def _window(setting: WindowSetting, scope: Scope, machine: Machine, wanted: int, written: dict[str, Any]) -> Piece:
-    """What sets where the client compacts. It notes in `written` what it sets, and what stood there before: a value
-    that an earlier installation has set is not the user's."""
+    """What sets where the client compacts, for all models and for those that have a value of their own. It notes in
+    `written` what it sets, and what stood at each place before: a value that an earlier installation has set is not the
+    user's. What the user has changed since stays."""
     tokens, path = setting.nearest(wanted), setting.file(machine, scope)
     value, key = setting.value(tokens), ".".join(setting.keys)
-    earlier = _records().get(str(path), {}).get("window")
+    earlier = _records().get(str(path), {}).get("window") or {"value": None, "before": []}
 
     def add(data: MutableMapping[str, Any]) -> None:
-        present = setting.read(data)
-        models = setting.of_models(data)
-        if earlier:
-            ours = {name for name, found in models.items() if found == earlier["value"]}
-            models.update({name: was for name, was in earlier.get("models", {}).items() if name in ours})
-        before = earlier["before"] if earlier and earlier["value"] == present else present
-        written.update(value=value, before=before, models=models)
-        setting.put(data, value)
-        setting.put_for_models(data, dict.fromkeys(models, value))
+        models = value_at(data, [setting.models]) if setting.models else None
+        own = [[setting.models, name, setting.keys[-1]] for name in models or () if isinstance(models, Mapping)]
+        places = [[*setting.keys], *(keys for keys in own if value_at(data, keys) is not None)]
+        before = []
+        for keys in places:
+            present = value_at(data, keys)
+            known = [was for place, was in earlier["before"] if place == keys and present == earlier["value"]]
+            before.append([keys, known[0] if known else present])
+            put(data, keys, value)
+        written.update(value=value, before=before)
 
-    def remove(data: MutableMapping[str, Any]) -> None:
-        if earlier:
-            setting.take_back(data, earlier)
+    def take_back(data: MutableMapping[str, Any]) -> None:
+        for keys, was in earlier["before"]:
+            if value_at(data, keys) == earlier["value"]:
+                put(data, keys, was) if was is not None else remove(data, keys)
 
     adds = f"compaction at {tokens:,} tokens: {key} = {value}{setting.why}"
-    return Piece(path, setting.kind, add, adds, remove, f"with the former {key}")
+    return Piece(path, setting.kind, add, adds, take_back, f"with the former {key}")
 
 
 def window_setting(client: Client) -> WindowSetting:
@@ -291,6 +295,12 @@ def _is_our_hook(client: Client, hook: Any) -> bool:
     return "contextstash" in command and f"hook {client.name}" in command
 
 
+def is_ours(line: Any) -> bool:
+    """Whether a status line is ours."""
+    command = str(line.get("command")) if isinstance(line, Mapping) else ""
+    return "contextstash" in command and "statusline" in command
+
+
 def status_line_file(client: Client, scope: Scope, machine: Machine) -> Path:
     """The file with the client's status line. Raises BadInputError if it has none that can be set."""
     if not client.has_status_line:
@@ -302,7 +312,10 @@ def status_line_file(client: Client, scope: Scope, machine: Machine) -> Path:
 def other_status_line(client: Client, scope: Scope, machine: Machine) -> str | None:
     """The command of the status line that the user has already, if it is not ours."""
     path = status_line_file(client, scope, machine)
-    return other_line(content("json", _decoded(_read(path) or b"", path), str(path)))
+    line = content("json", _decoded(_read(path) or b"", path), str(path)).get(KEY)
+    if not line or is_ours(line):
+        return None
+    return str(line.get("command") if isinstance(line, Mapping) else line)
 
 
 def _by_file(entries: Sequence[Piece], scope: Scope, machine: Machine) -> list[tuple[Path, list[Piece]]]:

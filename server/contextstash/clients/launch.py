@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.base.regular_files import read_regular
-from contextstash.clients.client import Client, Launch, Machine, Proxied, Scope, clients
+from contextstash.clients.client import (
+    ANTHROPIC,
+    OPENAI,
+    Client,
+    Launch,
+    Machine,
+    Proxied,
+    Scope,
+    base_of,
+    clients,
+    without_version,
+)
 
 if TYPE_CHECKING:
     from contextstash_storage.databases import Location
-
-ANTHROPIC = "https://api.anthropic.com"
-OPENAI = "https://api.openai.com"
 
 SDK_VARIABLES = {"ANTHROPIC_BASE_URL": "", "OPENAI_BASE_URL": "/v1"}
 """The variables of the providers' SDKs, and what follows the address in them."""
@@ -27,16 +35,6 @@ def _other(variable: str, default: str, *variables: str) -> Client:
         return Launch(tuple(command), {name: url + SDK_VARIABLES[name] for name in variables})
 
     return Client("", proxied=Proxied(base_of(variable, default), launch))
-
-
-def base_of(variable: str, default: str) -> Callable[[Mapping[str, str]], str]:
-    """A function that returns the model API at the address in a variable, else the default."""
-    return lambda environment: _without_version(environment.get(variable) or default)
-
-
-def _without_version(url: str) -> str:
-    """The address that the proxy puts in front of the client's paths, which begin with the version."""
-    return url.rstrip("/").removesuffix("/v1")
 
 
 OTHERS = {
@@ -55,7 +53,7 @@ def launched_client(program: str, upstream: str | None = None) -> Client:
     user named one."""
     name = Path(program).name.removesuffix(".exe")
     known = next((each for each in clients() if name in each.programs and each.proxied is not None), None)
-    return known or OTHERS.get(_without_version(upstream or ANTHROPIC), OTHER_AT_NAMED)
+    return known or OTHERS.get(without_version(upstream or ANTHROPIC), OTHER_AT_NAMED)
 
 
 def is_configured(client: Client, arguments: Sequence[str], machine: Machine) -> bool:

@@ -28,7 +28,7 @@ from contextstash.clients.transcripts import (
     count_of,
     is_at,
     load_document,
-    moment_of_ms,
+    moment,
     newest_first,
     objects,
     parse_document,
@@ -225,7 +225,7 @@ def _with_pruned(message: TranscriptMessage, pruned: list[tuple[float, str]]) ->
 def _user(info: Json, parts: list[Json]) -> Iterator[TranscriptMessage]:
     blocks = [block for item in parts if (block := _user_block(item)) is not None]
     if blocks:
-        created = moment_of_ms(part(info, "time").get("created"))
+        created = moment(part(info, "time").get("created"))
         yield TranscriptMessage(body={"role": "user", "content": blocks}, key=str(info["id"]), created_at=created)
 
 
@@ -255,7 +255,7 @@ def _reply(info: Json, parts: list[Json]) -> Iterator[TranscriptMessage]:
     their number."""
     about: dict[str, Any] = {
         "model": text_of(info.get("modelID")),
-        "created_at": moment_of_ms(part(info, "time").get("created")),
+        "created_at": moment(part(info, "time").get("created")),
     }
     steps = list(_steps(parts))
     for number, (step, tokens) in enumerate(steps):
@@ -268,7 +268,7 @@ def _reply(info: Json, parts: list[Json]) -> Iterator[TranscriptMessage]:
         if results := [_result(item) for item in step if _is_call(item)]:
             done = max((part(item, "state", "time").get("end") or 0 for item in step if _is_call(item)), default=0)
             body = {"role": "user", "content": results}
-            created = moment_of_ms(done) or about["created_at"]
+            created = moment(done) or about["created_at"]
             yield TranscriptMessage(body=body, key=f"{key}=", created_at=created)
 
 
@@ -324,28 +324,28 @@ def _entry(command: Sequence[str]) -> dict[str, Any]:
     return {"type": "local", "command": list(command), "enabled": True}
 
 
-OPENCODE = Client(
-    "opencode",
-    programs=("opencode",),
-    variables=("OPENCODE",),
-    entry=Entry(
-        "json",
-        "mcp",
-        {
-            "user": lambda at: at.dot_config / "opencode" / "opencode.json",
-            "project": lambda at: at.project / "opencode.json",
-        },
-        _entry,
+CLIENTS = (
+    Client(
+        "opencode",
+        programs=("opencode",),
+        variables=("OPENCODE",),
+        entry=Entry(
+            "json",
+            "mcp",
+            {
+                "user": lambda at: at.dot_config / "opencode" / "opencode.json",
+                "project": lambda at: at.project / "opencode.json",
+            },
+            _entry,
+        ),
+        files=Files(data_folder, current_sessions, databases=DATABASES, in_database=sessions_in_database),
+        reader=OpenCodeReader,
+        plugin=Plugin(
+            "opencode.js",
+            lambda at: at.dot_config / "opencode" / "plugins" / "contextstash.js",
+            "a plugin: above 100,000 tokens older messages leave each request for a hand-off",
+        ),
+        no_window="OpenCode's, compaction.reserved, counts from the end of each model's window, so set it yourself in"
+        " opencode.json: the model's window without the size that you want",
     ),
-    files=Files(data_folder, current_sessions),
-    reader=OpenCodeReader,
-    plugin=Plugin(
-        "opencode.js",
-        lambda at: at.dot_config / "opencode" / "plugins" / "contextstash.js",
-        "a plugin: above 100,000 tokens older messages leave each request for a hand-off",
-    ),
-    no_window="OpenCode's, compaction.reserved, counts from the end of each model's window, so set it yourself in"
-    " opencode.json: the model's window without the size that you want",
 )
-
-CLIENTS = (OPENCODE,)

@@ -1,15 +1,92 @@
-"""Clients that take an MCP server, and no more: Claude Desktop, Cursor, VS Code, Goose.
+"""Clients that take an MCP server, and no more, and plain files of messages.
 
-Sources: their own documentation of their configuration files, read in November 2026.
+Sources: the clients' own documentation of their configuration files, read in November 2026.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from contextstash.clients.client import Client, Entry, Machine, typed
+from contextstash.base.regular_files import read_regular
+from contextstash.clients.client import Client, Entry, Machine, below, typed
+from contextstash.clients.transcripts import (
+    Batch,
+    DocumentReader,
+    Head,
+    Json,
+    Line,
+    State,
+    objects,
+    parse_document,
+    split_lines,
+)
+from contextstash.messages import detect_format
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash_storage.errors import BadMessageError
+
+CHECKPOINTS = ("history", "clientHistory")
+"""The fields of Gemini CLI's checkpoints, of `/chat save` and of tool calls, that hold contents."""
+
+
+class MessagesReader(DocumentReader):
+    """Reads a list of provider messages as they are, as the whole conversation: they have no ids of their own. If some
+    were replaced, the view holds the new ones, and the old ones stay in the history."""
+
+    name = "messages"
+
+    def claims(self, head: Head) -> bool:
+        try:
+            detect_format(_messages_of(head.document))
+        except BadMessageError:
+            return False
+        return True
+
+    def load(self, path: Path) -> list[Line]:
+        data = read_regular(path)
+        if (document := parse_document(data)) is None:
+            return split_lines(data, at_end=True)[0]
+        return [Line(record, "") for record in _messages_of(document)]
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        bodies = [line.record for line in lines]
+        if not bodies:
+            return []
+        format_name = state.setdefault("format", detect_format(bodies))
+        agent = "gemini" if format_name == "gemini" else None
+        session = TranscriptSession(session_id_of(source), format_name, agent, whole=True)
+        return [Batch(session, [TranscriptMessage(body) for body in bodies])]
+
+
+def session_id_of(source: str) -> str:
+    """A session id made of the file's name and a hash of its path, which distinguishes files with the same name."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(source).stem).strip("-")[:80] or "session"
+    return f"{stem}-{hashlib.sha256(source.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
+
+
+def _messages_of(document: object) -> list[Json]:
+    """The messages of a document; none if it does not hold a list of messages."""
+    if isinstance(document, dict):
+        document = _messages_in(document)
+    found = objects(document)
+    return found if isinstance(document, list) and len(found) == len(document) else []
+
+
+def _messages_in(document: Json) -> list[Any]:
+    """The messages of a request, with the system prompt as the first one; else the object itself."""
+    for key, prompt in (("messages", "system"), ("input", "instructions")):
+        if isinstance(document.get(key), list):
+            system = document.get(prompt)
+            head = [{"role": "system", "content": system}] if system else []
+            return [*head, *document[key]]
+    if isinstance(document.get("contents"), list):
+        instruction = document.get("systemInstruction") or document.get("system_instruction")
+        parts = instruction.get("parts") if isinstance(instruction, dict) else None
+        return [*([{"role": "system", "parts": parts}] if parts else []), *document["contents"]]
+    return next((found for key in CHECKPOINTS if isinstance(found := document.get(key), list)), [document])
 
 
 def _goose_entry(command: Sequence[str]) -> dict[str, Any]:
@@ -23,24 +100,20 @@ def _goose_file(machine: Machine) -> Path:
     return machine.dot_config / "goose" / "config.yaml"
 
 
+def _desktop(*names: str) -> Any:
+    return lambda at: at.configuration.joinpath(*names)
+
+
+_CURSOR = below(".cursor", "mcp.json")
+
 CLIENTS = (
     Client(
-        "claude-desktop",
-        entry=Entry(
-            "json",
-            "mcpServers",
-            {"user": lambda at: at.configuration / "Claude" / "claude_desktop_config.json"},
-        ),
+        "claude-desktop", entry=Entry("json", "mcpServers", {"user": _desktop("Claude", "claude_desktop_config.json")})
     ),
     Client(
         "cursor",
         entry=Entry(
-            "json",
-            "mcpServers",
-            {
-                "user": lambda at: at.home / ".cursor" / "mcp.json",
-                "project": lambda at: at.project / ".cursor" / "mcp.json",
-            },
+            "json", "mcpServers", {"user": lambda at: _CURSOR(at, "user"), "project": lambda at: _CURSOR(at, "project")}
         ),
     ),
     Client(
@@ -48,10 +121,7 @@ CLIENTS = (
         entry=Entry(
             "json",
             "servers",
-            {
-                "user": lambda at: at.configuration / "Code" / "User" / "mcp.json",
-                "project": lambda at: at.project / ".vscode" / "mcp.json",
-            },
+            {"user": _desktop("Code", "User", "mcp.json"), "project": lambda at: at.project / ".vscode" / "mcp.json"},
             typed,
         ),
     ),

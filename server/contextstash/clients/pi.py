@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from contextstash.clients.client import Client, Files, Plugin
 from contextstash.clients.transcripts import (
     Batch,
+    Branch,
     Head,
     Json,
     Line,
@@ -25,7 +26,6 @@ from contextstash.clients.transcripts import (
     newest_first,
     objects,
     paths_of,
-    remember,
     text_of,
     usage_of,
 )
@@ -34,10 +34,6 @@ from contextstash.safety.sanitize import MARKER
 
 if TYPE_CHECKING:
     from contextstash_storage.records import Native, Usage
-
-MAX_ENTRIES = 300
-"""How many entries that are not messages are remembered, to find the messages around them. It bounds the
-reader's state."""
 
 COMPACTED = "The conversation before this was compacted. Its summary:\n\n"
 LEFT = "Another branch of this conversation was left. Its summary:\n\n"
@@ -59,16 +55,23 @@ class PiReader(Reader):
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
         messages: list[TranscriptMessage] = []
+        branch = Branch(state)
         for line in lines:
             if line.record.get("type") == "session" and text_of(line.record.get("id")):
                 state.setdefault("session", line.record["id"])
                 continue
             if line.record.get("type") == "session_info" and text_of(line.record.get("name")):
                 state["title"] = line.record["name"][:200]
-            found = _message(line, state)
-            rewind = _follow(line.record, found.key if found else None, state)
-            if found is not None:
-                messages.append(replace(found, rewind_to_key=rewind))
+            found = _message(line, branch)
+            own, parent = text_of(line.record.get("id")), text_of(line.record.get("parentId"))
+            if found is None:
+                if own is not None:
+                    branch.passed(own, parent)
+                continue
+            if own is not None and found.key:  # entries of pi's first version have no ids
+                found = replace(found, rewind_to_key=branch.rewound_to(parent))
+                branch.add(own, found.key or own, parent)
+            messages.append(found)
         session = TranscriptSession(
             session_id=str(state.get("session") or Path(source).stem),
             format="anthropic",
@@ -79,40 +82,7 @@ class PiReader(Reader):
         return [Batch(session, messages)] if messages else []
 
 
-def _follow(entry: Json, key: str | None, state: State) -> str | None:
-    """The message that this entry rewinds the conversation to, None if it continues it; updates `state`. `key` is that
-    of the entry's own message, None if it is none.
-
-    `before` maps an entry that is not a message to the message above it, and one whose message has another key to
-    that; `after` maps to the one below it, `waiting` are the entries that have no message below them yet, `back` is the
-    target of the rewind at the next message.
-    """
-    own = text_of(entry.get("id"))
-    if own is None:
-        return None
-    parent = text_of(entry.get("parentId"))
-    before: dict[str, str] = state.setdefault("before", {})
-    above = before.get(parent or "", parent or "")
-    if "last" in state and parent != state["last"]:
-        state["back"] = above
-    state["last"] = own
-    waiting: list[str] = state.setdefault("waiting", [])
-    if key is not None:
-        if key != own:
-            remember(before, own, key, MAX_ENTRIES)
-        after: dict[str, str] = state.setdefault("after", {})
-        for each in waiting:
-            remember(after, each, key, MAX_ENTRIES)
-        waiting.clear()
-        back: str | None = state.pop("back", None)
-        return back
-    remember(before, own, above, MAX_ENTRIES)
-    waiting.append(own)
-    del waiting[:-MAX_ENTRIES]
-    return None
-
-
-def _message(line: Line, state: State) -> TranscriptMessage | None:
+def _message(line: Line, branch: Branch) -> TranscriptMessage | None:
     entry = line.record
     body = _body(entry)
     if body is None:
@@ -128,7 +98,7 @@ def _message(line: Line, state: State) -> TranscriptMessage | None:
         created_at=moment(entry.get("timestamp")),
         covers_before=entry.get("type") == "compaction",
         by_host=body["role"] == "user" and message.get("role") not in ("user", "toolResult"),
-        covers_before_key=state.get("after", {}).get(kept, kept) if entry.get("type") == "compaction" else None,
+        covers_before_key=branch.from_here(kept) if entry.get("type") == "compaction" else None,
     )
 
 
@@ -218,17 +188,17 @@ def current_sessions(folder: Path, project: Path | None) -> list[Path]:
     return []
 
 
-PI = Client(
-    "pi",
-    programs=("pi", "pi-coding-agent"),
-    variables=("PI_CODING_AGENT",),
-    files=Files(sessions_folder, current_sessions),
-    reader=PiReader,
-    plugin=Plugin(
-        "pi.js",
-        lambda at: agent_folder(at.home) / "extensions" / "contextstash.js",
-        "an extension: pi's compactions are answered by a hand-off",
+CLIENTS = (
+    Client(
+        "pi",
+        programs=("pi", "pi-coding-agent"),
+        variables=("PI_CODING_AGENT",),
+        files=Files(sessions_folder, current_sessions),
+        reader=PiReader,
+        plugin=Plugin(
+            "pi.js",
+            lambda at: agent_folder(at.home) / "extensions" / "contextstash.js",
+            "an extension: pi's compactions are answered by a hand-off",
+        ),
     ),
 )
-
-CLIENTS = (PI,)

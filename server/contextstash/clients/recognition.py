@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 import os
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 from contextstash.base.regular_files import MAX_WHOLE_BYTES, open_regular
-from contextstash.clients.client import client, other_clients
-from contextstash.clients.codex import CompressedCodexReader
-from contextstash.clients.message_lists import MessagesReader
-from contextstash.clients.opencode import DATABASES, sessions_in_database
-from contextstash.clients.transcripts import Head, Reader, first_records, parse_document
+from contextstash.clients.client import other_clients, own_clients
+from contextstash.clients.others import MessagesReader
+from contextstash.clients.transcripts import COMPRESSED, Head, Reader, parse_document, split_lines, unpacked
 from contextstash_storage.errors import BadInputError
 
 MAX_HEAD_BYTES = 1_000_000
@@ -23,7 +20,7 @@ MAX_HEAD_BYTES = 1_000_000
 MAX_HEAD_RECORDS = 60
 """Records at the start of a file of lines by which its kind is recognized."""
 
-SUFFIXES = (".jsonl", ".json", ".jsonl.zst")
+SUFFIXES = (".jsonl", ".json", f".jsonl{COMPRESSED}")
 
 KNOWN = (
     "sessions of Claude Code, Codex CLI, Gemini CLI, OpenCode and pi, and files of OpenAI, Anthropic or Gemini messages"
@@ -32,7 +29,8 @@ KNOWN = (
 
 
 def recognize(path: Path) -> Reader:
-    """The reader for a transcript. Raises BadInputError if none recognizes it, OSError if it cannot be read."""
+    """The reader for a transcript. Raises BadInputError if none recognizes it, or if it is compressed and damaged;
+    OSError if it cannot be read."""
     head = _head_of(path)
     for reader in readers():
         if reader.claims(head):
@@ -46,17 +44,16 @@ def recognize(path: Path) -> Reader:
 @cache
 def readers() -> Sequence[Reader]:
     """The readers of our own clients, and at last that of plain messages, which claims what begins with a message."""
-    own = [client(name).reader for name in ("codex", "pi", "claude-code", "opencode", "gemini")]
-    return (CompressedCodexReader(), *(make() for make in own if make), MessagesReader())
+    return (*(each.reader() for each in own_clients() if each.reader), MessagesReader())
 
 
 def _head_of(path: Path) -> Head:
     if not path.is_file():
-        if not path.exists() and not path.parent.is_file():
+        if not path.exists() and not path.parent.is_file():  # neither a file nor a part of a database
             path.stat()
         return Head(path)
-    if path.name.endswith(".zst"):
-        return Head(path)
+    if path.suffix == COMPRESSED:
+        return _lines_head(path, unpacked(path)[:MAX_HEAD_BYTES])
     with open_regular(path) as file:
         data = file.read(MAX_HEAD_BYTES)
         if not _begins_with_record(data):
@@ -73,16 +70,13 @@ def _lines_head(path: Path, data: bytes) -> Head:
     """The records at the start; lines that do not begin with a record are skipped."""
     cut = data if len(data) < MAX_HEAD_BYTES else data[: data.rfind(b"\n") + 1] or data
     raw = [line for line in cut.split(b"\n") if b"{" in line[:8]]
-    records = [line.record for line in first_records(b"\n".join(raw), MAX_HEAD_RECORDS)]
+    records = [line.record for line in split_lines(b"\n".join(raw[:MAX_HEAD_RECORDS]), at_end=True)[0]]
     return Head(path, records, records)
 
 
 def _begins_with_record(head: bytes) -> bool:
     first, newline, _ = head.lstrip().partition(b"\n")
-    try:
-        return bool(newline) and isinstance(json.loads(first), dict)
-    except (ValueError, RecursionError):
-        return False
+    return bool(newline) and isinstance(parse_document(first), dict)
 
 
 def transcripts_in(path: Path) -> Iterator[Path]:
@@ -91,24 +85,20 @@ def transcripts_in(path: Path) -> Iterator[Path]:
     Every file with a transcript's suffix is found: its content shows what it is. Raises OSError if a named file is a
     database that cannot be read.
     """
+    databases = {each.files.databases: each.files.in_database for each in own_clients() if each.files}
     if path.is_dir():
-        yield from _in_folder(path)
+        for place, folders, files in os.walk(path):
+            folders.sort()
+            for pattern, sessions_in in databases.items():
+                for name in fnmatch.filter(files, pattern):
+                    yield from sessions_in(Path(place, name))
+                    folders[:] = [each for each in folders if each != "storage"]  # its files from before the database
+            for name in sorted(files):
+                # A compressed file is superseded by the uncompressed one next to it.
+                if name.endswith(SUFFIXES) and name.removesuffix(COMPRESSED) not in set(files) - {name}:
+                    yield Path(place, name)
     elif path.suffix == ".db":
-        yield from sessions_in_database(path)
+        for sessions_in in filter(None, databases.values()):
+            yield from sessions_in(path)
     else:
         yield path
-
-
-def _in_folder(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
-        here = Path(place)
-        folders.sort()
-        databases = fnmatch.filter(files, DATABASES)
-        for name in databases:
-            yield from sessions_in_database(here / name)
-        if databases or here.name == "opencode":  # the messages of versions before 1.2, which are moved into a database
-            folders[:] = [name for name in folders if name != "storage"]
-        for name in sorted(files):
-            # A compressed rollout is superseded by the uncompressed one next to it.
-            if name.endswith(SUFFIXES) and name.removesuffix(".zst") not in set(files) - {name}:
-                yield here / name

@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from contextstash.clients.client import Requests, own_clients
 from contextstash.session.access import is_archive_id
 
-_SESSION_HEADERS = (
-    b"x-claude-code-session-id",
-    b"thread-id",
-    b"thread_id",
-    b"session-id",
-    b"session_id",
-    b"conversation_id",
-)
-"""Claude Code's header (seen in 2.1.197), and Codex's, whose sub-agents share `session-id` and have a `thread-id` each
-(seen in 0.169). Older versions sent `session_id` and `conversation_id`."""
 
-_PARENT_HEADER = b"x-codex-parent-thread-id"
-"""The thread that started a sub-agent of Codex (seen in 0.169)."""
+@cache
+def _known() -> Mapping[str, Requests]:
+    """The clients whose requests are known."""
+    return {each.name: each.requests for each in own_clients() if each.requests}
 
-_IN_USER_ID = re.compile(r"session_([0-9a-fA-F-]{8,64})")
-"""The end of Claude Code's `metadata.user_id`: user_…_account_…_session_UUID."""
 
 _SAFE = re.compile(r"[^\w.:-]")
 
 MAX_ID = 120
 """Characters. Ids of sessions have at most 200, and the proxy adds a suffix for side conversations."""
-
-_COMPACTION = (
-    "your task is to create a detailed summary of the conversation",
-    "context checkpoint compaction",
-    "you have been tasked with summarizing",
-    "create a handoff summary",
-)
-"""The beginnings of the requests in which Claude Code (2.1) and Codex (0.5 and later) let the model summarize, in small
-letters. Not a regular expression: one that ignores case takes a second for each million characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,33 +34,22 @@ class ClientSession:
 
 
 def client_session(headers: Iterable[tuple[bytes, bytes]], metadata: Any, cache_key: Any) -> ClientSession | None:
-    """The conversation that the client names in its headers, or else in the body's `metadata`; None if the request
-    has no id. Only Codex puts the id of a conversation into `prompt_cache_key`: others name a program or a prompt
-    there, for all its users."""
+    """The conversation that the client names in its headers, or else in the body; None if the request has no id."""
     found = dict(headers)
-    named = next((value.decode("latin-1") for name in _SESSION_HEADERS if (value := found.get(name))), None)
+    ids = (found.get(name) for each in _known().values() for name in each.session_headers)
+    named = next((value.decode("latin-1") for value in ids if value is not None), None)
     if named is None:
-        user_id = metadata.get("user_id") if isinstance(metadata, dict) else None
-        named = _of_user_id(user_id) if isinstance(user_id, str) else None
-    if named is None and isinstance(cache_key, str) and agent_of(found.items()) == "codex":
-        named = cache_key
+        own = _known().get(agent_of(found.items()))
+        sent = [own] if own else _known().values()
+        named = next(
+            filter(None, (each.session_in(metadata, None if own is None else cache_key) for each in sent)), None
+        )
     session_id = _safe(named) if named else None
     if session_id is None:
         return None
-    parent = _safe(found.get(_PARENT_HEADER, b"").decode("latin-1"))
+    parents = (found.get(each.parent_header, b"") for each in _known().values())
+    parent = _safe(next(filter(None, parents), b"").decode("latin-1"))
     return ClientSession(session_id, parent if parent != session_id else None)
-
-
-def _of_user_id(user_id: str) -> str | None:
-    if user_id.startswith("{"):
-        try:
-            parsed = json.loads(user_id)
-        except ValueError:
-            return None
-        found = parsed.get("session_id") if isinstance(parsed, dict) else None
-        return found if isinstance(found, str) else None
-    match = _IN_USER_ID.search(user_id)
-    return match[1] if match else None
 
 
 def _safe(name: str) -> str | None:
@@ -92,31 +63,25 @@ def _safe(name: str) -> str | None:
 
 
 def agent_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The name of the client's agent, as its transcripts are recorded."""
-    user_agent = dict(headers).get(b"user-agent", b"").lower()
-    if b"claude-cli" in user_agent or b"claude-code" in user_agent:
-        return "claude-code"
-    return "codex" if b"codex" in user_agent else "proxy"
+    """The name of the client's agent, as its transcripts are recorded; `proxy` for one that is not known."""
+    sent = dict(headers).get(b"user-agent", b"").lower()
+    return next((name for name, each in _known().items() if any(own in sent for own in each.user_agents)), "proxy")
 
 
 def is_compaction(last_message: Mapping[str, Any]) -> bool:
     """Whether the last message of a request asks the model for the client's own summary of the conversation, or OpenAI
     for its own compaction (Codex, seen in 0.169)."""
-    if last_message.get("type") == "compaction_trigger":
-        return True
-    return any(phrase in text for text in _texts_of(last_message) for phrase in _COMPACTION)
-
-
-_CONTINUES = (
-    "this session is being continued from a previous conversation",
-    "another language model started to solve this problem",
-)
-"""The text before a summary in the message that begins the conversation after it: Claude Code (2.1) and Codex."""
+    phrases = [phrase for each in _known().values() for phrase in each.asks_for_summary]
+    return last_message.get("type") == "compaction_trigger" or _holds(last_message, phrases)
 
 
 def continues_summary(first_message: Mapping[str, Any]) -> bool:
     """Whether a conversation begins with the client's own summary of what was before."""
-    return any(phrase in text for text in _texts_of(first_message) for phrase in _CONTINUES)
+    return _holds(first_message, [phrase for each in _known().values() for phrase in each.continues])
+
+
+def _holds(message: Mapping[str, Any], phrases: Sequence[str]) -> bool:
+    return any(phrase in text for text in _texts_of(message) for phrase in phrases)
 
 
 def _texts_of(message: Mapping[str, Any]) -> list[str]:

@@ -1,5 +1,8 @@
 """Transcripts as messages: the records of a file, and what is new in them since it was read last.
 
+    lines, length = split_lines(path.read_bytes(), at_end=True)
+    batches = reader.read(lines, state, str(path))
+
 A file of lines is read from the position where the last reading stopped; a transcript that its client rewrites, or
 keeps in a database, is read whole each time it changed. What a record says is in the file of its client.
 """
@@ -14,13 +17,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.base.json_text import LENIENT_DECODER, lenient_value
-from contextstash.base.regular_files import read_regular
+from contextstash.base.regular_files import MAX_WHOLE_BYTES, read_regular
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash_storage.records import Usage
@@ -40,6 +43,15 @@ Conversation = tuple[TranscriptSession, Iterable[TranscriptMessage]]
 MAX_TAIL_MESSAGES = 400
 """How many of the last messages are remembered one by one, to find where the conversation was rewound. It bounds the
 reader's state; a longer rewind is read as new messages."""
+
+MAX_BRANCH = 300
+"""How many messages of a branch are remembered. It bounds the reader's state too."""
+
+MAX_PASSED = 120
+"""How many of the last records that are not messages are remembered, and of the parents of prompts."""
+
+COMPRESSED = ".zst"
+"""The ending of a file of lines that its client has compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +99,7 @@ class DocumentReader(Reader):
 
     def stamp(self, path: Path) -> Stamp:
         """When the transcript changed last, and how large it is. Raises OSError if it does not exist."""
-        found = path.stat()
-        return [found.st_mtime_ns, found.st_size]
+        return file_stamp(path)
 
     def load(self, path: Path) -> list[Line]:
         """All records, in order. Raises OSError if they cannot be read."""
@@ -110,6 +121,32 @@ class DocumentReader(Reader):
         return [Batch(session, fresh)] if fresh else []
 
 
+def file_stamp(path: Path) -> Stamp:
+    """When a file changed last, and how large it is. Raises OSError if it does not exist."""
+    found = path.stat()
+    return [found.st_ino, found.st_mtime_ns, found.st_size]
+
+
+def unpacked(path: Path) -> bytes:
+    """The content of a compressed file. Raises BadInputError if it is damaged or too large."""
+    from contextstash.base.zstandard import zstandard
+
+    zstd = zstandard()
+    data, packed = b"", read_regular(path)
+    try:
+        while packed:  # a file may be several frames
+            frame = zstd.ZstdDecompressor()
+            data += frame.decompress(packed, MAX_WHOLE_BYTES + 1 - len(data))
+            if len(data) > MAX_WHOLE_BYTES:
+                raise BadInputError(f"This compressed transcript unpacks to more than {MAX_WHOLE_BYTES:,} bytes.")
+            if not frame.eof:
+                raise BadInputError("This compressed transcript is damaged or still being written: it has no end.")
+            packed = frame.unused_data
+    except zstd.ZstdError as error:
+        raise BadInputError(f"This compressed transcript is damaged or still being written: {error}.") from error
+    return data
+
+
 def split_lines(data: bytes, *, at_end: bool) -> tuple[list[Line], int]:
     """The complete records in `data`, and how many bytes they use.
 
@@ -119,25 +156,10 @@ def split_lines(data: bytes, *, at_end: bool) -> tuple[list[Line], int]:
     end = data.rfind(b"\n") + 1
     lines = [line for raw in data[:end].split(b"\n") for line in _records(raw)]
     rest = data[end:]
-    if at_end and rest.strip() and (last := _whole(rest)) is not None:
-        lines.append(last)
+    if at_end and rest.strip() and isinstance(record := parse_document(rest), dict):
+        lines.append(Line(record, digest_of(rest)))
         end = len(data)
     return lines, end
-
-
-def first_records(data: bytes, limit: int) -> list[Line]:
-    """The first complete records in `data`, at most `limit`; the rest is not parsed. A last line without a line end
-    counts if it is complete."""
-    raw_lines = data.split(b"\n")
-    found = list(islice((line for raw in raw_lines[:-1] for line in _records(raw)), limit))
-    if len(found) < limit and raw_lines[-1].strip() and (last := _whole(raw_lines[-1])) is not None:
-        found.append(last)
-    return found
-
-
-def _whole(raw: bytes) -> Line | None:
-    record = parse_document(raw)
-    return Line(record, digest_of(raw)) if isinstance(record, dict) else None
 
 
 _BEGINNING = re.compile(r'\{"(?:timestamp|parentUuid|type)":')
@@ -187,43 +209,141 @@ def unseen(messages: Sequence[TranscriptMessage], state: State) -> list[Transcri
     If other messages replaced known ones, the first new message names the message that the conversation was rewound
     to. If some of the replaced messages still exist at another position, there was no rewind.
     """
-    digests = [_short(message.key or "") for message in messages]
+    digests = [_hash(message.key or "", 8) for message in messages]
     tail = str(state.get("tail", "")).split()
     base = int(state.get("count", 0)) - len(tail)
-    known = _known(digests, tail, base, state)
+    known = 0
+    if len(digests) >= base and _hash(" ".join(digests[:base]), 20) == state.get("head", _hash("", 20)):
+        known = base + next(
+            (n for n, (was, now) in enumerate(zip(tail, digests[base:], strict=False)) if was != now),
+            min(len(tail), len(digests) - base),
+        )
     fresh = list(messages[known:])
     gone = set(tail[known - base :]) if known >= base else set()
     if fresh and gone and gone.isdisjoint(digests[known:]) and fresh[0].rewind_to_key is None:
         fresh[0] = replace(fresh[0], rewind_to_key=messages[known - 1].key if known else "")
     if fresh:
         base = max(0, len(digests) - MAX_TAIL_MESSAGES)
-        state.update(count=len(digests), head=_digest(digests[:base]), tail=" ".join(digests[base:]))
+        state.update(count=len(digests), head=_hash(" ".join(digests[:base]), 20), tail=" ".join(digests[base:]))
     return fresh
 
 
-def _known(digests: Sequence[str], tail: Sequence[str], base: int, state: State) -> int:
-    """How many of the first messages are unchanged since the last reading."""
-    if len(digests) < base or _digest(digests[:base]) != state.get("head", _digest([])):
-        return 0
-    known = base
-    for before, now in zip(tail, digests[base:], strict=False):
-        if before != now:
-            break
-        known += 1
-    return known
-
-
-def _short(key: str) -> str:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-
-
-def _digest(digests: Sequence[str]) -> str:
-    return hashlib.sha256(" ".join(digests).encode()).hexdigest()[:20]
+def _hash(text: str, length: int) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
 
 
 def digest_of(raw: bytes) -> str:
     """A short hash of these bytes."""
     return hashlib.sha256(raw.strip()).hexdigest()[:20]
+
+
+BEGINNING = ""
+"""The target of a rewind to before the first message."""
+
+
+RESULT, WORDS, TURN_END = range(3)
+"""What a message is in a branch: results of tools alone, a person's or the model's words, or what a prompt follows."""
+
+
+class Branch:
+    """The newest messages of a conversation whose records name their parents, kept in a reader's state.
+
+    `path` maps the keys of its messages, in order, to what they are; `above` maps a record that is not a message to the
+    message that it descends from; `turns` does so for parents of prompts. All are limited, because they are stored; a
+    turn may be long, so the ends of turns stay longest: that is where conversations are rewound to.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._path: dict[str, int] = state.setdefault("path", {BEGINNING: TURN_END})
+        self._above: dict[str, str] = state.setdefault("above", {})
+        self._turns: dict[str, str] = state.setdefault("turns", {})
+
+    def add(self, record: str, key: str, parent: str | None, *, words: bool = True) -> None:
+        """Note a message, by its own record and its parent's."""
+        if list(self._path) == [BEGINNING]:
+            self._turns[parent or ""] = BEGINNING
+        if key not in self._path:
+            self._path[key] = WORDS if words else RESULT
+            if len(self._path) > MAX_BRANCH:
+                del self._path[min(self._path, key=lambda each: self._path[each] == TURN_END)]
+        if record != key:
+            remember(self._above, record, key, MAX_PASSED)
+
+    def passed(self, record: str, parent: str | None) -> None:
+        """Note a record that is not a message: its children descend from what it descends from."""
+        if (message := self._message(parent)) is not None:
+            remember(self._above, record, message, MAX_PASSED)
+
+    def is_passed(self, record: str) -> bool:
+        """Whether this is one of the last records that are not messages."""
+        return record in self._above
+
+    def from_here(self, record: str | None) -> str | None:
+        """The key of this record's message, or else of the first message after the record."""
+        keys = list(self._path)
+        above = self._above.get(record or "")
+        if record in keys or above not in keys:
+            return record
+        return next(iter(keys[keys.index(above) + 1 :]), None)
+
+    def rewound_to(self, parent: str | None) -> str | None:
+        """The message that a message with this parent rewinds the conversation to, None if it continues it."""
+        target = self._message(parent)
+        if target is None and parent and list(self._path) != [BEGINNING]:
+            target = parent  # too long ago to be remembered
+        return target if target is not None and self._left(target) else None
+
+    def prompted(self, parent: str | None) -> str | None:
+        """The same for a prompt; it continues if only results of tools were left: those of parallel calls have other
+        parents."""
+        target = self._message(parent)
+        if target not in self._path:
+            return None
+        self._path[target] = TURN_END
+        if parent != target:
+            remember(self._turns, parent or "", target, MAX_PASSED)
+        return target if self._left(target, by_words=True) else None
+
+    def _left(self, target: str, *, by_words: bool = False) -> bool:
+        """Whether messages after this one are left; they leave the path."""
+        keys = list(self._path)
+        left = keys[keys.index(target) + 1 :] if target in self._path else keys
+        if by_words and not any(self._path[key] for key in left):
+            return False
+        for key in left:
+            del self._path[key]
+        return bool(left)
+
+    def clear(self) -> None:
+        """Forget all: a conversation cannot be rewound to a message before its summary."""
+        for known in (self._path, self._above, self._turns):
+            known.clear()
+
+    def _message(self, record: str | None) -> str | None:
+        if record and record in self._path:
+            return record
+        return self._above.get(record or "", self._turns.get(record or ""))
+
+
+Placed = tuple[str, TranscriptMessage]
+"""A message, and the id of its session."""
+
+
+def results_behind_calls(placed: Sequence[Placed]) -> list[Placed]:
+    """The messages in order, a result that was written before its call behind it. Anthropic's form."""
+    called = {call: at for at, (_, message) in enumerate(placed) for call in ids_of(message.body, "tool_use", "id")}
+    order = []
+    for at, (_, message) in enumerate(placed):
+        answered = [called.get(call, at) for call in ids_of(message.body, "tool_result", "tool_use_id")]
+        behind = max(answered, default=at)
+        order.append((max(behind, at), behind > at, at))
+    return [placed[at] for *_, at in sorted(order)]
+
+
+def ids_of(body: Json, kind: str, name: str) -> list[str]:
+    """The ids in the field `name` of a message's blocks of this kind."""
+    found = [block.get(name) for block in objects(body.get("content")) if block.get("type") == kind]
+    return [each for each in found if isinstance(each, str)]
 
 
 def remember(entries: dict[str, Any], key: str, value: Any, limit: int) -> None:
@@ -257,21 +377,16 @@ def title_of(value: object) -> str | None:
 
 
 def moment(value: object) -> datetime | None:
-    """The time of an ISO 8601 string with a zone; None if the value is not one."""
-    if not isinstance(value, str):
-        return None
+    """The time of an ISO 8601 string with a zone, or of a number of milliseconds since 1970; None if it is neither."""
     try:
-        found = datetime.fromisoformat(value)
+        if isinstance(value, str):
+            found = datetime.fromisoformat(value)
+            return found if found.tzinfo else None
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e14:
+            return datetime.fromtimestamp(value / 1000, UTC)
     except ValueError:
-        return None
-    return found if found.tzinfo else None
-
-
-def moment_of_ms(value: object) -> datetime | None:
-    """The time of a number of milliseconds since 1970; None if the value is not one."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e14:
-        return None
-    return datetime.fromtimestamp(value / 1000, UTC)
+        pass
+    return None
 
 
 def count_of(record: Json, *names: str) -> int:
@@ -312,11 +427,6 @@ def newest_first(files: Iterable[Path], folder: Path) -> list[Path]:
     deleted meanwhile are left out."""
     known = [(written, file) for file in files if (written := _written(file, folder)) is not None]
     return [file for _, file in sorted(known, key=lambda found: found[0], reverse=True)]
-
-
-def is_within(file: Path, folder: Path) -> bool:
-    """Whether this is a file in the folder or below it, after links are followed."""
-    return _written(file, folder) is not None
 
 
 def _written(file: Path, folder: Path) -> int | None:

@@ -107,9 +107,9 @@ def test_our_plugin_in_claude_code_counts_as_installed_and_is_not_installed_twic
     settings.parent.mkdir()
     settings.write_text(json.dumps({"enabledPlugins": {"contextstash@contextstash": True}}))
     _, found = findings(contextstash)
-    assert found["claude-code (plugin)"]["state"] == "ok"
+    assert "its server and hooks are there" in found["claude-code (plugin)"]["says"]
     assert "clients" not in found
-    refused = contextstash.run("install", "claude-code", "--hooks", "--yes")
+    refused = contextstash.run("install", "claude-code", "--scope", "project", "--hooks", "--yes")
     assert refused.returncode == 1
     assert "Our plugin is in this client already" in refused.stderr
-    assert not (contextstash.folder / ".claude.json").exists()
+    assert not (contextstash.folder / ".mcp.json").exists()

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from contextstash.clients.starter import commands_above, starting_client
+from contextstash.clients.follow import commands_above, starting_client
 
 SERVER = ["uv", "tool", "uvx", "contextstash", "serve"]
 

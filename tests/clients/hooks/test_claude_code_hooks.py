@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.clients.claude_code import CLAUDE_CODE
+from contextstash.clients.client import client
 from contextstash.clients.hooks import MAX_EVENT_BYTES, run
 from contextstash.clients.output_cut import MAX_ARCHIVED_CHARACTERS
 from contextstash_storage.sqlite.glance import glance
@@ -188,7 +188,7 @@ def test_a_very_large_event_is_read_to_its_end_and_not_handled(
 ) -> None:
     monkeypatch.setenv("CONTEXTSTASH_DB", str(tmp_path / "sessions.db"))
     event = io.BytesIO(b'{"hook_event_name": "PostToolUse", "x": "%b"}' % (b"x" * MAX_EVENT_BYTES))
-    assert run(CLAUDE_CODE, event.read) == 0
+    assert run(client("claude-code"), event.read) == 0
     assert capsys.readouterr().out == ""
     assert event.read() == b""
     assert "is not handled" in (tmp_path / "hooks.log").read_text()

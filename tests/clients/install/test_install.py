@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
+from contextstash.clients.client import Machine, client
 from tests.support.command_line import CommandLine, failure_of
 
-NAMES = ("claude-code", "claude-desktop", "codex", "cursor", "vscode", "gemini", "goose", "opencode")
+NAMES = ("claude-desktop", "codex", "cursor", "vscode", "gemini", "goose", "opencode")
 
 FILES = {
-    "claude-code": ".claude.json",
+    "claude-code": ".mcp.json",
     "claude-desktop": "Claude/claude_desktop_config.json",
     "codex": ".codex/config.toml",
     "cursor": ".cursor/mcp.json",
@@ -109,7 +110,7 @@ def test_the_command_that_is_written_starts_this_contextstash(contextstash: Comm
     assert Path(command[0]).is_absolute()
     assert "serve" in command
     followed = command[command.index("--follow") + 1] if "--follow" in command else None
-    assert followed == (client if client in ("claude-code", "codex", "gemini", "opencode") else None)
+    assert followed == (client if client in ("codex", "gemini", "opencode") else None)
 
 
 @pytest.mark.parametrize("client", NAMES)
@@ -181,13 +182,13 @@ def test_hooks_are_added_beside_the_users_own_and_taken_out_again(contextstash: 
     path.parent.mkdir()
     own = {"hooks": {"PostToolUse": [{"matcher": "Edit", "hooks": [{"type": "command", "command": "fmt"}]}]}}
     path.write_text(json.dumps(own))
-    run(contextstash, "install", "claude-code", "--hooks", "--yes")
+    run(contextstash, "install", "claude-code", "--scope", "project", "--hooks", "--yes")
     hooks = json.loads(path.read_text())["hooks"]
     assert set(hooks) == {"PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "SubagentStop"}
     assert hooks["PostToolUse"][0] == own["hooks"]["PostToolUse"][0]
     assert "hook claude-code" in hooks["PostToolUse"][1]["hooks"][0]["command"]
     path.write_text(path.read_text().replace("fmt", "fmt2"))
-    said = run(contextstash, "uninstall", "claude-code", "--yes")
+    said = run(contextstash, "uninstall", "claude-code", "--scope", "project", "--yes")
     assert "without its hooks" in said
     assert "status line" not in said
     assert said.splitlines()[-1].endswith(f": {contextstash.database.parent}")
@@ -200,23 +201,25 @@ def test_the_single_hook_of_an_older_version_becomes_the_first_of_three(contexts
     older = {"type": "command", "command": "/old/contextstash hook claude-code", "timeout": 30}
     own = {"type": "command", "command": "greet"}
     path.write_text(json.dumps({"hooks": {"SessionStart": [{"hooks": [own, older]}]}}))
-    run(contextstash, "install", "claude-code", "--hooks", "--yes")
+    run(contextstash, "install", "claude-code", "--scope", "project", "--hooks", "--yes")
     [group] = json.loads(path.read_text())["hooks"]["SessionStart"]
     assert group["hooks"][0] == own
     assert [hook["command"].split("--part ")[1][:3] for hook in group["hooks"][1:]] == ["1/3", "2/3", "3/3"]
     path.write_text(path.read_text() + "\n")
-    run(contextstash, "uninstall", "claude-code", "--yes")
+    run(contextstash, "uninstall", "claude-code", "--scope", "project", "--yes")
     assert json.loads(path.read_text()) == {"hooks": {"SessionStart": [{"hooks": [own]}]}}
 
 
 @pytest.mark.parametrize("named", ["by an option", "by the environment"])
 def test_the_database_named_at_the_installation_reaches_server_and_hooks(contextstash: CommandLine, named: str) -> None:
     database = contextstash.folder / "named here.db" if named == "by an option" else contextstash.database
-    run(contextstash, "install", "claude-code", "--hooks", "--yes")
+    run(contextstash, "install", "claude-code", "--scope", "project", "--hooks", "--yes")
     run(
         contextstash,
         "install",
         "claude-code",
+        "--scope",
+        "project",
         "--hooks",
         "--yes",
         *(["--db", str(database)] if named == "by an option" else []),
@@ -279,13 +282,13 @@ def test_a_link_stays_one_and_permissions_stay(contextstash: CommandLine) -> Non
     real = contextstash.folder / "dotfiles.json"
     real.write_text("{}")
     real.chmod(0o640)
-    path = contextstash.folder / ".claude.json"
+    path = contextstash.folder / ".mcp.json"
     path.symlink_to(real)
-    run(contextstash, "install", "claude-code", "--yes")
+    run(contextstash, "install", "claude-code", "--scope", "project", "--yes")
     assert path.is_symlink()
     assert "contextstash" in real.read_text()
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
-    run(contextstash, "uninstall", "claude-code", "--yes")
+    run(contextstash, "uninstall", "claude-code", "--scope", "project", "--yes")
     assert (path.is_symlink(), real.read_text()) == (True, "{}")
 
 
@@ -333,7 +336,7 @@ def test_uninstalling_what_is_not_installed_says_so(contextstash: CommandLine) -
 
 
 def test_an_installation_with_hooks_is_summed_up_in_a_line_for_each_thing(contextstash: CommandLine) -> None:
-    shown = run(contextstash, "install", "claude-code", "--hooks", "--dry-run").splitlines()
+    shown = run(contextstash, "install", "claude-code", "--scope", "project", "--hooks", "--dry-run").splitlines()
     assert len(shown) == 6, shown
     assert shown[3].startswith("  hooks for PostToolUse, PreCompact, SessionStart, SessionEnd, SubagentStop: ")
     assert "contextstash hook claude-code" in shown[3]
@@ -363,11 +366,11 @@ def test_the_status_line_is_set_and_removed_with_the_rest(contextstash: CommandL
     path = contextstash.folder / ".claude" / "settings.json"
     path.parent.mkdir()
     path.write_text('{"model": "opus"}\n')
-    shown = run(contextstash, "install", "claude-code", "--hooks", "--statusline", "--yes")
+    shown = run(contextstash, "install", "claude-code", "--scope", "project", "--hooks", "--statusline", "--yes")
     assert "  the status line: " in shown
     assert "contextstash statusline" in settings_of(contextstash)["statusLine"]["command"]
     assert "PostToolUse" in settings_of(contextstash)["hooks"]
-    run(contextstash, "uninstall", "claude-code", "--yes")
+    run(contextstash, "uninstall", "claude-code", "--scope", "project", "--yes")
     assert path.read_text() == '{"model": "opus"}\n'
 
 
@@ -376,12 +379,12 @@ def test_another_status_line_stays_and_is_not_removed(contextstash: CommandLine)
     path = contextstash.folder / ".claude" / "settings.json"
     path.parent.mkdir()
     path.write_text(json.dumps({"statusLine": mine}))
-    done = contextstash.run("install", "claude-code", "--hooks", "--statusline", "--yes")
+    done = contextstash.run("install", "claude-code", "--scope", "project", "--hooks", "--statusline", "--yes")
     assert done.returncode == 0
     assert "The status line stays as it is: my-line --short." in done.stderr
     assert settings_of(contextstash)["statusLine"] == mine
     path.write_text(json.dumps({**settings_of(contextstash), "theme": "dark"}))
-    run(contextstash, "uninstall", "claude-code", "--yes")
+    run(contextstash, "uninstall", "claude-code", "--scope", "project", "--yes")
     assert settings_of(contextstash) == {"statusLine": mine, "theme": "dark"}
 
 
@@ -414,3 +417,64 @@ def test_uninstall_names_what_is_left(contextstash: CommandLine) -> None:
     contextstash.run("install", "codex", "--yes")
     said = contextstash.run("uninstall", "codex", "--yes").stdout
     assert str(contextstash.database.parent) in said.splitlines()[-1]
+
+
+SETTINGS = '{"enabledPlugins": {"other@market": true}, "theme": "dark"}'
+PLUGIN = "contextstash@contextstash"
+
+
+@pytest.mark.parametrize("before", [SETTINGS, None])
+def test_claude_code_loads_our_plugin_from_this_package_until_it_is_uninstalled(
+    contextstash: CommandLine, before: str | None
+) -> None:
+    path = contextstash.folder / ".claude" / "settings.json"
+    path.parent.mkdir()
+    if before is not None:
+        path.write_text(before)
+    run(contextstash, "install", "claude-code", "--db", "stash.db", "--yes")
+    settings = json.loads(path.read_text())
+    folder = Path(settings["extraKnownMarketplaces"]["contextstash"]["source"]["path"])
+    [listed] = json.loads((folder / ".claude-plugin" / "marketplace.json").read_text())["plugins"]
+    assert os.access(folder / listed["source"] / "bin" / "contextstash", os.X_OK)
+    assert settings["enabledPlugins"][PLUGIN] is True
+    assert settings["env"]["CONTEXTSTASH_DB"] == str(contextstash.folder / "stash.db")
+    run(contextstash, "uninstall", "claude-code", "--yes")
+    assert (path.read_text() if path.exists() else None) == before
+
+
+def test_what_claude_code_noted_of_our_plugin_leaves_with_it(contextstash: CommandLine) -> None:
+    run(contextstash, "install", "claude-code", "--yes")
+    folder = contextstash.folder / ".claude" / "plugins"
+    folder.mkdir()
+    (folder / "known_marketplaces.json").write_text('{"contextstash": {}, "market": {}}')
+    (folder / "installed_plugins.json").write_text(json.dumps({"version": 2, "plugins": {PLUGIN: [], "other": []}}))
+    run(contextstash, "uninstall", "claude-code", "--yes")
+    assert "contextstash" not in "".join(file.read_text() for file in folder.iterdir())
+    assert json.loads((folder / "installed_plugins.json").read_text())["plugins"] == {"other": []}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the program is a shell script")
+@pytest.mark.parametrize(
+    ("version", "settings", "says"),
+    [
+        ("2.1.330", {}, "may load"),
+        ("2.1.197", {}, "loads no mods"),
+        ("2.1.330", {"disableAllHooks": True}, "disableAllHooks"),
+        ("2.1.330", {"pluginConfigs": {"x": {"options": {"allowManagedModsOnly": True}}}}, "allowManagedModsOnly"),
+    ],
+)
+def test_doctor_says_whether_the_mod_may_load(
+    contextstash: CommandLine, version: str, settings: dict[str, Any], says: str
+) -> None:
+    path = contextstash.folder / ".claude" / "settings.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(settings))
+    program = contextstash.folder / "bin" / "claude"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho '{version} (Claude Code)'\n")
+    program.chmod(0o755)
+    run(contextstash, "install", "claude-code", "--yes")
+    machine = Machine(contextstash.folder, contextstash.folder, "linux", {"PATH": str(program.parent)})
+    bundle = client("claude-code").bundle
+    assert bundle is not None
+    assert says in (bundle.off(machine) or "may load")

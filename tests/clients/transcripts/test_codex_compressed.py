@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from contextstash.base.zstandard import zstandard
-from contextstash.clients import codex
+from contextstash.clients import transcripts
 from contextstash.clients.follow import ingest
 from contextstash.clients.recognition import transcripts_in
 from contextstash_storage.errors import BadInputError
@@ -60,14 +60,14 @@ async def test_a_damaged_rollout_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_rollout_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codex, "MAX_WHOLE_BYTES", 100_000)
+    monkeypatch.setattr(transcripts, "MAX_WHOLE_BYTES", 100_000)
     bomb = compressed(write_lines(tmp_path / "rollout-1.jsonl", [{"padding": "x" * 200_000}]))
     with pytest.raises(BadInputError, match="unpacks to more than"):
-        codex.CompressedCodexReader().load(bomb)
+        transcripts.unpacked(bomb)
 
 
 def test_a_rollout_of_several_frames_is_read_whole(tmp_path: Path) -> None:
     parts = [compressed(write_lines(tmp_path / f"rollout-{part}.jsonl", [line])) for part, line in enumerate(LINES)]
     whole = tmp_path / "rollout.jsonl.zst"
     whole.write_bytes(b"".join(part.read_bytes() for part in parts))
-    assert len(codex.CompressedCodexReader().load(whole)) == len(LINES)
+    assert len(transcripts.split_lines(transcripts.unpacked(whole), at_end=True)[0]) == len(LINES)

@@ -258,7 +258,12 @@ def _clients() -> Iterator[Finding]:
     for client in clients():
         if client.has_plugin(machine):
             installed += 1
-            yield Finding(f"{client.name} (plugin)", "ok", "installed: its server, its hooks, its compactions")
+            off = client.bundle.off(machine) if client.bundle else None
+            says = (
+                "the mod that answers compactions may load" if off is None else f"compactions are the client's: {off}"
+            )
+            yield Finding(f"{client.name} (plugin)", "note" if off else "ok", f"its server and hooks are there; {says}")
+            yield from _status_line(client, "user", machine)
         for scope, place in client.entry.files.items() if client.entry else ():
             path = place(machine)
             if not path.is_file():

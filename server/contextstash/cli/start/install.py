@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 HAS_PLUGIN = (
     "Our plugin is in this client already, with the server and the hooks: nothing was written, as both would be there"
-    " twice. To have them by `install` instead: claude plugin uninstall contextstash@contextstash"
+    " twice. To have them in this project alone: contextstash uninstall claude-code"
 )
 
 
@@ -115,7 +115,7 @@ def _install(
     if window is not None and (remark := window_setting(client_of(client)).remark_on(window)):
         click.echo(remark, err=True)
     machine = Machine.this()
-    if client_of(client).has_plugin(machine):
+    if scope == "project" and client_of(client).has_plugin(machine):
         raise BadInputError(HAS_PLUGIN)
     wants_line = statusline
     statusline = wants_line and _may_replace(other_status_line(client_of(client), scope, machine))
@@ -149,7 +149,7 @@ def _remarks(client: str, hooks: bool, window: int | None, database: Location | 
         yield f"It uses the database {database}."
     if hooks and its_hooks and (remark := its_hooks.remark):
         yield remark
-    if window is not None and not hooks:
+    if window is not None and not hooks and client_of(client).bundle is None:
         yield f"For a hand-off after each compaction: contextstash install {client} --hooks"
 
 
