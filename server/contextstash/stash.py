@@ -14,11 +14,11 @@ from typing import Any, Self, Unpack
 
 from contextstash.queries import (
     diagnosis,
+    history,
     overview,
     receipt,
     retrieval,
     sessions,
-    shown_messages,
     status,
     timeline,
     window_advice,
@@ -241,9 +241,9 @@ class Stash(Access):
     session_line = sessions.session_line
     last_prompt = sessions.last_prompt
     projects_of = sessions.projects_of
-    read_messages = sessions.read_messages
-    read_conversation = sessions.read_conversation
-    read_shown_messages = shown_messages.read_shown_messages
+    read_messages = history.read_messages
+    read_conversation = history.read_conversation
+    read_shown_messages = history.read_shown_messages
     export_session = transfer.export_session
     export_view = transfer.export_view
     import_session = transfer.import_session

@@ -1,4 +1,4 @@
-"""Sessions: listing and deleting them, and paging through their full history."""
+"""Sessions: listing and deleting them, and the titles and projects by which a person knows them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ from contextstash.events.sentences import sentences
 from contextstash.events.turns import Turn
 from contextstash.messages import get_format
 from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
-from contextstash.results import DeleteResult, MessageLine, MessagePage, SessionLine, SessionList
+from contextstash.results import DeleteResult, SessionLine, SessionList
 from contextstash.safety.sanitize import one_line
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session
-from contextstash.session.masks import shown_text, shown_texts, shown_value
-from contextstash.session.open_session import READ_AT_ONCE
-from contextstash.view.branches import path_to
-from contextstash.view.view import Entry, build_view, edits_in_force
+from contextstash.session.masks import shown_text, shown_texts
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
-from contextstash_storage.records import Message, Native, Session
+from contextstash_storage.records import Session
 
 MAX_SESSIONS = 1_000
 """The newest sessions of all projects that are considered. Older ones are not found; the
@@ -246,54 +243,3 @@ async def _sub_agents(access: Access, session_id: str) -> list[str]:
     """The sessions of the agents that this one started, which the list shows below it; but not its forks."""
     children = [each for each in await all_sessions(access, parent=session_id) if each.agent != OUTPUTS_AGENT]
     return [child.session_id for child in children if child.session_id.startswith(f"{session_id}.")]
-
-
-async def read_messages(access: Access, session_id: str, *, first: int = 0, limit: int = 50) -> MessagePage:
-    """Messages as they were recorded, but with masks in the place of secrets, from position `first` on, each with
-    whether the model still sees it."""
-    session = await access.read_session(session_id)
-    total = session.counters.messages
-    last = min(total, first + limit) - 1
-    messages = await access.store.read_messages(session_id, first=first, last=last)
-    overlay = edits_in_force(await access.store.read_edits(session_id))
-    settings = access.settings(session)
-    shown = {entry.first_seq: entry for entry in build_view(messages, overlay) if entry.message}
-    handles: dict[int, list[str]] = {}
-    for output in await access.store.read_outputs(session_id, first=first, last=last):
-        handles.setdefault(output.seq, []).append(output.handle)
-    return MessagePage(
-        session_id=session_id,
-        messages=[
-            _message_line(each, shown_value(settings, each.body or {}), shown.get(each.seq), handles.get(each.seq))
-            for each in messages
-        ],
-        total=total,
-        next_seq=last + 1 if last + 1 < total else None,
-    )
-
-
-def _message_line(message: Message, body: Native, entry: Entry | None, handles: list[str] | None) -> MessageLine:
-    calls = [f"{block.tool} {block.argument or ''}".rstrip() for block in message.blocks if block.type == "tool_call"]
-    kind = entry.kind if entry else message.kind
-    return MessageLine.of(
-        message,
-        kind=kind,
-        agent_visible=entry is not None and kind != "tool_result_archived",
-        calls=calls or None,
-        handles=handles,
-        message=body,
-    )
-
-
-async def read_conversation(access: Access, session_id: str) -> list[Native]:
-    """Every message that no rewind hides, oldest first, as it was recorded: what a program continues from after a
-    restart."""
-    session = await access.read_session(session_id)
-    edits = await access.store.read_edits(session_id)
-    shown = edits_in_force(edits).visible_ranges(session.counters.messages)
-    path = sorted(path_to(edits, shown[-1][1] if shown else session.counters.messages - 1))
-    natives: list[Native] = []
-    for start in range(0, len(path), READ_AT_ONCE):
-        read = await access.store.read_messages_at(session_id, path[start : start + READ_AT_ONCE])
-        natives += [message.body or {} for message in read]
-    return natives

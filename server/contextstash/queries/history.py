@@ -1,0 +1,154 @@
+"""The history in pages: each message as it was recorded, whether the model still sees it, and what it sees instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from contextstash.messages import get_format
+from contextstash.results import MessageLine, MessagePage, ShownBlock, ShownMessage, ShownPage, ShownSummary
+from contextstash.session.access import Access
+from contextstash.session.masks import shown_text, shown_texts, shown_value
+from contextstash.session.open_session import READ_AT_ONCE
+from contextstash.view.branches import path_to
+from contextstash.view.session_snapshot import Place
+from contextstash.view.view import Entry, Overlay, build_view, edits_in_force
+from contextstash.window.settings import ContextSettings
+from contextstash_storage.errors import BadInputError, ContextstashError
+from contextstash_storage.records import Block, Message, Native, Session, SummaryEdit
+
+MAX_MESSAGES = 500
+
+
+@dataclass(frozen=True)
+class _Page:
+    """Messages of a session, with the edits in force, their entries in the view and the handles of their outputs."""
+
+    session: Session
+    settings: ContextSettings
+    messages: Sequence[Message]
+    overlay: Overlay
+    entries: dict[int, Entry]
+    handles: dict[Place, str]
+    next_seq: int | None
+
+
+async def _page(access: Access, session_id: str, first: int, limit: int) -> _Page:
+    session = await access.read_session(session_id)
+    total = session.counters.messages
+    last = min(total, first + limit) - 1
+    messages = await access.store.read_messages(session_id, first=first, last=last)
+    overlay = edits_in_force(await access.store.read_edits(session_id))
+    outputs = await access.store.read_outputs(session_id, first=first, last=last)
+    return _Page(
+        session,
+        access.settings(session),
+        messages,
+        overlay,
+        {entry.first_seq: entry for entry in build_view(messages, overlay) if entry.message},
+        {(output.seq, output.block): output.handle for output in outputs},
+        last + 1 if last + 1 < total else None,
+    )
+
+
+async def read_messages(access: Access, session_id: str, *, first: int = 0, limit: int = 50) -> MessagePage:
+    """Messages as they were recorded, but with masks in the place of secrets, from position `first` on, each with
+    whether the model still sees it."""
+    page = await _page(access, session_id, first, limit)
+    return MessagePage(
+        session_id=session_id,
+        messages=[_line(page, message) for message in page.messages],
+        total=page.session.counters.messages,
+        next_seq=page.next_seq,
+    )
+
+
+def _line(page: _Page, message: Message) -> MessageLine:
+    entry = page.entries.get(message.seq)
+    blocks = message.blocks
+    calls = [f"{block.tool} {block.argument or ''}".rstrip() for block in blocks if block.type == "tool_call"]
+    places = ((message.seq, place) for place in range(len(blocks)))
+    handles = [page.handles[place] for place in places if place in page.handles]
+    kind = entry.kind if entry else message.kind
+    return MessageLine.of(
+        message,
+        kind=kind,
+        agent_visible=entry is not None and kind != "tool_result_archived",
+        calls=calls or None,
+        handles=handles or None,
+        message=shown_value(page.settings, message.body or {}),
+    )
+
+
+async def read_shown_messages(access: Access, session_id: str, *, first: int = 0, limit: int = 100) -> ShownPage:
+    """A page of the history with what the model sees in the place of each message: messages `first` to
+    `first + limit - 1`. Raises SessionNotFoundError, or BadInputError if a number is bad."""
+    if first < 0 or not 1 <= limit <= MAX_MESSAGES:
+        raise BadInputError(f"first is 0 or more, limit 1 to {MAX_MESSAGES}.")
+    page = await _page(access, session_id, first, limit)
+    return ShownPage(
+        session_id=session_id,
+        messages=[_shown(page, message) for message in page.messages],
+        summaries=[
+            ShownSummary.of(edit, text=shown_text(page.settings, edit.text))
+            for edit in page.overlay.summaries
+            if edit.first_seq < first + limit and edit.last_seq >= first
+        ],
+        total=page.session.counters.messages,
+        first=first,
+        next_seq=page.next_seq,
+        client_sends_history=await access.sends_own_history(page.session) or None,
+    )
+
+
+def _shown(page: _Page, message: Message) -> ShownMessage:
+    entry = page.entries.get(message.seq)
+    covers = (edit for edit in page.overlay.covers if edit.first_seq <= message.seq <= edit.last_seq)
+    hiding = None if entry else next(covers, None)
+    return ShownMessage.of(
+        message,
+        blocks=[
+            _block(entry, place, page.handles.get((message.seq, place)), block, text)
+            for place, (block, text) in enumerate(_read(page, message))
+        ],
+        summary_id=hiding.summary_id if isinstance(hiding, SummaryEdit) else None,
+        visible=entry is not None,
+    )
+
+
+def _read(page: _Page, message: Message) -> list[tuple[Block, str]]:
+    """Each block with its tokens, and its text; empty if the format can no longer parse the message."""
+    try:
+        reading = get_format(page.session.format).read(message.body or {})
+    except ContextstashError:
+        return []
+    # The tokens were counted when the message was recorded. A format that reads it otherwise today has other blocks.
+    counted = message.blocks if len(message.blocks) == len(reading.blocks) else reading.blocks
+    return list(zip(counted, shown_texts(page.settings, message.role, counted, reading.texts), strict=True))
+
+
+def _block(entry: Entry | None, place: int, handle: str | None, block: Block, text: str) -> ShownBlock:
+    edit = entry.replaced.get(place) if entry else None
+    stripped = entry is not None and entry.stripped and block.type == "thinking"
+    return ShownBlock.of(
+        block,
+        heading=" ".join(filter(None, (block.tool, block.argument))),
+        text=text,
+        handle=handle,
+        shown=edit.text if edit else None,
+        state=edit.kind if edit else "strip" if stripped else None,
+    )
+
+
+async def read_conversation(access: Access, session_id: str) -> list[Native]:
+    """Every message that no rewind hides, oldest first, as it was recorded: what a program continues from after a
+    restart."""
+    session = await access.read_session(session_id)
+    edits = await access.store.read_edits(session_id)
+    shown = edits_in_force(edits).visible_ranges(session.counters.messages)
+    path = sorted(path_to(edits, shown[-1][1] if shown else session.counters.messages - 1))
+    natives: list[Native] = []
+    for start in range(0, len(path), READ_AT_ONCE):
+        read = await access.store.read_messages_at(session_id, path[start : start + READ_AT_ONCE])
+        natives += [message.body or {} for message in read]
+    return natives
