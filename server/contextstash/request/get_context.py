@@ -55,26 +55,6 @@ NOTICE_OVERHEAD = 10
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """How a view is sent: the edits that shrink it and stay, the entries with them, and what is left out of them."""
-
-    edits: tuple[Edit, ...]
-    entries: tuple[Entry, ...]
-    left_out: LeftOutSpan | None
-    excess: int
-
-    @cached_property
-    def sent(self) -> tuple[Entry, ...]:
-        if self.left_out is None:
-            return self.entries
-        return tuple(entry for entry in self.entries if not _is_left_out(entry, self.left_out))
-
-    @cached_property
-    def sent_tokens(self) -> int:
-        return total_tokens(self.sent)
-
-
-@dataclass(frozen=True)
 class _Sources:
     """What a message list is made of: the session, the tokens that the request may take, the bodies of the messages,
     the declared system prompt, the newest request."""
@@ -126,15 +106,37 @@ class _Sources:
 
 
 @dataclass(frozen=True)
-class _Composed:
-    """A request: its sources, its plan, its message list, its size by our count with notice and repairs, and the event
-    of the plan's edits if they are to be recorded."""
+class _Plan:
+    """How a view is sent: the edits that shrink it and stay, the entries with them, and what is left out of them."""
 
     sources: _Sources
-    plan: _Plan
-    result: ContextResult
-    counted: int
-    event: Event | None
+    edits: tuple[Edit, ...]
+    entries: tuple[Entry, ...]
+    left_out: LeftOutSpan | None
+    excess: int
+
+    @cached_property
+    def sent(self) -> tuple[Entry, ...]:
+        return tuple(entry for entry in self.entries if not _is_left_out(entry, self.left_out))
+
+    @cached_property
+    def counted(self) -> int:
+        """Its size by our count, with the notice, without repairs."""
+        return total_tokens(self.sent) + self.sources.notice_tokens(self.left_out)
+
+    @cached_property
+    def event(self) -> Event | None:
+        """The event of the edits, if they are to be recorded. Without a large summary, messages are sent that the view
+        hides: edits of these would miscount the view."""
+        snapshot = self.sources.snapshot
+        if not self.edits or snapshot.overlay != edits_in_force(snapshot.edits):
+            return None
+        return event_of(snapshot, self.entries, "prune", " ".join(_done(self.edits) or ()))
+
+    @cached_property
+    def result(self) -> ContextResult:
+        """The message list, and what is said of it."""
+        return _result(self.sources, self)
 
 
 NOTHING_TO_SEND = "Nothing to send: the session has no message with content that its provider accepts."
@@ -155,14 +157,14 @@ async def get_context(
     session no longer has `messages` messages: another agent's conversation would be sent."""
     _check(budget)
 
-    async def plan() -> Planned[tuple[Session, _Composed]] | tuple[Session, _Composed]:
-        composed = await _composed(access, session_id, format_name, budget)
+    async def plan() -> Planned[tuple[Session, _Plan]] | tuple[Session, _Plan]:
+        composed = await _planned(access, session_id, format_name, budget)
         snapshot, event = composed.sources.snapshot, composed.event
         if messages is not None and snapshot.session.counters.messages != messages:
             raise BadInputError(OTHER_WRITER.format(snapshot.session_id))
         if snapshot.followed or event is None:
             return snapshot.session, composed
-        edits, entries = composed.plan.edits, composed.plan.entries
+        edits, entries = composed.edits, composed.entries
         return Planned(snapshot, edits, lambda session, _: (session, composed), event=lambda _: event, after=entries)
 
     session, composed = await edit(access, plan)
@@ -177,13 +179,12 @@ async def read_context(
 ) -> ContextResult:
     """The message list that a request would hold now; nothing is recorded."""
     _check(budget)
-    return (await _composed(access, session_id, format_name, budget)).result
+    return (await _planned(access, session_id, format_name, budget)).result
 
 
-async def _kept_request(access: Access, session: Session, composed: _Composed) -> Request:
+async def _kept_request(access: Access, session: Session, plan: _Plan) -> Request:
     """The request as it is in the ledger; the newest one again if it was the same and has no reply yet."""
-    plan, sources, result = composed.plan, composed.sources, composed.result
-    counters = session.counters
+    sources, counters = plan.sources, session.counters
     request = Request(
         messages=counters.messages,
         edits=counters.edits,
@@ -191,9 +192,9 @@ async def _kept_request(access: Access, session: Session, composed: _Composed) -
         declared=counters.declared,
         left_out=plan.left_out,
         shortened=tuple(edit.handle for edit in plan.edits if isinstance(edit, Replacement)),
-        budget=result.budget,
-        counted=composed.counted,
-        tokens=result.tokens,
+        budget=sources.tokens,
+        counted=plan.counted + REPAIR_TOKENS * sources.snapshot.unanswered,
+        tokens=plan.result.tokens,
     )
     last = sources.last
     if last is not None and last.usage is None and not plan.edits:
@@ -215,18 +216,24 @@ def request_id_of(request: Request) -> str:
     return f"req_{request.number}"
 
 
-async def _composed(access: Access, session_id: str | None, format_name: str | None, budget: int | None) -> _Composed:
+async def _planned(access: Access, session_id: str | None, format_name: str | None, budget: int | None) -> _Plan:
     """The request now: of a view far larger than the budget from the part within reach, unless that turns out not to
     be enough."""
     sources = await _read(access, session_id, format_name, budget, True)
-    if not _lacks_system_text(sources.snapshot):
-        composed = await asyncio.to_thread(_compose, sources)
-        if composed is not None:
-            return composed
-    sources = await _read(access, session_id, format_name, budget, False)
-    composed = await asyncio.to_thread(_compose, sources)
-    assert composed is not None
-    return composed
+    plan = None if _lacks_system_text(sources.snapshot) else await asyncio.to_thread(_made, sources)
+    if plan is None:
+        plan = await asyncio.to_thread(_made, await _read(access, session_id, format_name, budget, False))
+    assert plan is not None
+    return plan
+
+
+def _made(sources: _Sources) -> _Plan | None:
+    """The request with its message list; None if it would show something beyond the reach of the snapshot."""
+    plan, beyond = _plan(sources), sources.snapshot.beyond
+    if beyond is not None and (plan.left_out is None or plan.left_out.last_seq < beyond.last_seq):
+        return None
+    _ = plan.event, plan.result  # here, in the worker thread
+    return plan
 
 
 def _lacks_system_text(snapshot: SessionSnapshot) -> bool:
@@ -299,7 +306,7 @@ def _plan(sources: _Sources) -> _Plan:
     left_out = _left_out(snapshot, known, fitted.dropped)
     if left_out is not None and left_out != known and strips_when_changed(snapshot):
         edits += strip_after(snapshot, _with(snapshot.entries, edits), left_out.last_seq + 1)
-    return _Plan(tuple(edits), tuple(_with(snapshot.entries, edits)), left_out, fitted.excess)
+    return _Plan(sources, tuple(edits), tuple(_with(snapshot.entries, edits)), left_out, fitted.excess)
 
 
 def _with(entries: Sequence[Entry], edits: Sequence[Edit]) -> Sequence[Entry]:
@@ -386,23 +393,9 @@ def _cut_edits(before: Sequence[Entry], kept: Sequence[Entry]) -> list[Replaceme
     return blocks.edits
 
 
-def _compose(sources: _Sources) -> _Composed | None:
-    """The request; None if it would show something beyond the reach of the snapshot."""
-    snapshot, plan = sources.snapshot, _plan(sources)
-    beyond = snapshot.beyond
-    if beyond is not None and (plan.left_out is None or plan.left_out.last_seq < beyond.last_seq):
-        return None
-    event = None
-    # Without a large summary, messages are sent that the view hides: edits of these would miscount the view.
-    if plan.edits and snapshot.overlay == edits_in_force(snapshot.edits):
-        event = event_of(snapshot, plan.entries, "prune", " ".join(_done(plan.edits) or ()))
-    counted = plan.sent_tokens + sources.notice_tokens(plan.left_out)
-    result = _result(sources, plan, sources.budget.after(snapshot.view_tokens, counted))
-    return _Composed(sources, plan, result, counted + REPAIR_TOKENS * snapshot.unanswered, event)
-
-
-def _result(sources: _Sources, plan: _Plan, tokens: int) -> ContextResult:
+def _result(sources: _Sources, plan: _Plan) -> ContextResult:
     snapshot, fmt = sources.snapshot, sources.snapshot.format
+    tokens = sources.budget.after(snapshot.view_tokens, plan.counted)
     natives = with_system(fmt, _natives(sources, plan), sources.system)
     recorded_system = "" if fmt.system_message("") else _system_text(sources)
     fits = plan.excess == 0 or tokens <= sources.tokens
