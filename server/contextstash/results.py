@@ -474,6 +474,15 @@ class DayUse(Result):
     cost: float | None = None
 
 
+class ModelUse(Result):
+    """The calls to one model. `cost` is in US dollars, None if the price is not known."""
+
+    model: str | None = None
+    calls: int
+    prompt_tokens: int
+    cost: float | None = None
+
+
 class Overview(Result):
     """All sessions together."""
 
@@ -487,6 +496,7 @@ class Overview(Result):
     cost: float | None = Field(default=None, description="US dollars, of the calls with a known price")
     unpriced_calls: int = 0
     days: list[DayUse]
+    models: list[ModelUse]
     tools: list[ToolUse]
 
 

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from starlette.responses import PlainTextResponse
 
-from contextstash.pages.guard import Guard
+from contextstash.pages.app import Guard
 
 
 async def page(scope: Any, receive: Any, send: Any) -> None:

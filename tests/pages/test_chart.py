@@ -1,13 +1,11 @@
-"""The charts of the pages: what a window held over time, and what was sent by day."""
+"""The chart of what a window held over time."""
 
 from __future__ import annotations
 
-from datetime import date
-
 import pytest
 
-from contextstash.pages.chart import HEIGHT, MAX_COLUMNS, chart_of, columns_of
-from contextstash.results import Change, DayUse, Timeline, TimelinePoint
+from contextstash.pages.chart import HEIGHT, chart_of
+from contextstash.results import Change, Timeline, TimelinePoint
 
 
 def timeline(usable: int, *changes: Change, tokens: int = 10_000) -> Timeline:
@@ -41,26 +39,3 @@ def test_areas_that_would_be_too_low_to_read_fill_the_chart() -> None:
     chart = chart_of(timeline(970_000))
     assert chart.usable_y is None
     assert ",0.0" in chart.areas[0].points
-
-
-def day(name: str, tokens: int = 100) -> DayUse:
-    return DayUse(day=name, calls=1, prompt_tokens=tokens, completion_tokens=1, cached_tokens=0)
-
-
-def test_idle_days_are_columns_without_height_up_to_today() -> None:
-    columns = columns_of([day("2026-11-01"), day("2026-11-04", 50)], date(2026, 11, 6))
-    assert [column.height for column in columns.columns] == [100, 0, 0, 50, 0, 0]
-    assert columns.columns[1].text == "2026-11-02: no calls"
-    assert (columns.unit, columns.labels) == ("day", ("2026-11-01", "2026-11-06"))
-
-
-def test_a_long_time_is_drawn_by_weeks_that_end_today() -> None:
-    columns = columns_of([day("2026-01-05"), day("2026-11-17"), day("2026-11-23")], date(2026, 11, 23))
-    assert columns.unit == "week"
-    assert [column.height for column in columns.columns if column.height] == [50, 100]
-    assert columns.columns[-1].text.startswith("week from 2026-11-17: 200 tokens in 2 calls")
-    assert len(columns.columns) <= MAX_COLUMNS
-
-
-def test_without_calls_there_is_nothing_to_draw() -> None:
-    assert columns_of([], date(2026, 11, 23)).columns == ()

@@ -1,1 +1,1 @@
-"""The browser pages: sessions, their windows over time, and their messages, outputs and summaries, for people."""
+"""The browser pages, which only read: sessions, each with its window over time and its messages, search, costs."""

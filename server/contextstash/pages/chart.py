@@ -1,15 +1,13 @@
-"""The charts: computes the coordinates that templates draw, of a window over time, and of days."""
+"""The chart of a window over time: computes the coordinates that the template draws."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
 from typing import Any
 
-from contextstash.display.template_filters import dollars
 from contextstash.outputs.counts import amount, before_and_after, counted
-from contextstash.results import Change, DayUse, Timeline, TimelinePoint
+from contextstash.results import Change, Timeline, TimelinePoint
 
 WIDTH = 960
 HEIGHT = 260
@@ -21,15 +19,6 @@ be lines of 20 pixels, too low to read."""
 
 MARKER_DISTANCE = WIDTH / 80
 """Changes of one kind with less between them are one marker: on a phone's width, 4 pixels."""
-
-MAX_COLUMNS = 60
-"""Days that are drawn, idle ones too; sessions of a longer time are drawn by weeks, the last 60 of them."""
-
-MIN_COLUMNS = 7
-"""Of the width: a single day would be one block."""
-
-GAP = 0.25
-"""Between two columns, of a column's width."""
 
 MAX_ROWS = 20
 """Rows of the table, about."""
@@ -81,28 +70,6 @@ class Chart:
     data: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a chart that is 100 high."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """A chart of columns, `highest` next to its top, the first and the last day below it; `unit` is day or week."""
-
-    columns: tuple[Column, ...]
-    unit: str
-    width: int
-    labels: tuple[str, ...]
-    highest: int
-
-
 def chart_of(timeline: Timeline) -> Chart:
     """The chart of a window over time."""
     last = max(1, timeline.points[-1].seq)
@@ -136,49 +103,6 @@ def _data(timeline: Timeline, heights: Sequence[Mapping[str, int]]) -> dict[str,
             [change.seq, change.kind, change.tokens_before, change.tokens_after] for change in timeline.changes
         ],
     }
-
-
-def columns_of(days: Sequence[DayUse], today: date) -> Columns:
-    """A column for each day from the first one with model calls to today; of more than 60 days, for each week."""
-    if not days:
-        return Columns((), "day", MIN_COLUMNS, (), 0)
-    first = date.fromisoformat(days[0].day)
-    last = max(today, date.fromisoformat(days[-1].day))
-    is_long = (last - first).days >= MAX_COLUMNS
-    length = 7 if is_long else 1
-    places = min(MAX_COLUMNS, (last - first).days // length + 1)
-    used: list[list[DayUse]] = [[] for _ in range(places)]
-    for day in days:
-        place = places - 1 - (last - date.fromisoformat(day.day)).days // length
-        if place >= 0:
-            used[place].append(day)
-    sums = [sum(day.prompt_tokens for day in found) for found in used]
-    starts = [last - timedelta(length * (places - place) - 1) for place in range(places)]
-    highest = max([1, *sums])
-    return Columns(
-        columns=tuple(
-            Column(
-                x=place + GAP / 2,
-                y=round(100 - 100 * tokens / highest, 2),
-                width=1 - GAP,
-                height=round(100 * tokens / highest, 2),
-                text=_used("week from " * is_long + start.isoformat(), tokens, found),
-            )
-            for place, (start, tokens, found) in enumerate(zip(starts, sums, used, strict=True))
-        ),
-        unit="week" if is_long else "day",
-        width=max(places, MIN_COLUMNS),
-        labels=(starts[0].isoformat(), last.isoformat()) if places > 1 else (last.isoformat(),),
-        highest=highest,
-    )
-
-
-def _used(name: str, tokens: int, found: Sequence[DayUse]) -> str:
-    if not found:
-        return f"{name}: no calls"
-    costs = [day.cost for day in found if day.cost is not None]
-    calls = counted(sum(day.calls for day in found), "call")
-    return f"{name}: {tokens:,} tokens in {calls}, {dollars(sum(costs) if costs else None)}"
 
 
 def _css(name: str) -> str:

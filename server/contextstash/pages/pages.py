@@ -1,142 +1,121 @@
-"""The handlers of the pages and of their buttons."""
+"""The handlers of the pages."""
 
 from __future__ import annotations
 
-import hmac
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 from contextstash.base.bounded_cache import BoundedCache
+from contextstash.base.project_names import project_name
 from contextstash.display.long_texts import MAX_WHOLE, cut
-from contextstash.pages.background_values import Computed
-from contextstash.pages.chart import HEIGHT, WIDTH, chart_of, columns_of
-from contextstash.pages.guard import new_token
-from contextstash.pages.session_rows import SORTS, SessionRows, Wanted, short_ids
-from contextstash.results import Timeline, WindowAdvice
-from contextstash_storage.errors import BadInputError, NotFoundError
+from contextstash.pages.chart import HEIGHT, WIDTH, chart_of
+from contextstash.pages.templates import page
+from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from contextstash.pages.templates import Templates
+    from contextstash.results import SessionLine
     from contextstash.stash import Stash
     from contextstash_storage.records import Session
 
-
 SESSIONS_SHOWN = 25
-MAX_MATCHING = 200
 MESSAGES_SHOWN = 100
 OUTPUT_TOKENS = 8_000
 """Tokens of an output on one page. Like the numbers above it bounds a page; the rest is on the next one."""
 
-ADVISED_SESSIONS = 100
-"""The newest sessions whose calls are replayed in smaller windows: as many as `contextstash advise` takes."""
-
-VIEWS = ("outline", "full")
-"""How messages are listed: one line each, or whole."""
-
-MAX_TIMELINES = 32
-"""Timelines in memory, one for each open session; others are computed again."""
-
 MAX_HITS = 50
 """Of a search: the maximum of the service."""
 
-OUTPUTS_KEPT = 5
-"""How many of the newest outputs the pages' button keeps: fewer than the settings keep, so that the button has an
-effect."""
+MAX_LINES = 2_000
+"""Lines of sessions in memory, some years of work."""
 
-MAX_OUTCOMES = 64
-"""Outcomes of actions in memory, each until its page was looked at: far more than one person waits for."""
+PROJECT_SESSIONS = 200
+"""The newest sessions whose costs are added up by project: of each the calls are read."""
+
+RUNNING = timedelta(days=1)
+"""A session without a message for so long has ended: that its window is full concerns nobody any more."""
+
+MIN_ID_CHARACTERS = 8
+"""Characters of a short id: those of a UUID up to its first hyphen."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of an action, in a sentence, and the handles that undo it."""
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A session of a list. `last_prompt` is what the user asked last, if another session of the list has its title."""
 
-    text: str
-    handles: tuple[str, ...] = ()
-    summary_id: str | None = None
+    line: SessionLine
+    project: str | None
+    last_prompt: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The title, or the id if there is none."""
+        return self.line.title or self.line.session_id
+
+    @property
+    def project_name(self) -> str:
+        """How the project is shown; empty if there is none."""
+        return project_name(self.project) if self.project else ""
+
+    @property
+    def last_at(self) -> str:
+        """When the last message came, as ISO 8601."""
+        return self.line.last_message_at or self.line.updated_at
+
+    @property
+    def level(self) -> str:
+        """How full the window is; empty if the session has ended."""
+        return self.line.level if datetime.fromisoformat(self.last_at) > datetime.now(UTC) - RUNNING else ""
 
 
 class Pages:
     """The handlers of all pages."""
 
-    def __init__(self, open_stash: Callable[[], Awaitable[Stash]], templates: Templates) -> None:
-        self._stash = open_stash
-        self._templates = templates
-        self._timelines: BoundedCache[tuple[str, str], Timeline] = BoundedCache(MAX_TIMELINES)
-        self._rows = SessionRows()
-        self._overview = Computed("the overview", lambda opened: opened.overview())
-        self._receipt = Computed("the receipt", lambda opened: opened.receipt())
-        self._advice = Computed("the comparison of windows", _advice)
-        self._outcomes: BoundedCache[str, Outcome] = BoundedCache(MAX_OUTCOMES)
+    def __init__(self, stash: Stash) -> None:
+        self._stash = stash
+        self._lines: BoundedCache[str, tuple[datetime, SessionLine]] = BoundedCache(MAX_LINES)
 
     async def sessions(self, request: Request) -> Response:
-        """The overview and the sessions, the one with the newest message first; or those that a filter keeps."""
-        stash = await self._stash()
-        mark = await stash.mark()
-        wanted = _wanted(request)
-        cursor = request.query_params.get("after")
-        overview = None if wanted.is_filtered or cursor else await self._overview.get(stash, mark)
-        if wanted.is_filtered:
-            rows, next_cursor = await self._rows.matching(stash, wanted, MAX_MATCHING), None
-        else:
-            rows, next_cursor = await self._rows.page(stash, SESSIONS_SHOWN, cursor)
-        return self._templates.page(
-            request,
-            "sessions.html",
-            mark=mark,
-            overview=overview,
-            rows=rows,
-            ids=short_ids([row.line.session_id for row in rows]),
-            next_cursor=next_cursor,
-            wanted=wanted,
-            sorts=SORTS,
-            projects=self._rows.projects(stash, mark),
-        )
+        """The sessions, the one with the newest message first."""
+        mark = await self._stash.mark()
+        found = await self._stash.recent_sessions(limit=SESSIONS_SHOWN + 1, cursor=request.query_params.get("after"))
+        rows = await self._told_apart(await self._rows(found[:SESSIONS_SHOWN]))
+        next_cursor = rows[-1].line.session_id if len(found) > SESSIONS_SHOWN else None
+        ids = short_ids([row.line.session_id for row in rows])
+        return page(request, "sessions.html", mark=mark, rows=rows, ids=ids, next_cursor=next_cursor)
 
     async def costs(self, request: Request) -> Response:
-        """The tokens sent and saved, by day and tool, and the costs of smaller windows."""
-        stash = await self._stash()
-        mark = await stash.mark()
-        overview = await self._overview.get(stash, mark)
-        return self._templates.page(
-            request,
-            "costs.html",
-            mark=mark,
-            overview=overview,
-            receipt=await self._receipt.get(stash, mark),
-            days=columns_of(overview.days, datetime.now(UTC).date()),
-            advice=self._advice.known(stash, str(overview.sessions)),  # to replay at each new call would be too much
-        )
+        """What was billed and what was saved, by day, model, project and tool."""
+        overview = await self._stash.overview()
+        receipt = await self._stash.receipt()
+        return page(request, "costs.html", overview=overview, receipt=receipt, projects=await self._project_costs())
 
-    async def mark(self, request: Request) -> Response:
+    async def mark(self, _: Request) -> Response:
         """A mark that differs after any change: a page that sees another mark than its own loads itself again."""
-        return PlainTextResponse(await (await self._stash()).mark())
+        return PlainTextResponse(await self._stash.mark())
 
     async def session(self, request: Request) -> Response:
         """One session: how full its window is, now and over time, and its changes."""
         session_id = request.path_params["session_id"]
-        stash = await self._stash()
-        mark = await stash.mark()
-        status = await stash.context_status(session_id)
-        session = await stash.read_session(session_id)
-        timeline = await self._timeline(stash, session)
-        row = await self._rows.row(stash, session)
-        use = await stash.session_use(session_id)
+        mark = await self._stash.mark()
+        [row] = await self._rows([await self._stash.read_session(session_id)])
+        timeline = await self._stash.timeline(session_id)
+        use = await self._stash.session_use(session_id)
         costs = [day.cost for day in use.days if day.cost is not None]
-        return self._templates.page(
+        return page(
             request,
             "session.html",
             mark=mark,
-            status=status,
+            status=await self._stash.context_status(session_id),
             row=row,
             use=use,
-            receipt=await stash.receipt(session_id),
+            receipt=await self._stash.receipt(session_id),
             calls=sum(day.calls for day in use.days),
             sent=sum(day.prompt_tokens for day in use.days),
             cached=sum(day.cached_tokens for day in use.days),
@@ -144,173 +123,113 @@ class Pages:
             chart=chart_of(timeline) if timeline.points[-1].seq else None,
             width=WIDTH,
             height=HEIGHT,
-            outcome=self._outcomes.get(request.query_params.get("done", "")),
-            outputs_kept=OUTPUTS_KEPT,
         )
 
     async def messages(self, request: Request) -> Response:
-        """A range of the history, with what the model sees of it."""
+        """A range of the history with what the model sees of it; or, by `message`, one message whole."""
         session_id = request.path_params["session_id"]
-        stash = await self._stash()
-        mark = await stash.mark()
-        session = await stash.read_session(session_id)
+        mark = await self._stash.mark()
+        session = await self._stash.read_session(session_id)
         total = session.counters.messages
-        first = _number(request, "first", max(0, total - MESSAGES_SHOWN))
+        only = _number(request, "message", -1)
+        if only >= total:
+            raise NotFoundError(f"Session {session_id} has no message {only}: it has {total:,}.")
+        size = MESSAGES_SHOWN if only < 0 else 1
+        first = _number(request, "first", max(0, total - size)) if only < 0 else only
         first = max(0, min(first, total - 1))
-        page = await stash.read_shown_messages(session_id, first=first, limit=MESSAGES_SHOWN)
-        shown = {summary.summary_id: summary for summary in page.summaries}
-        view = request.query_params.get("view", "")
-        return self._templates.page(
+        shown = await self._stash.read_shown_messages(session_id, first=first, limit=size)
+        [row] = await self._rows([session])
+        native = None
+        if only >= 0:
+            [recorded] = (await self._stash.read_messages(session_id, first=only, limit=1)).messages
+            native = cut(json.dumps(recorded.message, ensure_ascii=False, indent=2), MAX_WHOLE)
+        return page(
             request,
             "messages.html",
             mark=mark,
-            title=(await self._rows.row(stash, session)).title,
-            view=view if view in VIEWS else VIEWS[0],
-            page=page,
-            summaries=shown,
+            title=row.title,
+            page=shown,
+            summaries={summary.summary_id: summary for summary in shown.summaries},
+            native=native,
             earlier=max(0, first - MESSAGES_SHOWN) if first else None,
             last=max(0, total - MESSAGES_SHOWN),
         )
 
-    async def message(self, request: Request) -> Response:
-        """One whole message, as recorded."""
-        session_id, seq = request.path_params["session_id"], request.path_params["seq"]
-        stash = await self._stash()
-        total = (await stash.read_session(session_id)).counters.messages
-        if seq >= total:  # asked before the database is, which has no numbers as long as an address can be
-            raise NotFoundError(f"Session {session_id} has no message {seq}: it has {total:,}.")
-        page = await stash.read_shown_messages(session_id, first=seq, limit=1)
-        [recorded] = (await stash.read_messages(session_id, first=seq, limit=1)).messages
-        native = cut(json.dumps(recorded.message, ensure_ascii=False, indent=2), MAX_WHOLE)
-        title = (await self._rows.row(stash, await stash.read_session(session_id))).title
-        return self._templates.page(
-            request, "message.html", page=page, message=page.messages[0], native=native, title=title
-        )
-
     async def output(self, request: Request) -> Response:
         """A page of an archived output."""
-        stash = await self._stash()
-        session_id = request.query_params.get("session")
-        page = await stash.get_archived_output(
-            request.path_params["handle"],
+        handle, session_id = request.path_params["handle"], request.query_params.get("session")
+        pattern = request.query_params.get("pattern", "")
+        found = await self._stash.get_archived_output(
+            handle,
             session_id=session_id,
-            offset=_number(request, "offset", 1),
-            pattern=request.query_params.get("pattern") or None,
+            offset=max(1, _number(request, "offset", 1)),
+            pattern=pattern or None,
             max_tokens=OUTPUT_TOKENS,
             masked=True,
         )
-        return self._templates.page(
-            request,
-            "output.html",
-            page=page,
-            call=await stash.read_call(request.path_params["handle"], session_id=session_id),
-            session_id=session_id,
-            pattern=request.query_params.get("pattern", ""),
-        )
-
-    async def summary(self, request: Request) -> Response:
-        """A summary and the messages that it replaces."""
-        session_id = request.path_params["session_id"]
-        stash = await self._stash()
-        summary = await stash.get_summary(session_id, level=request.path_params["summary_id"])
-        covered = await stash.read_shown_messages(session_id, first=summary.first_seq, limit=MESSAGES_SHOWN)
-        messages = [message for message in covered.messages if message.seq <= summary.last_seq]
-        return self._templates.page(request, "summary.html", summary=summary, messages=messages)
+        call = await self._stash.read_call(handle, session_id=session_id)
+        return page(request, "output.html", page=found, call=call, session_id=session_id, pattern=pattern)
 
     async def search(self, request: Request) -> Response:
         """The search results for some words, in all sessions or in one."""
         query = request.query_params.get("q", "")
-        session_id = request.query_params.get("session") or None
-        project = request.query_params.get("project") or None
-        filters = {name: request.query_params.get(name) or None for name in ("tool", "since", "until")}
-        stash = await self._stash()
+        filters = {name: request.query_params.get(name) or None for name in ("session", "tool", "since", "until")}
         found, rows = None, []
         if query.strip():
-            scope = "project" if project else None
-            found = await stash.search_history(
-                query,
-                session_id=session_id,
-                scope=scope,
-                project=project,
-                limit=MAX_HITS,
-                unseen_first=False,
-                line_breaks=True,
-                **filters,
+            asked = {name: value for name, value in filters.items() if name != "session"}
+            found = await self._stash.search_history(
+                query, session_id=filters["session"], limit=MAX_HITS, unseen_first=False, line_breaks=True, **asked
             )
-            hit_ids = {hit.session_id for hit in found.hits}
-            rows = await self._rows.rows(stash, [await stash.read_session(each) for each in hit_ids])
-        mark = await stash.mark()
-        overview = await self._overview.get(stash, mark)
-        return self._templates.page(
-            request,
-            "search.html",
-            query=query,
-            session_id=session_id,
-            project=project,
-            projects=self._rows.projects(stash, mark),
-            tools=[tool.tool for tool in overview.tools],
-            found=found,
-            most=MAX_HITS,
-            sessions={row.line.session_id: row for row in rows},
-            ids=short_ids([row.line.session_id for row in rows]),
-            filters=filters,
+            named = {hit.session_id for hit in found.hits} | ({filters["session"]} - {None})
+            rows = await self._rows([await self._stash.read_session(str(each)) for each in named])
+        sessions = {row.line.session_id: row for row in rows}
+        ids = short_ids(sessions)
+        return page(
+            request, "search.html", query=query, found=found, most=MAX_HITS, sessions=sessions, ids=ids, filters=filters
         )
 
-    async def act(self, request: Request) -> Response:
-        """Compact, prune or restore; the session's page then shows the outcome."""
-        form = await request.form()
-        token = str(form.get("form_token", ""))
-        if not hmac.compare_digest(token.encode(), self._templates.form_token.encode()):
-            return PlainTextResponse(
-                "This form is not from these pages, or the server was restarted since. Load the page again.", 403
-            )
-        session_id = request.path_params["session_id"]
-        stash = await self._stash()
-        outcome = await _run_action(
-            stash, request.path_params["action"], session_id, str(form.get("handle", "")).split()
-        )
-        if (back := str(form.get("back", ""))).isdecimal():
-            return RedirectResponse(self._templates.message_link(session_id, int(back)), 303)
-        # The session's page shows the outcome: to load that page again repeats no action.
-        key = new_token()
-        self._outcomes.set(key, outcome)
-        return RedirectResponse(f"{request.url.path.rsplit('/', 1)[0]}?done={key}", 303)
+    async def _rows(self, sessions: Sequence[Session]) -> list[Row]:
+        projects = await self._stash.projects_of(sessions)
+        return [Row(await self._line(each), project) for each, project in zip(sessions, projects, strict=True)]
 
-    async def _timeline(self, stash: Stash, session: Session) -> Timeline:
-        """The session's timeline. Cached by the state of the session: a long session takes a moment to sum up."""
-        key = (session.session_id, session.updated_at.isoformat() + session.counters.model_dump_json())
-        return self._timelines.get(key) or self._timelines.set(key, await stash.timeline(session.session_id))
+    async def _line(self, session: Session) -> SessionLine:
+        known = self._lines.get(session.session_id)
+        if known is None or known[0] != session.updated_at:
+            line = await self._stash.line_of(session)
+            known = self._lines.set(session.session_id, (session.updated_at, line))
+        return known[1]
 
+    async def _told_apart(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows; those with the title of another one have the last prompt too."""
+        count = Counter(row.title for row in rows)
+        told = []
+        for row in rows:
+            last = None
+            if count[row.title] > 1:
+                last = await self._stash.last_prompt(await self._stash.read_session(row.line.session_id))
+            told.append(replace(row, last_prompt=None if last == row.title else last))
+        return told
 
-async def _advice(stash: Stash) -> WindowAdvice:
-    return await stash.advise(await stash.recent_sessions(limit=ADVISED_SESSIONS))
-
-
-def _wanted(request: Request) -> Wanted:
-    """The sessions that a page's query asks for; an unknown order is the usual one."""
-    given = {name: request.query_params.get(name, "").strip() or None for name in ("project", "text")}
-    sort = request.query_params.get("sort", "time")
-    return Wanted(**given, sort=sort if sort in SORTS else "time")
+    async def _project_costs(self) -> list[tuple[str, float]]:
+        """The US dollars of the newest sessions by project, the dearest first."""
+        sessions = await self._stash.recent_sessions(limit=PROJECT_SESSIONS)
+        costs: defaultdict[str, float] = defaultdict(float)
+        for session, project in zip(sessions, await self._stash.projects_of(sessions), strict=True):
+            for day in (await self._stash.session_use(session.session_id)).days:
+                costs[project_name(project) if project else "no project"] += day.cost or 0
+        return sorted(((name, cost) for name, cost in costs.items() if cost), key=lambda each: -each[1])
 
 
-async def _run_action(stash: Stash, action: str, session_id: str, handles: Sequence[str]) -> Outcome:
-    """Run an action and return its outcome. Raises BadInputError if the action is unknown."""
-    if action == "compact":
-        compacted = await stash.compact_session(session_id)
-        text = _sentence(compacted.reason, compacted.tokens_before, compacted.tokens_after)
-        return Outcome(text, (compacted.summary_id,) if compacted.summary_id else (), compacted.summary_id)
-    if action == "prune":
-        pruned = await stash.prune_tool_outputs(session_id, keep_last=OUTPUTS_KEPT)
-        text = _sentence(pruned.reason, pruned.tokens_before, pruned.tokens_after)
-        return Outcome(text, () if pruned.more else tuple(output.handle for output in pruned.archived))
-    if action == "restore":
-        restored = await stash.restore_outputs(handles, session_id=session_id)
-        return Outcome(_sentence("Restored.", restored.tokens_before, restored.tokens_after))
-    raise BadInputError(f"Unknown action '{action}': the actions are compact, prune and restore.")
+def short_ids(session_ids: Collection[str]) -> dict[str, str]:
+    """The shortest beginning of each id that tells it from the others."""
 
+    def short(session_id: str) -> str:
+        length = MIN_ID_CHARACTERS
+        while length < len(session_id) and sum(other.startswith(session_id[:length]) for other in session_ids) > 1:
+            length += 1
+        return session_id[:length]
 
-def _sentence(reason: str, before: int, after: int) -> str:
-    return reason if before == after else f"{reason} {before:,} → {after:,} tokens in contextstash's view."
+    return {each: short(each) for each in session_ids}
 
 
 def _number(request: Request, name: str, default: int) -> int:

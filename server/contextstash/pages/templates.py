@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -18,7 +18,6 @@ from contextstash.display.blocks import Shown, shown
 from contextstash.display.template_filters import FILTERS
 from contextstash.display.visible_text import in_page
 from contextstash.events.requests import without_host_text
-from contextstash.outputs.own_tools import OWN_TOOLS
 from contextstash.results import ShownMessage
 from contextstash.safety.sanitize import one_line
 
@@ -29,41 +28,37 @@ MAX_GIST = 200
 """Characters of a message on its line of the outline: more than a line of the widest page."""
 
 
-class Templates:
-    """The templates. Every form that changes something contains `form_token`."""
+def page(request: Request, name: str, *, code: int = 200, **values: Any) -> Response:
+    """The response with a rendered page."""
+    text = _environment().get_template(name).render(request=request, **values)
+    return HTMLResponse(text.encode("utf-8", "replace"), status_code=code)
 
-    def __init__(self, form_token: str) -> None:
-        self.form_token = form_token
 
-    def page(self, request: Request, name: str, *, code: int = 200, **values: Any) -> Response:
-        """The response with a rendered page."""
-        template = self._environment.get_template(name)
-        text = template.render(request=request, form_token=self.form_token, **values)
-        return HTMLResponse(text.encode("utf-8", "replace"), status_code=code)
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader("contextstash.pages"), PackageLoader("contextstash.display")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=in_page,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {**FILTERS, "shown": _shown, "matches": matches, "gist": gist}
+    environment.globals |= {"link": _link, "message_link": _message_link, "version": __version__}
+    return environment
 
-    @cached_property
-    def _environment(self) -> Environment:
-        environment = Environment(
-            loader=ChoiceLoader([PackageLoader("contextstash.pages"), PackageLoader("contextstash.display")]),
-            autoescape=True,
-            undefined=StrictUndefined,
-            finalize=in_page,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        environment.filters |= {**FILTERS, "shown": _shown, "matches": matches, "for_pages": for_pages, "gist": gist}
-        environment.globals |= {"link": self._link, "message_link": self.message_link, "version": __version__}
-        return environment
 
-    def message_link(self, session_id: str, seq: int) -> str:
-        """The address of a message in the outline of its session, opened."""
-        return f"{self._link('sessions', session_id, 'messages', first=max(0, seq - MESSAGES_ABOVE))}#m{seq}"
+def _link(*parts: object, **query: object) -> str:
+    """The address of a page: each part is one segment, with any characters quoted."""
+    address = "/" + "/".join(quote(str(part), safe="") for part in parts)
+    given = {name: value for name, value in query.items() if value is not None}
+    return f"{address}?{urlencode(given)}" if given else address
 
-    def _link(self, *parts: object, **query: object) -> str:
-        """The address of a page: each part is one segment, with any characters quoted."""
-        address = "/" + "/".join(quote(str(part), safe="") for part in parts)
-        given = {name: value for name, value in query.items() if value is not None}
-        return f"{address}?{urlencode(given)}" if given else address
+
+def _message_link(session_id: str, seq: int) -> str:
+    """The address of a message in the outline of its session, opened."""
+    return f"{_link('sessions', session_id, 'messages', first=max(0, seq - MESSAGES_ABOVE))}#m{seq}"
 
 
 def _shown(text: str, kind: str, max_chars: int) -> Shown:
@@ -93,37 +88,9 @@ def gist(message: ShownMessage) -> Gist:
 def matches(text: str, words: Sequence[str]) -> Iterator[tuple[bool, str]]:
     """The text in parts, each with whether it is one of the words, or a word that begins with one."""
     parts = {part.casefold() for word in words for part in [word, *re.findall(r"\w+", word)]}
-    wanted = {part for part in parts if len(part) > 1 or part.isdigit()}
-    if not wanted:
-        yield False, text
-        return
-    longest_first = sorted(wanted, key=len, reverse=True)
-    pattern = re.compile("|".join(map(_pattern, longest_first)), re.IGNORECASE)
-    place = 0
-    for found in pattern.finditer(text):
-        if found.start() > place:
-            yield False, text[place : found.start()]
-        yield True, found[0]
-        place = found.end()
-    if place < len(text):
-        yield False, text[place:]
-
-
-def _pattern(word: str) -> str:
-    """A word that begins with a letter is searched for at the start of a word, as the search does."""
-    start = r"(?<!\w)" if word[0].isalnum() else ""
-    return rf"{start}{re.escape(word)}\w*"
-
-
-ARGUMENTS = ("keep_last", "protect_tokens", "minimum_tokens", "session_id")
-"""Of our tools, as messages name them."""
-
-_ELSEWHERE = re.compile(rf"\b(?:{'|'.join((*sorted(OWN_TOOLS), *ARGUMENTS))})\b|`contextstash ")
-_SENTENCE = re.compile(r"(?<=[.!?:;])\s+")
-
-
-def for_pages(text: str) -> str:
-    """The sentences of a message that say nothing of what to call or to pass: a page has buttons for that."""
-    kept = [sentence for sentence in _SENTENCE.split(text) if not _ELSEWHERE.search(sentence)]
-    words = " ".join(kept).strip()
-    return f"{words[:-1]}." if words.endswith((";", ":", ",")) else words
+    wanted = sorted((part for part in parts if len(part) > 1 or part.isdigit()), key=len, reverse=True)
+    # A word that begins with a letter is searched for at the start of a word, as the search does.
+    patterns = [(r"(?<!\w)" if word[0].isalnum() else "") + re.escape(word) + r"\w*" for word in wanted]
+    for place, part in enumerate(re.split(f"({'|'.join(patterns)})", text, flags=re.IGNORECASE) if wanted else [text]):
+        if part:
+            yield place % 2 == 1, part

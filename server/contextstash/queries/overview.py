@@ -8,7 +8,7 @@ from itertools import groupby
 from contextstash.configuration.windows_and_prices import price_of
 from contextstash.record.output_archive import OUTPUTS_AGENT
 from contextstash.request.call_log import cost_of
-from contextstash.results import CallUse, DayUse, Overview, SessionUse, ToolUse
+from contextstash.results import CallUse, DayUse, ModelUse, Overview, SessionUse, ToolUse
 from contextstash.session.access import Access
 from contextstash_storage.records import DaySum, Usage
 
@@ -33,6 +33,7 @@ async def overview(access: Access) -> Overview:
         cost=sum(costs) if costs else None,
         unpriced_calls=sum(day.calls for day in totals.days if cost_of_calls(day) is None),
         days=days,
+        models=_models(totals.days),
         tools=[ToolUse.of(each) for each in totals.tools],
     )
 
@@ -50,6 +51,18 @@ async def session_use(access: Access, session_id: str) -> SessionUse:
 
 def _days(sums: Iterable[DaySum]) -> list[DayUse]:
     return [_day(day, list(found)) for day, found in groupby(sums, key=lambda each: each.day)]
+
+
+def _models(sums: Iterable[DaySum]) -> list[ModelUse]:
+    """The use by model, the most used first."""
+    found: dict[str | None, ModelUse] = {}
+    for each in sums:
+        known = found.setdefault(each.model, ModelUse(model=each.model, calls=0, prompt_tokens=0))
+        known.calls += each.calls
+        known.prompt_tokens += each.prompt_tokens
+        if (cost := cost_of_calls(each)) is not None:
+            known.cost = (known.cost or 0) + cost
+    return sorted(found.values(), key=lambda use: -use.prompt_tokens)
 
 
 def _day(day: str, sums: Sequence[DaySum]) -> DayUse:

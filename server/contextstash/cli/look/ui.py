@@ -33,7 +33,7 @@ def ui(opener: StashOpener, port: int, browser: bool) -> None:
     Only this machine can reach the pages; the printed address contains the token that opens them.
     """
     from contextstash.mcp.serve import opener as stash_opener
-    from contextstash.pages.serve import serve_ui
+    from contextstash.pages.app import serve_ui
 
     source = click.get_current_context().get_parameter_source("port")
     if source is ParameterSource.DEFAULT:
