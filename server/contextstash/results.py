@@ -142,7 +142,6 @@ class ProxyReport(Result):
     refetched: int = Field(description="Outputs that were fetched again after they had been pruned")
     refetched_tokens: int = Field(description="Tokens of these outputs")
     healed: int = Field(description="Requests refused as too long that succeeded when shrunk")
-    compactions_avoided: int = Field(description="Compactions by the client, estimated")
     faults: int = Field(description="Requests sent unedited because of an error")
     unread: int | None = Field(default=None, description="Requests that could not be read, neither recorded nor billed")
     reasoning_dropped: int | None = Field(default=None, description="Reasoning that the provider said it left out")

@@ -558,8 +558,7 @@ class ProxiedTotals(Record):
     `refetched` counts outputs that were fetched again, and `refetched_tokens` what they took. `healed` are refused
     requests that succeeded when they were shrunk, `refused` edited requests that were refused and sent unedited,
     `faults` requests that went out unedited because of an error, `unread` those that could not be read, so that they
-    are neither recorded nor in the bill. `compactions_avoided` is an estimate: how often the
-    unedited conversation would have reached its window. `reasoning_dropped` counts pieces of reasoning that the
+    are neither recorded nor in the bill. `reasoning_dropped` counts pieces of reasoning that the
     provider reported to have left out of requests.
     """
 
@@ -578,7 +577,6 @@ class ProxiedTotals(Record):
     refused: int = 0
     faults: int = 0
     unread: int = 0
-    compactions_avoided: int = 0
     reasoning_dropped: int = 0
 
 

@@ -9,7 +9,7 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from contextstash.base.bounded_cache import BoundedCache
 from contextstash.clients.request_identity import ClientSession, continues_summary
 from contextstash.messages.reasoning_reports import DroppedPiece
 from contextstash.messages.request.text import RequestText, TextMessage
-from contextstash.proxy.refetches import Rereads
+from contextstash.proxy.refetches import Refetches
 from contextstash.proxy.request_lines import (
     Line,
     common_start,
@@ -30,6 +30,7 @@ from contextstash.proxy.request_lines import (
     prefix_marks,
     replied_line,
     tool_names,
+    without_prompt,
 )
 from contextstash.proxy.senders import Sender
 from contextstash.request.proxied import Catalog, ProxiedEdits, ProxiedSessions, RecordedList
@@ -142,7 +143,7 @@ class Conversation:
     has reported as dropped. `recorded` are the messages that the session holds of the last recorded request, `stored`
     says where. `followed` is the transcript by which the session is recorded, if it is; `usage` is that of the last
     reply; `edits` are those in force, `shown` those of the last request; `settings` are the session's, as far as it is
-    recorded. `rereads` are outputs that were fetched again; `added` are the tokens that the last request held because
+    recorded. `refetches` are outputs that were fetched again; `added` are the tokens that the last request held because
     of contextstash, `lost` the size of the window that its compaction ended; `unoffered_since` is when the client
     stopped to offer the retrieval tool, in seconds since 1970.
 
@@ -171,7 +172,7 @@ class Conversation:
     settings: ContextSettings = NO_SETTINGS
     dropped: set[str] = field(default_factory=set)
     usage: Usage | None = None
-    rereads: Rereads = field(default_factory=Rereads)
+    refetches: Refetches = field(default_factory=Refetches)
     added: int = 0
     lost: int = 0
     unoffered_since: float | None = None
@@ -316,6 +317,21 @@ class Conversation:
             count = common_start(self.recorded, request.messages)
             self._compared = self.recorded, request.messages, count
         return count
+
+
+def before_summary(conversation: Conversation, request: RequestText) -> RequestText | None:
+    """What the client's request for a summary holds but the prompt for it, if that is new: the results that have
+    filled the window are in no other request. None if there is nothing new, or if it does not go on from what is
+    recorded."""
+    known = conversation.same_messages(request)
+    if request.compacts:  # the API's own compaction has no prompt
+        return request if known < len(request.messages) else None
+    place = request.messages.index(request.latest)
+    rest = without_prompt(request.latest)
+    messages = (*request.messages[:place], *([rest] if rest is not None else []))
+    if not known or known < len(conversation.recorded) or len(messages) <= known:
+        return None
+    return replace(request, messages=messages, spans=request.spans[: len(messages)], asked={})
 
 
 def head_of(request: RequestText) -> str:

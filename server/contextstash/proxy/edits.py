@@ -165,11 +165,9 @@ def inherited(draft: Draft, edits: ProxiedEdits) -> list[Inherited]:
 
 
 class ShownMessage(NamedTuple):
-    """What the edits change in one message: `hidden` are about the bytes that it is shorter by, `saved` the tokens that
-    its placeholders take less, by our count."""
+    """What the edits change in one message: `saved` are the tokens that its placeholders take less, by our count."""
 
     edit: MessageEdit
-    hidden: int = 0
     saved: int = 0
 
 
@@ -209,8 +207,7 @@ def _with_pins(message: TextMessage, pins: Mapping[str, Pin], names: Sequence[st
             if named in pins and message.hashes.get(result.path) == pins[named].sha256
         }
         edit = MessageEdit({path: pin.text for path, pin in shown.items()})
-        hidden = sum(message.sizes.get(path, 0) - len(pin.text) for path, pin in shown.items())
-        found = ShownMessage(edit, hidden, sum(pin.saved for pin in shown.values()))
+        found = ShownMessage(edit, sum(pin.saved for pin in shown.values()))
         known = message.notes["pinned"] = pins, names, found
     return known[2]
 
@@ -307,22 +304,6 @@ def size_of(request: RequestText) -> int:
     """Bytes of what the provider counts as the prompt: system prompt, tools, messages."""
     around = [request.fields[key] for key in ("system", "tools", "instructions") if key in request.fields]
     return sum(span.end - span.start for span in around) + request.spans[-1].end - request.spans[0].start
-
-
-def share_hidden_within(draft: Draft, edits: ProxiedEdits, read: int, prompt: int) -> float:
-    """Which share of all that these edits hide in a request stands within its first `read` tokens of `prompt`."""
-    if read >= prompt:
-        return 1.0
-    request, hidden, within = draft.request, 0, 0
-    shown = shown_messages(draft, edits)
-    whole = size_of(request) - sum(each.hidden for each in shown.values())
-    front = size_of(request) - (request.spans[-1].end - request.spans[0].start)
-    for place, each in sorted(shown.items()):
-        at = front + request.spans[place].start - request.spans[0].start - hidden
-        hidden += each.hidden
-        if at * prompt <= read * whole:
-            within = hidden
-    return within / hidden if hidden else 0.0
 
 
 def binding_of(draft: Draft) -> ReasoningBinding | None:

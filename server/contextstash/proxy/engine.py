@@ -17,9 +17,17 @@ from contextstash.clients.request_identity import agent_of, client_session
 from contextstash.messages.reasoning_reports import DroppedPiece
 from contextstash.messages.request.edits import edited
 from contextstash.messages.request.text import RequestText, message_of, read_request
-from contextstash.proxy import accounts
-from contextstash.proxy.bills import Bill
-from contextstash.proxy.conversations import AskedRequest, Conversation, Conversations
+from contextstash.proxy.bill import (
+    Bill,
+    KnownModels,
+    ModelPricing,
+    SideCalls,
+    billed,
+    booked_without_usage,
+    is_credible,
+    sent_bytes,
+)
+from contextstash.proxy.conversations import AskedRequest, Conversation, Conversations, before_summary
 from contextstash.proxy.edits import (
     Draft,
     Inherited,
@@ -31,7 +39,6 @@ from contextstash.proxy.edits import (
     thinking_choice,
 )
 from contextstash.proxy.headers import RawHeaders
-from contextstash.proxy.model_pricing import KnownModels, ModelPricing
 from contextstash.proxy.options import ProxyOptions, PruneLimits
 from contextstash.proxy.plan import (
     Prunable,
@@ -44,7 +51,6 @@ from contextstash.proxy.plan import (
 )
 from contextstash.proxy.request_lines import Line, follows_response, is_side_call, replied_line
 from contextstash.proxy.senders import sender_of
-from contextstash.proxy.side_calls import SideCalls, before_summary
 from contextstash.request.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin
 from contextstash.window.refusals import recognize
 from contextstash_storage.errors import ContextstashError, EditConflictError
@@ -371,15 +377,14 @@ class Engine:
         try:
             ended = self._clock()
             bill = None
-            if usage is not None and not accounts.is_credible(prepared, usage):
+            if usage is not None and not is_credible(prepared, usage):
                 usage = None
             if usage is None:
-                state = accounts.booked_without_usage(prepared, ended)
+                state = booked_without_usage(prepared, ended)
             else:
-                window = self._models.now(conversation.state.model).window
-                bill, unedited, carried = accounts.billed(prepared, usage, self._options.window, window)
-                state = accounts.booked(prepared, bill, unedited, ended, window)
-                state = state.model_copy(update={"carried": carried})
+                facts = self._models.of(conversation.state.model)
+                known = facts.result() if facts.done() else ModelPricing()
+                bill, state = billed(prepared, usage, known, self._options.window, ended)
             new = conversation.newly_dropped(dropped)
             counts = {"healed": state.healed + healed, "reasoning_dropped": state.reasoning_dropped + len(new)}
             conversation.state = state.model_copy(update=counts)
@@ -400,7 +405,7 @@ class Engine:
         conversation.advance(request, response)
         former, conversation.usage = conversation.usage, usage
         known, conversation.request = conversation.request, request
-        conversation.sent_bytes = accounts.sent_bytes(prepared)
+        conversation.sent_bytes = sent_bytes(prepared)
         return former if known is not None and len(request.messages) > len(known.messages) else None
 
     async def _keep(

@@ -16,10 +16,10 @@ from contextstash.messages.request.whole import SERVER_STATE_KEYS
 from contextstash.proxy.conversations import Conversation
 from contextstash.proxy.edits import Draft
 from contextstash.proxy.options import PruneLimits
+from contextstash.proxy.refetches import Key
 from contextstash.proxy.request_lines import lists_tools, tool_names
 from contextstash.view.outputs_in_use import MadeCall, protected_calls
 from contextstash.view.pinned_outputs import outputs_of_pins
-from contextstash.view.rereads import Key
 
 RETRIEVAL_TOOL = "get_archived_output"
 
@@ -191,11 +191,11 @@ def _unprotected(draft: Draft, candidates: Sequence[Prunable], limits: PruneLimi
 
 def _read_again(draft: Draft) -> dict[str, Key]:
     """The outputs that the model has read again after a prune, by name, and which output each has shown again."""
-    rereads = draft.conversation.rereads
+    refetches = draft.conversation.refetches
     return {
         name: source
-        for _, name, output in (draft.outputs() if rereads.found else ())
-        if (source := rereads.source((output.call_id, output.sha256))) is not None
+        for _, name, output in (draft.outputs() if refetches.found else ())
+        if (source := refetches.source((output.call_id, output.sha256))) is not None
     }
 
 

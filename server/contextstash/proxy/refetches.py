@@ -1,152 +1,147 @@
-"""Refetches: text that a conversation fetched again after contextstash had taken it out of view, by any tool."""
+"""What a conversation fetched again after contextstash had taken it out of view: that is charged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from contextstash.messages import FORMATS
 from contextstash.messages.request.text import RequestText, TextMessage
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.proxy.request_lines import Line, behind_reply, common_start
-from contextstash.view.outputs_in_use import UNKNOWN_TIME, MadeCall
-from contextstash.view.rereads import REREAD_SHARE, Key, OutputLines, Reread
+from contextstash.view.outputs_in_use import UNKNOWN_TIME, MadeCall, is_same_file
 
-Times = Mapping[Key, float]
-"""When outputs were recorded, or since when they are out of view, in seconds since 1970."""
+if TYPE_CHECKING:
+    from contextstash.proxy.edits import Prepared
+
+Key = tuple[str, str]
+"""An output: the id of its call, and the SHA-256 of its text."""
 
 CALL_BYTES = 250
 """Of a call and its result, besides the call's argument and the output: their ids, names and punctuation in JSON, as in
 recorded sessions of Claude Code."""
 
+_UNKNOWN = MadeCall("", "", "")
 
-class _Answered(NamedTuple):
-    """A call with its output, which takes `size` bytes."""
+
+class _Hidden(NamedTuple):
+    """An output that the request before showed as a placeholder, since when, and the place of its message."""
 
     key: Key
     call: MadeCall
-    text: str
-    size: int
-    failed: bool
+    since: float
+    place: int
 
 
-@dataclass
-class Rereads:
-    """The outputs that were fetched again. `found` are those that the model read by its own tools, `charged` the tokens
-    of these and of what our tools returned; `new` are those that the last request brought first, and `are_all` says
-    whether it brought nothing else, so that it would not have been made. `left` went with a compaction that the client
-    would not have made."""
+class Refetches:
+    """The outputs of a conversation that were fetched again: by our tools, by the same call, or by one that reads the
+    same file. `found` says which output each has shown again, `only` whether the last request brought nothing else, so
+    that it would not have been made."""
 
-    found: dict[Key, Reread] = field(default_factory=dict)
-    charged: dict[Key, int] = field(default_factory=dict)
-    new: dict[Key, int] = field(default_factory=dict)
-    are_all: bool = False
-    left: dict[Key, float] = field(default_factory=dict)
-    _lines: OutputLines | None = None
-    _noted: Line = ()
+    def __init__(self) -> None:
+        self.found: dict[Key, Key] = {}
+        self.only = False
+        self._charged: dict[Key, int] = {}
+        self._new: dict[Key, int] = {}
+        self._noted: Line = ()
 
-    def note(
-        self, request: RequestText, hidden: Times, recorded: Times, tokens_per_byte: float, *, compacts: bool
-    ) -> None:
-        """Take over what is new in a request. `hidden` are the outputs that the request before showed as placeholders.
-        Lines are kept from then on, or if contextstash has chosen when the client `compacts`."""
-        if self._lines is None and (hidden or compacts):
-            self._lines, self._noted = OutputLines(), ()
-        whole: set[Key] = set()
-        self.new = {}
-        for each in _answered(request.messages[common_start(self._noted, request.messages) :], recorded):
-            share = self._share(each, hidden)
-            if share >= REREAD_SHARE:
-                whole.add(each.key)
-                share = 1.0
-            if share and each.key not in self.charged:
-                size = CALL_BYTES + len(each.call.argument) + share * each.size
-                self.new[each.key] = round(size * tokens_per_byte)
-        self.charged |= self.new
-        self._noted = request.messages
-        self.are_all = _hold_only(behind_reply(request.messages), whole)
-
-    def _share(self, each: _Answered, hidden: Times) -> float:
-        """Which share of an output was fetched again."""
-        again = None
-        if self._lines is not None:
-            hidden = {**hidden, **self.left} if self.left else hidden
-            again = self._lines.add(each.key, each.call, each.text, hidden, failed=each.failed)
-        if again is not None:
-            self.found[each.key] = again
-        own = is_own_call(each.call.tool, each.call.argument)
-        return 1.0 if own else again.share if again is not None else 0.0
-
-    def compact(self, request: RequestText, *, by_us: bool) -> None:
-        """Take over that the client has put a summary in place of earlier messages. What is read again from then on is
-        read because of that, unless it was `by_us`."""
-        if by_us and self._lines is not None:
-            shown = {key for place in request.places("results") for key in keys_of(request.messages[place])}
-            self.left = dict.fromkeys(self._lines.outputs - shown, 0.0)
-        else:
-            self.left, self._lines = {}, None
+    def note(self, prepared: Prepared) -> None:
+        """Take over what is new in a request."""
+        messages, recorded = prepared.messages, prepared.conversation.catalog.outputs
+        first, again, self._new = common_start(self._noted, messages), set[Key](), {}
+        hidden, name, calls = _hidden(prepared), prepared.result_names(), dict[str, MadeCall]()
+        for place, message in enumerate(messages[first:], first):
+            calls |= _calls_of(message)
+            for output in message.outputs:
+                key, call = (output.call_id, output.sha256), calls.get(output.call_id, _UNKNOWN)
+                known = recorded.get(name(place, output.call_id))
+                recorded_at = known.recorded_at if known else UNKNOWN_TIME
+                earlier = [each for each in hidden if each.place < place and each.since < recorded_at]
+                source = next((each.key for each in reversed(earlier) if _shows_again(call, key, each)), None)
+                if source is not None:
+                    self.found[key] = source
+                if source is not None or is_own_call(call.tool, call.argument):
+                    again.add(key)
+                    size = CALL_BYTES + len(call.argument) + output.size
+                    self._new[key] = round(size * prepared.conversation.tokens_per_byte)
+        self._new = {key: tokens for key, tokens in self._new.items() if key not in self._charged}
+        self._charged |= self._new
+        self._noted, self.only = messages, _hold_only(behind_reply(messages), again)
 
     def new_reads(self) -> list[int]:
         """The tokens of each output that the model has read again in the last request."""
-        return [tokens for key, tokens in self.new.items() if key in self.found]
+        return [tokens for key, tokens in self._new.items() if key in self.found]
 
     def source(self, key: Key) -> Key | None:
         """The output that an output has shown again, also by way of others; None if it shows none."""
         found = None
         while key in self.found:
-            key = found = self.found[key].of
+            key = found = self.found[key]
         return found
 
     def tokens_in(self, request: RequestText) -> int:
         """The tokens that a request holds because of them, or would hold if it were not edited."""
-        if not self.charged:
+        if not self._charged:
             return 0
-        messages = (request.messages[place] for place in request.places("results"))
-        return sum(self.charged.get(key, 0) for message in messages for key in keys_of(message))
+        results = (request.messages[place] for place in request.places("results"))
+        return sum(self._charged.get(key, 0) for message in results for key in _keys_of(message))
 
 
-def keys_of(message: TextMessage) -> list[Key]:
-    """The outputs that a message holds."""
+def _shows_again(call: MadeCall, key: Key, hidden: _Hidden) -> bool:
+    """Whether a call shows what is out of view: the same text, the same call, or the same file."""
+    if call.writes or key == hidden.key:
+        return False
+    if key[1] == hidden.key[1] or (call.tool, call.argument) == (hidden.call.tool, hidden.call.argument):
+        return True
+    return any(is_same_file(path, other) for path in call.paths for other in hidden.call.paths)
+
+
+def _hidden(prepared: Prepared) -> list[_Hidden]:
+    """The outputs that are out of view, but for those of files that were changed since: these are read for what is
+    new."""
+    pins, outputs = prepared.former.pins, prepared.conversation.catalog.outputs
+    if not pins:
+        return []
+    found, name = list[_Hidden](), prepared.result_names()
+    changes = [
+        (place, path)
+        for place in prepared.request.places("is_models")
+        for call in _calls_of(prepared.messages[place]).values()
+        for path in call.changes
+    ]
+    for place, _, output in prepared.outputs():
+        named = name(place, output.call_id)
+        if (pin := pins.get(named)) is None or (known := outputs.get(named)) is None:
+            continue
+        call = MadeCall(named, known.output.tool or "", known.output.argument or "")
+        later = [path for at, path in changes if at > place] if call.paths or changes else []
+        if not any(is_same_file(path, other) for path in later for other in call.paths):
+            found.append(_Hidden((output.call_id, output.sha256), call, pin.pinned_at, place))
+    return found
+
+
+def _keys_of(message: TextMessage) -> list[Key]:
     return [(each.call_id, each.sha256) for each in message.outputs]
-
-
-def _answered(messages: Line, recorded: Times) -> Iterator[_Answered]:
-    calls: dict[str, MadeCall] = {}
-    for message in messages:
-        if message.is_models:
-            calls |= _calls(message)
-        for result in message.results:
-            if result.path not in message.texts:
-                continue
-            key = result.call_id, message.hashes[result.path]
-            call = replace(calls.get(result.call_id, UNKNOWN_CALL), made_at=recorded.get(key, UNKNOWN_TIME))
-            failed = call.writes and _has_failed(message, result.call_id)
-            yield _Answered(key, call, message.texts[result.path], message.sizes[result.path], failed)
-
-
-UNKNOWN_CALL = MadeCall("", "", "")
-
-
-def _calls(message: TextMessage) -> dict[str, MadeCall]:
-    blocks = FORMATS[message.format].read(message.native).blocks
-    return {
-        block.call_id: MadeCall(block.call_id, block.tool or "", block.argument or "")
-        for block in blocks
-        if block.type == "tool_call" and block.call_id
-    }
-
-
-def _has_failed(message: TextMessage, call_id: str) -> bool:
-    return any(
-        block.is_error for block in FORMATS[message.format].read(message.native).blocks if block.call_id == call_id
-    )
 
 
 def _hold_only(new: Line, outputs: set[Key]) -> bool:
     """Whether all that is new in a request, reminders of the client aside, are these outputs."""
     messages = [message for message in new if message.native.get("role") != "system"]
     return bool(messages) and all(
-        message.results and len(message.outputs) == len(message.results) and outputs.issuperset(keys_of(message))
+        message.results and len(message.outputs) == len(message.results) and outputs.issuperset(_keys_of(message))
         for message in messages
     )
+
+
+def _calls_of(message: TextMessage) -> dict[str, MadeCall]:
+    """The calls of a message that the model wrote, by id."""
+    if not message.is_models:
+        return {}
+    if "calls" not in message.notes:
+        blocks = FORMATS[message.format].read(message.native).blocks
+        message.notes["calls"] = {
+            block.call_id: MadeCall(block.call_id, block.tool or "", block.argument or "")
+            for block in blocks
+            if block.type == "tool_call" and block.call_id
+        }
+    found: dict[str, MadeCall] = message.notes["calls"]
+    return found

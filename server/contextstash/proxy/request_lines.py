@@ -10,6 +10,7 @@ from operator import is_not
 from typing import Any
 
 from contextstash.clients.request_identity import is_compaction
+from contextstash.messages.breakpoints import content_of
 from contextstash.messages.request.text import RequestText, TextMessage, message_of
 
 Line = tuple[TextMessage, ...]
@@ -125,3 +126,11 @@ def digest_of(message: TextMessage) -> bytes:
         message.notes["digest"] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
     found: bytes = message.notes["digest"]
     return found
+
+
+def without_prompt(message: TextMessage) -> TextMessage | None:
+    """The results in a message into which the client has merged its prompt for a summary; None if it holds none."""
+    if not message.results:
+        return None
+    content = [block for block in content_of(message.native) if not is_compaction({"content": [block]})]
+    return message_of({**message.native, "content": content}, message.format)

@@ -76,11 +76,8 @@ def report_lines(report: ProxyReport) -> list[str]:
     ]
     if report.refetched:
         lines.append(f"Fetched again after a prune: {report.refetched:,} outputs, {report.refetched_tokens:,} tokens.")
-    if report.healed or report.compactions_avoided:
-        lines.append(
-            f"Requests healed that were too long: {report.healed:,};"
-            f" compactions avoided: about {report.compactions_avoided:,} (estimated)."
-        )
+    if report.healed:
+        lines.append(f"Requests healed that were too long: {report.healed:,}.")
     if report.reasoning_dropped:
         lines.append(f"Reasoning that the provider reported as dropped: {counted(report.reasoning_dropped, 'piece')}.")
     if report.faults:

@@ -23,9 +23,9 @@ from contextstash.proxy.supervisor import LAST_SECONDS
 from contextstash_storage.errors import ContextstashError
 
 if TYPE_CHECKING:
+    from contextstash.proxy.bill import ModelPricing
     from contextstash.proxy.http.app import ProxyApp
     from contextstash.proxy.http.upstream import Upstream
-    from contextstash.proxy.model_pricing import ModelPricing
     from contextstash.proxy.options import ProxyOptions
     from contextstash.stash import Stash
 
@@ -191,7 +191,7 @@ def _presence_of(database: Path | None) -> Callable[[], bool]:
 
 def _facts(model: str) -> ModelPricing:
     from contextstash.configuration.windows_and_prices import model_facts, price_of
-    from contextstash.proxy.model_pricing import ModelPricing
+    from contextstash.proxy.bill import ModelPricing
 
     found = model_facts(model)
     return ModelPricing(
