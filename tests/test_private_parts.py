@@ -165,12 +165,6 @@ async def test_a_server_of_the_sdk_lists_and_calls_tools_by_methods_that_can_be_
     )
 
 
-def test_a_server_of_uvicorn_takes_signals_by_a_method_that_can_be_replaced() -> None:
-    assert "capture_signals" in inspect.getsource(uvicorn.Server.serve), changed(
-        "contextstash/loopback.py", "uvicorn", "Server.serve does not call capture_signals"
-    )
-
-
 async def test_an_application_of_starlette_has_a_lifespan_that_can_be_replaced() -> None:
     entered: list[str] = []
 
@@ -193,11 +187,3 @@ async def test_an_application_of_starlette_has_a_lifespan_that_can_be_replaced()
     assert entered == ["in", "out"], changed(
         "contextstash/loopback.py", "starlette", "Router.lifespan_context is not entered and left"
     )
-
-
-def test_uvicorn_stops_reading_at_a_limit_of_its_module() -> None:
-    """loopback.py sets it for the proxy."""
-    from uvicorn.protocols.http import h11_impl
-
-    assert h11_impl.HIGH_WATER_LIMIT == 65536  # type: ignore[attr-defined]
-    assert "> HIGH_WATER_LIMIT" in inspect.getsource(h11_impl.H11Protocol.handle_events)

@@ -6,10 +6,8 @@ What a caller is told by an error of its own kind is no defect; any other except
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import tempfile
-import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -23,8 +21,7 @@ from contextstash.messages.repair import repaired
 from contextstash.messages.request.edits import MessageEdit, SummaryOf, edited
 from contextstash.messages.request.text import LIST_KEYS, read_request
 from contextstash.outputs.regex_search import matching_lines
-from contextstash.proxy.http.stream_start import held_start
-from contextstash.proxy.http.usage_tap import UsageTap
+from contextstash.proxy.replies import UsageTap, held_start
 from contextstash.safety.imitations import defused, is_speaker_line
 from contextstash.safety.sanitize import one_line, skeleton
 from contextstash.safety.secret_masks import masked, masked_value, secrets_in, shown
@@ -288,27 +285,24 @@ def _check_edits(name: str, data: bytes, whole: dict[str, Any]) -> None:
 
 
 def proxy_reply(data: bytes) -> None:
-    """A reply in pieces, plain and compressed, as a stream and as JSON: reading it never raises."""
+    """A reply in pieces, as a stream and as JSON: reading it never raises."""
     size = 1 + (data[0] if data else 0)
-    for encoding, body in (
-        (None, data), ("gzip", data), ("zstd", data), ("gzip", gzip.compress(data)), ("deflate", zlib.compress(data)),
-    ):  # fmt: skip
-        chunks = [body[place : place + size] for place in range(0, len(body), size)][:2_000]
-        for kind in ("text/event-stream; charset=utf-8", "application/json", None):
-            tap = UsageTap(kind, encoding)
-            for chunk in chunks:
-                tap.take(chunk)
-            usage = tap.usage
-            assert usage is None or usage.prompt_tokens is None or usage.prompt_tokens >= 0
-        asyncio.run(_start(chunks, encoding))
+    chunks = [data[place : place + size] for place in range(0, len(data), size)][:2_000]
+    for kind in ("text/event-stream; charset=utf-8", "application/json", None):
+        tap = UsageTap(kind)
+        for chunk in chunks:
+            tap.take(chunk)
+        usage = tap.usage
+        assert usage is None or usage.prompt_tokens is None or usage.prompt_tokens >= 0
+    asyncio.run(_start(chunks))
 
 
-async def _start(chunks: Sequence[bytes], encoding: str | None) -> None:
+async def _start(chunks: Sequence[bytes]) -> None:
     async def stream() -> AsyncIterator[bytes]:
         for chunk in chunks:
             yield chunk
 
-    held, _ = await held_start(stream(), encoding)
+    held, _ = await held_start(stream())
     assert b"".join(held) == b"".join(chunks[: len(held)])
 
 

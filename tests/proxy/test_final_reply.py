@@ -16,7 +16,7 @@ from anthropic import Anthropic
 from openai import OpenAI
 
 from contextstash.clients.follow import ingest
-from contextstash.proxy.http.final_reply import final_reply
+from contextstash.proxy.replies import final_reply
 from contextstash.stash import Stash
 from contextstash_storage.sqlite import open_sqlite
 from tests.proxy.test_identity import recorded, rewinds

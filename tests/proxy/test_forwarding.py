@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from contextstash.proxy.headers import check_upstream
+from contextstash.proxy.app import check_upstream
 from contextstash_storage.errors import BadInputError
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import Clock, RunningProxy, request_of, running_proxy, session

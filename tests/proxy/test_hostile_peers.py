@@ -7,22 +7,16 @@ import gzip
 import json
 import socket
 import threading
-import time
-import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from contextstash.base.zstandard import zstandard
 from contextstash.clients.request_identity import MAX_ID, ClientSession, announces, client_session, is_compaction
 from contextstash.messages.request.text import MAX_MESSAGES
-from contextstash.proxy.headers import passed_on
-from contextstash.proxy.http.body_limits import HeldBodies
-from contextstash.proxy.http.encodings import MAX_DECODED_BYTES, decoder
-from contextstash.proxy.http.stream_start import MAX_HELD_BYTES, held_start
-from contextstash.proxy.http.usage_tap import UsageTap
+from contextstash.proxy.app import passed_on
+from contextstash.proxy.replies import UsageTap, held_start
 from tests.support.caching_provider import caching_provider
 from tests.support.proxies import Clock, RunningProxy, request_of, running_proxy, session
 
@@ -141,32 +135,6 @@ def test_a_compressed_refusal_of_gigabytes_is_passed_on_and_not_decoded(tmp_path
             assert b"".join(response.iter_raw()) == BOMB
 
 
-def test_what_is_decoded_of_a_response_is_bounded() -> None:
-    for encoding, compress in (("gzip", gzip.compress), ("zstd", zstandard().compress)):
-        with pytest.raises(ValueError, match="too long"):
-            decoder(encoding)(compress(b"a" * (64 * MEBIBYTE)))
-        assert decoder(encoding)(compress(b"a" * MAX_DECODED_BYTES)) == b"a" * MAX_DECODED_BYTES
-    tap = UsageTap("text/event-stream", "gzip")
-    tap.take(BOMB)
-    assert tap.usage is None
-    assert len(tap._pending) <= MAX_DECODED_BYTES
-
-
-def test_the_beginning_of_a_stream_is_bounded_as_it_is_decoded_and_not_as_it_is_sent() -> None:
-    """Blanks are compressed to a thousandth: a chunk of 3 KB has three megabytes."""
-    taken = []
-
-    async def stream() -> AsyncIterator[bytes]:
-        packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
-        for _ in range(40):
-            taken.append(packer.compress(b" " * (3 * MEBIBYTE)) + packer.flush(zlib.Z_SYNC_FLUSH))
-            yield taken[-1]
-
-    held, refusal = asyncio.run(held_start(stream(), "gzip"))
-    assert (held, refusal) == (taken, None)
-    assert len(taken) * 3 * MEBIBYTE <= MAX_HELD_BYTES + 3 * MEBIBYTE
-
-
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 def test_a_refusal_in_a_stream_is_found_in_chunks_of_any_size(size: int) -> None:
     refusal = json.dumps({"type": "error", "error": {"code": "context_length_exceeded"}}).encode()
@@ -176,13 +144,13 @@ def test_a_refusal_in_a_stream_is_found_in_chunks_of_any_size(size: int) -> None
         for place in range(0, len(body), size):
             yield body[place : place + size]
 
-    held, found = asyncio.run(held_start(stream(), None))
+    held, found = asyncio.run(held_start(stream()))
     assert found == refusal
     assert body.startswith(b"".join(held))
 
 
 def test_a_reply_of_very_many_levels_is_read_without_an_error() -> None:
-    tap = UsageTap("application/json", None)
+    tap = UsageTap("application/json")
     tap.take(b'{"usage": {"input_tokens": 5}, "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
     assert tap.usage is None
 
@@ -245,40 +213,6 @@ def _exchanged(proxy: RunningProxy, fields: bytes, body: bytes) -> bytes:
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         connection.sendall(fields + b"\r\n" + body)
         return connection.makefile("rb").readline()
-
-
-def test_bodies_that_are_not_finished_are_held_up_to_a_limit_and_then_passed_on_as_they_come(tmp_path: Path) -> None:
-    whole = json.dumps(request_of(session(1))).encode()
-    with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
-        held = proxy.app._held = HeldBodies(4 * MEBIBYTE)
-        opened = [_unfinished(proxy, 2 * MEBIBYTE) for _ in range(4)]
-        _until(lambda: held._held > MEBIBYTE)
-        assert held._held <= 4 * MEBIBYTE
-        assert proxy.http.post(f"{proxy.url}/v1/messages", content=whole).status_code == 200
-        larger = json.dumps(request_of([{"role": "user", "content": "x" * 5 * MEBIBYTE}])).encode()
-        passed = proxy.http.post(f"{proxy.url}/v1/messages", content=larger)
-        assert (passed.status_code, "x-contextstash-session" in passed.headers) == (200, False)
-        for connection in opened:
-            connection.close()
-        _until(lambda: held._held == 0)
-        assert "x-contextstash-session" in proxy.http.post(f"{proxy.url}/v1/messages", content=whole).headers
-
-
-def _unfinished(proxy: RunningProxy, size: int) -> socket.socket:
-    """A connection on which so much of a larger body was sent."""
-    host, port = proxy.url.removeprefix("http://").split(":")
-    connection = socket.create_connection((host, int(port)), timeout=30)
-    connection.sendall(b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 44000000\r\n\r\n")
-    connection.sendall(b" " * size)
-    return connection
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_a_request_of_very_many_messages_is_passed_on_unread(tmp_path: Path) -> None:

@@ -15,12 +15,10 @@ from typing import Any
 import httpx2
 import uvicorn
 
+from contextstash.proxy.app import ProxyApp
 from contextstash.proxy.engine import Engine
-from contextstash.proxy.http.app import ProxyApp
-from contextstash.proxy.http.serve import ServedProxy, proxy_app
-from contextstash.proxy.options import ProxyOptions
+from contextstash.proxy.serve import UVICORN, ProxyOptions, ServedProxy, proxy_app
 from contextstash.stash import Stash
-from contextstash.web.loopback import PROXY_SETTINGS
 from contextstash_storage.records import ProxiedSession
 from contextstash_storage.sqlite import open_sqlite
 
@@ -109,7 +107,7 @@ def running_proxy(
 
     async def run() -> None:
         app = await proxy_app(served)
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, **PROXY_SETTINGS))
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, **UVICORN))
         found.extend((app, server, asyncio.get_running_loop()))
         ready.set()
         await server.serve(sockets=[listener])

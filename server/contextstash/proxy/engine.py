@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from contextstash.base.background_tasks import BackgroundTasks
 from contextstash.clients.request_identity import agent_of, client_session
@@ -38,8 +38,6 @@ from contextstash.proxy.edits import (
     shown_edits,
     thinking_choice,
 )
-from contextstash.proxy.headers import RawHeaders
-from contextstash.proxy.options import ProxyOptions, PruneLimits
 from contextstash.proxy.plan import (
     Prunable,
     cache_seconds,
@@ -56,7 +54,12 @@ from contextstash.window.refusals import recognize
 from contextstash_storage.errors import ContextstashError, EditConflictError
 from contextstash_storage.records import Native, Session, Usage
 
+if TYPE_CHECKING:
+    from contextstash.proxy.serve import ProxyOptions
+
 logger = logging.getLogger(__name__)
+
+RawHeaders = list[tuple[bytes, bytes]]
 
 Result = TypeVar("Result")
 
@@ -184,13 +187,8 @@ class Engine:
         return self._rendered(original, pruned)
 
     def _can_be_repeated(self, request: RequestText) -> bool:
-        """Whether the model can see again what is left out: by our tool, or by calling the same tool again."""
-        return not self._options.record or offers_retrieval(request, configured=self._options.configured)
-
-    @property
-    def _limits(self) -> PruneLimits:
-        """What a prune leaves. What is not stored is left out only if the model can have it again by the same call."""
-        return PruneLimits(self._options.keep_tokens, only_reads=not self._options.record)
+        """Whether the model can see again what is left out."""
+        return offers_retrieval(request, configured=self._options.configured)
 
     def _retrievable(self, original: Prepared, offered: bool) -> bool:
         """Whether the model can fetch what placeholders stand for, now or as soon as the client's servers run. For the
@@ -208,7 +206,7 @@ class Engine:
         """How many outputs were pruned for this request. If that fails, or takes too long, the edits of the former
         request hold: the original would cost the cache."""
         try:
-            chosen = plan_cold(original, self._limits)
+            chosen = plan_cold(original, self._options.keep_tokens)
             if not chosen:
                 return 0
             archiving = self._archive(original, chosen, "cold cache")
@@ -329,8 +327,8 @@ class Engine:
         if not is_understood(request) or not self._can_be_repeated(request):
             return None
         await self._record(conversation, request, None)
-        for limits in (self._limits, self._limits.quarter):
-            chosen = plan_needed(prepared, limits)
+        for keep_tokens in (self._options.keep_tokens, self._options.keep_tokens // 4):
+            chosen = plan_needed(prepared, keep_tokens)
             if chosen:
                 archived = await self._archive(prepared, chosen, "the request was too long", needed=True)
                 healed = self._rendered(prepared, archived) if archived else None

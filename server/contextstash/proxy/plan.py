@@ -15,7 +15,6 @@ from contextstash.messages.request.text import RequestText, TextMessage, has_lon
 from contextstash.messages.request.whole import SERVER_STATE_KEYS
 from contextstash.proxy.conversations import Conversation
 from contextstash.proxy.edits import Draft
-from contextstash.proxy.options import PruneLimits
 from contextstash.proxy.refetches import Key
 from contextstash.proxy.request_lines import lists_tools, tool_names
 from contextstash.view.outputs_in_use import MadeCall, protected_calls
@@ -127,16 +126,16 @@ class Prunable(NamedTuple):
     tokens: int
 
 
-def plan_cold(draft: Draft, limits: PruneLimits) -> list[Prunable]:
+def plan_cold(draft: Draft, keep_tokens: int) -> list[Prunable]:
     """The outputs to prune at a cold cache: none if that frees too little."""
-    chosen = _unprotected(draft, prunables(draft, round(limits.keep_tokens * COLD_KEEP_SHARE)), limits)
+    chosen = _unprotected(draft, prunables(draft, round(keep_tokens * COLD_KEEP_SHARE)))
     freed = sum(each.tokens - PLACEHOLDER_TOKENS for each in chosen)
     return chosen if freed >= MIN_TOKENS else []
 
 
-def plan_needed(draft: Draft, limits: PruneLimits) -> list[Prunable]:
+def plan_needed(draft: Draft, keep_tokens: int) -> list[Prunable]:
     """The outputs to prune after the provider refused the request as too long."""
-    return _unprotected(draft, prunables(draft, limits.keep_tokens, unread=True), limits)
+    return _unprotected(draft, prunables(draft, keep_tokens, unread=True))
 
 
 def prunables(draft: Draft, keep_tokens: int, *, unread: bool = False) -> list[Prunable]:
@@ -174,7 +173,7 @@ def reply_start(request: RequestText) -> int:
     return places[last] if places else 0
 
 
-def _unprotected(draft: Draft, candidates: Sequence[Prunable], limits: PruneLimits) -> list[Prunable]:
+def _unprotected(draft: Draft, candidates: Sequence[Prunable]) -> list[Prunable]:
     if not candidates:
         return []
     outputs = draft.conversation.catalog.outputs
@@ -184,8 +183,6 @@ def _unprotected(draft: Draft, candidates: Sequence[Prunable], limits: PruneLimi
         if (known := outputs.get(name)) is not None
     ]
     kept = protected_calls(calls, _read_again(draft)) | _kept_calls(draft.conversation)
-    if limits.only_reads:
-        kept |= {call.call_id for call in calls if not call.reads}
     return [each for each in candidates if each.name not in kept]
 
 

@@ -13,7 +13,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from contextstash.proxy.headers import SECRET_VARIABLE, UPSTREAM_VARIABLE
+SECRET_VARIABLE = "_CONTEXTSTASH_PROXY_SECRET"
+"""The environment variable with which `contextstash run` tells its proxy the path that its client uses."""
+
+UPSTREAM_VARIABLE = "_CONTEXTSTASH_PROXY_UPSTREAM"
+"""The same for the model API's address: that of a gateway can hold a secret."""
 
 MAX_RESTARTS = 5
 """How often a proxy is started again within RESTART_SECONDS. One that dies at once would do so for ever."""

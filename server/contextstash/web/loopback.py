@@ -2,53 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import anyio
-import anyio.lowlevel
 import uvicorn
 
 from contextstash.base.own_interpreter import own_interpreter
-from contextstash.base.signals import end_signals
 from contextstash.web.host_names import LOOPBACK
 from contextstash_storage.errors import BadInputError
 
 SHUTDOWN_SECONDS = 5
 """Seconds that open requests may continue after a signal; then they are cut off."""
 
-
-PROXY_SETTINGS: dict[str, Any] = {
-    "server_header": False,
-    "date_header": False,
-    "ws": "none",
-    "proxy_headers": False,
-    "lifespan": "on",
-    "timeout_keep_alive": 600,
-    "timeout_graceful_shutdown": 1,
-}
-"""uvicorn's settings for an application that passes on others' responses: it adds no headers of its own, and leaves it
-to the client when an idle connection ends (longer than clients keep theirs). After a signal a reply has one second
-left: it may take minutes, and who ends the proxy waits for it."""
-
-
-def read_ahead(size: int) -> None:
-    """From now on, read so many bytes of each request in this process before the application has taken them."""
-    from uvicorn.protocols.http import h11_impl
-
-    h11_impl.HIGH_WATER_LIMIT = size  # type: ignore[attr-defined]
-
-
 BACKLOG = 2_048
 """Connections that may wait to be accepted, as uvicorn's default: after another server's end all its clients come at
 once."""
-
-
-Drain = Callable[[], Coroutine[Any, Any, None]]
-"""What an application does after the first signal, while the running requests end."""
 
 
 def serve(
@@ -59,27 +32,26 @@ def serve(
     *,
     settings: Mapping[str, Any] | None = None,
     listener: socket.socket | None = None,
-    drain: Drain | None = None,
     public: bool = False,
 ) -> None:
     """Serve the application that `app` returns, on a free port if `port` is 0, or on a `listener` that is open already.
-    `announce` turns the address into a line for standard error. `settings` are uvicorn's; `drain` runs
-    after a signal. `public`: another host may be served, behind a proxy that does TLS. Raises BadInputError if the host
-    is not this machine or the port cannot be used."""
+    `announce` turns the address into a line for standard error. `settings` are uvicorn's. `public`: another host may be
+    served, behind a proxy that does TLS. Raises BadInputError if the host is not this machine or the port cannot be
+    used."""
     own_interpreter()
     if listener is not None:
-        anyio.run(_serve, app, listener, settings or {}, drain)
+        asyncio.run(_serve(app, listener, settings or {}))
         return
     if host not in LOOPBACK and not public:
         raise BadInputError(
             f"Serving on {host} would show every session to everyone who can reach it."
             f" Serve on {', '.join(LOOPBACK[:-1])} or {LOOPBACK[-1]}."
         )
-    with _listening(host, port) as listener:
+    with _listening(host, port) as opened:
         named = f"[{host}]" if ":" in host else host
-        sys.stderr.write(announce(f"http://{named}:{listener.getsockname()[1]}") + "\n")
+        sys.stderr.write(announce(f"http://{named}:{opened.getsockname()[1]}") + "\n")
         sys.stderr.flush()
-        anyio.run(_serve, app, listener, settings or {}, drain)
+        asyncio.run(_serve(app, opened, settings or {}))
 
 
 @contextmanager
@@ -99,49 +71,14 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-class _Server(uvicorn.Server):
-    """Does not handle signals: uvicorn would raise them again after its end, and the exit code would not be 0."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-async def _serve(
-    app: Callable[[], Awaitable[Any]], listener: socket.socket, settings: Mapping[str, Any], drain: Drain | None
-) -> None:
-    async with anyio.create_task_group() as group:
-        stop = _Stop(drain)
-        group.start_soon(stop.on_signals)
-        await anyio.lowlevel.checkpoint()  # from here on, a signal is received
-        # Not httptools, which uvicorn would take if it is installed: of a request with `Upgrade: h2c`, as Java's
-        # HttpClient sends it, it loses the body.
-        config = uvicorn.Config(
-            await app(),
-            log_config=None,
-            access_log=False,
-            **{"http": "h11", "timeout_graceful_shutdown": SHUTDOWN_SECONDS, **settings},
-        )
-        stop.http = _Server(config)
-        stop.http.should_exit = stop.requested
-        await stop.http.serve(sockets=[listener])
-        group.cancel_scope.cancel()
-
-
-class _Stop:
-    """Stops the server after the first signal, when the running requests have ended; at once after the second."""
-
-    def __init__(self, drain: Drain | None) -> None:
-        self.http: uvicorn.Server | None = None
-        self.requested = False
-        self._drain = drain
-
-    async def on_signals(self) -> None:
-        """Wait for signals, and stop."""
-        async with anyio.create_task_group() as group:
-            async for _ in end_signals():
-                if self._drain is not None and not self.requested:
-                    group.start_soon(self._drain)
-                if self.http is not None:
-                    self.http.should_exit, self.http.force_exit = True, self.requested
-                self.requested = True
+async def _serve(app: Callable[[], Awaitable[Any]], listener: socket.socket, settings: Mapping[str, Any]) -> None:
+    ended: list[int] = []
+    for each in (signal.SIGINT, signal.SIGTERM):
+        # In force before uvicorn takes the signals, and when it raises them again at its end: the exit code is 0.
+        signal.signal(each, lambda number, _: ended.append(number))
+    # Not httptools, which uvicorn would take if it is installed: of a request with `Upgrade: h2c`, as Java's HttpClient
+    # sends it, it loses the body.
+    known = {"http": "h11", "timeout_graceful_shutdown": SHUTDOWN_SECONDS, "log_config": None, "access_log": False}
+    server = uvicorn.Server(uvicorn.Config(await app(), **{**known, **settings}))
+    server.should_exit = bool(ended)
+    await server.serve(sockets=[listener])

@@ -164,7 +164,7 @@ def test_the_log_is_its_owners_alone_and_neither_a_link_nor_a_fifo(tmp_path: Pat
 
 
 def test_how_many_tokens_stay_is_passed_on_to_the_proxy() -> None:
-    switches, sizes = {"--no-record": False, "--no-prune": True}, {"--keep-tokens": 8_000, "--window": None}
+    switches, sizes = {"--configured": False, "--no-prune": True}, {"--keep-tokens": 8_000, "--window": None}
     assert _flags(switches, sizes) == ["--no-prune", "--keep-tokens", "8000"]
 
 

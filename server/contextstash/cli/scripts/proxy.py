@@ -25,9 +25,6 @@ DEFAULT_UPSTREAM = "https://api.anthropic.com"
     help="This machine only.",
 )
 @click.option("--upstream", metavar="URL", default=DEFAULT_UPSTREAM, show_default=True, help="The model API.")
-@click.option(
-    "--no-record", is_flag=True, help="Store nothing: then only outputs that the model can read again are pruned."
-)
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
 @click.option("--configured", is_flag=True, hidden=True, help="The client is known to have our server.")
@@ -39,7 +36,6 @@ DEFAULT_UPSTREAM = "https://api.anthropic.com"
 def proxy(
     opener: StashOpener,
     listen: tuple[str, int],
-    no_record: bool,
     no_prune: bool,
     keep_tokens: int | None,
     configured: bool,
@@ -53,9 +49,8 @@ def proxy(
     """
     from contextstash.configuration.api_key import api_key_from
     from contextstash.mcp.serve import opener as stash_opener
-    from contextstash.proxy.headers import SECRET_VARIABLE, UPSTREAM_VARIABLE
-    from contextstash.proxy.http.serve import ServedProxy, serve_proxy
-    from contextstash.proxy.options import DEFAULT_KEEP_TOKENS, ProxyOptions
+    from contextstash.proxy.serve import DEFAULT_KEEP_TOKENS, ProxyOptions, ServedProxy, serve_proxy
+    from contextstash.proxy.supervisor import SECRET_VARIABLE, UPSTREAM_VARIABLE
 
     host, port = listen
     served["upstream"] = os.environ.pop(UPSTREAM_VARIABLE, served["upstream"])
@@ -63,7 +58,6 @@ def proxy(
         ServedProxy(
             options=ProxyOptions(
                 keep_tokens=DEFAULT_KEEP_TOKENS if keep_tokens is None else keep_tokens,
-                record=not no_record,
                 prune=not no_prune,
                 configured=configured,
                 project=project,

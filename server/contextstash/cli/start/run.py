@@ -131,9 +131,6 @@ class OwnOptionsAnywhere(click.Command):
     "run", cls=OwnOptionsAnywhere, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
 @click.option("--upstream", metavar="URL", help="The model API. [default: the one that the client would use]")
-@click.option(
-    "--no-record", is_flag=True, help="Store nothing: then only outputs that the model can read again are pruned."
-)
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
 @click.option("--window", type=tokens, metavar="TOKENS", help="Where the client compacts, such as 100k.")
@@ -146,7 +143,6 @@ class OwnOptionsAnywhere(click.Command):
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
     upstream: str | None,
-    no_record: bool,
     no_prune: bool,
     keep_tokens: int | None,
     window: int | None,
@@ -165,7 +161,7 @@ def run(
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
     from contextstash.clients.launch import launched_client
-    from contextstash.proxy.headers import check_upstream
+    from contextstash.proxy.app import check_upstream
     from contextstash.proxy.supervisor import Supervisor, proxy_command, run_client
 
     program = program_on_path(client)
@@ -176,10 +172,10 @@ def run(
     assert proxied is not None
     address = check_upstream(upstream or proxied.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
-    switches = {"--configured": configured, "--no-record": no_record, "--no-prune": no_prune}
+    switches = {"--configured": configured, "--no-prune": no_prune}
     sizes = {"--keep-tokens": keep_tokens, "--window": None if chosen is None else chosen.tokens}
     options = [*_database(db), *_flags(switches, {**sizes, "--preset": preset, "--project": Path.cwd()}, given)]
-    reported = None if quiet or no_record else StashOpener(db, settings_from(preset, given))
+    reported = None if quiet else StashOpener(db, settings_from(preset, given))
     before = _states_before(reported) if reported else {}
     started = time.time()
     with _log_file(db) as log:

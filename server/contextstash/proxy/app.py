@@ -1,0 +1,439 @@
+"""The proxy as an ASGI application: every request goes on to the model API, and its response back as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from dataclasses import dataclass
+from functools import partial
+from hmac import compare_digest
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from contextstash.base.zstandard import zstandard
+from contextstash.proxy.conversations import AskedRequest
+from contextstash.proxy.edits import Prepared
+from contextstash.proxy.engine import EDIT_REFUSALS, Engine
+from contextstash.proxy.plan import writes_long
+from contextstash.proxy.replies import UsageTap, final_reply, held_start
+from contextstash.web.host_names import LOOPBACK, OwnHosts
+from contextstash_storage.errors import BadInputError
+
+if TYPE_CHECKING:
+    import httpx2
+
+logger = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+RawHeaders = list[tuple[bytes, bytes]]
+
+READ_ROUTES = {
+    "/v1/messages": "anthropic",
+    "/v1/chat/completions": "openai-chat",
+    "/chat/completions": "openai-chat",
+    "/v1/responses": "openai-responses",
+    "/responses": "openai-responses",
+    "/responses/compact": "openai-responses",
+}
+"""The ends of the paths whose requests are read, and their formats. All others are passed on unread."""
+
+COMPACTION_ROUTE = "/responses/compact"
+"""Takes a conversation, and returns what stands for it from then on (OpenAI's API reference)."""
+
+SESSION_HEADER = b"x-contextstash-session"
+"""Names the session of a request in its response, for those who debug."""
+
+HOP_BY_HOP = frozenset(
+    {
+        *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection"),
+        *(b"te", b"trailer", b"transfer-encoding", b"upgrade"),
+    }
+)
+"""Headers about one connection, which a proxy must not pass on (RFC 9110, section 7.6.1)."""
+
+MAX_BODY_BYTES = 48 << 20
+"""Larger bodies are passed on unread. Anthropic refuses requests over 32 MB."""
+
+MAX_ERROR_BYTES = 1 << 20
+"""A refusal is read up to this size before it is passed on. Providers' are below 10 KB."""
+
+IDLE_SECONDS = 30.0
+"""How long an idle connection is kept. Providers close theirs after a minute or more; a request on a connection that is
+just being closed would fail."""
+
+ZSTD_LEVEL = 1
+"""How hard an edited body is compressed: 2 MB take about 5 ms at level 1, and the client waits for it."""
+
+STREAMED_REFUSAL = 400
+"""The status that stands for a refusal within a stream whose own status is 200."""
+
+
+class ClientGoneError(Exception):
+    """The client closed its connection before the response ended."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A response of the model API: `chunks` are its body, `refusal` the status and the text with which it refuses the
+    request, None in place of a text that cannot be read."""
+
+    response: httpx2.Response
+    chunks: AsyncIterator[bytes]
+    refusal: tuple[int, bytes | None] | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the model replies."""
+        return self.refusal is None and self.response.status_code < 400
+
+
+class Upstream:
+    """One model API. It has no time-outs, follows no redirects, and keeps no cookies: all that is the client's."""
+
+    def __init__(self, url: str) -> None:
+        """`url` has been checked by `check_upstream`."""
+        import httpx2
+
+        self._httpx = httpx2
+        self._base = httpx2.URL(url)
+        self._path = self._base.raw_path.rstrip(b"/")
+        self._client = httpx2.AsyncClient(
+            timeout=None,
+            follow_redirects=False,
+            limits=httpx2.Limits(max_connections=None, keepalive_expiry=IDLE_SECONDS),
+            cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
+        )
+
+    async def send(
+        self, method: str, target: bytes, headers: RawHeaders, body: bytes | AsyncIterator[bytes] | None
+    ) -> httpx2.Response:
+        """Send a request with this target, byte for byte, and return its response as soon as the headers are there.
+        Raises httpx2.TransportError if there is no response."""
+        sent = passed_on(headers, leave_out=(b"host", b"expect"))
+        if body is None or isinstance(body, bytes):
+            sent = [pair for pair in sent if pair[0].lower() != b"content-length"]
+        if isinstance(body, bytes):
+            sent.append((b"content-length", str(len(body)).encode()))
+        request = self._httpx.Request(
+            method, self._base, headers=sent, content=body, extensions={"target": self._path + target}
+        )
+        return await self._client.send(request, stream=True)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+
+class ProxyApp:
+    """Refuses whoever is not a program of this machine that was told the address, and serves the others."""
+
+    def __init__(
+        self, upstream: Upstream, engine: Engine, at_end: Callable[[], Awaitable[None]], secret: str | None = None
+    ) -> None:
+        """`at_end` is called when the server has stopped. Only requests whose path begins with the `secret` are
+        served, if there is one."""
+        self._upstream = upstream
+        self._engine = engine
+        self._at_end = at_end
+        self._secret = secret
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            own = self._own(scope)
+            if isinstance(own, tuple):
+                await send_error(send, *own)
+            else:
+                await Exchange(own, receive, send, self._upstream, self._engine).run()
+        elif scope["type"] == "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await self._at_end()
+            await send({"type": "lifespan.shutdown.complete"})
+
+    def _own(self, scope: Scope) -> Scope | tuple[int, str, str]:
+        """The scope without the secret at the beginning of its path, or the refusal."""
+        headers: RawHeaders = scope["headers"]
+        raw: bytes = scope.get("raw_path") or scope["path"].encode()
+        if not OwnHosts().has_host(header(headers, b"host") or "") or _is_foreign_page(headers):
+            logger.warning("refused a request of a web page")
+            return 403, "permission_error", "web pages of other hosts are refused."
+        if not raw.startswith(b"/"):
+            return 400, "invalid_request_error", "this is no forward proxy."
+        if self._secret is not None:
+            first, _, rest = raw[1:].partition(b"/")
+            if not compare_digest(first, self._secret.encode()):
+                reason = "this proxy serves only the client that contextstash run has started."
+                return 403, "permission_error", reason
+            scope = {**scope, "raw_path": b"/" + rest, "path": scope["path"][len(self._secret) + 1 :] or "/"}
+        if header(headers, b"content-length") and header(headers, b"transfer-encoding"):
+            # The next reader may take another of the two for the body's length (RFC 9112, section 6.3).
+            return 400, "invalid_request_error", "a request has either a length or a transfer encoding."
+        if (header(headers, b"upgrade") or "").lower() == "websocket":
+            # Codex then sends its requests over HTTP, at once and for the rest of its session (seen in 0.169).
+            return 426, "invalid_request_error", "WebSocket is not supported."
+        return scope
+
+
+class Exchange:
+    """One request and its response."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, upstream: Upstream, engine: Engine) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._upstream = upstream
+        self._engine = engine
+        self._arrived = asyncio.Event()
+        self._headers: RawHeaders = list(scope["headers"])
+        query = scope["query_string"]
+        self._target = (scope.get("raw_path") or scope["path"].encode()) + (b"?" + query if query else b"")
+        self._encoding = header(self._headers, b"content-encoding")
+        self._original = b""
+        self._started = False
+
+    async def run(self) -> None:
+        """Pass the request on, and its response back."""
+        import httpx2
+
+        path = self._scope["path"]
+        format_name = next((name for end, name in READ_ROUTES.items() if path.endswith(end)), None)
+        is_read = format_name is not None and self._scope["method"] == "POST"
+        try:
+            await self._unless_gone(self._pass_read(str(format_name)) if is_read else self._pass_on(self._body()))
+        except ClientGoneError:
+            logger.debug("the client closed its connection")
+        except httpx2.TransportError as error:
+            if self._started:
+                raise
+            logger.warning("no response from upstream: %s", type(error).__name__)
+            await send_error(self._send, 502, "api_error", "the model API could not be reached.")  # clients try again
+
+    async def _pass_read(self, format_name: str) -> None:
+        read, rest = await self._read_body()
+        if rest is not None:
+            await self._pass_on(rest)
+            return
+        self._original = read
+        body = read if self._encoding is None else unpacked(read, self._encoding)
+        compacts = self._scope["path"].endswith(COMPACTION_ROUTE)
+        prepared = None
+        if body is not None:
+            prepared = await self._engine.prepare(format_name, self._headers, body, compacts=compacts)
+        if prepared is not None:
+            self._headers = [pair for pair in self._headers if pair[0].lower() != b"accept-encoding"]
+            self._headers.append((b"accept-encoding", b"identity"))  # so that the usage can be read
+        if not isinstance(prepared, Prepared):
+            await self._pass_on(read, prepared)
+            return
+        try:
+            await self._pass_prepared(prepared)
+        finally:
+            self._engine.ended(prepared)
+
+    async def _pass_prepared(self, prepared: Prepared) -> None:
+        reply = await self._asked(prepared)
+        healed = False
+        if reply.refusal is not None:
+            again = await self._engine.after_refusal(prepared, *reply.refusal)
+            if again is not None:
+                await reply.response.aclose()
+                reply = await self._asked(again)
+                prepared, healed = again, again.edited and reply.succeeded
+        await self._relay(reply, prepared, healed=healed)
+
+    async def _asked(self, prepared: Prepared) -> Reply:
+        """The reply to a request, in the encoding of the client's, with what it says if the request is refused."""
+        sent = self._original
+        if prepared.edited:
+            sent = prepared.body if self._encoding is None else packed(prepared.body, self._encoding)
+        response = await self._upstream.send(self._scope["method"], self._target, self._headers, sent)
+        kind, chunks = response.headers.get("content-type", ""), response.aiter_raw()
+        if response.status_code in EDIT_REFUSALS and "json" in kind:
+            error = b""
+            async for chunk in chunks:
+                error += chunk
+                if len(error) > MAX_ERROR_BYTES:  # it is passed on as it comes
+                    return Reply(response, _joined([error], chunks))
+            return Reply(response, _joined([error]), (response.status_code, error if _is_object(error) else None))
+        if prepared.request.format == "openai-responses" and "event-stream" in kind:
+            held, refusal = await held_start(chunks)
+            return Reply(response, _joined(held, chunks), None if refusal is None else (STREAMED_REFUSAL, refusal))
+        return Reply(response, chunks)
+
+    async def _pass_on(self, body: bytes | AsyncIterator[bytes], side: AskedRequest | None = None) -> None:
+        has_body = header(self._headers, b"content-length") or header(self._headers, b"transfer-encoding")
+        if not has_body:
+            self._arrived.set()
+        sent = body if has_body else None
+        response = await self._upstream.send(self._scope["method"], self._target, self._headers, sent)
+        await self._relay(Reply(response, response.aiter_raw()), side)
+
+    async def _relay(self, reply: Reply, prepared: Prepared | AskedRequest | None, *, healed: bool = False) -> None:
+        """The response, chunk by chunk as it comes."""
+        response, headers = reply.response, passed_on(reply.response.headers.raw)
+        long_writes = prepared is not None and writes_long(prepared.request)
+        tap = UsageTap(response.headers.get("content-type"), long_writes=long_writes)
+        if isinstance(prepared, Prepared):
+            headers.append((SESSION_HEADER, prepared.conversation.session_id.encode("ascii", "replace")))
+        self._started = True
+        try:
+            await self._send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+            async for chunk in reply.chunks:
+                await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+                if prepared is not None:
+                    tap.take(chunk)
+        finally:
+            # Booked before the client sees the end: its next request may come at once.
+            if reply.succeeded and prepared is not None:
+                self._finish(prepared, tap, healed=healed)
+            await response.aclose()
+        await self._send({"type": "http.response.body", "body": b""})
+
+    def _finish(self, prepared: Prepared | AskedRequest, tap: UsageTap, *, healed: bool) -> None:
+        if isinstance(prepared, AskedRequest):
+            self._engine.finish_side_call(prepared, tap.usage)
+            return
+        final = partial(final_reply, prepared.request.format, tap.parts)
+        self._engine.finish(prepared, tap.usage, healed=healed, response=tap.response, dropped=tap.dropped, final=final)
+
+    async def _unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for `work`; it is cancelled if the client goes away: an unread reply costs money. Raises
+        ClientGoneError then."""
+        working, watching = asyncio.ensure_future(work), asyncio.ensure_future(self._gone())
+        try:
+            await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise ClientGoneError
+            working.result()
+        finally:
+            for task in (working, watching):
+                task.cancel()
+            await asyncio.gather(working, watching, return_exceptions=True)
+
+    async def _gone(self) -> None:
+        await self._arrived.wait()  # until then, whoever reads the body notices it
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def _body(self) -> AsyncIterator[bytes]:
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGoneError
+            if not message.get("more_body"):
+                self._arrived.set()
+            if body := message.get("body"):
+                yield body
+            if not message.get("more_body"):
+                return
+
+    async def _read_body(self) -> tuple[bytes, AsyncIterator[bytes] | None]:
+        """The whole body; or all of it as a stream, if it is too large to be read."""
+        chunks: list[bytes] = []
+        size, body = 0, self._body()
+        async for chunk in body:
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > MAX_BODY_BYTES:
+                return b"", _joined(chunks, body)
+        return b"".join(chunks), None
+
+
+def check_upstream(url: str) -> str:
+    """The address without a slash at its end. Raises BadInputError if requests, which hold credentials, would leave
+    this machine unencrypted."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BadInputError(f"--upstream takes an address such as https://api.anthropic.com, not '{url}'.")
+    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        raise BadInputError("--upstream must be https, unless it is on this machine: requests hold credentials.")
+    if parts.username or parts.query or parts.fragment:
+        raise BadInputError("--upstream takes no user name, query or fragment.")
+    return url.rstrip("/")
+
+
+def passed_on(headers: Iterable[tuple[bytes, bytes]], *, leave_out: Iterable[bytes] = ()) -> RawHeaders:
+    """The headers without those about the connection, in their order and spelling. A length that a transfer encoding
+    overrides is left out too (RFC 9112, section 6.3): the next reader would take it for the body's."""
+    listed = list(headers)
+    dropped = HOP_BY_HOP | {name.lower() for name in leave_out}
+    if header(listed, b"transfer-encoding") is not None:
+        dropped = dropped | {b"content-length"}
+    for name, value in listed:
+        if name.lower() == b"connection":
+            dropped = dropped | {part.strip().lower() for part in value.split(b",")}
+    return [(name, value) for name, value in listed if name.lower() not in dropped]
+
+
+def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:
+    """The first value of a header; None if it is missing."""
+    return next((value.decode("latin-1") for key, value in headers if key.lower() == name), None)
+
+
+def _is_foreign_page(headers: RawHeaders) -> bool:
+    """Whether a browser sends a request for a page that is not from this machine. Such a page could have the user's
+    local model work for it, and put conversations of its own among the recorded ones. Programs send no Origin, and a
+    browser sends none with what a page merely embeds, such as an image: then it says by Sec-Fetch-Site whose page that
+    is, and no page has this port's address."""
+    origins = [value.decode("latin-1") for name, value in headers if name.lower() == b"origin"]
+    if not origins:
+        return (header(headers, b"sec-fetch-site") or "none") not in ("none", "same-origin")
+    try:
+        parts = urlsplit(origins[0])
+    except ValueError:
+        return True
+    is_web = parts.scheme in ("http", "https") and parts.hostname not in LOOPBACK
+    return len(origins) > 1 or origins[0] == "null" or is_web
+
+
+def unpacked(data: bytes, encoding: str) -> bytes | None:
+    """A request's whole body without its compression; None if it cannot be read or is too long."""
+    name = encoding.strip().lower()
+    try:
+        bits = zlib.MAX_WBITS if name == "deflate" else zlib.MAX_WBITS | 32
+        decompressor = zstandard().ZstdDecompressor() if name == "zstd" else zlib.decompressobj(bits)
+        found: bytes = decompressor.decompress(data, MAX_BODY_BYTES)
+    except Exception:  # each library has its own errors, and a body from elsewhere may hold anything
+        return None
+    return found if decompressor.eof and not decompressor.unused_data else None
+
+
+def packed(data: bytes, encoding: str) -> bytes:
+    """An edited body in the encoding of the original one."""
+    name = encoding.strip().lower()
+    if name == "zstd":
+        found: bytes = zstandard().compress(data, ZSTD_LEVEL)
+        return found
+    compressor = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS if name == "deflate" else zlib.MAX_WBITS | 16)
+    return compressor.compress(data) + compressor.flush()
+
+
+async def send_error(send: Send, status: int, kind: str, text: str) -> None:
+    """Send an error of ours in the form of the providers' errors."""
+    error = {"type": kind, "message": f"contextstash proxy: {text}"}
+    body = json.dumps({"type": "error", "error": error}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _joined(chunks: list[bytes], rest: AsyncIterator[bytes] | None = None) -> AsyncIterator[bytes]:
+    while chunks:
+        yield chunks.pop(0)
+    if rest is not None:
+        async for chunk in rest:
+            yield chunk
+
+
+def _is_object(data: bytes) -> bool:
+    try:
+        return isinstance(json.loads(data), dict)
+    except (ValueError, RecursionError):
+        return False

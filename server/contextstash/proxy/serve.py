@@ -1,0 +1,186 @@
+"""Serves the proxy on this machine: opens the stash, the connection to the model API, and the port."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextstash.base.plain_logs import configure_logs
+from contextstash.proxy.supervisor import LAST_SECONDS
+from contextstash_storage.errors import ContextstashError
+
+if TYPE_CHECKING:
+    from contextstash.proxy.app import ProxyApp
+    from contextstash.proxy.bill import ModelPricing
+    from contextstash.stash import Stash
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_KEEP_TOKENS = 8_000
+"""Tokens of the newest tool results that stay: about ten outputs, as many as the preset `rolling` keeps. Replayed on
+recorded sessions, 12,000 cost 2 % more (bench/proxy). Less would save more, but the model works with what it has just
+read."""
+
+STEP_SECONDS = 1.0
+"""By default, how long a request waits for the database before it goes out as it is. Clients wait longer for
+the first byte anyway; another process's transaction takes some 10 ms."""
+
+RECORD_SECONDS = 0.6
+"""How long the last requests may take to be recorded, after a signal and the second that replies have then. Most take
+milliseconds. A proxy whose client has ended, under `contextstash run`, has LAST_SECONDS."""
+
+CLOSE_SECONDS = 0.2
+"""How long the database may take to close then. SQLite keeps what was committed if it is not closed."""
+
+UVICORN: dict[str, Any] = {
+    "server_header": False,
+    "date_header": False,
+    "ws": "none",
+    "proxy_headers": False,
+    "lifespan": "on",
+    "timeout_keep_alive": 600,
+    "timeout_graceful_shutdown": 1,
+}
+"""uvicorn's settings for an application that passes on others' responses: it adds no headers of its own, and leaves it
+to the client when an idle connection ends (longer than clients keep theirs). After a signal a reply has one second
+left: it may take minutes, and who ends the proxy waits for it."""
+
+
+@dataclass(frozen=True)
+class ProxyOptions:
+    """How the proxy edits. `step_seconds` is how long a request waits for the database. `configured` says that the
+    client is known to have our server, `project` is the folder in which it was started, `window` the size at which it
+    was told to compact."""
+
+    keep_tokens: int = DEFAULT_KEEP_TOKENS
+    prune: bool = True
+    step_seconds: float = STEP_SECONDS
+    configured: bool = False
+    project: str | None = None
+    window: int | None = None
+
+
+@dataclass(frozen=True)
+class ServedProxy:
+    """What is served: `upstream` is the model API's address; `database` the file in which others look for what is
+    recorded, if it is one; `descriptor` is that of a socket that a parent process listens on already, so that no
+    connection is refused while this process is started again. With a `secret`, only requests whose path begins with it
+    are served. `at_once` ends the process soon after a signal even if the database is locked."""
+
+    upstream: str
+    options: ProxyOptions
+    open_stash: Callable[[], Awaitable[Stash]]
+    host: str = "127.0.0.1"
+    port: int = 0
+    descriptor: int | None = None
+    database: Path | None = None
+    verbose: bool = False
+    secret: str | None = None
+    at_once: bool = False
+    clock: Callable[[], float] = field(default=time.time)
+
+
+def serve_proxy(served: ServedProxy) -> None:
+    """Serve until a signal. Raises BadInputError if the address of the model API or the port cannot be used."""
+    from contextstash.proxy.app import check_upstream
+    from contextstash.web.loopback import serve
+
+    upstream = check_upstream(served.upstream)
+    configure_logs()
+    # uvicorn and httpx2 would log addresses and tracebacks, which can quote a request.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
+    if served.verbose:
+        logging.getLogger("contextstash").setLevel(logging.INFO)
+
+    async def app() -> ProxyApp:
+        made = await proxy_app(served)
+        gc.collect()
+        return made
+
+    serve(
+        app,
+        served.host,
+        served.port,
+        lambda address: f"contextstash proxy: {address} -> {upstream}",
+        settings=UVICORN,
+        listener=None if served.descriptor is None else socket.socket(fileno=served.descriptor),
+    )
+
+
+async def proxy_app(served: ServedProxy) -> ProxyApp:
+    """The application, with the stash and the connection to the model API open."""
+    from contextstash.clients.follow import ingest
+    from contextstash.proxy.app import ProxyApp, Upstream, check_upstream
+    from contextstash.proxy.engine import Engine
+
+    upstream = Upstream(check_upstream(served.upstream))
+    stash: Stash | None = None
+    try:
+        stash = await served.open_stash()
+    except ContextstashError as error:
+        logger.warning("Nothing is recorded or pruned: %s", error)
+
+    async def record(path: Path) -> object:
+        return await ingest(stash, path) if stash is not None else None
+
+    engine = Engine(
+        None if stash is None else stash.proxied,
+        served.options,
+        served.clock,
+        ingest=record,
+        facts_of=_facts,
+        still_stored=_presence_of(served.database),
+    )
+
+    async def close() -> None:
+        await upstream.close()
+        if stash is not None:
+            await stash.close()
+
+    async def at_end() -> None:
+        under_run = served.descriptor is not None
+        with suppress(TimeoutError):
+            last = engine.end() if under_run else engine.idle()
+            await asyncio.wait_for(last, LAST_SECONDS if under_run else RECORD_SECONDS)
+        closing = asyncio.ensure_future(close())
+        await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
+        if served.at_once:
+            if not closing.done():
+                logger.warning("ended while the database was locked or busy: the last requests may not be recorded")
+            logging.shutdown()
+            os._exit(0)  # a thread that waits for a locked database would keep this process for as long
+
+    return ProxyApp(upstream, engine, at_end, served.secret)
+
+
+def _presence_of(database: Path | None) -> Callable[[], bool]:
+    """Whether the file is still the one that was opened: a deleted one is written on, but nobody else can read it."""
+    if database is None or not database.exists():
+        return lambda: True
+    opened = database.stat()
+
+    def is_present() -> bool:
+        try:
+            return os.path.samestat(database.stat(), opened)
+        except OSError:
+            return False
+
+    return is_present
+
+
+def _facts(model: str) -> ModelPricing:
+    from contextstash.configuration.windows_and_prices import model_facts, price_of
+    from contextstash.proxy.bill import ModelPricing
+
+    found = model_facts(model)
+    return ModelPricing(found.window if found.known else None, partial(price_of, model))
