@@ -30,7 +30,7 @@ import httpx2
 from bench.fidelity.facts import facts_of
 from bench.recorded_requests import PROMPT, Recorded, cache_price_ratios, facts_in, recorded, texts
 from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE
-from contextstash.proxy.serve import DEFAULT_KEEP_TOKENS
+from contextstash.proxy.plan import DEFAULT_KEEP_TOKENS
 from tests.support.caching_provider import (
     CHARACTERS_PER_TOKEN,
     AutomaticCache,

@@ -18,8 +18,8 @@ from contextstash.messages.request.text import read_request
 from contextstash.proxy.conversations import AskedRequest, Conversations
 from contextstash.proxy.edits import Prepared
 from contextstash.proxy.engine import Engine
+from contextstash.proxy.plan import ProxyOptions
 from contextstash.proxy.senders import Sender, sender_of
-from contextstash.proxy.serve import ProxyOptions
 from contextstash.stash import Stash
 from contextstash_storage.records import RewindEdit
 from contextstash_storage.sqlite import open_sqlite

@@ -146,7 +146,9 @@ def prune_late(proxy: RunningProxy, *call_ids: str) -> int:
         assert sessions is not None
         session_id = ID
         catalog = await sessions.catalog(session_id, Catalog())
-        return await sessions.archive(session_id, [catalog.outputs[call_id].output for call_id in call_ids])
+        return await sessions.archive(
+            session_id, [each.output for key, each in catalog.outputs.items() if key[0] in call_ids]
+        )
 
     return asyncio.run_coroutine_threadsafe(archive(), proxy.loop).result(30)
 

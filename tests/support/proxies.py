@@ -17,7 +17,8 @@ import uvicorn
 
 from contextstash.proxy.app import ProxyApp
 from contextstash.proxy.engine import Engine
-from contextstash.proxy.serve import UVICORN, ProxyOptions, ServedProxy, proxy_app
+from contextstash.proxy.plan import ProxyOptions
+from contextstash.proxy.serve import UVICORN, ServedProxy, proxy_app
 from contextstash.stash import Stash
 from contextstash_storage.records import ProxiedSession
 from contextstash_storage.sqlite import open_sqlite

@@ -145,7 +145,7 @@ def billed(
     which `contextstash run --window` has the client compact."""
     conversation, request = prepared.conversation, prepared.request
     refetches, rate = conversation.refetches, conversation.tokens_per_byte
-    refetches.note(prepared)
+    refetches.note(request, prepared.outputs(), prepared.former.pins, conversation.catalog.outputs, rate)
     added = {
         "tool_definitions": round(_own_tools(prepared) * rate),
         "hand_offs": round(_hand_offs(prepared) * rate),

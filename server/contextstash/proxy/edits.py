@@ -3,25 +3,22 @@
     shown = shown_edits(Draft(conversation, request))
     body = edited(request, {place: each.edit for place, each in shown.now.items()}, shown.summaries)
 
-Some models count their calls again from the start in each turn, so that the id of a call is no name: an occurrence is
-named by its id and, if that was used before, by its position in the session.
+A placeholder stands for the first output with its id and text, wherever the client sends it. Some models count their
+calls again from the start in each turn: a later output with the same id and text is shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from contextstash.messages.breakpoints import content_of
 from contextstash.messages.request.edits import MessageEdit, SummaryOf
-from contextstash.messages.request.text import RequestText, TextMessage, ToolOutput, ToolResult, is_thinking
+from contextstash.messages.request.text import RequestText, TextMessage, ToolOutput, is_thinking
 from contextstash.proxy.conversations import AskedRequest, Conversation
-from contextstash.request.proxied import Pin, ProxiedEdits
+from contextstash.request.proxied import Key, ProxiedEdits
 from contextstash.window.reasoning_binding import ReasoningBinding, reasoning_binding
-
-Naming = Callable[[int, str], str]
-"""The name of an occurrence, given the place of its message in the request and the id of its call."""
 
 SIGNATURE_BYTES = 240
 """Of a signature beside the encrypted text: measured on 1,200 blocks of recorded sessions whose text is there. Their
@@ -54,50 +51,15 @@ class Draft:
         """The messages that hold results of tools, with their places."""
         return ((place, self.messages[place]) for place in self.request.places("results"))
 
-    def results(self) -> Iterator[tuple[int, str, ToolResult]]:
-        """The results of tools, each with the place of its message and its name."""
-        name = self.result_names()
-        for place, message in self.with_results():
-            for result in message.results:
-                yield place, name(place, result.call_id), result
-
-    def outputs(self) -> Iterator[tuple[int, str, ToolOutput]]:
-        """The same of those that hold nothing but text."""
-        name = self.result_names()
+    def outputs(self) -> Iterator[tuple[int, Key, ToolOutput]]:
+        """The results that hold nothing but text, each with the place of its message; of equal ones the first."""
+        seen = set[Key]()
         for place, message in self.with_results():
             for output in message.outputs:
-                yield place, name(place, output.call_id), output
-
-    def result_names(self) -> Naming:
-        """The names of the results, as the session's catalog has them; of one that is not recorded yet, a new name."""
-        conversation, recorded = self.conversation, self.recorded
-        catalog, positions, followed = conversation.catalog, conversation.positions, conversation.followed is not None
-        first, unread = self._first_results() if followed else {}, self.last_reply + 1
-
-        def name(place: int, call_id: str) -> str:
-            if place < recorded:
-                return catalog.results_again.get((positions[place], call_id), call_id)
-            # A client that records its session itself writes other messages than it sends, with the same ids. An id is
-            # used again if a result with it stands before, and if what the model has not read yet was pruned before.
-            used = call_id in catalog.reused or place > first.get(call_id, place)
-            used = used or (place >= unread and call_id in conversation.edits.pins)
-            return call_id if followed and not used else f"{call_id}@new {place}"
-
-        return name
-
-    def _first_results(self) -> dict[str, int]:
-        """The first message with a result of each call id."""
-        found: dict[str, int] = {}
-        for place, message in self.with_results():
-            for result in message.results:
-                found.setdefault(result.call_id, place)
-        return found
-
-    @property
-    def last_reply(self) -> int:
-        """The place of the model's last message; -1 if there is none."""
-        replies = self.request.places("is_models")
-        return replies[-1] if replies else -1
+                key = (output.call_id, output.sha256)
+                if key not in seen:
+                    seen.add(key)
+                    yield place, key, output
 
 
 @dataclass(frozen=True)
@@ -136,34 +98,6 @@ class Prepared(Draft):
         return replace(self, body=self.request.body, removed={}, pruned=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Inherited:
-    """A result that is sent again behind an earlier message that the client changed, and how it was shown before."""
-
-    place: int
-    call_id: str
-    pin: Pin
-
-
-def inherited(draft: Draft, edits: ProxiedEdits) -> list[Inherited]:
-    """The results that are not recorded where they stand now, but were shown as placeholders before. The newest results
-    of a request are never among them: they are read for the first time."""
-    conversation, first, last = draft.conversation, draft.recorded, draft.last_reply
-    if not edits.pins or conversation.followed is not None or first >= last:
-        return []
-    found = [
-        Inherited(place, result.call_id, pin)
-        for place, message in draft.with_results()
-        if first <= place < last
-        for result in message.results
-        if (pin := edits.pins.get(result.call_id)) is not None
-        and result.call_id not in conversation.catalog.reused
-        and message.hashes.get(result.path) == pin.sha256
-    ]
-    sent = [result.call_id for _, message in draft.with_results() for result in message.results] if found else []
-    return [each for each in found if sent.count(each.call_id) == 1]
-
-
 class ShownMessage(NamedTuple):
     """What the edits change in one message: `saved` are the tokens that its placeholders take less, by our count."""
 
@@ -179,37 +113,21 @@ Shown = Mapping[int, ShownMessage]
 
 def shown_messages(draft: Draft, edits: ProxiedEdits) -> dict[int, ShownMessage]:
     """What these edits change in a request."""
-    found: dict[int, ShownMessage] = {}
-    if edits.pins:
-        name = draft.result_names()
-        for place, message in draft.with_results():
-            shown = _with_pins(message, edits.pins, [name(place, result.call_id) for result in message.results])
-            if shown.edit.texts:
-                found[place] = shown
-    for again in inherited(draft, edits):
-        before, message = found.get(again.place, UNCHANGED), draft.messages[again.place]
-        paths = [result.path for result in message.results if result.call_id == again.call_id]
-        edit = replace(before.edit, texts={**before.edit.texts, **dict.fromkeys(paths, again.pin.text)})
-        found[again.place] = before._replace(edit=edit, saved=before.saved + again.pin.saved)
+    found, seen = dict[int, ShownMessage](), set[Key]()
+    for place, message in draft.with_results() if edits.pins else ():
+        texts, saved = {}, 0
+        for result in message.results:
+            key = (result.call_id, message.hashes.get(result.path, ""))
+            pin = None if key in seen else edits.pins.get(key)
+            seen.add(key)
+            if pin is not None:
+                texts[result.path], saved = pin.text, saved + pin.saved
+        if texts:
+            found[place] = ShownMessage(MessageEdit(texts), saved)
     for place in stripped(draft, edits):
         before = found.get(place, UNCHANGED)
         found[place] = before._replace(edit=replace(before.edit, thinking_left_out=True))
     return found
-
-
-def _with_pins(message: TextMessage, pins: Mapping[str, Pin], names: Sequence[str]) -> ShownMessage:
-    """The placeholders of results with these names. It is the same object as long as the pins are."""
-    known: tuple[Mapping[str, Pin], Sequence[str], ShownMessage] | None = message.notes.get("pinned")
-    if known is None or known[0] is not pins or known[1] != names:
-        shown = {
-            result.path: pins[named]
-            for result, named in zip(message.results, names, strict=True)
-            if named in pins and message.hashes.get(result.path) == pins[named].sha256
-        }
-        edit = MessageEdit({path: pin.text for path, pin in shown.items()})
-        found = ShownMessage(edit, sum(pin.saved for pin in shown.values()))
-        known = message.notes["pinned"] = pins, names, found
-    return known[2]
 
 
 def stripped(draft: Draft, edits: ProxiedEdits) -> list[int]:
@@ -295,7 +213,7 @@ def _count_ratio(draft: Draft) -> float:
     """How many tokens the provider counts for one of ours: by its tokens of a byte, and ours of the bytes of the tool
     outputs."""
     known = draft.conversation.catalog.outputs
-    counted = [(known[name].output.tokens, output.size) for _, name, output in draft.outputs() if name in known]
+    counted = [(known[key].output.tokens, output.size) for _, key, output in draft.outputs() if key in known]
     tokens, size = sum(tokens for tokens, _ in counted), sum(size for _, size in counted)
     return min(max(draft.conversation.tokens_per_byte * size / tokens, 1 / MAX_RATIO), MAX_RATIO) if tokens else 1.0
 

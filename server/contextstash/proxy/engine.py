@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from contextstash.base.background_tasks import BackgroundTasks
 from contextstash.clients.request_identity import agent_of, client_session
@@ -30,15 +30,14 @@ from contextstash.proxy.bill import (
 from contextstash.proxy.conversations import AskedRequest, Conversation, Conversations, before_summary
 from contextstash.proxy.edits import (
     Draft,
-    Inherited,
     Prepared,
-    inherited,
     may_show,
     removed_tokens,
     shown_edits,
     thinking_choice,
 )
 from contextstash.proxy.plan import (
+    ProxyOptions,
     Prunable,
     cache_seconds,
     cold_now,
@@ -49,13 +48,10 @@ from contextstash.proxy.plan import (
 )
 from contextstash.proxy.request_lines import Line, follows_response, is_side_call, replied_line
 from contextstash.proxy.senders import sender_of
-from contextstash.request.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin
+from contextstash.request.proxied import Catalog, ProxiedSessions, RecordedList
 from contextstash.window.refusals import recognize
 from contextstash_storage.errors import ContextstashError, EditConflictError
 from contextstash_storage.records import Native, Session, Usage
-
-if TYPE_CHECKING:
-    from contextstash.proxy.serve import ProxyOptions
 
 logger = logging.getLogger(__name__)
 
@@ -296,7 +292,7 @@ class Engine:
                 return 0
             strip_from = conversation.positions[thinking.strip_from]
         known = conversation.catalog.outputs
-        outputs = [known[each.name].output for each in chosen if each.name in known]
+        outputs = [known[each.key].output for each in chosen if each.key in known]
         archived = await self._sessions.archive(conversation.session_id, outputs, strip_from)
         conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
         logger.info("%s: archived %d outputs (%s)", conversation.session_id, archived, reason)
@@ -503,9 +499,7 @@ class Engine:
             messages = await self._whole(conversation, request, stored=stored)
             replied = replied_line(request, messages, response)
             conversation.keep_response(response, replied)
-            again = inherited(Draft(conversation, request), conversation.edits)
             await self._record_line(conversation, replied if follows_response(request) else messages, usage)
-            await self._pin_again(conversation, again)
         await self._sessions.catalog(session_id, conversation.catalog)
         session = await self._present(conversation)
         if session is not None and session.counters.edits != conversation.edits.edits:
@@ -527,17 +521,6 @@ class Engine:
             parent_session_id=conversation.parent,
         )
         conversation.recorded = messages
-
-    async def _pin_again(self, conversation: Conversation, again: Sequence[Inherited]) -> None:
-        """Keep the placeholders of outputs that the client sent again behind a message that it had changed."""
-        if not again or self._sessions is None:
-            return
-        repeated = [RepeatedPin(conversation.positions[each.place], each.call_id, each.pin) for each in again]
-        await self._sessions.pin_again(conversation.session_id, repeated)
-        await self._sessions.catalog(conversation.session_id, conversation.catalog)
-        names = {conversation.catalog.results_again.get((each.seq, each.call_id)): each.pin for each in repeated}
-        pins = {name: pin for name, pin in names.items() if name is not None}
-        conversation.shown = replace(conversation.shown, pins={**conversation.shown.pins, **pins})
 
     async def _whole(self, conversation: Conversation, request: RequestText, *, stored: bool) -> Line:
         """All messages of the conversation, also if the provider keeps the former ones. Those from before the proxy ran

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from contextstash.clients.request_identity import announces
@@ -15,10 +16,19 @@ from contextstash.messages.request.text import RequestText, TextMessage, has_lon
 from contextstash.messages.request.whole import SERVER_STATE_KEYS
 from contextstash.proxy.conversations import Conversation
 from contextstash.proxy.edits import Draft
-from contextstash.proxy.refetches import Key
 from contextstash.proxy.request_lines import lists_tools, tool_names
+from contextstash.request.proxied import Key
 from contextstash.view.outputs_in_use import MadeCall, protected_calls
 from contextstash.view.pinned_outputs import outputs_of_pins
+
+DEFAULT_KEEP_TOKENS = 8_000
+"""Tokens of the newest tool results that stay: about ten outputs, as many as the preset `rolling` keeps. Replayed on
+recorded sessions, 12,000 cost 2 % more (bench/proxy). Less would save more, but the model works with what it has just
+read."""
+
+STEP_SECONDS = 1.0
+"""By default, how long a request waits for the database before it goes out as it is. Clients wait longer for
+the first byte anyway; another process's transaction takes some 10 ms."""
 
 RETRIEVAL_TOOL = "get_archived_output"
 
@@ -54,6 +64,20 @@ KNOWN_BLOCKS = frozenset(
 )  # fmt: skip
 """Blocks of Anthropic requests whose place in a request is known (its API reference). A request with another block goes
 out unedited: an edit might break a rule that is not known here."""
+
+
+@dataclass(frozen=True)
+class ProxyOptions:
+    """How the proxy edits. `step_seconds` is how long a request waits for the database. `configured` says that the
+    client is known to have our server, `project` is the folder in which it was started, `window` the size at which it
+    was told to compact."""
+
+    keep_tokens: int = DEFAULT_KEEP_TOKENS
+    prune: bool = True
+    step_seconds: float = STEP_SECONDS
+    configured: bool = False
+    project: str | None = None
+    window: int | None = None
 
 
 def cache_seconds(request: RequestText) -> int:
@@ -119,9 +143,9 @@ def _is_strange(message: TextMessage) -> bool:
 
 
 class Prunable(NamedTuple):
-    """A tool output of a request that may leave it: its name, the place of its message, and its tokens."""
+    """A tool output of a request that may leave it: the place of its message, and its tokens."""
 
-    name: str
+    key: Key
     place: int
     tokens: int
 
@@ -144,23 +168,18 @@ def prunables(draft: Draft, keep_tokens: int, *, unread: bool = False) -> list[P
     off."""
     rate, pins = draft.conversation.tokens_per_byte, draft.conversation.edits.pins
     outputs = [
-        (Prunable(name, place, round(output.size * rate)), output.sha256)
-        for place, name, output in draft.outputs()
-        if name not in pins
+        Prunable(key, place, round(output.size * rate)) for place, key, output in draft.outputs() if key not in pins
     ]
     kept, until = 0, len(outputs)
     while until and kept <= keep_tokens:
         until -= 1
-        kept += outputs[until][0].tokens
+        kept += outputs[until].tokens
     if kept <= keep_tokens:
         return []
     end = len(draft.messages) if unread else reply_start(draft.request)
-    hashes = draft.conversation.catalog.hashes
-    return [
-        each
-        for each, sha256 in outputs[: until + 1]
-        if each.tokens >= MIN_RESULT_TOKENS and each.place < end and hashes.get(each.name) == sha256
-    ]
+    known = draft.conversation.catalog.outputs
+    old = outputs[: until + 1]
+    return [each for each in old if each.tokens >= MIN_RESULT_TOKENS and each.place < end and each.key in known]
 
 
 def reply_start(request: RequestText) -> int:
@@ -176,31 +195,23 @@ def reply_start(request: RequestText) -> int:
 def _unprotected(draft: Draft, candidates: Sequence[Prunable]) -> list[Prunable]:
     if not candidates:
         return []
-    outputs = draft.conversation.catalog.outputs
-    calls = [
-        MadeCall(name, known.output.tool, known.output.argument, known.recorded_at)
-        for _, name, _ in draft.results()
-        if (known := outputs.get(name)) is not None
-    ]
-    kept = protected_calls(calls, _read_again(draft)) | _kept_calls(draft.conversation)
-    return [each for each in candidates if each.name not in kept]
+    conversation = draft.conversation
+    outputs, pinned = conversation.catalog.outputs, _pinned(conversation)
+    calls, again = [], {}
+    for _, key, _ in draft.outputs():
+        if (known := outputs.get(key)) is not None:
+            calls.append(MadeCall(key[0], known.output.tool, known.output.argument, known.recorded_at))
+        if (source := conversation.refetches.source(key)) is not None:
+            again[key[0]] = source
+    kept = protected_calls(calls, again)
+    return [each for each in candidates if each.key[0] not in kept and each.key not in pinned]
 
 
-def _read_again(draft: Draft) -> dict[str, Key]:
-    """The outputs that the model has read again after a prune, by name, and which output each has shown again."""
-    refetches = draft.conversation.refetches
-    return {
-        name: source
-        for _, name, output in (draft.outputs() if refetches.found else ())
-        if (source := refetches.source((output.call_id, output.sha256))) is not None
-    }
-
-
-def _kept_calls(conversation: Conversation) -> set[str]:
-    """The ids of the calls whose outputs the user or the model has pinned."""
+def _pinned(conversation: Conversation) -> set[Key]:
+    """The outputs that the user or the model has pinned."""
     if not conversation.settings.pin:
         return set()
     known = sorted(conversation.catalog.outputs.items(), key=lambda each: (each[1].output.seq, each[1].output.block))
     pinned = outputs_of_pins(conversation.settings.pin, [each.output for _, each in known])
     places = {(output.seq, output.block) for output in pinned}
-    return {call_id for call_id, each in known if (each.output.seq, each.output.block) in places}
+    return {key for key, each in known if (each.output.seq, each.output.block) in places}

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from contextstash.messages import FORMATS
 from contextstash.messages.request.text import RequestText, TextMessage
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.proxy.request_lines import Line, behind_reply, common_start
+from contextstash.request.proxied import Key, KnownOutput, Pin
 from contextstash.view.outputs_in_use import UNKNOWN_TIME, MadeCall, is_same_file
-
-if TYPE_CHECKING:
-    from contextstash.proxy.edits import Prepared
-
-Key = tuple[str, str]
-"""An output: the id of its call, and the SHA-256 of its text."""
 
 CALL_BYTES = 250
 """Of a call and its result, besides the call's argument and the output: their ids, names and punctuation in JSON, as in
@@ -44,16 +40,23 @@ class Refetches:
         self._new: dict[Key, int] = {}
         self._noted: Line = ()
 
-    def note(self, prepared: Prepared) -> None:
-        """Take over what is new in a request."""
-        messages, recorded = prepared.messages, prepared.conversation.catalog.outputs
+    def note(
+        self,
+        request: RequestText,
+        outputs: Iterable[tuple[int, Key, object]],
+        pins: Mapping[Key, Pin],
+        recorded: Mapping[Key, KnownOutput],
+        tokens_per_byte: float,
+    ) -> None:
+        """Take over what is new in a request, after one that showed these pins."""
+        messages = request.messages
         first, again, self._new = common_start(self._noted, messages), set[Key](), {}
-        hidden, name, calls = _hidden(prepared), prepared.result_names(), dict[str, MadeCall]()
+        hidden, calls = _hidden(request, outputs, pins, recorded), dict[str, MadeCall]()
         for place, message in enumerate(messages[first:], first):
             calls |= _calls_of(message)
             for output in message.outputs:
                 key, call = (output.call_id, output.sha256), calls.get(output.call_id, _UNKNOWN)
-                known = recorded.get(name(place, output.call_id))
+                known = recorded.get(key)
                 recorded_at = known.recorded_at if known else UNKNOWN_TIME
                 earlier = [each for each in hidden if each.place < place and each.since < recorded_at]
                 source = next((each.key for each in reversed(earlier) if _shows_again(call, key, each)), None)
@@ -62,7 +65,7 @@ class Refetches:
                 if source is not None or is_own_call(call.tool, call.argument):
                     again.add(key)
                     size = CALL_BYTES + len(call.argument) + output.size
-                    self._new[key] = round(size * prepared.conversation.tokens_per_byte)
+                    self._new[key] = round(size * tokens_per_byte)
         self._new = {key: tokens for key, tokens in self._new.items() if key not in self._charged}
         self._charged |= self._new
         self._noted, self.only = messages, _hold_only(behind_reply(messages), again)
@@ -95,27 +98,30 @@ def _shows_again(call: MadeCall, key: Key, hidden: _Hidden) -> bool:
     return any(is_same_file(path, other) for path in call.paths for other in hidden.call.paths)
 
 
-def _hidden(prepared: Prepared) -> list[_Hidden]:
+def _hidden(
+    request: RequestText,
+    outputs: Iterable[tuple[int, Key, object]],
+    pins: Mapping[Key, Pin],
+    recorded: Mapping[Key, KnownOutput],
+) -> list[_Hidden]:
     """The outputs that are out of view, but for those of files that were changed since: these are read for what is
     new."""
-    pins, outputs = prepared.former.pins, prepared.conversation.catalog.outputs
     if not pins:
         return []
-    found, name = list[_Hidden](), prepared.result_names()
+    found = list[_Hidden]()
     changes = [
         (place, path)
-        for place in prepared.request.places("is_models")
-        for call in _calls_of(prepared.messages[place]).values()
+        for place in request.places("is_models")
+        for call in _calls_of(request.messages[place]).values()
         for path in call.changes
     ]
-    for place, _, output in prepared.outputs():
-        named = name(place, output.call_id)
-        if (pin := pins.get(named)) is None or (known := outputs.get(named)) is None:
+    for place, key, _ in outputs:
+        if (pin := pins.get(key)) is None or (known := recorded.get(key)) is None:
             continue
-        call = MadeCall(named, known.output.tool or "", known.output.argument or "")
+        call = MadeCall(key[0], known.output.tool or "", known.output.argument or "")
         later = [path for at, path in changes if at > place] if call.paths or changes else []
         if not any(is_same_file(path, other) for path in later for other in call.paths):
-            found.append(_Hidden((output.call_id, output.sha256), call, pin.pinned_at, place))
+            found.append(_Hidden(key, call, pin.pinned_at, place))
     return found
 
 

@@ -22,18 +22,10 @@ from contextstash_storage.errors import ContextstashError
 if TYPE_CHECKING:
     from contextstash.proxy.app import ProxyApp
     from contextstash.proxy.bill import ModelPricing
+    from contextstash.proxy.plan import ProxyOptions
     from contextstash.stash import Stash
 
 logger = logging.getLogger(__name__)
-
-DEFAULT_KEEP_TOKENS = 8_000
-"""Tokens of the newest tool results that stay: about ten outputs, as many as the preset `rolling` keeps. Replayed on
-recorded sessions, 12,000 cost 2 % more (bench/proxy). Less would save more, but the model works with what it has just
-read."""
-
-STEP_SECONDS = 1.0
-"""By default, how long a request waits for the database before it goes out as it is. Clients wait longer for
-the first byte anyway; another process's transaction takes some 10 ms."""
 
 RECORD_SECONDS = 0.6
 """How long the last requests may take to be recorded, after a signal and the second that replies have then. Most take
@@ -54,20 +46,6 @@ UVICORN: dict[str, Any] = {
 """uvicorn's settings for an application that passes on others' responses: it adds no headers of its own, and leaves it
 to the client when an idle connection ends (longer than clients keep theirs). After a signal a reply has one second
 left: it may take minutes, and who ends the proxy waits for it."""
-
-
-@dataclass(frozen=True)
-class ProxyOptions:
-    """How the proxy edits. `step_seconds` is how long a request waits for the database. `configured` says that the
-    client is known to have our server, `project` is the folder in which it was started, `window` the size at which it
-    was told to compact."""
-
-    keep_tokens: int = DEFAULT_KEEP_TOKENS
-    prune: bool = True
-    step_seconds: float = STEP_SECONDS
-    configured: bool = False
-    project: str | None = None
-    window: int | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from contextstash.session.access import Access, is_current
 from contextstash.session.edit import Planned, edit
 from contextstash.session.stripped_thinking import stripping_from
 from contextstash.view.branches import known_path, path_to
-from contextstash.view.edits import ReplacedBlocks
 from contextstash.view.ladder import Candidate
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.view.view import edits_in_force, output_tokens
@@ -44,6 +43,10 @@ from contextstash_storage.records import (
     SummaryEdit,
     Usage,
 )
+
+Key = tuple[str, str]
+"""An output: the id of its call, and the SHA-256 of its text. Some models count their calls again from the start in
+each turn, so that the id alone is no name."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +71,11 @@ class Pin:
 
 @dataclass(frozen=True)
 class ProxiedEdits:
-    """The edits of a session that its next request must show: `pins` by the name of the output in the catalog. `edits`
-    is how many edits the session had."""
+    """The edits of a session that its next request must show: `pins` by output. `edits` is how many edits the
+    session had."""
 
     edits: int = 0
-    pins: Mapping[str, Pin] = field(default_factory=dict)
+    pins: Mapping[Key, Pin] = field(default_factory=dict)
     strips: tuple[StripEdit, ...] = ()
     summaries: tuple[SummaryEdit, ...] = ()
 
@@ -98,16 +101,12 @@ class RecordedList:
 
 @dataclass
 class Catalog:
-    """The recorded outputs of a session, by name: the id of the call, or for a further use of an id, the id and the
-    position. `hashes` are their SHA-256, `names` are by message and block. `results_again` are the names of further
-    uses, by message and id; `reused` are these ids. `messages` is how many messages were read."""
+    """The recorded outputs of a session, of several equal ones with the same id the newest; `keys` are by message and
+    block. `messages` is how many messages were read."""
 
     messages: int = 0
-    outputs: dict[str, KnownOutput] = field(default_factory=dict)
-    hashes: dict[str, str] = field(default_factory=dict)
-    names: dict[tuple[int, int], str] = field(default_factory=dict)
-    results_again: dict[tuple[int, str], str] = field(default_factory=dict)
-    reused: set[str] = field(default_factory=set)
+    outputs: dict[Key, KnownOutput] = field(default_factory=dict)
+    keys: dict[tuple[int, int], Key] = field(default_factory=dict)
 
     def add(self, message: Message, outputs: Mapping[tuple[int, int], Output]) -> None:
         """Add the outputs of a message that was recorded."""
@@ -115,16 +114,8 @@ class Catalog:
         for place, block in enumerate(message.blocks):
             output = outputs.get((message.seq, place))
             if output is not None and block.call_id:
-                self._add_output(output, block.call_id, message.created_at.timestamp())
-
-    def _add_output(self, output: Output, call_id: str, recorded_at: float) -> None:
-        name = call_id
-        if call_id in self.outputs:
-            name = self.results_again[output.seq, call_id] = f"{call_id}@{output.seq}"
-            self.reused.add(call_id)
-        self.names[output.seq, output.block] = name
-        self.outputs[name] = KnownOutput(output, recorded_at)
-        self.hashes[name] = output.sha256
+                key = self.keys[output.seq, output.block] = (block.call_id, output.sha256)
+                self.outputs[key] = KnownOutput(output, message.created_at.timestamp())
 
 
 def _pin(edit: Replacement, output: Output) -> Pin:
@@ -263,31 +254,14 @@ class ProxiedSessions:
         edits = await self._access.store.read_edits(session_id)
         undone = {number for edit in edits if isinstance(edit, RestoreEdit) for number in edit.undoes}
         live = [edit for edit in edits if edit.edit_id not in undone]
-        named = [(edit, catalog.names.get((edit.seq, edit.block))) for edit in live if isinstance(edit, Replacement)]
+        known = [(edit, catalog.keys.get((edit.seq, edit.block))) for edit in live if isinstance(edit, Replacement)]
         return ProxiedEdits(
             len(edits),
-            {name: _pin(edit, catalog.outputs[name].output) for edit, name in named if name is not None},
+            {key: _pin(edit, catalog.outputs[key].output) for edit, key in known if key is not None},
             tuple(edit for edit in live if isinstance(edit, StripEdit)),
             # A summary with a position is the client's own: its requests hold it already.
             tuple(edit for edit in edits_in_force(edits).summaries if edit.seq is None),
         )
-
-    async def pin_again(self, session_id: str, repeated: Sequence[RepeatedPin]) -> None:
-        """Show the placeholders of outputs also where these were recorded again: in another branch, since the client
-        changed an earlier message."""
-
-        async def plan() -> Planned[None] | None:
-            snapshot = await self._access.snapshot(session_id)
-            blocks = ReplacedBlocks(snapshot.entries)
-            for each in repeated:
-                block = blocks.result(each.seq, each.call_id)
-                if block is not None:
-                    text, handle = each.pin.text, each.pin.handle
-                    tokens = snapshot.counter.count(text)
-                    blocks.add(ArchiveEdit(seq=each.seq, block=block, handle=handle, text=text, tokens=tokens))
-            return Planned(snapshot, blocks.edits, lambda *_: None, after=snapshot.entries) if blocks.edits else None
-
-        await edit(self._access, plan)
 
     async def archive(self, session_id: str, outputs: Sequence[Output], strip: int | None = None) -> int:
         """Archive exactly these outputs, durably, before a request shows their placeholders; thinking from message
@@ -309,15 +283,6 @@ class ProxiedSessions:
             )
 
         return await edit(access, plan)
-
-
-@dataclass(frozen=True, slots=True)
-class RepeatedPin:
-    """An output that was recorded again at `seq`, and the placeholder that has always been shown for it."""
-
-    seq: int
-    call_id: str
-    pin: Pin
 
 
 def _with_usage(natives: Sequence[Native], usage: Usage | None) -> list[dict[str, Any]]:

@@ -49,7 +49,8 @@ def proxy(
     """
     from contextstash.configuration.api_key import api_key_from
     from contextstash.mcp.serve import opener as stash_opener
-    from contextstash.proxy.serve import DEFAULT_KEEP_TOKENS, ProxyOptions, ServedProxy, serve_proxy
+    from contextstash.proxy.plan import DEFAULT_KEEP_TOKENS, ProxyOptions
+    from contextstash.proxy.serve import ServedProxy, serve_proxy
     from contextstash.proxy.supervisor import SECRET_VARIABLE, UPSTREAM_VARIABLE
 
     host, port = listen
