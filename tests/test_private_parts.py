@@ -165,6 +165,12 @@ async def test_a_server_of_the_sdk_lists_and_calls_tools_by_methods_that_can_be_
     )
 
 
+def test_a_server_of_uvicorn_takes_signals_by_a_method_that_can_be_replaced() -> None:
+    assert "capture_signals" in inspect.getsource(uvicorn.Server.serve), changed(
+        "contextstash/loopback.py", "uvicorn", "Server.serve does not call capture_signals"
+    )
+
+
 async def test_an_application_of_starlette_has_a_lifespan_that_can_be_replaced() -> None:
     entered: list[str] = []
 

@@ -71,14 +71,30 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
+class _Server(uvicorn.Server):
+    """Leaves the signals to us: the MCP server's event streams replace uvicorn's handler by one that cuts off running
+    responses, and uvicorn would raise the signals again at its end, so that the exit code would not be 0."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 async def _serve(app: Callable[[], Awaitable[Any]], listener: socket.socket, settings: Mapping[str, Any]) -> None:
+    server: _Server | None = None
     ended: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        """After the first signal the server ends with the running requests; at once after the second."""
+        ended.append(number)
+        if server is not None:
+            server.should_exit, server.force_exit = True, len(ended) > 1
+
     for each in (signal.SIGINT, signal.SIGTERM):
-        # In force before uvicorn takes the signals, and when it raises them again at its end: the exit code is 0.
-        signal.signal(each, lambda number, _: ended.append(number))
+        signal.signal(each, stop)
     # Not httptools, which uvicorn would take if it is installed: of a request with `Upgrade: h2c`, as Java's HttpClient
     # sends it, it loses the body.
     known = {"http": "h11", "timeout_graceful_shutdown": SHUTDOWN_SECONDS, "log_config": None, "access_log": False}
-    server = uvicorn.Server(uvicorn.Config(await app(), **{**known, **settings}))
+    server = _Server(uvicorn.Config(await app(), **{**known, **settings}))
     server.should_exit = bool(ended)
     await server.serve(sockets=[listener])
