@@ -14,8 +14,7 @@ from contextstash.reduce.digests import compaction_digest_edit
 from contextstash.reduce.lease import Lease, LeaseLostError, only_one
 from contextstash.reduce.pins import pinned_within
 from contextstash.reduce.prune import archive_outputs, view_change
-from contextstash.reduce.session_state import keep_state, state_at
-from contextstash.reduce.session_turns import SessionTurns
+from contextstash.reduce.session_turns import SessionTurns, keep_state, state_at
 from contextstash.reduce.summary_request import (
     Writers,
     audited,

@@ -99,7 +99,7 @@ async def words_with(turns: SessionTurns, last_seq: int, replaced: int) -> Words
 
 
 MAX_WHOLE = 1_500
-"""Of so many messages all are read, of more only those that may hold the user's words. As session_state.MAX_READ."""
+"""Of so many messages all are read, of more only those that may hold the user's words. As session_turns.MAX_READ."""
 
 
 async def _user_turns(turns: SessionTurns, first: int, last: int) -> tuple[Turn, ...]:

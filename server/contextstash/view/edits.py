@@ -20,7 +20,6 @@ from contextstash_storage.records import (
     Output,
     Replacement,
     SummaryEdit,
-    SummaryLevel,
     TruncateEdit,
 )
 
@@ -36,13 +35,13 @@ def placeholder_of(snapshot: SessionSnapshot, output: Output, digest: str) -> st
 
 
 def archive_edit(snapshot: SessionSnapshot, output: Output, shown: str, counted: int | None = None) -> ArchiveEdit:
-    """The edit that shows an output as a placeholder, which takes `counted` tokens. The caller adds the
-    change of the counters (`weighed`)."""
+    """The edit that shows an output as a placeholder, which takes `counted` tokens. ReplacedBlocks
+    adds the change of the counters."""
     return ArchiveEdit(**_replacing(snapshot, output, shown, counted))
 
 
 def truncate_edit(snapshot: SessionSnapshot, output: Output, text: str, limits: OutputLimits) -> TruncateEdit:
-    """The edit that cuts an output to limits. The caller adds the change of the counters (`weighed`)."""
+    """The edit that cuts an output to limits. ReplacedBlocks adds the change of the counters."""
     shown = limit(text, limits, snapshot.counter.count_result, output.handle).text
     return TruncateEdit(**_replacing(snapshot, output, shown))
 
@@ -67,8 +66,6 @@ def summary_edit(
     last_seq: int,
     *,
     strategy: str,
-    level: SummaryLevel = "recent",
-    merges: tuple[str, ...] = (),
     pinned: str = "",
     files: str = "",
 ) -> SummaryEdit:
@@ -89,17 +86,11 @@ def summary_edit(
         last_seq=last_seq,
         summary_id=summary_id(first_seq, last_seq, text),
         strategy=strategy,
-        level=level,
-        merges=merges,
+        level="recent",
         text=shown,
         summary=text,
         tokens=snapshot.counter.count(shown) + snapshot.settings.message_overhead,
     )
-
-
-def replaced(entry: Entry, block: int, edit: Replacement) -> Entry:
-    """The entry with one block replaced by the edit's text."""
-    return replace(entry, replaced={**entry.replaced, block: edit})
 
 
 class ReplacedBlocks:
@@ -123,18 +114,20 @@ class ReplacedBlocks:
 
     def shrinks(self, edit: Replacement) -> bool:
         """Whether the message becomes smaller by this edit."""
-        before = self._shown[edit.seq]
-        return replaced(before, edit.block, edit).tokens < before.tokens
+        return self._with(edit).tokens < self._shown[edit.seq].tokens
 
     def add(self, edit: AnyReplacement) -> AnyReplacement:
         """Replace a block; returns the edit with its change of the counters."""
-        before = self._shown[edit.seq]
-        after = self._shown[edit.seq] = replaced(before, edit.block, edit)
-        edit = weighed(edit, before, after)
+        before, after = self._shown[edit.seq], self._with(edit)
+        edit = _weighed(edit, before, after)
+        self._shown[edit.seq] = after
         self.edits.append(edit)
         return edit
 
+    def _with(self, edit: Replacement) -> Entry:
+        before = self._shown[edit.seq]
+        return replace(before, replaced={**before.replaced, edit.block: edit})
 
-def weighed(edit: Weighed, before: Entry, after: Entry) -> Weighed:
-    """The edit with its change of the counters, computed from the one entry that it changes, `before` and `after`."""
+
+def _weighed(edit: Weighed, before: Entry, after: Entry) -> Weighed:
     return edit.model_copy(update=difference([before], [after]))
