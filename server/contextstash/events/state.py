@@ -303,7 +303,7 @@ def _line(call: Call, uses: list[FileUse]) -> str:
 
 _ARGUMENT_KEY = re.compile(r'"\w{1,60}"\s*:')
 _LITERAL = re.compile(r"\"([^\"\n\\]{8,80})\"|(?<!\w)'([^'\n\\]{8,80})'(?!\w)")
-_NUMBER = re.compile(r"(?<![\w.:/-])\d{4,8}(?![\w:/-])")
+_NUMBER = re.compile(r"(?<![\w.:/-])\d{4,12}(?![\w:/-])")
 _CODE_SIGNS = re.compile(r"[(){}\[\];=<>]|, |\w\.\w+\(")
 
 
@@ -332,7 +332,8 @@ def closing(text: str) -> str:
     """The first of the agent's own sentences with which it ended a turn, as many as make a line or two."""
     told = ""
     for sentence in own_sentences(text):
-        if _OF_USER.search(sentence):
+        heading = len(sentence.split()) < 4 and sentence[-1] not in ".!?:。！？"
+        if _OF_USER.search(sentence) or (told and heading):
             continue
         if told and len(told) + len(sentence) >= MAX_CLOSING:
             break

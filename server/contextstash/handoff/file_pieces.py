@@ -47,6 +47,9 @@ MAX_PIECE_LINES = 30
 MIN_PIECE_LINES = 2
 """Telling lines that a piece has. A shorter one, such as the head of a class, stays with what is next to it."""
 
+MIN_SAME_LINES = 2
+"""So many telling lines in a row that a newer read shows, too, are the same place of the file."""
+
 MIN_TELLING = 6
 """Characters of a line that tells something: shorter ones, such as a bracket, are everywhere."""
 
@@ -99,13 +102,17 @@ class KnownFile:
 
     def _around(self, new: Run) -> Iterator[Run]:
         """The parts of the known runs that a newer read does not show, by their numbers or by their lines."""
-        known = {line for line in map(str.strip, new.lines) if len(line) >= MIN_TELLING}
+        known = {line.strip() for line in new.lines}
         end = new.first + len(new.lines)
         for run in self.runs:
             gone = [
-                bool(run.first and new.first and new.first <= run.first + place < end) or line.strip() in known
+                bool(run.first and new.first and new.first <= run.first + place < end)
                 for place, line in enumerate(run.lines)
             ]
+            # Elsewhere, some lines in a row are the same place; one alone, such as `return nil`, is in many places.
+            for start, stop in _kept([line.strip() not in known for line in run.lines]):
+                if len(_telling(run.lines[start:stop])) >= MIN_SAME_LINES:
+                    gone[start:stop] = [True] * (stop - start)
             for start, stop in _kept(gone):
                 first = run.first + start if run.first else 0
                 yield Run(run.lines[start:stop], run.changed[start:stop], first)
@@ -350,7 +357,8 @@ def _parts(run: Run) -> Iterator[tuple[int, int]]:
             for low, high in _kept([has_mask(line) for line in run.lines[first:last]]):
                 filled = [place for place in range(first + low, first + high) if run.lines[place].strip()]
                 told = _telling(run.lines[place] for place in filled)
-                if len(told) >= MIN_PIECE_LINES or (filled and (run.first == 1 or max(run.changed) >= 0)):
+                own = run.changed[first + low : first + high]
+                if len(told) >= MIN_PIECE_LINES or (filled and (run.first + first <= 1 or max(own) >= 0)):
                     yield filled[0], filled[-1] + 1
 
 

@@ -288,13 +288,14 @@ class _Writer:
         return [*head, *newest(calls, room - sum(map(self._item, head)), self._count)]
 
     def names(self, room: int) -> list[str]:
-        """The names most in use, without those that stand beside the list, and the literals that were written again."""
+        """The names most in use, without those that stand beside the list, and literals: those that the agent wrote
+        again first, the newest of each first."""
         texts = [*self._beside.texts, self.told]
         shown = "\n".join(texts)
         hidden = {name_key(name) for text in texts for name in names_of(text)}
-        quoted = reversed(self._state.quoted.items())
-        again = (text for text, uses in quoted if uses > 1 and text.strip('"') not in shown)
-        literals = self._within(again, int(room * LITERALS_SHARE))
+        quoted = [(uses > 1, text) for text, uses in self._state.quoted.items() if text.strip('"') not in shown]
+        wanted = [text for again in (True, False) for own, text in reversed(quoted) if own is again]
+        literals = self._within(wanted, int(room * LITERALS_SHARE))
         room -= self._item(f"Literals: {', '.join(literals)}") if literals else 0
         chosen = self._within(self._state.ranked_names(hidden), room - 12)
         found = {

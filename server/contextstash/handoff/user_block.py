@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from contextstash.events.calls import calls_of
 from contextstash.events.kinds import Asked
@@ -389,7 +390,12 @@ def _withdrawn(before: UserWords, entries: Sequence[Said]) -> dict[int, int]:
     if it says so, or those that it revises; an approved plan those before it."""
     old = [entry for entry in before.entries if not entry.source]
     known = [*old, *(entry for entry in entries if not entry.source)]
-    words = [revisable_words("" if entry.command or entry.asked else entry.text) for entry in known]
+
+    @cache
+    def words(place: int) -> frozenset[str]:
+        entry = known[place]
+        return revisable_words("" if entry.command or entry.asked else entry.text)
+
     withdrawn: dict[int, int] = {}
     for place in range(len(old), len(known)):
         entry, near = known[place], range(max(0, place - MAX_COMPARED), place)
@@ -401,7 +407,7 @@ def _withdrawn(before: UserWords, entries: Sequence[Said]) -> dict[int, int]:
             gone = [*near[-1:]]
         else:
             said = revising_words(entry.text)
-            gone = [at for at in near if any(revises(sentence, words[at]) for sentence in said)]
+            gone = [at for at in near if said and any(revises(sentence, words(at)) for sentence in said)]
         for at in gone:
             if known[at].seq not in before.withdrawn:
                 withdrawn.setdefault(known[at].seq, entry.seq)
