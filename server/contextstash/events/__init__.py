@@ -1,1 +1,1 @@
-"""What happened in a session: its messages as typed events, and the state that they add up to. No I/O."""
+"""What happened in a session: its calls, files, plans and words, and the state that they add up to. No I/O."""

@@ -14,9 +14,6 @@ Count = Callable[[str], int]
 MIN_PASTED_LINES = 4
 """So many lines in a row that do not read as prose are a pasted text; a list of paths may be shorter."""
 
-_PROSE = re.compile(r"^\W*[^\W\d_][\w'’-]*[,;:]?(?: +[(\"'“`]?[\w'’./`-]+[)\"'”`]?[,;:.!?…]*){3,}\W*$")
-"""Four words or more in a row and little else. Lines of code, logs and listings have other signs between them."""
-
 _HEADING = re.compile(r"^#{1,6} +\S")
 _ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\] +)?(?=\S)")
 _INLINE_CODE = re.compile(r"`[^`]+`")
@@ -154,8 +151,6 @@ def _is_heading(line: str, above: str) -> bool:
 
 
 def _is_prose(line: str) -> bool:
-    if not _CODE_END.search(line) and _PROSE.match(line.strip()):
-        return True
     item = _ITEM.match(line)
     plain = _INLINE_CODE.sub("name", line[item.end() :] if item else line).replace("**", "")
     if _CODE_END.search(plain):

@@ -46,7 +46,7 @@ class Audit:
 def audit_summary(state: State, summary: str) -> Audit:
     """Compare a summary with the state of the session at its end."""
     facts = [*_facts(state)]
-    letters = _letters(summary)
+    letters = letters_of(summary)
     words = frozenset(_WORD.findall(summary.casefold()))
     files = {path_key(name).rpartition("/")[2] for name in names_of(summary)} | words
     held = [fact for fact in facts if _holds(fact, letters, words, files)]
@@ -87,11 +87,12 @@ def _holds(fact: Fact, letters: str, words: frozenset[str], files: set[str]) -> 
     if fact.kind == "path":
         return fact.text.rpartition("/")[2] in files or fact.text.rpartition("/")[2].casefold() in words
     text = fact.text.split("`")[1] if fact.kind == "error" and fact.text.count("`") > 1 else fact.text
-    if (own := _letters(text)) and own in letters:
+    if (own := letters_of(text)) and own in letters:
         return True
     long = set(_LONG.findall(text.casefold()))
-    return bool(long) and sum(_letters(word) in letters for word in long) >= HELD_SHARE * len(long)
+    return bool(long) and sum(letters_of(word) in letters for word in long) >= HELD_SHARE * len(long)
 
 
-def _letters(text: str) -> str:
+def letters_of(text: str) -> str:
+    """The letters and digits of a text, by which it is found whatever stands between them."""
     return "".join(character for character in text.casefold() if character.isalnum())

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from contextstash.events.state import fold
 from contextstash.events.turns import Turn
+from contextstash.handoff.audit import letters_of
 from contextstash.handoff.file_pieces import focus_of, known_files, pieces_of_files
 from contextstash.handoff.fill import Count
 from contextstash.handoff.summary import Beside, summary_of
@@ -73,7 +74,7 @@ def handoff_sections(of: HandedOff, max_tokens: int, count: Count) -> str:
 
 def _user_words(of: HandedOff, max_tokens: int, count: Count) -> str:
     """The user's requests and rules, without those that stand word for word in the client's summary."""
-    held = _letters(of.client_summary)
+    held = letters_of(of.client_summary)
     turns = [turn if turn.role != "user" else _without_held(turn, held) for turn in of.turns]
     room = int(max_tokens * USER_SHARE)
     span = (of.turns[0].seq, of.turns[-1].seq) if of.turns else (0, 0)
@@ -85,10 +86,6 @@ def _without_held(turn: Turn, held: str) -> Turn:
     """The turn without the texts that the client's summary holds; `held` are the letters and digits of that."""
     if not held:
         return turn
-    known = [len(letters := _letters(text)) >= MIN_HELD and letters in held for text in turn.texts]
+    known = [len(letters := letters_of(text)) >= MIN_HELD and letters in held for text in turn.texts]
     texts = ("" if holds else text for text, holds in zip(turn.texts, known, strict=True))
     return replace(turn, texts=tuple(texts)) if any(known) else turn
-
-
-def _letters(text: str) -> str:
-    return "".join(character for character in text.casefold() if character.isalnum())

@@ -34,10 +34,13 @@ _HEADER = re.compile(rf"{re.escape(USER_BLOCK_OPENING)} (\d{{1,12}}) to (\d{{1,1
 _ENTRY = re.compile(r"^- \((\d{1,12})\) ", re.MULTILINE)
 _RULE = re.compile(r"^- \(pinned rule\) (.+)$", re.MULTILINE)
 _UNPINNED = re.compile(r"^- \(no longer pinned\) (.+)$", re.MULTILINE)
-_ANSWERED_LINE = "Answered by the agent: "
-_WITHDRAWN_LINE = "Withdrawn or changed by the user: "
-_INTERRUPTED_LINE = "The user interrupted the work on: "
-_MARK_LINES = (_ANSWERED_LINE, _WITHDRAWN_LINE, _INTERRUPTED_LINE)
+_MARK_LINES = (
+    "Answered by the agent: ",
+    "Withdrawn or changed by the user: ",
+    "The user interrupted the work on: ",
+)
+"""The beginnings of the marks, in the order of the fields of UserWords."""
+
 _MARK = re.compile(r"\((\d{1,12})\) (?:at|by) \(?(\d{1,12})\)?")
 
 
@@ -326,15 +329,10 @@ def _written(entry: Said) -> str:
 
 
 def _marks(words: UserWords) -> Iterator[str]:
-    if words.answered:
-        told = ", ".join(f"({seq}) at {at}" for seq, at in sorted(words.answered.items()))
-        yield f"{_ANSWERED_LINE}{told}."
-    if words.withdrawn:
-        told = ", ".join(f"({seq}) by ({at})" for seq, at in sorted(words.withdrawn.items()))
-        yield f"{_WITHDRAWN_LINE}{told}."
-    if words.interrupted:
-        told = ", ".join(f"({seq}) at {at}" for seq, at in sorted(words.interrupted.items()))
-        yield f"{_INTERRUPTED_LINE}{told}."
+    marks = (words.answered, "at {}"), (words.withdrawn, "by ({})"), (words.interrupted, "at {}")
+    for line, (found, how) in zip(_MARK_LINES, marks, strict=True):
+        told = ", ".join(f"({seq}) {how.format(at)}" for seq, at in sorted(found.items()))
+        yield from [f"{line}{told}."] if told else []
 
 
 def _entries(turns: Sequence[Turn]) -> list[Said]:
