@@ -16,38 +16,26 @@ MAX_NUMBER = 2**53
 """The largest whole number that all JSON parsers keep (IEEE 754)."""
 
 
-def check_texts(**given: object) -> None:
-    """Raises BadInputError if an argument is neither None nor a text that can be stored as a name."""
+def check(kind: type, **given: object) -> None:
+    """Raises BadInputError if an argument is neither None nor of this kind: a text that can be stored as a name (str),
+    a whole number of usual size (int), or a dictionary of values that JSON has (Mapping)."""
     for name, value in given.items():
         if value is None:
             continue
-        if not isinstance(value, str):
-            raise BadInputError(f"{name} is a text, not a {type(value).__name__}.")
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            raise BadInputError(f"{name} holds half of a surrogate pair: pass whole characters.")
-
-
-def check_numbers(**given: object) -> None:
-    """Raises BadInputError if an argument is neither None nor a whole number of usual size."""
-    for name, value in given.items():
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise BadInputError(f"{name} is a whole number, not a {type(value).__name__}.")
-        if abs(value) > MAX_NUMBER:
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise BadInputError(f"{name} is {_KINDS[kind]}, not a {type(value).__name__}.")
+        if isinstance(value, int) and abs(value) > MAX_NUMBER:
             raise BadInputError(f"{name} is too large: at most {MAX_NUMBER:,}.")
+        if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+            raise BadInputError(f"{name} holds half of a surrogate pair: pass whole characters.")
+        if isinstance(value, Mapping):
+            try:
+                check_json(dict(value))
+            except NotJsonError as error:
+                raise BadInputError(f"{name} {error}") from error
 
 
-def check_mapping(name: str, value: object) -> None:
-    """Raises BadInputError if an argument is neither None nor a mapping of values that JSON has."""
-    if value is None:
-        return
-    if not isinstance(value, Mapping):
-        raise BadInputError(f"{name} is a dictionary, not a {type(value).__name__}.")
-    try:
-        check_json(dict(value))
-    except NotJsonError as error:
-        raise BadInputError(f"{name} {error}") from error
+_KINDS: dict[type, str] = {str: "a text", int: "a whole number", Mapping: "a dictionary"}
 
 
 def check_list(name: str, of: str, value: Any) -> None:

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from contextstash.library.message_list import check_list, check_mapping, check_numbers, check_texts
+from contextstash.library.message_list import check, check_list
 from contextstash.library.replies import as_json
-from contextstash.messages.request.whole import SERVER_STATE_KEYS
+from contextstash.messages.request.text import SERVER_STATE_KEYS
 from contextstash.results import ContextResult, LeftOut
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
@@ -63,8 +63,8 @@ class CallArguments:
 
     def __post_init__(self) -> None:
         """Raises BadInputError if an argument has the wrong type, or lets the provider add what is sent already."""
-        check_numbers(max_tokens=self.max_tokens)
-        check_texts(model=self.model)
+        check(int, max_tokens=self.max_tokens)
+        check(str, model=self.model)
         if self.tools is not None:
             check_list("tools", "the tools' definitions", self.tools)
         for name in SERVER_STATE_KEYS:
@@ -81,7 +81,7 @@ def request_of(
     """The result of `get_context` as a request. `reserve` is how many tokens of the window are left for the reply."""
     return ContextRequest(
         messages=[_own_copy(native) for native in result.messages],
-        options=_OPTIONS[result.format](arguments, result, reserve),
+        options=_options(arguments, result, reserve),
         fits=result.fits,
         tokens=result.tokens,
         budget=result.budget,
@@ -118,7 +118,7 @@ def plain_system(system: object) -> str | list[dict[str, Any]] | None:
         return plain
     if not isinstance(plain, list | dict):
         raise BadInputError(f"system is a text or a list of content blocks, not a {type(plain).__name__}.")
-    check_mapping("system", {"": plain})
+    check(Mapping, system={"": plain})
     return _text_of(plain)
 
 
@@ -137,14 +137,6 @@ def _text_of(value: object) -> str:
     return str(value)
 
 
-def _anthropic(given: CallArguments, result: ContextResult, reserve: int) -> dict[str, Any]:
-    options = {
-        **_named(model=given.model, system=result.system, tools=given.tools),
-        "max_tokens": given.max_tokens or min(reserve, MAX_DEFAULT_REPLY),
-    }
-    return _with_fields({**options, **(given.more or {})}, result.request or {})
-
-
 def _with_fields(options: dict[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """The options with the fields that a shortened request needs. `betas` becomes a header, which all methods take."""
     for name, value in fields.items():
@@ -159,29 +151,26 @@ def _with_fields(options: dict[str, Any], fields: Mapping[str, Any]) -> dict[str
     return options
 
 
-def _openai_chat(given: CallArguments, result: ContextResult, reserve: int) -> dict[str, Any]:
-    named = _named(model=given.model, tools=given.tools, max_completion_tokens=given.max_tokens)
-    return {**named, **(given.more or {})}
-
-
-def _openai_responses(given: CallArguments, result: ContextResult, reserve: int) -> dict[str, Any]:
-    named = _named(model=given.model, instructions=result.system, tools=given.tools, max_output_tokens=given.max_tokens)
-    return {**named, **(given.more or {})}
-
-
-def _gemini(given: CallArguments, result: ContextResult, reserve: int) -> dict[str, Any]:
-    more = dict(given.more or {})
-    config = _named(system_instruction=given.system, tools=given.tools, max_output_tokens=given.max_tokens)
-    return {**_named(model=given.model), **more, "config": {**config, **(more.get("config") or {})}}
-
-
-def _named(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-_OPTIONS = {
-    "anthropic": _anthropic,
-    "openai-chat": _openai_chat,
-    "openai-responses": _openai_responses,
-    "gemini": _gemini,
+OPTION_NAMES = {
+    "anthropic": ("system", "max_tokens"),
+    "openai-chat": (None, "max_completion_tokens"),
+    "openai-responses": ("instructions", "max_output_tokens"),
+    "gemini": ("system_instruction", "max_output_tokens"),
 }
+"""By format, what the provider's SDK calls the system prompt, if it takes it beside the messages, and the most tokens
+of a reply. Gemini's takes both, and the tools, in `config`."""
+
+
+def _options(given: CallArguments, result: ContextResult, reserve: int) -> dict[str, Any]:
+    system, limit = OPTION_NAMES[result.format]
+    named: dict[str, Any] = {"tools": given.tools, limit: given.max_tokens}
+    if result.format == "anthropic" and not given.max_tokens:
+        named[limit] = min(reserve, MAX_DEFAULT_REPLY)
+    if system is not None:
+        named[system] = given.system if result.format == "gemini" else result.system
+    named = {name: value for name, value in named.items() if value is not None}
+    model = {} if given.model is None else {"model": given.model}
+    more = dict(given.more or {})
+    if result.format == "gemini":
+        return {**model, **more, "config": {**named, **(more.get("config") or {})}}
+    return _with_fields({**model, **named, **more}, result.request or {})

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from contextstash.library.message_list import MessageList, check_mapping, check_numbers, check_texts
+from contextstash.library.message_list import MessageList, check
 from contextstash.library.replies import read_reply
 from contextstash.library.request import (
     CallArguments,
@@ -67,8 +67,8 @@ class LibrarySession:
         """`facts` are the agent's name, a title and the parent session's id."""
         if not isinstance(session_id, str):
             raise BadInputError(f"session_id is a text, such as 'job-7', not a {type(session_id).__name__}.")
-        check_texts(model=model, format=format, **facts)
-        check_mapping("settings", settings)
+        check(str, model=model, format=format, **facts)
+        check(Mapping, settings=settings)
         self.session_id = session_id
         self._stash = stash
         self._model = model
@@ -124,7 +124,7 @@ class LibrarySession:
     async def reply(self, reply: Any, *, usage: Mapping[str, Any] | None = None) -> list[Native]:
         """Record the provider's reply to the last request, with its usage, and return its messages: append them to the
         list. `reply` is the response of the provider's SDK, or its JSON; `usage` is for one that does not hold it."""
-        check_mapping("usage", usage)
+        check(Mapping, usage=usage)
         read = read_reply(reply)
         reported = usage if usage is not None else read.usage
         if read.messages:
@@ -148,7 +148,7 @@ class LibrarySession:
         """
         text = str(error) if isinstance(error, Exception) else error
         if not isinstance(text, str):
-            check_mapping("error", text)
+            check(Mapping, error=text)
         if isinstance(error, Exception) and recognize(text) is None:
             raise error
         result = await self._stash.recover_context(
@@ -185,8 +185,8 @@ class LibrarySession:
 
     async def search(self, query: str, *, limit: int | None = None, scope: str | None = None) -> SearchResult:
         """Search everything that was ever recorded in this session, by words."""
-        check_texts(query=query, scope=scope)
-        check_numbers(limit=limit)
+        check(str, query=query, scope=scope)
+        check(int, limit=limit)
         return await self._stash.search_history(query, session_id=self.session_id, limit=limit, scope=scope)
 
     async def get_archived_output(
@@ -199,8 +199,8 @@ class LibrarySession:
         max_tokens: int | None = None,
     ) -> OutputPage:
         """A page of a tool output that left the window, or was cut, by its handle."""
-        check_texts(handle=handle, pattern=pattern)
-        check_numbers(offset=offset, limit=limit, max_tokens=max_tokens)
+        check(str, handle=handle, pattern=pattern)
+        check(int, offset=offset, limit=limit, max_tokens=max_tokens)
         return await self._stash.get_archived_output(
             handle, session_id=self.session_id, offset=offset, limit=limit, pattern=pattern, max_tokens=max_tokens
         )

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from contextstash.clients.request_identity import announces
-from contextstash.messages.request.text import RequestText, TextMessage, has_long_breakpoint
-from contextstash.messages.request.whole import SERVER_STATE_KEYS
+from contextstash.messages.request.text import SERVER_STATE_KEYS, RequestText, TextMessage, has_long_breakpoint
 from contextstash.proxy.conversations import Conversation
 from contextstash.proxy.edits import Draft
 from contextstash.proxy.request_lines import lists_tools, tool_names

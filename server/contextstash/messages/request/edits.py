@@ -9,6 +9,7 @@ from typing import Any
 
 from contextstash.messages.base import Path
 from contextstash.messages.breakpoints import BREAKPOINT_KEY, content_of
+from contextstash.messages.detection import get_format
 from contextstash.messages.json_positions import Span, Splice, dumped, elements, spliced, without
 from contextstash.messages.request.text import RequestText, TextMessage, ToolResult, is_thinking
 
@@ -61,9 +62,7 @@ def _summary(request: RequestText, summary: SummaryOf) -> list[Splice]:
         after = request.spans[following]
         inserted = _with_text(request.messages[following], summary.text)
         return [Splice(Span(start, after.start), b""), *(_moved(splice, after.start) for splice in inserted)]
-    message = {"role": "user", "content": summary.text}
-    item = {"type": "message", **message} if request.format == "openai-responses" else message
-    return [Splice(Span(start, end), dumped(item))]
+    return [Splice(Span(start, end), dumped(get_format(request.format).user_message(summary.text)))]
 
 
 def _with_text(message: TextMessage, text: str) -> list[Splice]:
@@ -99,7 +98,7 @@ def _replaced(message: TextMessage, result: ToolResult, text: str) -> list[Splic
     """The result's content as this text, in the shape that it had. A breakpoint inside the content goes to the result
     itself, where the prompt cache ends at the same place; one that is on the result stays."""
     span = message.span(result.path)
-    splices = [Splice(span, dumped(_shaped(message.format, result.content, text)))]
+    splices = [Splice(span, dumped(get_format(message.format).in_place_of(message.native, text, result.content)))]
     block_path = result.path[:-1]
     moved = _inner_breakpoint(result.content)
     if message.format == "anthropic" and moved is not None:
@@ -108,12 +107,6 @@ def _replaced(message: TextMessage, result: ToolResult, text: str) -> list[Splic
             end = Span(block.end - 1, block.end - 1)
             splices.append(Splice(end, b"," + dumped(BREAKPOINT_KEY) + b":" + dumped(moved)))
     return splices
-
-
-def _shaped(format_name: str, content: Any, text: str) -> Any:
-    if not isinstance(content, list):
-        return text
-    return [{"type": "input_text" if format_name == "openai-responses" else "text", "text": text}]
 
 
 def _inner_breakpoint(content: Any) -> Any:

@@ -33,6 +33,9 @@ RESULT_ITEMS = ("function_call_output", "custom_tool_call_output")
 """Items of the Responses API with the text of a tool's result. The second one answers tools that take free text: for
 GPT-6, Codex runs all its tools by one that takes a program (seen in 0.169)."""
 
+SERVER_STATE_KEYS = ("previous_response_id", "conversation")
+"""Fields of a Responses request that continue a conversation stored by OpenAI."""
+
 MAX_MESSAGES = 10_000
 """A request with more messages is not read: each takes 30 µs, in which no other request goes on. The longest recorded
 session had 2,000."""
