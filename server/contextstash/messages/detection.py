@@ -49,23 +49,13 @@ _ALIASES = {
     "openai": "openai-chat",
     "chat": "openai-chat",
     "chat-completions": "openai-chat",
-    "openai-chat-completions": "openai-chat",
-    "openai-completions": "openai-chat",
     "responses": "openai-responses",
-    "response": "openai-responses",
     "codex": "openai-responses",
     "claude": "anthropic",
     "claude-code": "anthropic",
-    "messages": "anthropic",
-    "anthropic-messages": "anthropic",
     "google": "gemini",
     "google-genai": "gemini",
-    "genai": "gemini",
-    "vertex": "gemini",
-    "contents": "gemini",
     "gemini-contents": "gemini",
-    "generatecontent": "gemini",
-    "generate-content": "gemini",
 }
 
 UNDECIDED = "undecided"

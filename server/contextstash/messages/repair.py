@@ -21,9 +21,9 @@ MISSING_RESULT = "[No result of this tool call was recorded: it was interrupted.
 
 ASSISTANT_FIRST = "(The conversation so far begins with the assistant.)"
 
-DEFAULT_BREAKPOINTS_ELSEWHERE = 2
-"""Breakpoints reserved for the rest of the request if it is unknown: one each for tools and system prompt, as agents
-set them."""
+BREAKPOINTS_ELSEWHERE = 2
+"""Cache breakpoints that are left to the rest of the request: one each for tools and system prompt, as agents set
+them."""
 
 
 def orphan_text(text: str) -> str:
@@ -44,13 +44,7 @@ class _Turn:
     answered: bool = False
 
 
-def render(
-    fmt: Format,
-    natives: Sequence[Native],
-    *,
-    changed: int | None = None,
-    marks_elsewhere: int = DEFAULT_BREAKPOINTS_ELSEWHERE,
-) -> list[Native]:
+def render(fmt: Format, natives: Sequence[Native], *, changed: int | None = None) -> list[Native]:
     """The messages to send: repaired and assembled, so that they break none of the provider's rules.
 
     Results without their call become text of the user, calls without a result get one that says that they were
@@ -58,11 +52,10 @@ def render(
     unchanged, including key order. Deterministic and idempotent. The result shares values with `natives` but never
     changes them.
 
-    Cache breakpoints are left out if the request would have too many together with the `marks_elsewhere` outside the
-    list. `changed` is the index of the first native that differs from the recorded one.
+    Cache breakpoints are left out if there are too many for a request with `BREAKPOINTS_ELSEWHERE`. `changed` is the
+    index of the first native that differs from the recorded one.
     """
-    most = max(0, MAX_BREAKPOINTS - marks_elsewhere)
-    return repaired(fmt, fmt.limit_breakpoints(natives, most, changed))
+    return repaired(fmt, fmt.limit_breakpoints(natives, MAX_BREAKPOINTS - BREAKPOINTS_ELSEWHERE, changed))
 
 
 def repaired(fmt: Format, natives: Sequence[Native]) -> list[Native]:
