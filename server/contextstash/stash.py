@@ -223,6 +223,7 @@ class Stash(Access):
     hand_off_text = handoff.hand_off
     read_client_window = client_window.read_client_window
     compact_client_window = client_window.compact_client_window
+    note_given_window = client_window.note_given_window
 
     # Sessions, and what happened to them.
 

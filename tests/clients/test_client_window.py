@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +199,24 @@ def test_the_hooks_give_no_second_hand_off_to_a_window_that_we_compacted(home: C
     event = {"hook_event_name": "SessionStart", "source": "compact", "session_id": SESSION}
     started = home.run("hook", "claude-code", typed=json.dumps({**event, "transcript_path": str(transcript)}))
     assert started.stdout == ""
+
+
+def test_the_hooks_give_the_hand_off_if_nobody_took_the_window(home: CommandLine, transcript: Path) -> None:
+    request = {"do": "compact", "transcript": str(transcript), "messages": listed(transcript), "tokens": 6_000}
+    program = [sys.executable, "-m", "contextstash", "window", "claude-code"]
+    own = {"HOME": str(home.folder), "CONTEXTSTASH_DB": str(home.database)}
+    child = subprocess.Popen(
+        program, env={**os.environ, **own}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdout.close()  # the plugin has ended
+    child.stdin.write(json.dumps(request).encode())
+    child.stdin.close()
+    assert child.wait(timeout=100) == 1
+    event = {"hook_event_name": "SessionStart", "source": "compact", "session_id": SESSION}
+    started = home.run("hook", "claude-code", typed=json.dumps({**event, "transcript_path": str(transcript)}))
+    assert PROMPT in started.stdout
 
 
 @pytest.mark.parametrize(

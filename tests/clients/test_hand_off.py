@@ -5,10 +5,7 @@ Runs if `claude` is on the PATH. Of what one hook adds beyond 10,000 characters 
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,9 +13,7 @@ import pytest
 from contextstash.clients.client import client, hooks_of
 from tests.support.command_line import CommandLine
 from tests.support.compacting_provider import compacting_provider
-
-SECONDS = 240
-"""A guess: a client starts in a few seconds, on a busy machine in a minute."""
+from tests.support.real_clients import SECONDS, run_claude
 
 KINDS = [
     f"{place}_{what}" for place in ("library", "branch", "school", "region") for what in ("loans", "fines", "copies")
@@ -52,7 +47,6 @@ def functions(kind: str) -> list[str]:
 
 
 def test_claude_code_takes_a_hand_off_whole_after_a_compaction(tmp_path: Path) -> None:
-    claude = shutil.which("claude") or pytest.skip("claude is not installed")
     project = tmp_path / "project"
     project.mkdir()
     for kind in KINDS:
@@ -62,24 +56,8 @@ def test_claude_code_takes_a_hand_off_whole_after_a_compaction(tmp_path: Path) -
     assert home.run("install", "claude-code", "--scope", "project", "--hooks", "--yes").returncode == 0
     calls = [("Read", {"file_path": str(project / f"{kind}.py")}) for kind in KINDS]
     with compacting_provider(calls) as provider:
-        done = subprocess.run(
-            [claude, "-p", "Sum up the fines. Never round them.", "--allowedTools", "Read"],
-            env={
-                **os.environ,
-                "HOME": str(tmp_path),
-                "CONTEXTSTASH_DB": str(home.database),
-                "ANTHROPIC_BASE_URL": provider.url,
-                "ANTHROPIC_API_KEY": "none",
-                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-                "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "100000",
-            },
-            cwd=project,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-        )
-        assert provider.summarized, done.stdout[-2_000:] + done.stderr[-2_000:]
+        said = run_claude(tmp_path, provider.url, "Sum up the fines. Never round them.", "--allowedTools", "Read")
+        assert provider.summarized, said[-2_000:]
         texts = provider.after_compaction()
     added = "\n".join(text for text in texts if "hand-off" in text)
     parts = re.findall(r"\[contextstash: part (\d) of (\d) of a hand-off", added)

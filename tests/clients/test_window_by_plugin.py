@@ -17,11 +17,8 @@ from typing import Any
 
 import pytest
 
-from contextstash_storage.sqlite import open_sqlite
 from tests.support.coding_provider import Asked, CodingProvider, coding_provider
-
-SECONDS = 240
-"""A guess: a client starts in a few seconds, on a busy machine in a minute."""
+from tests.support.real_clients import SECONDS, recorded, run_real
 
 RULE = "Never round the fines."
 PLANTED = "FINE_PER_DAY = 35"
@@ -126,16 +123,7 @@ def run_client(folder: Path, client: str, provider: CodingProvider, program: str
         settings |= {"provider": {"loopback": given}, "permission": {"bash": "allow", "edit": "allow"}}
         path.write_text(json.dumps(settings))
         command = ["opencode", "run", "--model", "loopback/scripted", prompt]
-    done = subprocess.run(
-        command,
-        env=environment(folder),
-        cwd=project,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
-    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-2_000:]
+    done = run_real(command, folder, environment(folder))
     assert "All done." in done.stdout, done.stderr[-2_000:]
     return provider.turns()
 
@@ -178,12 +166,3 @@ def plain(message: dict[str, object]) -> str:
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
     bare = [{name: value for name, value in block.items() if name != "cache_control"} for block in blocks]
     return json.dumps([message["role"], bare])
-
-
-async def recorded(folder: Path) -> tuple[list[str], list[str]]:
-    """The kinds of the session's events, and the keys of its messages."""
-    async with await open_sqlite(folder / "sessions.db") as store:
-        [session] = [each.session_id for each in await store.list_sessions()]
-        events = await store.read_events(session)
-        messages = await store.read_messages(session, bodies=False)
-        return [event.kind for event in events], [message.key or "" for message in messages]

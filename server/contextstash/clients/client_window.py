@@ -5,7 +5,8 @@ Asked, one object on standard input:
     {"do": "compact", "session": "…", "transcript": "/…", "agent": "…", "messages": […], "tokens": 20000}
 
 `do` is what to do. `transcript`, the client's own file, is read to its end first; then `session` may be left out.
-`agent` is the sub-agent whose window it is, if it is one's. A message of the list, in the order of the client's next
+`agent` is the sub-agent whose window it is, if it is one's; `seconds` is how long the plugin waits, 10 if it does not
+say. A message of the list, in the order of the client's next
 request, is
 
     {"id": "…", "role": "user", "text": "…", "calls": [{"id", "tool", "input"}], "results": [{"id", "text", "error"}]}
@@ -34,6 +35,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,8 +55,13 @@ if TYPE_CHECKING:
 MAX_BYTES = 64 * 1024 * 1024
 """The largest request that is read: ten windows of a million tokens."""
 
-SECONDS = 8.0
-"""How long all of it may take. The plugin waits ten seconds: what it does not wait for must not be recorded."""
+STARTED = time.monotonic()
+
+SECONDS = 10.0
+"""How long a plugin waits for the process that runs this, if it does not say so."""
+
+SPARE_SECONDS = 1.0
+"""Of that for the start of the process and for its end."""
 
 
 def run(client: str) -> int:
@@ -63,18 +70,19 @@ def run(client: str) -> int:
         asked = lenient_value(sys.stdin.buffer.read(MAX_BYTES))
         if not isinstance(asked, dict):
             raise BadInputError("Expected a JSON object on standard input; see contextstash window --help.")
-        answer = asyncio.run(asyncio.wait_for(_answer(client, asked), SECONDS))
+        given = asked.get("seconds")
+        waits = given if isinstance(given, int | float) and given > 0 else SECONDS
+        asyncio.run(asyncio.wait_for(_answer(client, asked), waits - SPARE_SECONDS - (time.monotonic() - STARTED)))
     except Exception as error:  # whatever fails, the client goes on without us
         said = f"{type(error).__name__}: {error}"
         note(client, said)
         sys.stderr.write(f"Error: {' '.join(said.split())}\n")
         return 1
-    sys.stdout.write(json.dumps(answer))
-    sys.stdout.flush()
     return 0
 
 
-async def _answer(client: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+async def _answer(client: str, asked: Mapping[str, Any]) -> None:
+    """Write the answer. Only what the plugin has taken counts as given: if it is late, the client compacts itself."""
     work = asked.get("do")
     if work not in ("compact", "view", "record"):
         raise BadInputError("'do' is one of compact, view, record.")
@@ -84,14 +92,22 @@ async def _answer(client: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         if session_id is None:
             raise BadInputError("The session is not known: pass 'session', or its 'transcript'.")
         if work == "record":
-            return {"session_id": session_id, "recorded": recorded}
+            _write({"session_id": session_id, "recorded": recorded})
+            return
         if work == "view":
             window = await stash.read_client_window(session_id, messages)
         else:
             tokens = asked.get("tokens")
             more = {"tokens": tokens} if isinstance(tokens, int) and tokens > 0 else {}
             window = await stash.compact_client_window(session_id, messages, **more)
-        return {**window.model_dump(), "line": line_of(window)}
+        _write({**window.model_dump(), "line": line_of(window)})
+        if work == "compact":
+            await stash.note_given_window(session_id, window)
+
+
+def _write(answer: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(answer))
+    sys.stdout.flush()
 
 
 async def _recorded(client: str, stash: Stash, asked: Mapping[str, Any]) -> tuple[str | None, int]:

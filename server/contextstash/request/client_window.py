@@ -80,17 +80,21 @@ async def compact_client_window(
     compacted = await access.snapshot(session_id)
     replaced = {call: text for call, text in _replaced(compacted).items() if call not in pinned}
     stays = [place for place in range(tail.first, len(messages)) if not is_hand_off(messages[place])]
-    window = await _told(compacted, messages, before, [text], stays, replaced)
-    # The client's hooks must not give this window another hand-off.
+    return await _told(compacted, messages, before, [text], stays, replaced)
+
+
+async def note_given_window(access: Access, session_id: str, window: ClientWindow) -> None:
+    """Note that a client has taken a window that was compacted: its hooks must not give it another hand-off. If it has
+    not, because this process was too late or was ended, it compacts itself, and the hand-off follows."""
+    session = await access.store.get_session(session_id)
     event = Event(
         kind="handoff",
-        tokens_before=before,
+        tokens_before=window.tokens_before,
         tokens_after=window.tokens_after,
         reason=INSIDE,
-        seq=compacted.session.counters.messages,
+        seq=session.counters.messages,
     )
     await access.store.append_event(session_id, event)
-    return window
 
 
 async def read_client_window(access: Access, session_id: str, messages: Sequence[ClientMessage]) -> ClientWindow:

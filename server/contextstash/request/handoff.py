@@ -14,6 +14,7 @@ from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.outputs.placeholders import output_line
 from contextstash.record.output_archive import outputs_session_id
+from contextstash.record.transcript_records import is_window_key
 from contextstash.reduce.session_turns import turn_of
 from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.access import Access
@@ -156,7 +157,9 @@ async def _given(
 ) -> HandedOff:
     """What the hand-off is made from."""
     written = _written_by_model(snapshot.edits)
-    own = next((message.seq for message in reversed(listed) if same and message.kind == "summary"), None)
+    # A window of ours that the client did not take is not its summary.
+    summaries = (each for each in reversed(listed) if each.kind == "summary" and not is_window_key(each.key))
+    own = next((message.seq for message in summaries if same), None)
     found = [] if own is None else await access.store.read_messages_at(snapshot.session_id, [own])
     return HandedOff(
         turns=await _turns(access, snapshot, whole, listed),

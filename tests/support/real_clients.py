@@ -1,0 +1,61 @@
+"""Real clients, each in a home of its own, on a provider on loopback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from contextstash_storage.sqlite import open_sqlite
+
+SECONDS = 240
+"""A guess: a client starts in a few seconds, on a busy machine in a minute."""
+
+
+def run_real(
+    command: Sequence[str | Path], home: Path, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """The client's process in the folder `project` of this home, which has ended well."""
+    done = subprocess.run(
+        command,
+        env=environment,
+        cwd=home / "project",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-2_000:]
+    return done
+
+
+def run_claude(home: Path, url: str, *arguments: str | Path, needed: tuple[int, ...] = ()) -> str:
+    """What Claude Code prints, with a window of 100,000 tokens; skips if it is not there, or older than needed."""
+    claude = shutil.which("claude") or pytest.skip("claude is not installed")
+    version = subprocess.run([claude, "--version"], capture_output=True, text=True, check=True).stdout.split()[0]
+    if tuple(map(int, version.split("."))) < needed:
+        pytest.skip(f"claude {version} loads no mods")
+    environment = {
+        **os.environ,
+        "HOME": str(home),
+        "CONTEXTSTASH_DB": str(home / "sessions.db"),
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": "none",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "100000",
+    }
+    return run_real([claude, "-p", *arguments], home, environment).stdout
+
+
+async def recorded(home: Path, session_id: str | None = None) -> tuple[list[str], list[str]]:
+    """The kinds of the session's events, and the keys of its messages; of the only session if none is named."""
+    async with await open_sqlite(home / "sessions.db") as store:
+        if session_id is None:
+            [session_id] = [each.session_id for each in await store.list_sessions()]
+        events = await store.read_events(session_id)
+        messages = await store.read_messages(session_id, bodies=False)
+        return [event.kind for event in events], [message.key or "" for message in messages]
