@@ -53,16 +53,17 @@ async def declare(
 ) -> Session:
     """Make these the session's system prompt (in a field, or as messages at the head of the list) and tools. An
     argument of None changes nothing; each version stays stored."""
-    parts: list[DeclaredVersion] = []
+    given: dict[str, Any] = {}
     if system is not None:
-        parts.append(_part(access, session, "system", system if isinstance(system, str) else list(system)))
+        given["system"] = system if isinstance(system, str) else list(system)
     elif head is not None:
-        parts.append(_part(access, session, "head", list(head)))
+        given["head"] = list(head)
     if tools is not None:
-        parts.append(_part(access, session, "tools", [dict(tool) for tool in tools]))
-    if not parts or await _are_in_force(access, session, parts):
+        given["tools"] = [dict(tool) for tool in tools]
+    if not given or await _are_in_force(access, session, given):
         return session
-    replaced = await _replaced_tokens(access, session, parts[0].part) if parts[0].part != "tools" else 0
+    parts = [_part(access, session, part, content) for part, content in given.items()]
+    replaced = 0 if parts[0].part == "tools" else await _replaced_tokens(access, session, parts[0].part)
 
     def change(declared: Declared, versions: Sequence[int]) -> Declared:
         changes: dict[str, int] = {}
@@ -94,21 +95,16 @@ def _texts(fmt: Format, part: str, content: Any) -> list[str]:
     return [content] if isinstance(content, str) else [str(block.get("text", "")) for block in content]
 
 
-async def _are_in_force(access: Access, session: Session, parts: Sequence[DeclaredVersion]) -> bool:
+async def _are_in_force(access: Access, session: Session, given: Mapping[str, Any]) -> bool:
+    """Whether these are what was declared last: programs pass them with each request, and counting them takes long."""
     declared = session.counters.declared
-    versions = [declared.tools if part.part == "tools" else declared.system for part in parts]
-    if None in versions:
+    wanted = {part: declared.tools if part == "tools" else declared.system for part in given}
+    versions = [version for version in wanted.values() if version is not None]
+    if len(versions) < len(given):
         return False
-    stored = {each.version: each for each in await access.store.read_declared(session.session_id, _known(versions))}
-    found = [stored.get(version) for version in _known(versions)]
-    return all(
-        old is not None and (old.part, old.content) == (new.part, new.content)
-        for old, new in zip(found, parts, strict=True)
-    )
-
-
-def _known(versions: Sequence[int | None]) -> list[int]:
-    return [version for version in versions if version is not None]
+    stored = {each.version: each for each in await access.store.read_declared(session.session_id, versions)}
+    found = {each.part: each.content for each in (stored.get(version) for version in versions) if each is not None}
+    return found == given
 
 
 async def _replaced_tokens(access: Access, session: Session, part: str) -> int:
