@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -33,6 +34,11 @@ milliseconds. A proxy whose client has ended, under `contextstash run`, has LAST
 
 CLOSE_SECONDS = 0.2
 """How long the database may take to close then. SQLite keeps what was committed if it is not closed."""
+
+END_SECONDS = 1.4
+"""The process ends so long after these seconds, whatever it still does: whoever ends it waits three seconds, and with
+eight busy processes on two cores the end itself took up to 0.7 s. On an idle machine the periods above are over
+before."""
 
 UVICORN: dict[str, Any] = {
     "server_header": False,
@@ -92,7 +98,27 @@ def serve_proxy(served: ServedProxy) -> None:
         lambda address: f"contextstash proxy: {address} -> {upstream}",
         settings=UVICORN,
         listener=None if served.descriptor is None else socket.socket(fileno=served.descriptor),
+        at_signal=partial(_end_soon, served) if served.at_once else lambda: None,
     )
+
+
+def _end_soon(served: ServedProxy) -> None:
+    """From now on this process has so long, also if its event loop or a thread does not end."""
+    seconds = RECORD_SECONDS if served.descriptor is None else LAST_SECONDS
+    timer = threading.Timer(seconds + END_SECONDS, _cut_off)
+    timer.daemon = True
+    timer.start()
+
+
+def _cut_off() -> None:
+    logger.warning("ended while the database was locked or busy: the last requests may not be recorded")
+    _exit()
+
+
+def _exit() -> None:
+    """End the process without waiting for a thread that waits for a locked database."""
+    logging.shutdown()
+    os._exit(0)
 
 
 async def proxy_app(served: ServedProxy) -> ProxyApp:
@@ -134,9 +160,8 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
         await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
         if served.at_once:
             if not closing.done():
-                logger.warning("ended while the database was locked or busy: the last requests may not be recorded")
-            logging.shutdown()
-            os._exit(0)  # a thread that waits for a locked database would keep this process for as long
+                _cut_off()
+            _exit()
 
     return ProxyApp(upstream, engine, at_end, served.secret)
 

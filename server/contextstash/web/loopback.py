@@ -32,15 +32,16 @@ def serve(
     *,
     settings: Mapping[str, Any] | None = None,
     listener: socket.socket | None = None,
+    at_signal: Callable[[], None] = lambda: None,
     public: bool = False,
 ) -> None:
     """Serve the application that `app` returns, on a free port if `port` is 0, or on a `listener` that is open already.
-    `announce` turns the address into a line for standard error. `settings` are uvicorn's. `public`: another host may be
-    served, behind a proxy that does TLS. Raises BadInputError if the host is not this machine or the port cannot be
-    used."""
+    `announce` turns the address into a line for standard error. `settings` are uvicorn's; `at_signal` is called at the
+    first signal. `public`: another host may be served, behind a proxy that does TLS. Raises BadInputError if the host
+    is not this machine or the port cannot be used."""
     own_interpreter()
     if listener is not None:
-        asyncio.run(_serve(app, listener, settings or {}))
+        asyncio.run(_serve(app, listener, settings or {}, at_signal))
         return
     if host not in LOOPBACK and not public:
         raise BadInputError(
@@ -51,7 +52,7 @@ def serve(
         named = f"[{host}]" if ":" in host else host
         sys.stderr.write(announce(f"http://{named}:{opened.getsockname()[1]}") + "\n")
         sys.stderr.flush()
-        asyncio.run(_serve(app, opened, settings or {}))
+        asyncio.run(_serve(app, opened, settings or {}, at_signal))
 
 
 @contextmanager
@@ -80,12 +81,19 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _serve(app: Callable[[], Awaitable[Any]], listener: socket.socket, settings: Mapping[str, Any]) -> None:
+async def _serve(
+    app: Callable[[], Awaitable[Any]],
+    listener: socket.socket,
+    settings: Mapping[str, Any],
+    at_signal: Callable[[], None],
+) -> None:
     server: _Server | None = None
     ended: list[int] = []
 
     def stop(number: int, _: object) -> None:
         """After the first signal the server ends with the running requests; at once after the second."""
+        if not ended:
+            at_signal()
         ended.append(number)
         if server is not None:
             server.should_exit, server.force_exit = True, len(ended) > 1
