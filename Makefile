@@ -65,7 +65,7 @@ docs: $(DEVELOPMENT)
 
 # The pictures of the README, drawn from the real program. Needs Chromium.
 pictures: $(DEVELOPMENT)
-	$(BIN)/python docs/pictures.py
+	PYTHONPATH=. $(BIN)/python docs/pictures.py
 
 # A bundle that Claude Desktop and others install with a click. Needs node: its packer is an npm package.
 mcpb:

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from contextstash import open_stash_sync
+from tests.support.terminals import printed_on_terminal
 
 IMAGES = Path(__file__).parent / "images"
 SESSION = Path(__file__).parents[1] / "server" / "contextstash" / "demo" / "session.jsonl"
@@ -55,21 +56,11 @@ def main() -> None:
             photograph(address)
 
 
-def contextstash(*arguments: str | Path, **environment: str) -> str:
-    """What a command prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "contextstash", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, **environment},
-    )
-    return done.stdout
-
-
 def demonstration() -> str:
     """The prune, the compaction and the retrieval, with colours."""
-    output = contextstash("demo", "--sample", FORCE_COLOR="1")
+    with tempfile.TemporaryDirectory() as folder:
+        printed = printed_on_terminal(Path(folder) / "sessions.db", "demo", columns=COLUMNS)
+    output = printed.decode().replace("\r\n", "\n")
     plain = Text.from_ansi(output).plain
     starts = [plain.count("\n", 0, found.start()) for found in STEPS.finditer(plain)]
     return "\n".join(output.splitlines()[starts[0] : starts[-1]]).rstrip() if starts else output

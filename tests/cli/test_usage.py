@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.cli.app import cli
-from contextstash.cli.look.ui import MAX_TRIED, next_free
-from contextstash.cli.sections import SECTIONS
+from contextstash.cli.app import SECTIONS, cli
+from contextstash.cli.server_commands import MAX_TRIED, next_free
 from tests.support.command_line import CommandLine, failure_of
 
 
@@ -21,7 +20,7 @@ def test_the_version_is_printed(contextstash: CommandLine) -> None:
     assert done.stdout.startswith("contextstash 0.")
 
 
-@pytest.mark.parametrize("arguments", [["comapct"], ["serve", "--tolls", "all"], ["prune"]])
+@pytest.mark.parametrize("arguments", [["comapct"], ["serve", "--tolls", "all"], ["delete"]])
 def test_wrong_usage_is_one_line_that_names_the_help(contextstash: CommandLine, arguments: list[str]) -> None:
     done = contextstash.run(*arguments)
     assert done.returncode == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from itertools import pairwise
 
-from contextstash.demo.sample import sample_session
+from contextstash.demo import sample_session
 
 MAX_BYTES = 200_000
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -47,11 +46,10 @@ def test_no_recorded_text_becomes_a_tag_a_picture_or_a_script(texts: list[list[s
     assert not ACTIVE.search(MarkdownIt("commonmark", {"html": True}).enable("table").render(document))
 
 
-@pytest.mark.parametrize("text", HOSTILE[:9])
-def test_a_hostile_text_is_whole_between_fences(text: str) -> None:
-    assert text.strip() in message(f"{text}{HOSTILE[2]}")
-
-
-def test_a_text_with_headings_code_and_links_to_pages_stays_markdown() -> None:
-    text = "# Plan\n\nUse `List<T>` as in [the manual](https://docs.example.org).\n\n```\n<b>\n```"
-    assert "> Use `List<T>` as in [the manual](https://docs.example.org)." in message(text)
+def test_a_text_is_a_quotation_in_which_markdown_is_text() -> None:
+    text = "# Plan\n\nUse `List<T>` as in [the manual](../manual.md)."
+    assert "> \\# Plan\n>\n> Use \\`List\\<T\\>\\` as in \\[the manual\\](../manual.md)." in message(text)
+    rendered = MarkdownIt("commonmark").render(message(text))
+    assert "# Plan" in rendered
+    assert "<h1>Plan" not in rendered
+    assert "<a " not in rendered

@@ -1,1 +1,1 @@
-"""The command line: thin commands over the service."""
+"""The command line: one command, one short function, in the modules of their groups."""

@@ -1,23 +1,111 @@
-"""The command group. A command that fails prints one line and returns an exit code."""
+"""The command group. A command is imported when it is used; one that fails prints one line and returns an exit code."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import click
 
 from contextstash import __version__
 from contextstash.base.plain_logs import configure_warnings
-from contextstash.cli.command_words import in_commands
-from contextstash.cli.output import echo
-from contextstash.cli.sections import Commands, SectionedGroup
+from contextstash.cli.printing import echo, in_commands
 from contextstash_storage.errors import ContextstashError
 
 INTERRUPTED = 130
 """The exit code of shells for a process that SIGINT ended: 128 + 2."""
+
+
+SECTIONS: Mapping[str, Mapping[str, str]] = {
+    "Start": {
+        "demo": "See the main job step by step, on a sample session.",
+        "install": "Add contextstash to a client's configuration.",
+        "import": "Record the sessions that clients have written to disk.",
+        "run": "Start a client behind a proxy that shortens its requests.",
+        "continue": "Go on with a session in another client.",
+        "doctor": "Check database, settings, clients and hooks.",
+        "uninstall": "Remove contextstash from a client's configuration.",
+    },
+    "Look": {
+        "sessions": "List the sessions, newest first.",
+        "status": "Show how full a session's context is, and with what.",
+        "search": "Search everything that was recorded.",
+        "show": "Print an output, a summary, or messages.",
+        "advise": "Compare what your sessions would have cost in smaller windows.",
+        "receipt": "Say what was billed, and what contextstash saved or cost.",
+        "ui": "Show sessions in a browser.",
+    },
+    "Change": {
+        "prune": "Archive a session's old tool outputs.",
+        "compact": "Show a session's older messages as a summary.",
+        "restore": "Undo a prune or a compaction.",
+        "pin": "Keep outputs in the view, whatever their age.",
+        "delete": "Delete a session for good.",
+        "retain": "Delete sessions older or larger than you want to keep.",
+        "encrypt": "Encrypt the database file.",
+        "decrypt": "Make the database file readable without a key again.",
+        "config": "Show and change settings.",
+    },
+    "Share and check": {
+        "export": "Write a session to a file: whole, messages, Markdown or HTML.",
+        "migrate-store": "Copy all sessions into another database.",
+    },
+    "For clients and scripts": {
+        "serve": "Serve the tools over MCP; clients start this.",
+        "token": "Make, list and revoke tokens for a server over HTTP.",
+        "gateway": "Serve other MCP servers' tools, with limited outputs.",
+        "proxy": "Stand between a client and the model API.",
+        "hook": "Handle an event of a client's hooks.",
+        "statusline": "Print Claude Code's status line.",
+        "window": "Answer a compaction of a client, for its plugin.",
+    },
+}
+
+MODULES = {
+    "change_commands": ("prune", "compact", "restore", "pin", "delete", "retain"),
+    "client_commands": ("install", "uninstall", "hook", "statusline", "window"),
+    "config_commands": ("config",),
+    "cost_commands": ("receipt", "advise"),
+    "demo_command": ("demo",),
+    "doctor_command": ("doctor",),
+    "file_commands": ("export", "migrate-store", "encrypt", "decrypt"),
+    "import_command": ("import",),
+    "run_commands": ("run", "continue"),
+    "search_command": ("search",),
+    "server_commands": ("serve", "ui", "proxy", "gateway", "token"),
+    "session_commands": ("sessions", "status", "show"),
+}
+"""The module of each command."""
+
+
+class Commands(Mapping[str, click.Command]):
+    """The commands of SECTIONS; each is imported when it is looked up."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        module = next((module for module, names in MODULES.items() if name in names), None)
+        if module is None:
+            raise KeyError(name)
+        found = vars(import_module(f"contextstash.cli.{module}")).values()
+        return next(each for each in found if isinstance(each, click.Command) and each.name == name)
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(SECTIONS.values())
+
+    def __len__(self) -> int:
+        return sum(map(len, SECTIONS.values()))
+
+
+class SectionedGroup(click.Group):
+    """A group whose help lists its commands by section, without importing them."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for section, lines in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl(list(lines.items()))
 
 
 def _print_version(context: click.Context, _: click.Parameter, given: bool) -> None:
@@ -32,7 +120,7 @@ def _print_version(context: click.Context, _: click.Parameter, given: bool) -> N
     cls=SectionedGroup,
     commands=Commands(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="New here? `contextstash demo --sample` shows everything in a few seconds, with no set-up.",
+    epilog="New here? `contextstash demo` shows everything in a few seconds, with no set-up.",
 )
 @click.option(
     "--version",

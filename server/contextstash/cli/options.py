@@ -1,4 +1,4 @@
-"""The options that commands share, and the stash that they open."""
+"""The options that commands share, the stash that they open, and the session that they name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import click
 from click.core import ParameterSource
@@ -25,6 +26,7 @@ from contextstash_storage.errors import BadInputError, SessionNotFoundError
 
 if TYPE_CHECKING:
     from contextstash.mcp.serve import ServeOptions
+    from contextstash.operations import Operation
     from contextstash.stash import Stash
     from contextstash_storage.databases import Location
 
@@ -114,7 +116,6 @@ PRESET = click.option("--preset", metavar="NAME", help="The named set of setting
 SET = click.option(
     "--set", "given", multiple=True, metavar="KEY=VALUE", help="One setting; may be given several times."
 )
-DRY_RUN = click.option("--dry-run", is_flag=True, help="Change nothing, print what would change.")
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,38 @@ def opener_options(command: Command) -> Command:
 def database_options(command: Command) -> Command:
     """Add the same and --json to a command, which gets `opener` and `as_json`."""
     return opener_options(JSON(command))
+
+
+def options_of(operation: Operation, *names: str) -> Callable[[Command], Command]:
+    """Add an option for each of these arguments of an operation, in its words."""
+
+    def add(command: Command) -> Command:
+        for name in reversed(names):
+            declared = operation.arguments[name]
+            text = f"{declared.text}."
+            command = click.option(
+                f"--{name.replace('_', '-')}", help=text, **_option(declared.type, declared.default)
+            )(command)
+        return command
+
+    return add
+
+
+def _option(kind: Any, default: Any) -> dict[str, Any]:
+    """What Click needs to know of an option with this type."""
+    if isinstance(kind, UnionType):
+        kind = get_args(kind)[0]
+    if kind is bool:
+        return {"is_flag": True}
+    if kind is int:
+        return {"type": click.IntRange(0), "metavar": "N"}
+    if get_origin(kind) is Literal:
+        return {"type": click.Choice(get_args(kind)), "default": default, "show_default": True}
+    return {}
+
+
+SESSION = click.argument("session", required=False)
+"""A session, by the beginning of its id; by default the one with the newest message."""
 
 
 class NoProgramError(click.ClickException):

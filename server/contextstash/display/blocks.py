@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from contextstash.display.long_texts import cut
 from contextstash.display.markdown import MAX_MARKDOWN
+from contextstash.display.visible_text import cut
 from contextstash.messages.main_argument import parsed
 
 Kind = Literal["prose", "markdown", "code", "command", "diff", "edit"]
@@ -81,11 +81,6 @@ def shown(kind: str, text: str, max_chars: int) -> Shown:
         return Shown((), (_piece("diff" if is_diff(text) else "code", "", text, max_chars),))
     read = kind == "reply" and len(text) <= MAX_MARKDOWN
     return Shown((), tuple(_prose(text, max_chars, "markdown" if read else "prose")))
-
-
-def plain(text: str, max_chars: int) -> Shown:
-    """A text as it is."""
-    return Shown((), (_piece("code", "", text, max_chars),))
 
 
 def is_diff(text: str) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from contextstash.display.long_texts import cut
 from contextstash.display.markdown import as_html
+from contextstash.display.visible_text import cut
 from contextstash.outputs.counts import amount, counted
 
 CENT = 0.005

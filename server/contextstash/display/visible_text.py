@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 BIDI_CONTROLS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
@@ -41,3 +42,24 @@ def _picture(found: re.Match[str]) -> str:
     if code < 0x20:
         return chr(PICTURES + code)
     return "\N{SYMBOL FOR DELETE}" if code == 0x7F else f"‹U+{code:04X}›"
+
+
+MAX_SHOWN = 4_000
+"""Characters of one text on a page with many texts: about a screen."""
+
+MAX_WHOLE = 2_000_000
+"""Characters of a text on a page of its own: browsers render longer texts slowly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The beginning of a text, and how many characters were cut."""
+
+    text: str
+    more: int
+
+
+def cut(text: str, max_chars: int = MAX_SHOWN) -> Cut:
+    """At most `max_chars` characters of a text, with its control characters made visible."""
+    shown = text[:max_chars].encode("utf-8", "replace").decode("utf-8")
+    return Cut(visible(shown), max(0, len(text) - max_chars))

@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash.base.project_names import project_name
-from contextstash.display.long_texts import MAX_WHOLE, cut
+from contextstash.display.visible_text import MAX_WHOLE, cut
 from contextstash.pages.chart import HEIGHT, WIDTH, chart_of
 from contextstash.pages.templates import page
 from contextstash_storage.errors import NotFoundError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from contextstash.display.markdown import is_passive
 from contextstash.display.visible_text import visible
 from contextstash.results import ContextStatus, ShownBlock, ShownMessage, ShownSummary
 
@@ -57,11 +56,9 @@ def _plain(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text as a quotation, so that its headings are not headings of the document; between fences if whoever opens the
-    document would load something or run it."""
-    lines = visible(text).splitlines()
-    quoted = "\n".join(f"> {line}" if line else ">" for line in lines)
-    return quoted if is_passive(quoted) else _fenced(text)
+    """A text as a quotation, with Markdown escaped: whoever opens the document loads nothing and runs nothing."""
+    lines = (_SPECIAL.sub(r"\\\1", line) for line in visible(text).splitlines())
+    return "\n".join(f"> {line}".rstrip() for line in lines)
 
 
 def _fenced(text: str) -> str:

@@ -59,14 +59,6 @@ def test_presets_are_listed_with_their_own_values(contextstash: CommandLine) -> 
     assert found["staged"]["prune_keep_last_hard"] == 2
 
 
-def test_the_places_of_settings_are_listed(contextstash: CommandLine) -> None:
-    (contextstash.folder / "contextstash.toml").write_text("window = 100000\n")
-    accepted(contextstash, "contextstash.toml")
-    done = contextstash.run("config", "path")
-    assert f"{contextstash.folder / 'contextstash.toml'}" in done.stdout
-    assert "1 setting\n" in done.stdout
-
-
 def test_an_invalid_value_is_an_error_in_one_line(contextstash: CommandLine) -> None:
     assert "prune_at" in failure_of(contextstash.run("config", "show", "--set", "prune_at=7"))
 

@@ -48,9 +48,3 @@ def test_an_unknown_name_gets_a_near_one_or_the_command_that_lists_all(contextst
 def test_a_name_and_its_value_may_be_two_words(contextstash: CommandLine) -> None:
     assert contextstash.run("config", "set", "secrets", "drop").stdout == "secrets = drop\n"
     assert "Did you mean 'window'" in failure_of(contextstash.run("config", "set", "windw", "5"))
-
-
-def test_get_names_the_command_that_shows_settings(contextstash: CommandLine) -> None:
-    done = contextstash.run("config", "get", "window")
-    assert done.returncode == 2
-    assert "Did you mean 'show'?" in done.stderr

@@ -33,6 +33,6 @@ def test_the_sessions_of_its_sub_agents_go_with_it(contextstash: CommandLine) ->
 
     asyncio.run(record())
     assert contextstash.run("delete", "main", "--yes").stdout == (
-        "Deleted main: 1 message, and 1 session of its sub-agents.\n"
+        "Session main is deleted, 1 message with it, and 1 session of its sub-agents.\n"
     )
     assert [hit["session_id"] for hit in contextstash.json("search", "zebra")["hits"]] == ["fork"]

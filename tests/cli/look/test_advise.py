@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextstash.cli.look.advise import recommendation
+from contextstash.cli.cost_commands import recommendation
 from contextstash.results import AdvisedWindow, WindowAdvice
 from tests.support.orchard import Orchard
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
-from itertools import pairwise
 
 import pytest
 
@@ -39,25 +37,3 @@ def test_events_of_an_imported_session_are_in_the_order_of_their_times(contextst
     assert times == sorted(times)
     assert times[0].startswith("2026-03-03 ")
     assert "prune" in lines[-1]
-
-
-def test_prunes_of_one_request_are_one_event(contextstash: CommandLine) -> None:
-    path = contextstash.folder / "session.jsonl"
-    write_transcript(path, outputs=12)
-    contextstash.run("import", path)
-    for keep in ("8", "4", "1"):
-        assert contextstash.run("prune", "5b1f", "--keep-last", keep).returncode == 0
-    prunes = [event for event in contextstash.json("status", "--events") if event["kind"] == "prune"]
-    assert len(prunes) == 3, "--json has each"
-    apart = [each["created_at"] for each in prunes]
-    lines = [line for line in contextstash.run("status", "--events").stdout.splitlines() if "prune" in line]
-    if max(gaps(apart)) <= 2:
-        [line] = lines
-        assert f"{prunes[0]['tokens_before']:,} → {prunes[-1]['tokens_after']:,}" in line
-        assert "3 prunes; the last: " in line
-
-
-def gaps(times: list[str]) -> list[float]:
-    """Seconds from each time to the next."""
-    moments = [datetime.fromisoformat(each) for each in times]
-    return [(later - earlier).total_seconds() for earlier, later in pairwise(moments)]

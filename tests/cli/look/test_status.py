@@ -46,7 +46,7 @@ def test_the_clients_window_and_our_own_view_are_one_count_each_and_a_change_of_
     assert f"The client sends {estimate['tokens']:,} of {estimate['usable']:,} usable tokens" in lines[2]
     [own] = [line for line in lines if line.startswith("contextstash's own view")]
     after = pruned["tokens_after"]
-    assert f"has {after:,} tokens by its own count (last prune, " in own
+    assert f"has {after:,} tokens by its own count (last prune: " in own
     assert f"{pruned['tokens_before']:,} → {after:,})" in own
 
 
@@ -54,7 +54,7 @@ def test_a_clients_own_window_is_not_called_by_a_step_that_would_not_change_it(o
     options = (*WINDOW, "--set", "prune_at=0.01")
     assert orchard.json("status", *options)["estimate"]["level"] == "prune"
     [line] = [each for each in orchard.run("status", *options).stdout.splitlines() if each.startswith("The client")]
-    assert line.endswith("%  filling up")
+    assert line.endswith("%, level filling up")
 
 
 def test_a_session_without_a_title_is_named_by_its_first_prompt(tmp_path: Path) -> None:

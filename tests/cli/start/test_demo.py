@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import html
 import re
-import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from contextstash.cli.start.demo import _survey
-from contextstash.demo.own_sessions import Survey, survey
-from contextstash_storage.sqlite.database_file import MARK
-from tests.support.command_line import ANSI, CommandLine, write_transcript
+from tests.support.command_line import ANSI, CommandLine
 
 ROOT = Path(__file__).parents[3]
 STEPS = ("Record", "Estimate", "Prune", "Compact", "Retrieve", "Restore")
@@ -101,42 +95,5 @@ def test_the_picture_in_the_readme_shows_the_output_of_the_demonstration(output:
     assert "docs/images/demo.svg" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_users_own_sessions_are_measured_and_searched_without_a_trace(tmp_path: Path) -> None:
-    contextstash = CommandLine(tmp_path)
-    folder = tmp_path / ".claude" / "projects" / "-srv-app"
-    folder.mkdir(parents=True)
-    texts = write_transcript(folder / "5b1f6c1e.jsonl", outputs=30)
-    files = sorted(tmp_path.rglob("*"))
-    shown = contextstash.run("demo").stdout
-    assert "1 session, the newest of 1 transcript here" in shown
-    assert f"tokens in {len(texts)} calls" in shown
-    searches = re.findall(r"search (\S+)  \(one of the largest outputs\)\n +→ out_\w+, place \d+ of the hits, ", shown)
-    assert len(set(searches)) == 3
-    assert sorted(tmp_path.rglob("*")) == files
-    assert "1. Record" in contextstash.run("demo", "--sample").stdout
-
-
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
-
-
-def test_who_has_encrypted_the_database_gets_no_readable_copy_of_their_sessions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "key").write_text("ab" * 32)
-    (tmp_path / "key").chmod(0o600)
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setenv("CONTEXTSTASH_ENCRYPTION_KEY", f"file:{tmp_path / 'key'}")
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    write_transcript(tmp_path / "5b1f6c1e.jsonl")
-    files: dict[str, bytes] = {}
-
-    async def looked_at(*given: Any) -> Survey:
-        found = await survey(*given)
-        files.update({path.name: path.read_bytes() for path in (tmp_path / "temporary").rglob("demo.db*")})
-        return found
-
-    monkeypatch.setattr("contextstash.demo.own_sessions.survey", looked_at)
-    assert asyncio.run(_survey([tmp_path / "5b1f6c1e.jsonl"]))
-    assert files["demo.db"].startswith(MARK)
-    assert not [name for name, content in files.items() if b"tool_result" in content]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.cli.start.doctor import _hooks
+from contextstash.cli.doctor_command import _hooks
 from contextstash.clients.client import Machine, client, hooks_of
 from contextstash.clients.install import add_hooks
 from tests.support.command_line import CommandLine

@@ -62,7 +62,7 @@ def test_what_was_known_before_is_one_line(contextstash: CommandLine) -> None:
     assert len(first) == 5
     assert first[-1] == "Recorded 24 messages in 3 sessions."
     again = contextstash.run("import", "projects").stdout.splitlines()
-    assert again == ["Nothing new: 3 sessions with 24 messages are already recorded."]
+    assert again == ["Nothing new. Already recorded: 3 sessions with 24 messages."]
     write_transcript(contextstash.folder / "projects" / f"{names[0]}.jsonl", session=names[0], outputs=4)
     grown = contextstash.run("import", "projects").stdout.splitlines()
     assert len(grown) == 3, "the table names only the transcript that grew"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.demo.sample import sample_file
+from contextstash.demo import sample_file
 from tests.support.command_line import ANSI, CommandLine, failure_of, write_transcript
 from tests.support.host_files import write_json, write_lines, write_opencode
 
@@ -73,7 +73,7 @@ def test_files_that_are_not_transcripts_are_skipped_in_folders_but_refused_by_na
     settings = contextstash.folder / "home" / "plain" / "settings.json"
     done = contextstash.run("import", contextstash.folder / "home")
     assert done.returncode == 0
-    assert done.stderr.splitlines() == [f"Skipped 3 files that are not transcripts, such as {done.stderr.split()[-1]}"]
+    assert done.stderr.splitlines() == [f"Skipped 3 files without a transcript, such as {done.stderr.split()[-1]}"]
     named = contextstash.run("import", contextstash.folder / "home", settings)
     assert named.returncode == 1
     assert f"Not imported: {settings}" in named.stderr
@@ -90,8 +90,8 @@ def test_exports_and_the_sample_session_are_not_imported_from_a_folder(contextst
     (folder / "demo" / "session.jsonl").write_bytes(sample_file().read_bytes())
     done = contextstash.run("import", folder)
     assert done.stderr.splitlines() == [
-        f"Skipped 1 exported session; to import one, name its file, such as {export}",
-        f"Skipped the sample session of contextstash demo: {folder / 'demo' / 'session.jsonl'}",
+        f"Skipped 1 file with an exported session; to import one, name its file, such as {export}",
+        f"Skipped 1 file with the sample session of contextstash demo: {folder / 'demo' / 'session.jsonl'}",
     ]
     assert len(contextstash.json("sessions")["sessions"]) == 1
     named = contextstash.json("import", export, "--session", "copy")

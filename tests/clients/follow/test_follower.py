@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.cli.scripts.serve import FOLLOWED
+from contextstash.cli.server_commands import FOLLOWED
 from contextstash.clients.follow import AUTO, Follower, find_transcripts, followed, ingest
 from tests.support.host_files import write_json, write_lines, write_opencode
 from tests.support.stashes import history, stash_at

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.cli.start.doctor import _clients
+from contextstash.cli.doctor_command import _clients
 from contextstash.clients.client import Machine, client
 from contextstash.clients.install import apply_install, plan_install, plan_uninstall
 from contextstash.clients.launch import is_configured, launched_client

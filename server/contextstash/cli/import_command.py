@@ -4,34 +4,134 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from contextstash.cli.options import StashOpener, database_options
-from contextstash.cli.output import echo, echo_json, print_table
-from contextstash.cli.start.transcript_import import (
-    DELETED,
-    EXPORT,
-    NO_TRANSCRIPT,
-    SAMPLE,
-    Advance,
-    Found,
-    Imported,
-    Result,
-    Skipped,
-    import_one,
-)
+from contextstash.cli.printing import echo, echo_json, print_table
 from contextstash.display.visible_text import visible
 from contextstash.outputs.counts import counted
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
     from contextstash.stash import Stash
+
+Advance = Callable[[str, int], None]
+"""Called with the name of a transcript and how many more bytes of it were read."""
+
+EXPORT_PREFIX = b'{"contextstash_session":'
+
+NO_TRANSCRIPT = "no transcript"
+EXPORT = "an exported session"
+DELETED = "a session that was deleted here"
+SAMPLE = "the sample session of contextstash demo"
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The result for one transcript.
+
+    `known` is how many messages its session had before this command, `duplicates` how many of them were read again: a
+    file that has not changed is not read.
+    """
+
+    file: str
+    session_id: str | None = None
+    recorded: int = 0
+    known: int = 0
+    duplicates: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A transcript to import. `named`: the user named the file itself, not a folder that contains it."""
+
+    path: Path
+    named: bool
+    size: int
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A file in a folder that was not imported, and what it is instead of a transcript."""
+
+    path: Path
+    what: str
+
+
+Result = Imported | Skipped
+
+
+async def import_one(stash: Stash, item: Found, session: str | None, advance: Advance) -> Result:
+    """Skipped is only what was found in a folder: a file that the user named is imported, or the result is an error."""
+    from contextstash.clients.follow import ingest
+    from contextstash.clients.recognition import recognize
+
+    done = 0
+
+    def read(place: int) -> None:
+        nonlocal done
+        advance(item.path.name, max(0, min(place, item.size) - done))
+        done = max(done, min(place, item.size))
+
+    try:
+        if not item.named and (what := _copy_or_sample(item)) is not None:
+            return Skipped(item.path, what)
+        if is_export(item.path):
+            return await _import_session(stash, item, session)
+        reader = recognize(item.path)
+    except BadInputError as error:
+        read(item.size)
+        return Imported(str(item.path), error=str(error)) if item.named else Skipped(item.path, NO_TRANSCRIPT)
+    except OSError as error:
+        return Imported(str(item.path), error=f"cannot be read: {error.strerror or error}")
+    try:
+        report = await ingest(stash, item.path, reader=reader, on_progress=read, reduce=False, wanted=item.named)
+    except ContextstashError as error:
+        return Imported(str(item.path), error=str(error))
+    except OSError as error:
+        return Imported(str(item.path), error=f"cannot be read: {error.strerror or error}")
+    finally:
+        read(item.size)
+    if report.deleted:
+        return Skipped(item.path, DELETED)
+    return Imported(str(item.path), report.session_id, report.recorded, duplicates=report.duplicates)
+
+
+def is_export(path: Path) -> bool:
+    """Whether a file is an exported session, by its first line. Raises OSError if it cannot be read."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(EXPORT_PREFIX)) == EXPORT_PREFIX
+
+
+async def _import_session(stash: Stash, item: Found, session: str | None) -> Imported:
+    with item.path.open(encoding="utf-8") as lines:
+        try:
+            result = await stash.import_session(lines, session_id=session)
+        except UnicodeDecodeError as error:
+            raise BadInputError("The file is not UTF-8 text.") from error
+    return Imported(str(item.path), result.session_id, result.recorded, duplicates=result.duplicates)
+
+
+def _copy_or_sample(item: Found) -> str | None:
+    """The reason to skip a file that could be imported, but is not a session of the user's own clients; None to
+    import."""
+    from contextstash.demo import sample_file
+
+    if is_export(item.path):
+        return EXPORT
+    sample = sample_file()
+    is_sample = item.path.name == sample.name and item.path.is_file() and item.path.read_bytes() == sample.read_bytes()
+    return SAMPLE if is_sample else None
+
 
 INTERRUPTED = 130
 """The exit code of shells for a process that SIGINT ended: 128 + 2."""
@@ -149,15 +249,13 @@ def _total(done: Sequence[Imported]) -> str:
     old = {name: messages for name, messages in known.items() if name not in new}
     unchanged = f"{counted(len(old), 'session')} with {counted(sum(old.values()), 'message')}"
     if not recorded:
-        return f"Nothing new: {unchanged} {_was(old)} already recorded." if old else "Nothing new."
+        return (
+            f"Nothing new: {unchanged} {'is' if len(old) == 1 else 'are'} already recorded." if old else "Nothing new."
+        )
     grown = sum(known.values()) - sum(old.values())
     before = f", which had {grown:,} before" if grown else ""
     rest = f" Already recorded: {unchanged}." if old else ""
     return f"Recorded {counted(recorded, 'message')} in {counted(len(new), 'session')}{before}.{rest}"
-
-
-def _was(sessions: Sized) -> str:
-    return "is" if len(sessions) == 1 else "are"
 
 
 def _nothing_found(paths: Sequence[Path], skipped: Sequence[Skipped]) -> str:
@@ -168,20 +266,17 @@ def _nothing_found(paths: Sequence[Path], skipped: Sequence[Skipped]) -> str:
 
 def _skipped_lines(skipped: Sequence[Skipped]) -> Iterator[str]:
     """One line for each reason, with an example."""
-    others = [each.path for each in skipped if each.what == NO_TRANSCRIPT]
-    exports = [each.path for each in skipped if each.what == EXPORT]
     from contextstash_storage.notes import KEPT_DAYS
 
-    deleted = [each.path for each in skipped if each.what == DELETED]
-    if deleted:
-        which = f"of {counted(len(deleted), 'session')} deleted here in the last {KEPT_DAYS} days"
-        yield f"Skipped transcripts {which}; to bring one back, name its file: {deleted[0]}"
-    if others:
-        are = "that is not a transcript" if len(others) == 1 else "that are not transcripts"
-        yield f"Skipped {counted(len(others), 'file')} {are}, such as {others[0]}"
-    if exports:
-        yield f"Skipped {counted(len(exports), 'exported session')}; to import one, name its file, such as {exports[0]}"
-    yield from (f"Skipped {each.what}: {each.path}" for each in skipped if each.what == SAMPLE)
+    reasons = {
+        DELETED: f"{{}} deleted here in the last {KEPT_DAYS} days; to bring one back, name its file: {{}}",
+        NO_TRANSCRIPT: "{} without a transcript, such as {}",
+        EXPORT: "{} with an exported session; to import one, name its file, such as {}",
+        SAMPLE: "{} with the sample session of contextstash demo: {}",
+    }
+    for what, text in reasons.items():
+        if found := [each.path for each in skipped if each.what == what]:
+            yield f"Skipped {text.format(counted(len(found), 'session' if what == DELETED else 'file'), found[0])}"
 
 
 def _without_absent(result: Imported) -> dict[str, object]:

@@ -1,10 +1,11 @@
-"""`contextstash run`: starts a client behind a proxy of its own."""
+"""Commands that start a client: run, behind a proxy of its own, and continue, with the hand-off of a session."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -18,15 +19,18 @@ from contextstash.cli.options import (
     PRESET,
     SET,
     StashOpener,
+    find_session,
+    opener_options,
     program_on_path,
     settings_from,
     tokens,
 )
+from contextstash.cli.printing import for_reader
+from contextstash.clients.client import client as client_of
+from contextstash.clients.launch import CONTINUED, MAX_ARGUMENT_BYTES, continued, first_message
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from contextstash.clients.client import Client, Launch, WindowSetting
     from contextstash.stash import Stash
     from contextstash_storage.databases import Location
@@ -39,22 +43,9 @@ MAX_SESSIONS = 100
 """Sessions that the lines at the end sum up; further ones are left out of their sums."""
 
 
-@dataclass(frozen=True)
-class ChosenWindow:
-    """The client's setting, and the size that the user wants, in tokens."""
-
-    client: Client
-    setting: WindowSetting
-    wanted: int
-
-    @property
-    def tokens(self) -> int:
-        """The size that is set."""
-        return self.setting.nearest(self.wanted)
-
-
-def chosen_window(program: str, wanted: int | None) -> ChosenWindow | None:
-    """The window of a client; None if the user wants none. Raises BadInputError if the client has no such setting."""
+def chosen_window(program: str, wanted: int | None) -> tuple[Client, WindowSetting, int] | None:
+    """The client, its setting and the size that it takes, for the window that the user wants; None if the user wants
+    none. Raises BadInputError if the client has no such setting."""
     if wanted is None:
         return None
     from contextstash.clients.client import Client, clients
@@ -62,41 +53,26 @@ def chosen_window(program: str, wanted: int | None) -> ChosenWindow | None:
 
     name = Path(program).name
     found = next((each for each in clients() if name in (each.name, *each.programs)), Client(name))
-    return ChosenWindow(found, window_setting(found), wanted)
+    setting = window_setting(found)
+    if remark := setting.remark_on(wanted):
+        click.echo(f"contextstash: {remark}", err=True)
+    return found, setting, setting.nearest(wanted)
 
 
-def with_window(chosen: ChosenWindow | None, launch: Launch, db: Location | None) -> Launch:
+def with_window(chosen: tuple[Client, WindowSetting, int] | None, launch: Launch, db: Location | None) -> Launch:
     """The client's process with the size at which it compacts, and with the hooks that then give a hand-off."""
     if chosen is None:
         return launch
     from contextstash.clients.client import Machine
     from contextstash.clients.launch import with_hand_offs
 
-    setting = chosen.setting
-    if remark := setting.remark_on(chosen.wanted):
-        click.echo(f"contextstash: {remark}", err=True)
-    launch = setting.for_run(launch, setting.value(chosen.tokens))
-    hooked = with_hand_offs(chosen.client, launch, Machine.this(), db)
+    client, setting, size = chosen
+    launch = setting.for_run(launch, setting.value(size))
+    hooked = with_hand_offs(client, launch, Machine.this(), db)
     if hooked is None:
-        command = f"contextstash install {chosen.client.name} --hooks"
+        command = f"contextstash install {client.name} --hooks"
         click.echo(f"contextstash: no hooks, so no hand-off after a compaction. Run: {command}", err=True)
     return hooked or launch
-
-
-def report_refills(chosen: ChosenWindow | None, opener: StashOpener, started: float) -> None:
-    """Print that the window is too small, if a session of this run was compacted again and again within a few turns."""
-    if chosen is None:
-        return
-    from contextstash.window.refills import compactions_of, rapid_compactions, refill_advice
-
-    async def rapid(stash: Stash) -> list[int]:
-        names = [name for name, _ in await stash.proxied.recent(started, MAX_SESSIONS)]
-        found = [await stash.read_events(name, limit=MAX_EVENTS) for name in names]
-        return [rapid_compactions(compactions_of(events)) for events in found]
-
-    with suppress(ContextstashError):  # the report before this has said what is wrong
-        if advice := refill_advice(max(opener.run(rapid), default=0), chosen.tokens):
-            click.echo(f"contextstash: {advice}", err=True)
 
 
 class OwnOptionsAnywhere(click.Command):
@@ -173,7 +149,7 @@ def run(
     address = check_upstream(upstream or proxied.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
     switches = {"--configured": configured, "--no-prune": no_prune}
-    sizes = {"--keep-tokens": keep_tokens, "--window": None if chosen is None else chosen.tokens}
+    sizes = {"--keep-tokens": keep_tokens, "--window": chosen and chosen[2]}
     options = [*_database(db), *_flags(switches, {**sizes, "--preset": preset, "--project": Path.cwd()}, given)]
     reported = None if quiet else StashOpener(db, settings_from(preset, given))
     before = _states_before(reported) if reported else {}
@@ -235,7 +211,7 @@ def _check_configured(launched: Client, arguments: tuple[str, ...], *, quiet: bo
     click.echo("Without contextstash's server the client cannot retrieve outputs, so nothing is pruned.", err=True)
     if not click.confirm(f"Run {command} now?", err=True):
         return False
-    from contextstash.cli.start.install import install
+    from contextstash.cli.client_commands import install
 
     with click.get_current_context().scope():
         install.main(args=[launched.name], standalone_mode=False)
@@ -243,16 +219,27 @@ def _check_configured(launched: Client, arguments: tuple[str, ...], *, quiet: bo
 
 
 def _report(
-    opener: StashOpener, started: float, before: Mapping[str, ProxiedSession], chosen: ChosenWindow | None
+    opener: StashOpener,
+    started: float,
+    before: Mapping[str, ProxiedSession],
+    chosen: tuple[Client, WindowSetting, int] | None,
 ) -> None:
-    """Print what the proxy sent and saved since then; `before` are the states of the sessions at that time."""
+    """Print what the proxy sent and saved since then, `before` being the states of the sessions at that time, and
+    whether the chosen window is too small: a session was compacted again and again within a few turns."""
     from contextstash.queries.proxy_report import lines_since
+    from contextstash.window.refills import compactions_of, rapid_compactions, refill_advice
+
+    async def rapid(stash: Stash) -> int:
+        found = [await stash.read_events(name, limit=MAX_EVENTS) for name in states]
+        return max((rapid_compactions(compactions_of(events)) for events in found), default=0)
 
     try:
-        lines = lines_since(_states(opener, started), before)
+        states = _states(opener, started)
+        lines = lines_since(states, before)
+        if chosen and (advice := refill_advice(opener.run(rapid), chosen[2])):
+            lines.append(advice)
     except ContextstashError as error:
         lines = [f"No report: {error}"]
-    report_refills(chosen, opener, started)
     for line in lines:
         click.echo(f"contextstash: {line}", err=True)
 
@@ -272,3 +259,110 @@ def _states(opener: StashOpener, since: float) -> dict[str, ProxiedSession]:
         return dict(await stash.proxied.recent(since, MAX_SESSIONS))
 
     return opener.run(read)
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first message, and the folder of the session if its transcript still names it."""
+
+    message: str
+    session_id: str
+    folder: str | None
+
+
+@click.command("continue")
+@click.argument("client", type=click.Choice(CONTINUED))
+@click.argument("session", required=False)
+@click.option(
+    "--folder", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Start it in this folder."
+)
+@click.option(
+    "--tokens",
+    type=click.IntRange(500, 20_000),
+    help="Of the hand-off. [default: handoff_tokens, else 5,000 in a window of 200,000; fewer for a short session]",
+)
+@click.option("--yes", is_flag=True, help="Start in the current folder without asking if the session's is gone.")
+@click.option("--print", "only_print", is_flag=True, help="Only print the first message.")
+@opener_options
+def continue_(
+    opener: StashOpener,
+    client: str,
+    session: str | None,
+    folder: Path | None,
+    tokens: int | None,
+    yes: bool,
+    only_print: bool,
+) -> int:
+    """Start CLIENT in the session's folder, with the hand-off of SESSION as its first message.
+
+    [default: the session with the newest message] Everything else of the session comes back by search and by handle.
+    """
+    program = "" if only_print else program_on_path(client)
+    start = opener.run(lambda stash: _start(stash, session, tokens))
+    if only_print:
+        click.echo(start.message)
+        return 0
+    place = folder or _folder_of(start, yes)
+    _note_if_not_installed(client)
+    command = continued(client_of(client), program, start.message)
+    from contextstash.proxy.supervisor import run_client
+
+    os.chdir(place)
+    return run_client(command, os.environ)
+
+
+async def _start(stash: Stash, named: str | None, tokens: int | None) -> Start:
+    session_id = await find_session(stash, named)
+    session = await stash.read_session(session_id)
+    if session.source is not None:
+        await _read_on(stash, session.source)
+    [folder] = await stash.projects_of([session])
+    text = await stash.hand_off_text(session_id, tokens)
+    if text is None:
+        raise BadInputError(f"Session {session_id} has nothing to hand off yet.")
+    message = first_message(text, session_id)
+    if len(message.encode()) > MAX_ARGUMENT_BYTES:
+        raise BadInputError("The hand-off is too long for a first message: pass a smaller --tokens.")
+    return Start(message, session_id, folder)
+
+
+async def _read_on(stash: Stash, source: str) -> None:
+    """Record what the client has written since, if its transcript is still there."""
+    from contextstash.clients.follow import ingest
+
+    try:
+        await ingest(stash, Path(source), reduce=False, wanted=True)
+    except FileNotFoundError:
+        click.echo("The client has deleted its transcript; the session is kept here.", err=True)
+    except (OSError, ContextstashError) as error:
+        click.echo(f"The newest messages may be missing: {source} cannot be read: {error}", err=True)
+
+
+def _folder_of(start: Start, yes: bool) -> Path:
+    """The session's folder, else this one: if the session's is gone, only with the user's consent, as a client may
+    change files where it starts. Raises BadInputError if the user does not agree."""
+    if start.folder is not None and Path(start.folder).is_dir():
+        return Path(start.folder)
+    what = f"The folder of session {start.session_id}"
+    if start.folder is None or yes:
+        click.echo(f"{what} is not {'there any more' if start.folder else 'known'}: starting here.", err=True)
+        click.echo("--folder names another.", err=True)
+        return Path.cwd()
+    gone = f"{what} is not there any more: {start.folder}."
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise BadInputError(f"{gone} Name one with --folder, or pass --yes to start in {Path.cwd()}.")
+    click.confirm(f"{for_reader(gone)} Start in {Path.cwd()}?", err=True, abort=True)
+    return Path.cwd()
+
+
+def _note_if_not_installed(client: str) -> None:
+    """Say how the client can read the old session, if it cannot yet."""
+    from contextstash.clients.client import Machine
+    from contextstash.clients.launch import is_configured
+
+    found = client_of(client)
+    if not is_configured(found, (), Machine.this()):
+        click.echo(
+            f"{client} cannot search the old session yet. To give it the tools: contextstash install {found.name}",
+            err=True,
+        )

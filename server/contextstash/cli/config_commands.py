@@ -1,4 +1,4 @@
-"""`contextstash config`: the effective settings, and the layer that set each."""
+"""`contextstash config`: the effective settings and the layer that set each, and the project files that are trusted."""
 
 from __future__ import annotations
 
@@ -22,18 +22,16 @@ from contextstash.cli.options import (
     find_session,
     settings_from,
 )
-from contextstash.cli.output import print_table
+from contextstash.cli.printing import print_table
 from contextstash.clients.projects import project_folder
 from contextstash.configuration.encryption_key import SETTING as KEY_SETTING
 from contextstash.configuration.locations import (
     AGENT_ENDINGS,
     AGENTS_FOLDER,
     SETTINGS_FILE,
-    settings_folders,
     user_config_folder,
 )
 from contextstash.configuration.setting_layers import (
-    Configuration,
     Layer,
     read_pairs,
     shown,
@@ -167,16 +165,7 @@ class Effective:
     layer: str
 
 
-class _SettingsGroup(click.Group):
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] == "get":
-            ctx.fail("There is no command 'get'. Did you mean 'show'? It prints all settings that differ.")
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=_SettingsGroup)
+@click.group()
 def config() -> None:
     """Show and change settings: the effective ones, the layer that set each, and the presets."""
 
@@ -302,24 +291,6 @@ def presets(as_json: bool) -> None:
         click.echo(name)
         for setting, value in values.items():
             click.echo(f"  {setting} = {_text(value)}")
-
-
-@config.command("path")
-@PRESET
-@SET
-def path(preset: str | None, given: tuple[str, ...]) -> None:
-    """List the places of settings, lowest precedence first, and what each holds."""
-    configuration: Configuration = settings_from(preset, given)
-    counts = {layer.name: len(layer.values) for layer in configuration.layers()}
-    rows: list[tuple[object, ...]] = []
-    for folder in settings_folders(project_folder(os.environ)):
-        name = str(folder / SETTINGS_FILE)
-        rows.append((name, counted(counts[name], "setting") if name in counts else "missing, empty or not accepted"))
-        agents = folder / AGENTS_FOLDER
-        found = sorted(each.name for each in agents.glob("*.y*ml")) if agents.is_dir() else []
-        rows.append((f"{agents}/<agent>.yaml", ", ".join(found) or "none"))
-    rows.append(("environment, CONTEXTSTASH_*", counted(counts.get("environment", 0), "setting")))
-    print_table(["place", "content"], rows)
 
 
 @click.command("set")

@@ -1,4 +1,4 @@
-"""`contextstash doctor`: check the installation on this machine, and advise on each problem."""
+"""`contextstash doctor`: check the installation on this machine, and advise on each problem; find stored secrets."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from contextstash import __version__
 from contextstash.cli.options import DATABASE, JSON, settings_from
-from contextstash.cli.output import say
+from contextstash.cli.printing import echo_json, print_table, say
 from contextstash.configuration.setting_layers import Configuration, shown
 from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError, ContextstashError
@@ -27,13 +28,12 @@ if TYPE_CHECKING:
     from contextstash.clients.client import Client, Machine, Scope
     from contextstash_storage.databases import Location
     from contextstash_storage.postgres.address import Address
+    from contextstash_storage.records import Session
+    from contextstash_storage.sqlite.store import SqliteStore
 
 ROUND_TRIP = "round trip over stdio"
 ROUND_TRIP_SECONDS = 30.0
 """About as long as clients wait for a server to start; a slower one is reported as failing."""
-
-LARGE_BYTES = 5 * 10**9
-"""From this size on doctor says which sessions are the largest: users of other stores noticed theirs at 8.8 GB."""
 
 LABELS = {"ok": "ok  ", "note": "note", "wrong": "BAD "}
 
@@ -61,9 +61,7 @@ def doctor(db: Location | None, secrets: bool, as_json: bool) -> int:
 
     found: list[Finding] = []
     if secrets:
-        from contextstash.cli.start.stored_secrets import report
-
-        return report(db or default_database(), as_json=as_json)
+        return _report_secrets(db or default_database(), as_json=as_json)
     for check in (_program, lambda: _database(db or default_database()), _vocabulary, _settings, _clients, _round_trip):
         for finding in _safely(check, ROUND_TRIP if check is _round_trip else "settings and files"):
             found.append(finding)
@@ -129,8 +127,6 @@ def _database(path: Location) -> Iterator[Finding]:
         yield Finding("sessions", "note", f"all others are whole: {whole:,} of {health.sessions:,}")
     yield Finding("version", "ok", f"the database has this program's format, number {health.version}")
     yield from _encryption(health.encrypted)
-    yield from _deleted(health.sources)
-    yield from _size(path.stat().st_size, health.largest)
     if said := news(path, is_read=sys.stdout.isatty()):
         yield Finding("retention", "note", said.removeprefix("Retention: "))
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -167,32 +163,6 @@ def _encryption(encrypted: bool) -> Iterator[Finding]:
     elif source is not None:
         says = f"the database can be read without a key, though encryption_key is set ({shown(source)})"
         yield Finding("encryption", "wrong", says, "End all clients, then: contextstash encrypt")
-
-
-def _size(size: int, largest: Sequence[tuple[str, int]]) -> Iterator[Finding]:
-    """A note on a database that is larger than most users expect, with what could be deleted."""
-    if size > LARGE_BYTES:
-        sessions = ", ".join(f"{session} ({tokens / 1e6:.1f} million tokens)" for session, tokens in largest)
-        says = f"{size / 1e9:.1f} GB; the largest sessions: {sessions}"
-        yield Finding(
-            "size",
-            "note",
-            says,
-            "contextstash retain --days 90 says what is older.",
-        )
-
-
-def _deleted(sources: Sequence[tuple[str, str, str]]) -> Iterator[Finding]:
-    """Sessions whose transcripts their clients have deleted: they exist here alone."""
-    from contextstash.clients.projects import deleted_by
-
-    gone = [(session, changed, day) for source, session, changed in sources if (day := deleted_by(source))]
-    if gone:
-        session, changed, _ = gone[0]
-        says = (
-            f"{counted(len(gone), 'session')} deleted by the client by {max(day for *_, day in gone)}, kept here whole"
-        )
-        yield Finding("transcripts", "ok", f"{says}; the newest: {session}, last recorded on {changed[:10]}")
 
 
 def _server(address: Address) -> Iterator[Finding]:
@@ -349,3 +319,109 @@ def _round_trip() -> Iterator[Finding]:
         tools, tokens = asyncio.run(round_trip(command, ROUND_TRIP_SECONDS))
     took = f"{time.perf_counter() - started:.1f} s"
     yield Finding(ROUND_TRIP, "ok", f"{tools} tools, one call ({tokens} tokens), {took}")
+
+
+READ_AT_ONCE = 500
+"""Messages whose bodies are in memory at a time."""
+
+MAX_NAMED = 20
+"""Sessions that are named in a terminal: a screen of them. --json names all."""
+
+MAX_PLACES = 3
+"""Messages of a session that are named in a terminal: enough to look at some. --json names all, with the kinds."""
+
+KEPT = (
+    "The originals are kept for the model alone, but in plain text in the database file {}: whoever reads that file"
+    " reads them. To store none from now on: contextstash config set secrets=drop. To remove those that are stored:"
+    " contextstash delete SESSION."
+)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A session with secrets in its messages; its title is masked. `messages`: the kinds of secrets in each message,
+    by its position."""
+
+    session_id: str
+    title: str | None
+    secrets: int
+    messages: dict[int, list[str]]
+
+
+def _report_secrets(path: Location, *, as_json: bool) -> int:
+    """Print what is stored."""
+    if not isinstance(path, Path):
+        raise BadInputError("--secrets reads a database file.")
+    if not path.exists():
+        raise BadInputError(f"There is no database {path}.")
+    kinds, holders = asyncio.run(_looked_at(path))
+    if as_json:
+        echo_json({"kinds": kinds, "sessions": len(holders), "found_in": [asdict(each) for each in holders]})
+    else:
+        _print_secrets(kinds, holders)
+        if kinds:
+            say(KEPT.format(path))
+    return 0
+
+
+def _print_secrets(kinds: Counter[str], holders: list[Holder]) -> None:
+    """The kinds, and the sessions that hold them, those with the most first."""
+    if not kinds:
+        click.echo("No secrets found.")
+        return
+    for kind, count in kinds.most_common():
+        noun, in_, where = kind.partition(" in ")
+        click.echo(f"{count:7,} {noun}{'s' * (count != 1)}{in_}{where}")
+    click.echo(f"{counted(kinds.total(), 'secret')} in {counted(len(holders), 'session')}:")
+    rows = [(each.session_id, each.secrets, _places(each), each.title or "") for each in holders[:MAX_NAMED]]
+    print_table(["session", "secrets", "in messages", "title"], rows)
+    example = holders[0]
+    click.echo(f"To see one: contextstash show {example.session_id} --message {min(example.messages)}")
+    if len(holders) > MAX_NAMED:
+        click.echo(f"and {counted(len(holders) - MAX_NAMED, 'more session')}: contextstash doctor --secrets --json")
+
+
+def _places(holder: Holder) -> str:
+    first = sorted(holder.messages)[:MAX_PLACES]
+    return ", ".join(map(str, first)) + ", …" * (len(holder.messages) > MAX_PLACES)
+
+
+async def _looked_at(path: Path) -> tuple[Counter[str], list[Holder]]:
+    """The kinds of secrets in the messages of all owners, and the sessions that hold them."""
+    from contextstash.configuration.encryption_key import database_key
+    from contextstash.queries.sessions import title_of
+    from contextstash.safety.secret_masks import masked
+    from contextstash.session.access import Access
+    from contextstash_storage.sqlite import open_sqlite
+
+    async with await open_sqlite(path, find_key=database_key) as store:
+        kinds: Counter[str] = Counter()
+        holders: list[Holder] = []
+        for owner in await store.owners():
+            own = store.for_owner(owner)
+            for session, messages in await _by_session(own):
+                if found := Counter(kind for each in messages.values() for kind in each):
+                    kinds += found
+                    title = await title_of(Access(own), session)
+                    shown = None if title is None else masked(title)
+                    holders.append(Holder(session.session_id, shown, found.total(), messages))
+        holders.sort(key=lambda each: -each.secrets)
+        return kinds, holders
+
+
+async def _by_session(store: SqliteStore) -> list[tuple[Session, dict[int, list[str]]]]:
+    """Each session with the kinds of secrets in its messages, by their positions."""
+    from contextstash.safety.secret_masks import secrets_of
+
+    found = []
+    before: str | None = None
+    while page := await store.list_sessions(limit=READ_AT_ONCE, before=before):
+        for session in page:
+            kinds: dict[int, list[str]] = {}
+            for first in range(0, session.counters.messages, READ_AT_ONCE):
+                last = first + READ_AT_ONCE - 1
+                read: list[Any] = await store.read_messages(session.session_id, first=first, last=last)
+                kinds |= {each.seq: its for each in read if (its := list(secrets_of(each.body)))}
+            found.append((session, kinds))
+        before = page[-1].session_id
+    return found

@@ -1,0 +1,301 @@
+"""Commands that put contextstash into a client, and those that clients run: install, uninstall, hook, statusline,
+window."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from contextstash.cli.options import DatabaseType, tokens
+from contextstash.clients.hooks import HOOKED, part_of, run_hook
+from contextstash.display.visible_text import visible
+from contextstash.outputs.counts import counted
+from contextstash_storage.errors import BadInputError
+
+if TYPE_CHECKING:
+    from contextstash.clients.client import Scope
+    from contextstash.clients.install import Change
+    from contextstash_storage.databases import Location
+
+CLIENT_NAMES = ("claude-code", "claude-desktop", "codex", "cursor", "vscode", "gemini", "goose", "opencode", "pi")
+
+HAS_PLUGIN = (
+    "Our plugin is in this client already, with the server and the hooks: nothing was written, as both would be there"
+    " twice. To have them in this project alone: contextstash uninstall claude-code"
+)
+
+
+class ClientName(click.ParamType[str]):
+    """The name of a client, also a shorter one if it is clear: claude, vs-code."""
+
+    name = "client"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value in CLIENT_NAMES:
+            return value
+        close = [name for name in CLIENT_NAMES if name.startswith(value)]
+        close = close or difflib.get_close_matches(value.lower(), CLIENT_NAMES, n=2, cutoff=0.6)
+        meant = f"Did you mean {' or '.join(close)}?" if close else f"CLIENT is {', '.join(CLIENT_NAMES)}."
+        raise click.UsageError(f"There is no client '{value}'. {meant}", ctx)
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        return f"Choose from: {', '.join(CLIENT_NAMES)}"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in CLIENT_NAMES if name.startswith(incomplete)]
+
+
+def confirmation(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a command that changes a client's files."""
+    for option in (
+        click.option("--diff", is_flag=True, help="Show each line that would change."),
+        click.option("--dry-run", is_flag=True, help="Only show what would be written."),
+        click.option("--yes", is_flag=True, help="Write without asking."),
+        click.option("--scope", type=click.Choice(["user", "project"]), default="user", show_default=True),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("client", metavar="[CLIENT]", type=ClientName(), required=False)
+@click.option("--hooks", is_flag=True, help="Also install hooks: they archive large outputs and write hand-offs.")
+@click.option("--statusline", is_flag=True, help="Also make ours the status line of claude-code.")
+@click.option(
+    "--db",
+    type=DatabaseType(),
+    metavar="DATABASE",
+    envvar="CONTEXTSTASH_DB",
+    help="The database that server and hooks use there: a file, or postgresql://… [default: in the user's data folder]",
+)
+@click.option("--window", type=tokens, metavar="TOKENS", help="Where the client compacts, such as 100k.")
+@confirmation
+def install(
+    client: str | None,
+    hooks: bool,
+    statusline: bool,
+    db: Location | None,
+    window: int | None,
+    scope: Scope,
+    **confirmed: bool,
+) -> None:
+    """Add contextstash to CLIENT's own configuration. Safe to repeat; uninstall removes it.
+
+    CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose, opencode or pi; without it,
+    contextstash is added to each of them that is on this machine, with those of the options that it has.
+    """
+    # Clients run their servers and hooks in other folders, and some without this shell's environment.
+    database = db.absolute() if isinstance(db, Path) else db
+    if database is not None and not isinstance(database, Path) and database.password:
+        raise BadInputError(
+            "The address holds a password, which would be written into the client's configuration. Leave it out, and"
+            " put it into ~/.pgpass."
+        )
+    given: dict[str, Any] = {"database": database, "scope": scope, "confirmed": confirmed}
+    if client is not None:
+        _install(client, hooks=hooks, statusline=statusline, window=window, **given)
+        return
+    from contextstash.clients.client import Machine, found_clients
+
+    machine = Machine.this()
+    found = [each for each in found_clients(machine) if each.has_place(scope) and not each.has_plugin(machine)]
+    if not found:
+        raise BadInputError(
+            f"No client was found on this machine. Choose from: {', '.join(CLIENT_NAMES)}."
+            " See: contextstash install --help"
+        )
+    for each in found:
+        click.echo(f"{each.name}:")
+        has: dict[str, Any] = {
+            "hooks": hooks and each.hooks is not None,
+            "statusline": statusline and each.has_status_line,
+            "window": window if each.window else None,
+        }
+        _install(each.name, **has, **given)
+
+
+def _install(
+    name: str,
+    *,
+    hooks: bool,
+    statusline: bool,
+    window: int | None,
+    database: Location | None,
+    scope: Scope,
+    confirmed: Mapping[str, bool],
+) -> None:
+    from contextstash.clients.client import Machine
+    from contextstash.clients.client import client as client_of
+    from contextstash.clients.install import apply_install, other_status_line, plan_install, window_setting
+    from contextstash.clients.installation import own_command
+
+    client, machine = client_of(name), Machine.this()
+    if window is not None and (remark := window_setting(client).remark_on(window)):
+        click.echo(remark, err=True)
+    if scope == "project" and client.has_plugin(machine):
+        raise BadInputError(HAS_PLUGIN)
+    line = statusline and _may_replace(other_status_line(client, scope, machine))
+    changes = plan_install(
+        client, scope, machine, own_command(), hooks=hooks, statusline=line, database=database, window=window
+    )
+    if not any(change.needed for change in changes):
+        parts = ["the server", *["hooks"] * hooks, *["the status line"] * line, *["the window"] * bool(window)]
+        click.echo(f"contextstash is already installed in {name} ({', '.join(parts)}): {changes[0].path}")
+        return
+    if not _written(changes, apply_install, **confirmed):
+        return
+    without = " without the status line, which stays as it was" if statusline and not line else ""
+    click.echo(f"Installed{without}. Restart {name} to use it; contextstash uninstall {name} removes it.")
+    if database is not None:
+        click.echo(f"It uses the database {database}.")
+    if hooks and client.hooks and client.hooks.remark:
+        click.echo(client.hooks.remark)
+    if window is not None and not hooks and client.bundle is None:
+        click.echo(f"For a hand-off after each compaction: contextstash install {name} --hooks")
+
+
+def _may_replace(line: str | None) -> bool:
+    """Whether ours may become the status line; if there is another, the user is asked, also with --yes."""
+    if line is None:
+        return True
+    shown = visible(line)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        click.echo(f"The status line stays as it is: {shown}. Run this in a terminal to be asked.", err=True)
+        return False
+    return click.confirm(f"There is a status line already: {shown}. Replace it?", err=True)
+
+
+@click.command()
+@click.argument("client", metavar="CLIENT", type=ClientName())
+@confirmation
+def uninstall(client: str, scope: Scope, **confirmed: bool) -> None:
+    """Remove contextstash from CLIENT's configuration. An unchanged file gets its former bytes back.
+
+    CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose, opencode or pi.
+    """
+    from contextstash.clients.client import Machine
+    from contextstash.clients.client import client as client_of
+    from contextstash.clients.install import apply_uninstall, plan_uninstall
+    from contextstash.configuration.locations import data_folder, user_config_folder
+
+    changes = plan_uninstall(client_of(client), scope, Machine.this())
+    if not any(change.needed for change in changes):
+        click.echo(f"contextstash is not installed in {client}: {changes[0].path}")
+    elif _written(changes, apply_uninstall, **confirmed):
+        click.echo("Uninstalled. The recorded sessions are kept: contextstash sessions")
+        folders = [folder for folder in (data_folder(), user_config_folder() / "contextstash") if folder.exists()]
+        click.echo(f"What is left, if you want to delete it too: {shlex.join(map(str, folders))}")
+
+
+def _written(changes: list[Change], apply: Callable[[Change], None], yes: bool, dry_run: bool, diff: bool) -> bool:
+    """Show the changes, and write them if --yes or the user says so."""
+    for change in changes:
+        if change.needed:
+            _show(change) if diff else _sum_up(change, yes=yes and not dry_run)
+    if not diff:
+        click.echo("--diff shows each line.")
+    if dry_run:
+        click.echo("Nothing was written.")
+        return False
+    if not yes and not sys.stdin.isatty():
+        raise BadInputError("Nothing was written, as there is no terminal to ask in: pass --yes to write it.")
+    if not (yes or click.confirm("Write these changes?", err=True)):
+        return False
+    for change in changes:
+        try:
+            apply(change)
+        except OSError as error:
+            raise BadInputError(f"{change.path} cannot be written: {error.strerror}.") from error
+    return True
+
+
+def _sum_up(change: Change, *, yes: bool) -> None:
+    """The changes of a file, one line for each. Without `yes` they are not decided yet."""
+    lines = list(_difference(change))[2:]
+    added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+    fate = "created" if change.before is None else "deleted" if change.after is None else "changed"
+    counts = " and ".join(
+        f"{counted(number, 'line')} {verb}" for number, verb in ((added, "added"), (removed, "removed")) if number
+    )
+    click.echo(f"{change.path} {'is' if yes else 'would be'} {fate}: {counts}")
+    for each in change.does:
+        click.echo(f"  {_printable(each)}")
+
+
+def _difference(change: Change) -> Iterator[str]:
+    before, after = (
+        (content or b"").decode(errors="replace").splitlines(keepends=True) for content in (change.before, change.after)
+    )
+    name = str(change.path)
+    return difflib.unified_diff(before, after, name, name if change.after is not None else "deleted", n=2)
+
+
+def _show(change: Change) -> None:
+    for line in _difference(change):
+        colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[0])
+        click.secho(_printable(line.rstrip("\n")), fg=colour)
+
+
+def _printable(line: str) -> str:
+    """A line without control characters: a project's file may contain sequences that a terminal obeys."""
+    return "".join(character if character.isprintable() or character == "\t" else "�" for character in line)
+
+
+FILE = click.option(
+    "--db", metavar="DATABASE", help="The database: a file. [default: a file in the user's data folder]"
+)
+
+
+@click.command()
+@click.argument("client", type=click.Choice(list(HOOKED)))
+@FILE
+@click.option(
+    "--part",
+    default="1/1",
+    help="The part of a hand-off that this hook gives, such as 2/3: clients bound what one hook may add.",
+)
+def hook(client: str, db: str | None, part: str) -> int:
+    """Handle an event of CLIENT's hooks, JSON on standard input. Always exits with 0.
+
+    Archives and replaces large tool outputs, reads transcripts, and writes a hand-off after a compaction.
+    """
+    numbers = part_of(part)
+    if numbers is None:
+        raise click.BadParameter(f"'{part}' is not a part such as 2/3.", param_hint="--part")
+    return run_hook(client, db, numbers)
+
+
+@click.command()
+@FILE
+def statusline(db: str | None) -> int:
+    """Print Claude Code's status line: the window, what was given back, the cost so far.
+
+    Reads Claude Code's JSON on standard input. `contextstash install claude-code --statusline` sets it up.
+    """
+    from contextstash.clients.status_line import run
+
+    return run(db)
+
+
+@click.command()
+@click.argument("client", type=click.Choice(["claude-code", "opencode", "pi"]))
+@FILE
+def window(client: str, db: str | None) -> int:
+    """Answer a compaction of CLIENT: its plugin runs this, JSON on standard input and output.
+
+    The module contextstash.clients.client_window describes both. Never asks a model.
+    """
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    if db is not None:
+        os.environ["CONTEXTSTASH_DB"] = db
+    from contextstash.clients.client_window import run
+
+    return run(client)

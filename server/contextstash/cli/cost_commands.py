@@ -1,0 +1,178 @@
+"""Commands on what sessions cost: receipt, advise."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from contextstash.cli.options import SESSION, StashOpener, database_options, find_session
+from contextstash.cli.printing import print_json, print_table, say
+from contextstash.display.template_filters import LEVERS
+from contextstash.outputs.counts import amount, counted
+
+if TYPE_CHECKING:
+    from contextstash.results import AdvisedWindow, Receipt, ReceiptLever, WindowAdvice
+    from contextstash.stash import Stash
+
+DEFAULT_DAYS = 7
+"""Days that a receipt of all sessions covers: a week, which is long enough to hold more than one kind of work."""
+
+
+def first_day(value: str) -> date:
+    """A number of days before today, such as 7d, or a date."""
+    if (found := re.fullmatch(r"(\d{1,4})d", value.strip())) is not None:
+        return datetime.now(UTC).date() - timedelta(days=int(found[1]))
+    try:
+        return date.fromisoformat(value.strip())
+    except ValueError:
+        text = f"'{value}' is neither a number of days nor a date. Examples: 7d, 2026-05-31"
+        raise click.BadParameter(text) from None
+
+
+@click.command()
+@SESSION
+@click.option("--since", type=first_day, metavar="TIME", help="From this day on (UTC), such as 7d or 2026-05-31.")
+@database_options
+def receipt(opener: StashOpener, as_json: bool, session: str | None, since: date | None) -> None:
+    """Say what the provider billed for SESSION with its sub-agents, or for all sessions of the last 7 days (of all time
+    if there was none in them), and what it would have billed without contextstash. What contextstash cost is in it: the
+    cache written again, what was fetched again, its own tools."""
+    usual = session is None and since is None
+    if usual:
+        since = datetime.now(UTC).date() - timedelta(days=DEFAULT_DAYS)
+
+    async def read(stash: Stash) -> tuple[Receipt, Receipt | None]:
+        session_id = None if session is None else await find_session(stash, session)
+        found = await stash.receipt(session_id, since)
+        with_older = since is not None and not found.requests and not as_json
+        return found, await stash.receipt(session_id) if with_older else None
+
+    result, older = opener.run(read)
+    if as_json:
+        print_json(result)
+    elif result.requests:
+        _print_receipt(result)
+    elif older is not None and older.requests and usual:
+        click.echo(f"None in the last {DEFAULT_DAYS} days. All before:")
+        _print_receipt(older)
+    else:
+        say(_nothing(result, older))
+
+
+def _nothing(result: Receipt, older: Receipt | None) -> str:
+    """Why a receipt cannot be written, and how to get one."""
+    when = f" since {result.since}" if result.since else ""
+    if older is None or not older.requests:
+        return f"No request whose usage was reported{when}. contextstash run CLIENT records them as they are made."
+    return (
+        f"No request whose usage was reported{when}, but {counted(older.requests, 'older request')} in"
+        f" {counted(older.sessions, 'session')}. Without --since the receipt shows them."
+    )
+
+
+def _print_receipt(result: Receipt) -> None:
+    from contextstash.queries.proxy_report import bill_line
+
+    since = f" since {result.since} (UTC)" if result.since else ""
+    unchanged = f" ({result.unchanged_sessions:,} without the proxy, unchanged)" if result.unchanged_sessions else ""
+    click.echo(f"{counted(result.sessions, 'session')}{unchanged}, {counted(result.requests, 'request')}{since}:")
+    billed, without = amount(result.tokens_billed), amount(result.tokens_without)
+    click.echo(f"{billed} prompt tokens billed, about {without} without contextstash.")
+    if result.shortened_outputs:
+        which = f"{counted(result.shortened_outputs, 'new output')} of {amount(result.shortened_tokens or 0)} tokens"
+        click.echo(f"Hooks or gateways shortened {which}: not in these figures.")
+    if result.levers:
+        print_table(["what contextstash changed", "tokens", "US dollars"], map(_lever_row, result.levers))
+    say(result.method)
+    if result.unpriced_requests:
+        click.echo(f"The price of {counted(result.unpriced_requests, 'request')} is not known: not in the dollars.")
+    if result.dollars_billed is not None and result.dollars_saved is not None:
+        click.echo(bill_line(result.dollars_billed, result.dollars_saved))
+
+
+def _lever_row(lever: ReceiptLever) -> tuple[object, ...]:
+    sign = "+" if lever.tokens > 0 else "-" if lever.tokens < 0 else ""
+    dollars = "-" if lever.dollars is None else f"{lever.dollars:+,.2f}"
+    return LEVERS.get(lever.name, lever.name), f"{sign}{amount(abs(lever.tokens))}", dollars
+
+
+NOTHING = (
+    "No session can be replayed: that takes 30 calls with the usage that the provider reported, and a model whose price"
+    " is known. contextstash import PATH records the sessions that clients have written to disk."
+)
+
+METHOD = (
+    "Input at list prices, as reported by the provider; replies cost the same in every window. Each compaction is"
+    " charged with the client's summary, a new window that the cache has not seen, a hand-off of 5,000 tokens, and"
+    " 8,700 tokens that agents read again (measured after 28 compactions). Held: of the replies, those for which the"
+    " new window with its hand-off, or one search, had all that they used; measured on 13 other sessions of Claude Code"
+    " (docs/measured.md), not on yours."
+)
+
+WORTH_PERCENT = 90.0
+"""Of the recorded cost. A window that saves less than a tenth is not recommended: the estimate is hardly better."""
+
+
+@click.command()
+@click.argument("session", nargs=-1)
+@click.option(
+    "--last", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="The newest N sessions."
+)
+@database_options
+def advise(opener: StashOpener, as_json: bool, session: tuple[str, ...], last: int) -> None:
+    """Compare what your sessions would have cost if their clients had compacted earlier: a smaller window is cheaper
+    and compacts more often. Set it with contextstash run CLIENT --window."""
+
+    async def read(stash: Stash) -> WindowAdvice:
+        chosen = [await stash.read_session(await find_session(stash, name)) for name in session]
+        return await stash.advise(chosen or await stash.recent_sessions(limit=last))
+
+    result = opener.run(read)
+    if as_json:
+        print_json(result)
+        return
+    if not result.conversations:
+        say(NOTHING)
+        return
+    left_out = f" ({result.left_out:,} left out: short, or of unknown price)" if result.left_out else ""
+    say(
+        f"{counted(result.conversations, 'session')}{left_out}, {counted(result.requests, 'request')}:"
+        f" {amount(result.tokens_sent)} prompt tokens, {result.dollars:,.2f} US dollars"
+        " for input (without the replies) as recorded."
+    )
+    columns = ["compacts at", "input cost", "of recorded", "tokens sent", "more compactions", "held"]
+    print_table(columns, map(_window_row, result.windows))
+    say(f"{METHOD}\n{recommendation(result)}")
+
+
+def recommendation(result: WindowAdvice) -> str:
+    """The window to set, and the command that sets it: the largest of those that cost at most 5 % more of the recorded
+    cost than the cheapest, as each compaction loses something."""
+    priced = [(each.cost_percent, each.compaction_point) for each in result.windows if each.cost_percent is not None]
+    least = min((cost for cost, _ in priced), default=100.0)
+    if least > WORTH_PERCENT:
+        return "Recommended: leave the window as it is; none of these saves a tenth."
+    cost, point = max((each for each in priced if each[0] <= least + 5), key=lambda each: each[1])
+    why = "" if cost == least else ", the largest within 5 points of the cheapest: each compaction loses something"
+    return (
+        f"Recommended: {amount(point)}, for about {cost:.0f} % of the recorded cost{why}. For one run: contextstash run"
+        f" claude --window {point // 1_000}k; for all runs: contextstash install CLIENT --window {point // 1_000}k."
+    )
+
+
+def _window_row(window: AdvisedWindow) -> tuple[object, ...]:
+    return (
+        amount(window.compaction_point),
+        f"{window.dollars:,.2f}",
+        _percent(window.cost_percent),
+        _percent(window.tokens_percent),
+        window.more_compactions,
+        _percent(None if window.lacking_percent is None else 100 - window.lacking_percent),
+    )
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0f} %"

@@ -1,0 +1,252 @@
+"""Commands on files of sessions: export, migrate-store, encrypt, decrypt."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from contextstash.base.atomic_file import replacement
+from contextstash.cli.options import (
+    DATABASE,
+    PRESET,
+    SET,
+    DatabaseType,
+    StashOpener,
+    find_session,
+    settings_from,
+)
+from contextstash.cli.printing import echo
+from contextstash.outputs.counts import counted
+from contextstash_storage.errors import BadInputError, ContextstashError
+
+if TYPE_CHECKING:
+    from contextstash.sharing.export import Form
+    from contextstash.stash import Stash
+    from contextstash.transfer.store_migration import Migrated, Progress
+    from contextstash_storage.databases import Location
+
+FORMS = ("session", "messages", "view", "markdown", "html")
+
+
+@click.command(epilog="Example: contextstash export 3f2a -o session.html")
+@click.argument("session")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file. [default: standard output]"
+)
+@click.option("--format", "form", type=click.Choice(FORMS), help="[default: by the suffix of the file, else session]")
+@click.option("--with-secrets", is_flag=True, help="Write keys, tokens and passwords as they were recorded.")
+@click.option("--yes", is_flag=True, help="Overwrite the file without asking.")
+@DATABASE
+@PRESET
+@SET
+def export(
+    session: str,
+    output: Path | None,
+    form: Form | None,
+    with_secrets: bool,
+    yes: bool,
+    db: Location | None,
+    preset: str | None,
+    given: tuple[str, ...],
+) -> None:
+    """Write a session to a file.
+
+    session: everything, as JSON lines; contextstash import reads it without loss, if it was written with
+    --with-secrets: otherwise masks stand in the place of keys and passwords. messages: the history in its
+    provider's own JSON, one message per line, with what only replies have (model, usage); in a file that ends with
+    .json one list. view: the messages for the next request, likewise. markdown and html: for people.
+    """
+    from contextstash.sharing.export import form_of
+
+    chosen = form or form_of(output)
+    as_list = output is not None and output.suffix == ".json" and chosen in ("messages", "view")
+    if output is not None and output.suffix == ".json" and chosen == "session":
+        raise BadInputError(
+            f"A whole session is JSON lines: name the file {output.with_suffix('.jsonl')}. For one list of messages:"
+            " --format messages or view."
+        )
+    opener = StashOpener(db, settings_from(preset, (*given, "secrets=off") if with_secrets else given))
+    if output is None:
+        opener.run(lambda stash: _write(stash, session, chosen, sys.stdout))
+        return
+    if output.exists() and not yes:
+        _confirm(output)
+    with _written(output) as file:
+        opener.run(lambda stash: _write(stash, session, chosen, file, as_list=as_list))
+    click.echo(f"Written to {output}", err=True)
+
+
+@contextmanager
+def _written(output: Path) -> Iterator[IO[str]]:
+    """The text that becomes the file once it is whole. Raises BadInputError if there can be no such file."""
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(replacement(output))
+        except OSError as error:
+            raise BadInputError(f"{output} cannot be written: {error.strerror}.") from error
+        yield stack.enter_context(io.TextIOWrapper(file, encoding="utf-8", errors="replace"))
+
+
+def _confirm(output: Path) -> None:
+    """Ask whether to overwrite a file. Raises BadInputError if the user says no, or cannot be asked."""
+    if not sys.stdin.isatty():
+        raise BadInputError(f"{output} exists. Pass --yes to overwrite it.")
+    if not click.confirm(f"{output} exists. Overwrite it?", err=True):
+        raise BadInputError(f"{output} is unchanged.")
+
+
+async def _write(stash: Stash, session: str, form: Form, file: IO[str], *, as_list: bool = False) -> None:
+    """Write the export; `as_list`: the lines, each a JSON document, as one JSON list."""
+    from contextstash.sharing.export import exported_text
+
+    before = "[\n"
+    async for piece in exported_text(stash, await find_session(stash, session), form):
+        if not as_list:
+            file.write(piece)
+            continue
+        for line in filter(None, piece.split("\n")):
+            file.write(f"{before}{line}")
+            before = ",\n"
+    if as_list:
+        file.write("[]\n" if before == "[\n" else "\n]\n")
+
+
+MAX_NAMED = 10
+"""Of the sessions that could not be copied, this many are named."""
+
+
+@click.command("migrate-store", epilog="Example: contextstash migrate-store ~/sessions.db postgresql://me@host/stash")
+@click.argument("source", type=DatabaseType())
+@click.argument("target", type=DatabaseType())
+def migrate_store(source: Location, target: Location) -> int:
+    """Copy all sessions of the database SOURCE into TARGET, and compare them by checksum.
+
+    Each is a file or postgresql://…. SOURCE is not changed. Run it again to continue, or to check. Exit code 1 if a
+    session of TARGET differs.
+    """
+    if isinstance(source, Path) and not source.exists():
+        raise BadInputError(f"There is no database {source}.")
+    if source == target:
+        raise BadInputError("SOURCE and TARGET are the same database.")
+    done = _migrate(source, target)
+    click.echo(f"Copied {counted(done.copied, 'session')}, verified by checksum; {done.already:,} were there already.")
+    for name, reason in list(done.failed.items())[:MAX_NAMED]:
+        click.echo(f"Not copied: {name}: {reason}", err=True)
+    if done.failed:
+        click.echo(
+            f"{len(done.failed):,} sessions were not copied, and nothing of them was changed in {target}. To copy one"
+            " again, delete it there and run this again.",
+            err=True,
+        )
+    return 1 if done.failed else 0
+
+
+def _migrate(source: Location, target: Location) -> Migrated:
+    from contextstash.configuration.database import open_database
+    from contextstash.transfer.store_migration import migrate_store as migrate
+
+    progress_bar: Any = click.progressbar(length=1, label="Copying", file=sys.stderr)
+
+    async def work(bar: Any) -> Migrated:
+        def report(progress: Progress) -> None:
+            bar.length = max(1, progress.of_messages)
+            bar.label = f"Session {progress.sessions:,} of {progress.of_sessions:,}"
+            bar.update(progress.messages - bar.pos)
+
+        async with await open_database(source) as opened, await open_database(target) as stored:
+            return await migrate(opened, stored, report)
+
+    with progress_bar as bar:
+        return asyncio.run(work(bar))
+
+
+SETTING = "encryption_key"
+
+PLACES = "keyring or file:PATH"
+
+
+@click.command(epilog="Example: contextstash encrypt --key keyring")
+@click.option("--key", metavar="PLACE", help=f"Where the key is: {PLACES}. [default: {SETTING}]")
+@DATABASE
+@click.pass_context
+def encrypt(context: click.Context, db: Location | None, key: str | None) -> None:
+    """Encrypt the database file, and new ones from now on.
+
+    If the keyring or the file has no key yet, one is made. --key is written to your settings as encryption_key. End all
+    clients first: nothing is changed while another process has the database open.
+    """
+    from contextstash.cli.config_commands import set_
+    from contextstash.configuration.encryption_key import read_key, read_or_make_key, shown
+    from contextstash_storage.sqlite.conversion import convert, readable_files
+    from contextstash_storage.sqlite.database_file import begins_encrypted
+
+    path, known = _file(db), _known_place()
+    place = key or known
+    if place is None:
+        raise BadInputError(f"Where shall the key be? Pass --key: {PLACES}.")
+    if known not in (None, place):
+        raise BadInputError(
+            f"{SETTING} is {shown(known or '')} already. To change the key: contextstash decrypt, then encrypt."
+        )
+    # A key that is lost is not replaced: the database would stay closed, and nobody would see why.
+    made = read_key(place) if begins_encrypted(path) else read_or_make_key(place)
+    if known is None:
+        context.invoke(set_, pairs=(f"{SETTING}={place}",))
+    try:
+        done = convert(path, made, encrypt=True)
+    except ContextstashError:
+        if known is None:  # the database is as it was, and the setting would keep every command from opening it
+            context.invoke(set_, pairs=(), unset=(SETTING,))
+        raise
+    echo(f"Encrypted {path}." if done else f"{path} is encrypted already.")
+    echo("Keep a copy of the key in another place: without it, all of the database is lost.")
+    if left := readable_files(path.parent):
+        names = ", ".join(str(file) for file in left)
+        echo(f"Other databases in that folder can still be read: {names}", err=True)
+
+
+@click.command()
+@DATABASE
+@click.pass_context
+def decrypt(context: click.Context, db: Location | None) -> None:
+    """Decrypt the database file, so that it can be read without a key. End all clients first.
+
+    The setting encryption_key is removed from your own settings: new databases are not encrypted any more.
+    """
+    from contextstash.cli.config_commands import set_
+    from contextstash.configuration.encryption_key import read_key, shown
+    from contextstash_storage.sqlite.conversion import convert
+
+    path, place = _file(db), _known_place()
+    if place is None:
+        raise BadInputError(f"No setting says where the key is: contextstash config set {SETTING}=… ({PLACES}).")
+    done = convert(path, read_key(place), encrypt=False)
+    echo(f"Decrypted {path}." if done else f"{path} is not encrypted.")
+    context.invoke(set_, pairs=(), unset=(SETTING,))
+    if (still := _known_place()) is not None:
+        echo(f"{SETTING} is still set, to {shown(still)}: new databases are encrypted until you remove it.", err=True)
+
+
+def _file(database: Location | None) -> Path:
+    from contextstash.configuration.locations import default_database
+
+    path = database or default_database()
+    if not isinstance(path, Path):
+        raise BadInputError("Only a file can be encrypted here; for PostgreSQL, encrypt the disk of its server.")
+    if not path.exists():
+        raise BadInputError(f"There is no database {path} yet. With the setting {SETTING} it is made encrypted.")
+    return path.resolve()
+
+
+def _known_place() -> str | None:
+    from contextstash.configuration.encryption_key import key_source
+
+    return key_source(os.environ)

@@ -1,0 +1,173 @@
+"""Prints results: as JSON, or as sentences and tables for a terminal or a pipe. Nothing that a terminal obeys."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from contextstash.display.visible_text import visible, visible_json
+from contextstash.operations import OPERATIONS
+
+if TYPE_CHECKING:
+    from contextstash.result_base import Result
+
+PIPE_WIDTH = 100_000
+"""Characters of a table's line in a pipe: more than any has, so that nothing is cut."""
+
+MIN_LAST_WIDTH = 28
+"""Characters of the last column for which columns that are less wanted are left out: a title needs about as much."""
+
+COMMANDS = {
+    "prune_tool_outputs": "prune",
+    "compact_session": "compact",
+    "restore_outputs": "restore",
+    "search_history": "search",
+    "get_archived_output": "show",
+    "get_summary": "show",
+    "list_sessions": "sessions",
+    "context_status": "status",
+    "estimate_context": "status",
+    "delete_session": "delete",
+    "record_messages": "import",
+}
+"""The command that does what a tool does."""
+
+
+def in_commands(text: str) -> str:
+    """A message that names tools and their arguments, with the commands and options that do the same."""
+    for name, command in COMMANDS.items():
+        text = text.replace(name, f"contextstash {command}")
+    for argument in OPERATIONS["prune_tool_outputs"].arguments:
+        if argument != "session_id":
+            text = text.replace(argument, f"--{argument.replace('_', '-')}")
+    return text
+
+
+def for_reader(text: str) -> str:
+    """A recorded text as it is printed: on a terminal with its control characters made visible, in a pipe unchanged."""
+    return visible(text) if sys.stdout.isatty() else text
+
+
+def echo(text: str, *, err: bool = False, bold: bool = False, dim: bool = False, raw: bool = False) -> None:
+    """Print a text that may hold recorded text: as `for_reader` returns it, unless it is to be `raw`."""
+    shown = visible(text) if (sys.stderr if err else sys.stdout).isatty() and not raw else text
+    click.secho(shown, err=err, bold=bold or None, dim=dim or None)
+
+
+def say(text: str, *, label: str = "", colour: str | None = None, indent: int = 0, err: bool = False) -> None:
+    """Print sentences after a label: on a terminal in lines that end between words, all but the first indented."""
+    for line in text.split("\n"):
+        if (sys.stderr if err else sys.stdout).isatty():
+            width = shutil.get_terminal_size().columns
+            if len(label) + len(line) > width:
+                wrapped = textwrap.wrap(
+                    label + visible(line),
+                    width,
+                    subsequent_indent=" " * indent,
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
+                line = "\n".join(wrapped)[len(label) :]
+            else:
+                line = visible(line)
+        click.secho(label, fg=colour, nl=False, err=err)
+        click.echo(line, err=err)
+
+
+def tell(result: Result) -> None:
+    """Print what a result says in words."""
+    from contextstash.result_texts import text
+
+    say(in_commands(text(result)))
+
+
+def echo_json(document: object) -> None:
+    """Print a JSON document."""
+    click.echo(visible_json(json.dumps(document, ensure_ascii=False, indent=2)))
+
+
+def print_json(result: Result | Sequence[Result]) -> None:
+    """Print a result as JSON, with the field names of the tools."""
+    if isinstance(result, Sequence):
+        echo_json([item.model_dump(mode="json") for item in result])
+    else:
+        echo_json(result.model_dump(mode="json"))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, less_wanted: Sequence[str] = ()) -> None:
+    """Print a table. Numbers are right-aligned. A narrow terminal leaves out columns that are `less_wanted`, the first
+    of them first, and cuts texts; a pipe gets everything."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
+    listed = [list(row) for row in rows]
+    shown = _shown(columns, listed, less_wanted, width)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for place in shown:
+        is_number = bool(listed) and isinstance(listed[0][place], int)
+        table.add_column(columns[place], justify="right" if is_number else "left", no_wrap=True, overflow="ellipsis")
+    for row in listed:
+        table.add_row(*(Text(_cell(row[place])) for place in shown))
+    out = Console(width=width, highlight=False, markup=False)
+    with out.capture() as captured:
+        out.print(table)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def _shown(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], less_wanted: Sequence[str], width: int
+) -> list[int]:
+    """The positions of the columns for which there is room if the last one keeps MIN_LAST_WIDTH."""
+    widths = [max([len(name), *(len(_cell(row[place])) for row in rows)]) + 2 for place, name in enumerate(columns)]
+    shown = list(range(len(columns)))
+    for name in less_wanted:
+        if sum(widths[place] for place in shown[:-1]) + min(widths[-1], MIN_LAST_WIDTH) > width:
+            shown.remove(columns.index(name))
+    return shown
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else for_reader(" ".join(str(value).split()))
+
+
+def shortened(text: str, width: int) -> str:
+    """A text cut to at most `width` characters."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def when(moment: str | None, now: datetime | None = None) -> str:
+    """An ISO 8601 time in this machine's zone: the time of today, the day of this year, or the date."""
+    if not moment:
+        return "-"
+    local = datetime.fromisoformat(moment).astimezone()
+    today = (now or datetime.now(local.tzinfo)).astimezone(local.tzinfo)
+    if local.date() == today.date():
+        return local.strftime("%H:%M")
+    return local.strftime("%d %b" if local.year == today.year else "%Y-%m-%d")
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show progress and the time elapsed on standard error, if it is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(what, total=None)
+        yield

@@ -1,1 +1,0 @@
-"""The commands under "For clients and scripts" in `contextstash --help`."""

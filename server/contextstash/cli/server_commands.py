@@ -1,0 +1,396 @@
+"""Commands that serve until they are stopped, and the tokens of their clients: serve, ui, proxy, gateway, token."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+import webbrowser
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from contextstash.base.plain_logs import configure_logs
+from contextstash.cli.options import DATABASE, JSON, AddressType, StashOpener, opener_options
+from contextstash.cli.printing import print_table
+from contextstash.configuration.setting_layers import sets_output_limits
+from contextstash.web.access_tokens import DEFAULT_SCOPES, SCOPES
+from contextstash_storage.errors import BadInputError, NotFoundError
+
+if TYPE_CHECKING:
+    from contextstash.gateway.server import Gateway
+    from contextstash.mcp.http import HttpOptions
+    from contextstash_storage.databases import Location
+    from contextstash_storage.tokens import Token, TokenStore
+
+T = TypeVar("T")
+
+FOLLOWED = ["auto", "claude-code", "codex", "gemini", "opencode", "pi"]
+
+
+@click.command()
+@click.option(
+    "--tools",
+    type=click.Choice(["agent", "all"]),
+    default="agent",
+    show_default=True,
+    help="List the tools for models, or also the tools for programs.",
+)
+@click.option(
+    "--follow",
+    type=click.Choice(FOLLOWED),
+    help="Record this client's own transcripts from disk; auto: of the client that starts the server.",
+)
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option("-v", "--verbose", is_flag=True, help="Log each change of a session to standard error.")
+@click.option("--json-logs", is_flag=True, help="Write each line of the log as a JSON object.")
+@click.option("--http", type=AddressType(), metavar="HOST:PORT", help="Serve over HTTP instead of stdin and stdout.")
+@click.option("--public-url", metavar="URL", help="With --http: the https:// address that clients use.")
+@click.option("--stateful", is_flag=True, help="With --http: keep a session for each client of the older protocol.")
+@click.option("--oauth-issuer", metavar="URL", help="With --public-url: accept this authorization server's tokens too.")
+@click.option(
+    "--oauth-owner-claim",
+    metavar="NAME",
+    default="sub",
+    show_default=True,
+    help="The claim of its tokens that names the owner.",
+)
+@opener_options
+def serve(
+    opener: StashOpener,
+    tools: Literal["agent", "all"],
+    follow: str | None,
+    path: Path | None,
+    verbose: bool,
+    json_logs: bool,
+    http: tuple[str, int] | None,
+    **over_http: Any,
+) -> None:
+    """Serve MCP over stdin and stdout, or over HTTP to clients that send a token (contextstash token).
+
+    PATH, with --follow, is the folder or file of the transcripts. [default: the client's own folder]
+    """
+    from contextstash.configuration.api_key import api_key_from
+    from contextstash.mcp.serve import serve_http, serve_stdio
+
+    if path is not None and follow is None:
+        raise BadInputError("PATH is the folder of transcripts: pass --follow too.")
+    serving = _http_options(http, over_http)
+    options = opener.serving(
+        tools=tools,
+        follow=follow,
+        follow_path=path,
+        api_key=api_key_from(os.environ),
+        verbose=verbose,
+        json_logs=json_logs,
+    )
+    if serving is None:
+        serve_stdio(options)
+        return
+    serve_http(options, serving)
+
+
+def _http_options(address: tuple[str, int] | None, given: Mapping[str, Any]) -> HttpOptions | None:
+    """The options of a server over HTTP; None for stdio. Raises BadInputError if they do not fit together."""
+    from contextstash.mcp.http import HttpOptions
+
+    if address is None and (given["public_url"] is not None or given["stateful"]):
+        raise BadInputError("--public-url and --stateful are for a server over HTTP: pass --http HOST:PORT too.")
+    if given["oauth_issuer"] is not None and given["public_url"] is None:
+        raise BadInputError("--oauth-issuer issues tokens for this server's public address: pass --public-url URL too.")
+    return None if address is None else HttpOptions(*address, **given)
+
+
+HOST = "127.0.0.1"
+
+MAX_TRIED = 20
+"""Ports that are tried, before the command says that none is free."""
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65_535), default=8787, show_default=True, help="0: any free port.")
+@click.option("--open/--no-open", "browser", default=True, help="Whether to open a browser.  [default: open]")
+@opener_options
+def ui(opener: StashOpener, port: int, browser: bool) -> None:
+    """Show sessions in a browser: windows over time, messages, archived outputs, summaries, cost, search.
+
+    Only this machine can reach the pages; the printed address contains the token that opens them.
+    """
+    from contextstash.mcp.serve import opener as stash_opener
+    from contextstash.pages.app import serve_ui
+
+    source = click.get_current_context().get_parameter_source("port")
+    if source is ParameterSource.DEFAULT:
+        port = next_free(port)
+    serve_ui(stash_opener(opener.serving()), port, _open if browser else _open_nothing)
+
+
+def next_free(port: int) -> int:
+    """The port, or if another program has it, the next one that is free; the same one if none of them is."""
+    for candidate in range(port, port + MAX_TRIED):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, candidate))
+            except OSError:
+                continue
+        if candidate != port:
+            click.echo(f"Port {port} is in use, perhaps by another contextstash ui: this is on {candidate}.", err=True)
+        return candidate
+    return port
+
+
+def _open(address: str) -> None:
+    """Open a browser if there is a display; without one Python would start a text browser in the terminal."""
+    if sys.platform in ("win32", "darwin") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        webbrowser.open(address)
+
+
+def _open_nothing(_: str) -> None:
+    """For --no-open."""
+
+
+DEFAULT_UPSTREAM = "https://api.anthropic.com"
+
+
+@click.command("proxy")
+@click.option(
+    "--listen",
+    type=AddressType(),
+    metavar="HOST:PORT",
+    default="127.0.0.1:8788",
+    show_default=True,
+    help="This machine only.",
+)
+@click.option("--upstream", metavar="URL", default=DEFAULT_UPSTREAM, show_default=True, help="The model API.")
+@click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
+@click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
+@click.option("--configured", is_flag=True, hidden=True, help="The client is known to have our server.")
+@click.option("--project", hidden=True, help="The folder in which the client was started.")
+@click.option("--window", type=int, hidden=True, help="The size at which the client was told to compact.")
+@click.option("--descriptor", type=int, hidden=True, help="A socket that listens already.")
+@click.option("-v", "--verbose", is_flag=True, help="Log each prune to standard error.")
+@opener_options
+def proxy(
+    opener: StashOpener,
+    listen: tuple[str, int],
+    no_prune: bool,
+    keep_tokens: int | None,
+    configured: bool,
+    project: str | None,
+    window: int | None,
+    **served: Any,
+) -> None:
+    """Stand between a client and the model API, and send old tool outputs as placeholders when its cache has expired.
+
+    Set the client's base URL to the printed address, or let `contextstash run` do it.
+    """
+    from contextstash.configuration.api_key import api_key_from
+    from contextstash.mcp.serve import opener as stash_opener
+    from contextstash.proxy.plan import DEFAULT_KEEP_TOKENS, ProxyOptions
+    from contextstash.proxy.serve import ServedProxy, serve_proxy
+    from contextstash.proxy.supervisor import SECRET_VARIABLE, UPSTREAM_VARIABLE
+
+    host, port = listen
+    served["upstream"] = os.environ.pop(UPSTREAM_VARIABLE, served["upstream"])
+    serve_proxy(
+        ServedProxy(
+            options=ProxyOptions(
+                keep_tokens=DEFAULT_KEEP_TOKENS if keep_tokens is None else keep_tokens,
+                prune=not no_prune,
+                configured=configured,
+                project=project,
+                window=window,
+            ),
+            open_stash=stash_opener(opener.serving(api_key=api_key_from(os.environ))),
+            host=host,
+            port=port,
+            database=opener.file,
+            at_once=True,
+            secret=os.environ.pop(SECRET_VARIABLE, None),
+            **served,
+        )
+    )
+
+
+DEFAULT_LIMITS = {"chars": 20_000, "tokens": None}
+"""Of one output, if no setting limits outputs: about 5,000 tokens, at 4 characters a token. No limit in tokens: a text
+within this length need not be counted."""
+
+
+@click.command(epilog="Example: contextstash gateway --config ~/servers.json")
+@click.option(
+    "--config",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The file with the servers, in the format of clients: {'mcpServers': {...}}.",
+)
+@click.option(
+    "--tools",
+    type=click.Choice(["retrieval", "agent", "all"]),
+    default="retrieval",
+    show_default=True,
+    help="Which tools of contextstash to offer too; retrieval: only get_archived_output.",
+)
+@click.option("--session", metavar="ID", help="The session of the outputs; its limits apply.")
+@click.option(
+    "--check", is_flag=True, help="Start the servers, print what each offers and which variables it gets, and exit."
+)
+@opener_options
+def gateway(
+    opener: StashOpener, config: Path, tools: Literal["retrieval", "agent", "all"], session: str | None, check: bool
+) -> None:
+    """Serve the tools, resources and prompts of other MCP servers, with limited outputs.
+
+    An output of more than 20,000 characters, or over the limits of the settings, is archived and replaced by a
+    preview with a handle. The entry of a server may hold limits for the server or one tool, and lists of allowed and
+    denied tools, under the key "contextstash".
+    """
+    from contextstash.gateway.server import Gateway, run_gateway
+    from contextstash.gateway.servers import read_servers
+
+    configure_logs()
+    entries = read_servers(config.expanduser(), os.environ)
+    limits = DEFAULT_LIMITS if not sets_output_limits(opener.settings.settings_layer(None)) else None
+    built = Gateway(entries, opener.serving(), tools, session_id=session, limits=limits)
+    if check:
+        sys.exit(_checked(built))
+    run_gateway(built)
+
+
+def _checked(gateway: Gateway) -> int:
+    """Print what each server offers. Returns 1 if a server is unavailable, else 0."""
+    from contextstash.gateway.server import check
+
+    check(gateway)
+    tools = gateway.names("tools")
+    rows = []
+    for each in gateway.upstreams:
+        names = [_plain(name) for name, offered in tools.items() if offered.upstream is each]
+        counts = [len(each.offer["prompts"]), len(each.offer["resources"]) + len(each.offer["resource_templates"])]
+        rows.append([_plain(each.name), len(names), *counts, _plain(each.problem or ", ".join(names))])
+    print_table(["server", "tools", "prompts", "resources", "names"], rows)
+    for name, offered in [*tools.items(), *gateway.names("prompts").items()]:
+        if name != offered.name:
+            click.echo(f"{_plain(offered.upstream.name)}: '{_plain(offered.name)}' is offered as '{_plain(name)}'")
+    for each in gateway.upstreams:
+        if each.variables:
+            click.echo(f"{_plain(each.name)} gets these variables: {_plain(', '.join(each.variables))}")
+    return int(any(each.problem for each in gateway.upstreams))
+
+
+def _plain(text: str) -> str:
+    """A server's text without the characters that control a terminal."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+@click.group()
+def token() -> None:
+    """Make, list and revoke the tokens of clients that use a server over HTTP."""
+
+
+@token.command("create")
+@click.argument("name")
+@click.option("--owner", metavar="NAME", help="Whose sessions it gives access to. [default: the name of the token]")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice(SCOPES),
+    multiple=True,
+    default=DEFAULT_SCOPES,
+    show_default=True,
+    help="What it allows; may be given several times: read, write (record, prune, …), admin (delete).",
+)
+@click.option("--days", type=click.IntRange(1, 36_500), metavar="N", help="It expires after N days. [default: never]")
+@DATABASE
+@JSON
+def create(
+    db: Location | None, name: str, owner: str | None, scopes: tuple[str, ...], days: int | None, as_json: bool
+) -> None:
+    """Make a token and print it, once: only its hash is stored.
+
+    A client sends it as the header `Authorization: Bearer TOKEN`. Two tokens with the same owner see the same sessions;
+    the owner of what is recorded without a server on this machine is `local`.
+    """
+    from contextstash.web.access_tokens import create_token, now
+
+    expires = now() + timedelta(days=days) if days else None
+    given = sorted(set(scopes), key=SCOPES.index)
+
+    async def work(tokens: TokenStore) -> str:
+        return await create_token(tokens, name, owner or name, given, expires)
+
+    secret = _run(db, work)
+    if as_json:
+        shown = {"name": name, "owner": owner or name, "scopes": given, "token": secret}
+        click.echo(json.dumps(shown | ({"expires_at": expires.isoformat()} if expires else {})))
+        return
+    click.echo(secret)
+    click.echo(
+        f"The token {name} for the sessions of {owner or name}: {', '.join(given)}. It is not shown again.", err=True
+    )
+
+
+@token.command("list")
+@DATABASE
+@JSON
+def list_(db: Location | None, as_json: bool) -> None:
+    """List the tokens, without their secrets."""
+
+    async def work(tokens: TokenStore) -> list[Token]:
+        return await tokens.read_all()
+
+    found = _run(db, work)
+    if as_json:
+        click.echo(json.dumps({"tokens": [_fields(each) for each in found]}))
+    elif not found:
+        click.echo("No tokens yet: contextstash token create NAME")
+    else:
+        print_table(["name", "owner", "scopes", "created", "last used", "expires"], [_row(each) for each in found])
+
+
+@token.command("revoke")
+@click.argument("name")
+@DATABASE
+def revoke(db: Location | None, name: str) -> None:
+    """Revoke a token: running servers refuse it within two seconds."""
+
+    async def work(tokens: TokenStore) -> bool:
+        return await tokens.remove(name)
+
+    if not _run(db, work):
+        raise NotFoundError(f"There is no token {name}. contextstash token list shows the tokens.")
+    click.echo(f"Revoked {name}.")
+
+
+def _run(database: Location | None, work: Callable[[TokenStore], Awaitable[T]]) -> T:
+    """Run `work` on the tokens of a database."""
+    from contextstash.configuration.database import open_database
+
+    async def with_store() -> T:
+        async with await open_database(database) as store:
+            return await work(store.tokens)
+
+    return asyncio.run(with_store())
+
+
+def _fields(token: Token) -> dict[str, Any]:
+    times = {"created_at": token.created_at, "expires_at": token.expires_at, "last_used_at": token.last_used_at}
+    given = {name: at.isoformat() for name, at in times.items() if at is not None}
+    return {"name": token.name, "owner": token.owner, "scopes": list(token.scopes), **given}
+
+
+def _row(token: Token) -> list[object]:
+    times = (token.created_at, token.last_used_at, token.expires_at)
+    return [
+        token.name,
+        token.owner,
+        " ".join(token.scopes),
+        *(None if at is None else at.strftime("%Y-%m-%d %H:%M") for at in times),
+    ]

@@ -1,1 +1,0 @@
-"""The commands under "Share and check" in `contextstash --help`."""

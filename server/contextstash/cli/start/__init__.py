@@ -1,1 +1,0 @@
-"""The commands under "Start" in `contextstash --help`."""
