@@ -173,6 +173,7 @@ LEVELS_OF_CLIENTS = {"prune": "filling up", "compact": "nearly full"}
 
 PART_NAMES = {"unrecorded": "unlogged text", "archived": "placeholders"}
 
+
 def estimate_lines(estimate: results.Estimate) -> Iterator[str]:
     """How full the window is, what would compact it, and its parts, the largest first."""
     sent = "" if estimate.view_tokens is None else "The client sends "
