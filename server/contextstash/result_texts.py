@@ -62,7 +62,8 @@ def _with_scale(result: results.ViewChange, said: str) -> str:
 @text.register
 def _(result: results.SummaryResult) -> str:
     covered = f"messages {result.first_seq} to {result.last_seq}"
-    return f"Summary {result.summary_id} of {covered}, {result.tokens:,} tokens."
+    merged = f", merged from {', '.join(result.merges)}" if result.merges else ""
+    return f"Summary {result.summary_id} of {covered}, {result.tokens:,} tokens, by {result.strategy}{merged}."
 
 
 @text.register
