@@ -46,7 +46,6 @@ from contextstash.configuration.settings_files import (
     read_project_file,
     text_of,
 )
-from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
