@@ -249,9 +249,7 @@ def _total(done: Sequence[Imported]) -> str:
     old = {name: messages for name, messages in known.items() if name not in new}
     unchanged = f"{counted(len(old), 'session')} with {counted(sum(old.values()), 'message')}"
     if not recorded:
-        return (
-            f"Nothing new: {unchanged} {'is' if len(old) == 1 else 'are'} already recorded." if old else "Nothing new."
-        )
+        return f"Nothing new. Already recorded: {unchanged}." if old else "Nothing new."
     grown = sum(known.values()) - sum(old.values())
     before = f", which had {grown:,} before" if grown else ""
     rest = f" Already recorded: {unchanged}." if old else ""
