@@ -31,10 +31,12 @@ from bench.fidelity.facts import facts_of
 from bench.fidelity.sessions import tokens_of_text
 from bench.recorded_requests import Recorded, cache_price_ratios, facts_in, recorded, texts
 from contextstash.queries.window_advice import MIN_FREED, RESTART, SUMMARY_TOKENS, Step, hidden_prefix
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.stash import Stash
 from contextstash.view.client_window import ClientCall, ClientMessage, ClientResult, applied
 from contextstash.window.token_counters import family_of
 from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Cursor
 from contextstash_storage.sqlite import open_sqlite
 
 SIZES = (60_000, 80_000, 100_000, 120_000, 150_000)
@@ -141,8 +143,11 @@ class Window:
         """Compact the window before a request, of which `new` tokens are not in the cache; what it holds then."""
         call = self.calls[number]
         session_id = f"{self.path.stem}-{self.point}-{number}"
-        await self.stash.record_messages(
-            list(call.messages), session_id=session_id, format=call.format, model=call.model, whole=True
+        await self.stash.record_transcript(
+            TranscriptSession(session_id, call.format, model=call.model),
+            [TranscriptMessage(message, key=str(place)) for place, message in enumerate(call.messages)],
+            Cursor(source=session_id),
+            reduce=False,
         )
         text = await self._inside(call, session_id) if self.view else None
         size = 0
@@ -156,7 +161,7 @@ class Window:
 
     async def _inside(self, call: Recorded, session_id: str) -> str | None:
         """What the window holds if our plugin answers; None if nothing can leave."""
-        listed = [_of_client(message) for message in call.messages]
+        listed = [_of_client(str(place), message) for place, message in enumerate(call.messages)]
         try:
             window = await self.stash.compact_client_window(session_id, listed, tokens=self.view)
         except BadInputError:
@@ -206,13 +211,13 @@ class Window:
         return found, brought
 
 
-def _of_client(message: dict[str, Any]) -> ClientMessage:
+def _of_client(key: str, message: dict[str, Any]) -> ClientMessage:
     """A message as Claude Code gives it to a plugin."""
     content = message["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     kinds = {kind: [each for each in blocks if each["type"] == kind] for kind in ("text", "tool_use", "tool_result")}
     return ClientMessage(
-        "",
+        key,
         message["role"],
         "\n".join(each["text"] for each in kinds["text"]),
         tuple(ClientCall(each["id"], each["name"], each["input"]) for each in kinds["tool_use"]),

@@ -1,23 +1,32 @@
 """What a client's own window holds: our view of its session, told in places of the client's own list of messages.
 
 A client that lets a plugin answer its compaction asks for `compact_client_window`; one whose plugin sees each request
-asks for `read_client_window` before each. Both return the window as `context.view.client_window` describes it.
+asks for `read_client_window` before each. Both return the window as `contextstash.view.client_window` describes it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from contextstash.outputs.limits import shared_limit
+from contextstash.record.output_limits import limit_outputs
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, window_key
 from contextstash.record.transcripts import record_transcript
 from contextstash.request.handoff import INSIDE, hand_off
 from contextstash.result_base import Result
 from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.access import Access
-from contextstash.view.client_window import ClientMessage, applied, plan_tail, total_of, window_of
+from contextstash.view.client_window import (
+    ClientMessage,
+    applied,
+    plan_tail,
+    total_of,
+    unanswered_results,
+    window_of,
+)
 from contextstash.view.pinned_outputs import pinned_outputs
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash_storage.errors import BadInputError
@@ -31,6 +40,11 @@ HANDOFF_SHARE = 0.8
 """The share of it that the hand-off takes at most; the newest messages take the rest. After 13 recorded compactions,
 with these two, 89 % of the facts needed next were in view, and all old lines of 88 % of the next edits; with a hand-off
 of half the window 59 %."""
+
+NEWEST_SHARE = 0.5
+"""Share of the window that the results which the model has not replied to take together at most; larger ones are cut,
+each with its handle. Of 49 compactions of 13 recorded sessions, replayed with a window of 24,000, one left 43,000
+without it and 31,000 with it."""
 
 FREED_PART = 2
 """A compaction frees at least the window divided by this: of a small session less stays."""
@@ -77,7 +91,7 @@ async def compact_client_window(
     source = session.source or session_id
     cursor = await access.store.get_cursor(source) or Cursor(source=source)
     await record_transcript(access, TranscriptSession(session_id, session.format), [summary], cursor)
-    compacted = await access.snapshot(session_id)
+    compacted = await _with_newest_cut(access, session_id, unanswered_results(messages) - pinned, aim)
     replaced = {call: text for call, text in _replaced(compacted).items() if call not in pinned}
     stays = [place for place in range(tail.first, len(messages)) if not is_hand_off(messages[place])]
     return await _told(compacted, messages, before, [text], stays, replaced)
@@ -95,6 +109,24 @@ async def note_given_window(access: Access, session_id: str, window: ClientWindo
         seq=session.counters.messages,
     )
     await access.store.append_event(session_id, event)
+
+
+async def _with_newest_cut(access: Access, session_id: str, calls: Collection[str], aim: int) -> SessionSnapshot:
+    """The session, with the results of the newest calls cut to their share of the window."""
+    compacted = await access.snapshot(session_id)
+    found = {
+        entry.message.seq: (entry.message, [block.tokens for block in entry.message.blocks if block.call_id in calls])
+        for entry in compacted.entries
+        if entry.message
+        and any(block.type == "tool_result" and block.call_id in calls for block in entry.message.blocks)
+    }
+    sizes = [size for _, each in found.values() for size in each]
+    room = int(aim * NEWEST_SHARE)
+    if sum(sizes) <= room:
+        return compacted
+    newest = [message for message, _ in found.values()]
+    await limit_outputs(access, compacted.session, newest, {"tokens": shared_limit(sizes, room)})
+    return await access.snapshot(session_id)
 
 
 async def read_client_window(access: Access, session_id: str, messages: Sequence[ClientMessage]) -> ClientWindow:

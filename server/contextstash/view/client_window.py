@@ -87,6 +87,11 @@ def plan_tail(
     return Tail(first, frozenset(shortened & {result.id for each in messages[first:] for result in each.results}))
 
 
+def unanswered_results(messages: Sequence[ClientMessage]) -> frozenset[str]:
+    """The calls whose results the model has not replied to yet."""
+    return frozenset(result.id for message in messages[_unanswered(messages) :] for result in message.results)
+
+
 def _unanswered(messages: Sequence[ClientMessage]) -> int:
     """Where the newest step begins that the model has not replied to: its results, with their calls."""
     place = len(messages)
