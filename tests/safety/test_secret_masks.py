@@ -41,6 +41,20 @@ def test_a_key_of_each_published_form_is_masked_without_a_name(kind: str) -> Non
             assert len(found) == len(text)
 
 
+LETTERS = ("qOzteAltgDLFiZrxMGrfNgJPAVgNNwXK", "YHloWJvGoLQtqpbBOFgUXdOfnDvDQlniUOLuz_yS")
+
+
+@pytest.mark.parametrize("letters", LETTERS)
+def test_a_key_without_a_digit_is_masked_by_its_name_and_a_long_name_is_not(letters: str) -> None:
+    assert letters not in masked(f'{{"client_secret": "{letters}"}}')
+    for name in (
+        "PasswordResetTokenGeneratorFactoryBean",
+        "HTTPServerURLBuilderFactoryXMLParser",
+        "THE_TOKEN_OF_THE_TEST",
+    ):
+        assert masked(f"token = {name}") == f"token = {name}"
+
+
 KEY = f"aB3dE5gH{'7jK9mN1pQ3sT' * 2}"
 GITHUB = f"ghp_{KEY}9cE1"
 PEM = ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----")

@@ -47,7 +47,7 @@ async def planted_session(
 ) -> AsyncIterator[tuple[Stash, list[Planted], list[Native], Path]]:
     name, path = request.param
     natives = made_session() if path is None else trace_natives(name, path)[:MESSAGES]
-    random = Random(str(path))
+    random = Random(path.stem if path else "made")  # the same secrets wherever the sessions lie
     secrets = random.sample(planted(random, 2 * len(KINDS)), PLANTED)
     natives = with_secrets(natives, secrets, random)
     database = tmp_path / "sessions.db"

@@ -40,6 +40,12 @@ MIN_BITS = 3.0
 """Bits of entropy for each character of a value that is taken for a key: random text of 16 characters has 3.5 and
 more, words of a language below 3."""
 
+MIN_LETTERS = 24
+"""The same for letters alone, of which one in 300 random keys of 32 characters consists: these must be no camelCase."""
+
+MIN_LETTER_BITS = 4.0
+"""Bits for each of them: 24 random letters of both cases have 4.2 and more, a name of the length 3.5 to 3.9."""
+
 MIN_BASE64_BITS = 4.2
 """The same for base64 of 32 characters and more: random ones have 4.4 to 5.5."""
 
@@ -52,6 +58,7 @@ _NAME_PART = r"(?:^|[-_])[A-Za-z][a-z]{2,}(?:[-_]|$)"
 _DATED = r"(?i)[\dTZ:.+-]+|0x[0-9a-f]+|v?\d+(?:[.-]\w+)+|[0-9a-f]{7,12}|[a-z]+[-_]?[a-z]*\d+[a-z]?"
 _IDENTIFIER = r"(?:[A-Z]?[a-z]{2,}|\d{1,2}|[._-])+"
 _CODE = r"[A-Za-z_][\w]*(?:(?:\.|->|::)[A-Za-z_]\w*)*"
+_CAMEL_CASE = r"[a-z]*(?:[A-Z]+[a-z]{2,}|[A-Z]{2,})*"
 _SETTERS = ("set", "with", "add", "put")
 """Beginnings of the names of functions that are given a secret; other functions ask for one by its name."""
 
@@ -130,6 +137,9 @@ def _is_plain_name(name: str) -> bool:
 
 
 def _is_opaque(value: str) -> bool:
+    parts = re.split(r"[-_+/=]", value)
+    if len(value) >= MIN_LETTERS and "".join(parts).isalpha():
+        return bits(value) >= MIN_LETTER_BITS and not all(re.fullmatch(_CAMEL_CASE, part) for part in parts)
     has_both = any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
     return len(value) >= MIN_OPAQUE and has_both and bits(value) >= MIN_BITS and _is_mixed(value)
 
