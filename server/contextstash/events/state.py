@@ -61,7 +61,8 @@ MAX_NAMES = 6
 """Names of a changed file, the newest ones: as many as fit one line."""
 
 MAX_SINCE = 4
-"""Files that are told as changed since a run, the newest: as many as fit one line."""
+"""Files that are told as changed since a run, the newest: as many as fit one line. One more is kept, so that the line
+does not read as complete if it is not."""
 
 
 @dataclass(slots=True)
@@ -285,7 +286,7 @@ class _Fold:
         if use.changes and not use.staged:
             name = path.rpartition("/")[2]
             for run in [*state.failed.values(), *filter(None, [state.passed])]:
-                run.since = [*[each for each in run.since if each != name][1 - MAX_SINCE :], name]
+                run.since = [*[each for each in run.since if each != name][-MAX_SINCE:], name]
 
     def _committed(self, seq: int, commit: Committed) -> None:
         done = self.state.done

@@ -18,7 +18,7 @@ from contextstash.events.names import name_key, names_of
 from contextstash.events.pasted_text import first_lines, shortened
 from contextstash.events.replies import is_reply, reply_lines
 from contextstash.events.requests import user_rules, without_notes
-from contextstash.events.state import FileState, Run, State
+from contextstash.events.state import MAX_SINCE, FileState, Run, State
 from contextstash.events.turns import Turn
 from contextstash.handoff.fill import MIN_ITEM, Count, Section, cut_middle, fill, first_of, newest, write_item
 from contextstash.safety.imitations import defused
@@ -344,7 +344,8 @@ def _long_words(text: str) -> frozenset[str]:
 
 
 def _since(names: Sequence[str]) -> str:
-    return f" (changed since: {', '.join(names)})" if names else ""
+    among = ", among others" if len(names) > MAX_SINCE else ""
+    return f" (changed since{among}: {', '.join(names[-MAX_SINCE:])})" if names else ""
 
 
 def _command_text(request: Asked) -> str:
