@@ -48,10 +48,10 @@ def run(command: Path, home: Path, *arguments: str, typed: str = "") -> subproce
     )
 
 
-def test_it_runs_from_its_own_environment_and_shows_the_sample(command: Path, tmp_path: Path) -> None:
+def test_it_runs_from_its_own_environment_and_shows_the_demonstration(command: Path, tmp_path: Path) -> None:
     version = run(command, tmp_path, "--version")
     assert str(command.parents[1]) in version.stdout, version.stderr
-    demo = run(command, tmp_path, "demo", "--sample")
+    demo = run(command, tmp_path, "demo")
     assert (demo.returncode, "get_archived_output" in demo.stdout) == (0, True), demo.stderr
 
 
@@ -62,9 +62,9 @@ async def test_it_serves_its_tools(command: Path, tmp_path: Path) -> None:
 
 
 def test_what_install_writes_are_absolute_commands_that_run_elsewhere(command: Path, tmp_path: Path) -> None:
-    done = run(command, tmp_path, "install", "claude-code", "--hooks", "--statusline", "--yes")
+    done = run(command, tmp_path, "install", "claude-code", "--scope", "project", "--hooks", "--statusline", "--yes")
     assert done.returncode == 0, done.stderr
-    server = json.loads((tmp_path / ".claude.json").read_text())["mcpServers"]["contextstash"]
+    server = json.loads((tmp_path / ".mcp.json").read_text())["mcpServers"]["contextstash"]
     assert server["command"] == str(command)
     settings = json.loads((tmp_path / ".claude" / "settings.json").read_text())
     lines = {hook["command"] for groups in settings["hooks"].values() for each in groups for hook in each["hooks"]}

@@ -228,7 +228,7 @@ def note_deleted(tx: Tx, owner: str, session_id: str, row: int) -> None:
 
 def deleted_sessions(tx: Tx, owner: str) -> list[DeletedSession]:
     """The sessions that were deleted in the last KEPT_DAYS."""
-    text = "SELECT record FROM notes WHERE kind = 'deleted' AND owner = ? AND begins >= ?"
+    text = "SELECT record FROM notes WHERE kind = 'deleted' AND owner = ? AND begins >= ? ORDER BY begins"
     return [from_json(DeletedSession, record) for (record,) in tx.rows(text, (owner, _oldest_deletion()))]
 
 

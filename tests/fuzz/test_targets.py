@@ -17,7 +17,7 @@ FINDINGS = (
     ("format-gemini", '[{"role":"user","parts":[{"other":' + "[" * 500 + "]" * 500 + "}]}]"),
     ("format-openai-responses", '[{"type":"other_output","call_id":"c","output":[[null],"x"]}]'),
     ("reader-1-codex", '{"type":"response_item","payload":{"type":[]}}\n'),
-    ("reader-4-opencode", '[{"id":"ses_1"},{"info":{"role":"assistant","time":{"completed":2}},"parts":[{"type":"text",'
+    ("reader-3-opencode", '[{"id":"ses_1"},{"info":{"role":"assistant","time":{"completed":2}},"parts":[{"type":"text",'
      '"text":"x"}]}]'),
     ("reply", 'data: {"type":{}}\n\n'),
     ("reply", 'data: {"type":"error","error":{"code":[]}}\n\n'),

@@ -205,3 +205,16 @@ async def test_an_export_with_masks_can_be_imported(tmp_path: Path) -> None:
         assert (await other.import_session(lines)).recorded == len(natives)
         hits = (await other.search_history("deployment", session_id=SESSION)).hits
         assert hits[0].seq == 0
+
+
+async def test_a_secret_that_the_cut_of_a_main_argument_divides_is_in_no_index(tmp_path: Path) -> None:
+    key = "AIzaofCYZclnouQjy1gw2ZkfZbzAv5TAUBjHkVx"
+    command = f"{('go vet ./e2e && ' * 5)[:73]}\nkey = '{key}'  # local"  # 119 characters end within the key
+    call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": command}}
+    natives: list[Native] = [
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "ok"}]},
+    ]
+    async with stash_at(tmp_path / "s.db") as stash:
+        await stash.record_messages(natives, session_id=SESSION, format="anthropic")
+    assert key[:20].lower() not in indexed_texts(tmp_path / "s.db").lower()

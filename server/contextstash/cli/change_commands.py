@@ -79,7 +79,7 @@ def compact(
     if result.summary:
         echo(f"{result.summary}\n")
     tell(result)
-    if result.summary_id:
+    if result.summary_id and not given["dry_run"]:
         echo(f"To undo: contextstash restore {result.summary_id} --session {result.session_id}")
 
 

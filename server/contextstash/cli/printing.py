@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -115,7 +115,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, les
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for place in shown:
         is_number = bool(listed) and isinstance(listed[0][place], int)
-        table.add_column(columns[place], justify="right" if is_number else "left", no_wrap=True, overflow="ellipsis")
+        # Only the last column gives way: ids that are cut are of no use.
+        least = None if place == shown[-1] else max(map(len, (columns[place], *(_cell(row[place]) for row in listed))))
+        justify: Literal["left", "right"] = "right" if is_number else "left"
+        table.add_column(columns[place], justify=justify, no_wrap=True, overflow="ellipsis", min_width=least)
     for row in listed:
         table.add_row(*(Text(_cell(row[place])) for place in shown))
     out = Console(width=width, highlight=False, markup=False)

@@ -42,11 +42,13 @@ class ToolSchema:
 @dataclass(slots=True, eq=False)
 class Call:
     """A tool call in a part. `keys` are what a result may name it by, the best first; `native` is its JSON; `by_order`
-    says that only their order distinguishes its result from others."""
+    says that only their order distinguishes its result from others; no open call before it may have a key in
+    `closes`."""
 
     keys: tuple[str, ...]
     native: Mapping[str, Any]
     by_order: bool = False
+    closes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False)

@@ -133,8 +133,10 @@ class OpenAIResponsesFormat(Format):
             item["summary"] = []
         if kind.endswith("_call_output") and item.get("output") is None:
             item["output"] = ""
-        # Nothing but a screenshot answers a computer call.
-        calls = (Call((_screen(call_id) if kind == "computer_call" else call_id,), item),) if call_id else ()
+        keys = (
+            ((_screen(call_id), call_id) if kind == "computer_call" else (call_id, _screen(call_id))) if call_id else ()
+        )
+        calls = (Call(keys[:1], item, closes=keys[1:]),) if keys else ()
         answers = (*((_screen(answered),) if kind == "computer_call_output" else ()), answered) if answered else ()
         is_model = not _is_input(item)
         return [Part(item, is_model, calls=calls, answers=answers, thinks=kind == "reasoning")]
@@ -153,6 +155,13 @@ class OpenAIResponsesFormat(Format):
         text = orphan_text(_output_text(part.native))
         parts = [*([{"type": "input_text", "text": text}] if text else []), *media]
         return [{"type": "message", "role": "user", "content": parts}] if parts else []
+
+
+def _call(item: Native, kind: str, call_id: str) -> Call:
+    """Nothing but a screenshot answers a computer call; but open calls may not share an id, whatever their kinds."""
+    if kind == "computer_call":
+        return Call((_screen(call_id),), item, closes=(call_id,))
+    return Call((call_id,), item, closes=(_screen(call_id),))
 
 
 def _screen(call_id: str) -> str:

@@ -100,7 +100,7 @@ class _Repair:
                     yield Event((at, index), part.answers, False, *named)
                 for call in part.calls:
                     self._made[at, number] = call
-                    yield Event((at, number), call.keys, True, *named)
+                    yield Event((at, number), call.keys, True, *named, call.closes)
                     number += 1
 
     def turns(self) -> list[_Turn]:
@@ -125,7 +125,7 @@ class _Repair:
         is_same_reply = parts[0].reply is not None and parts[0].reply == turn.reply[-1].reply
         if turn.answered and not is_same_reply:
             return True
-        repeats = (call.keys[0] in turn.keys for part in parts for call in part.calls)
+        repeats = (key in turn.keys for part in parts for call in part.calls for key in (call.keys[0], *call.closes))
         return self._rules.one_call_an_id and any(repeats)
 
     def _add_reply(self, turn: _Turn, at: int, parts: Sequence[Part]) -> None:

@@ -16,12 +16,16 @@ from dataclasses import replace
 from typing import Any
 
 from contextstash.messages.base import Reading
-from contextstash.safety.secret_masks import masked, masked_value, may_hold_secrets, shown
+from contextstash.safety.secret_masks import FILL, masked, masked_value, may_hold_secrets, secrets_in, shown
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Block, Native
 
 PROMPT_ROLES = ("user",)
 """Roles of messages in which `<private>` is a person's word; a tool's output may hold it as any other text."""
+
+
+MIN_CUT = 6
+"""Characters of a secret's beginning that are masked at the end of a cut argument; fewer say hardly anything of it."""
 
 
 def derived(settings: ContextSettings, reading: Reading) -> Reading:
@@ -30,7 +34,8 @@ def derived(settings: ContextSettings, reading: Reading) -> Reading:
     if settings.secrets == "off" or not _may_hold_secrets(reading):
         return reading
     texts = tuple(_text(reading.role, *part) for part in zip(reading.blocks, reading.texts, strict=False))
-    return replace(reading, texts=texts, blocks=tuple(map(_without_secret, reading.blocks)))
+    blocks = tuple(map(_without_secret, reading.blocks, reading.texts))
+    return replace(reading, texts=texts, blocks=blocks)
 
 
 def _may_hold_secrets(reading: Reading) -> bool:
@@ -45,8 +50,22 @@ def _text(role: str, block: Block, text: str) -> str:
     return masked(text, private=role in PROMPT_ROLES and block.type == "text")
 
 
-def _without_secret(block: Block) -> Block:
-    return block.model_copy(update={"argument": masked(block.argument)}) if block.argument else block
+def _without_secret(block: Block, text: str) -> Block:
+    return block.model_copy(update={"argument": _argument(block.argument, text)}) if block.argument else block
+
+
+def _argument(argument: str, text: str) -> str:
+    """The main argument of a call without its secrets. It is cut, and may end with the beginning of one, which only the
+    whole text of the call shows."""
+    hidden = masked(argument)
+    end = hidden.removesuffix("…")
+    for found in secrets_in(text):
+        secret = text[found.start : found.end]
+        sizes = range(min(len(secret), len(end)), MIN_CUT - 1, -1)
+        cut = next((size for size in sizes if end.endswith(secret[:size])), 0)
+        if cut:
+            return end[:-cut] + FILL * cut + hidden[len(end) :]
+    return hidden
 
 
 def masked_argument(settings: ContextSettings, argument: str) -> str:
