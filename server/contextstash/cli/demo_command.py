@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
 import tempfile
 import textwrap
 from pathlib import Path
@@ -132,6 +133,8 @@ def _sameness(same: bool) -> str:
 
 
 def _width() -> int:
+    if not sys.stdout.isatty():
+        return MAX_WIDTH  # whatever width the terminal around the pipe has
     return min(shutil.get_terminal_size((MAX_WIDTH, 24)).columns, MAX_WIDTH)
 
 
