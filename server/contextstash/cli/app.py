@@ -13,7 +13,7 @@ import click
 
 from contextstash import __version__
 from contextstash.base.plain_logs import configure_warnings
-from contextstash.cli.printing import echo, in_commands
+from contextstash.cli.console import echo, in_commands
 from contextstash_storage.errors import ContextstashError
 
 INTERRUPTED = 130

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from contextstash import operations
+from contextstash.cli.console import echo, in_commands, print_json, print_table, tell, working
 from contextstash.cli.options import (
     SESSION,
     StashOpener,
@@ -17,7 +18,6 @@ from contextstash.cli.options import (
     find_session,
     options_of,
 )
-from contextstash.cli.printing import echo, in_commands, print_json, print_table, tell, working
 from contextstash.outputs.counts import counted
 from contextstash.session_names import short_id
 from contextstash_storage.errors import BadInputError, NotFoundError

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from contextstash.base.atomic_file import replace_file
+from contextstash.cli.console import print_table
 from contextstash.cli.options import (
     DATABASE,
     JSON,
@@ -22,7 +23,6 @@ from contextstash.cli.options import (
     find_session,
     settings_from,
 )
-from contextstash.cli.printing import print_table
 from contextstash.clients.projects import project_folder
 from contextstash.configuration.encryption_key import SETTING as KEY_SETTING
 from contextstash.configuration.locations import (

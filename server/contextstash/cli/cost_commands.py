@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextstash.cli.console import print_json, print_table, say
 from contextstash.cli.options import SESSION, StashOpener, database_options, find_session
-from contextstash.cli.printing import print_json, print_table, say
 from contextstash.display.template_filters import LEVERS
 from contextstash.outputs.counts import amount, counted
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextstash.cli.printing import echo, in_commands, say, shortened
+from contextstash.cli.console import echo, in_commands, say, shortened
 from contextstash.cli.session_commands import read_output
 from contextstash.outputs.counts import before_and_after, counted
 

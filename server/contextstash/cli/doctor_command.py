@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from contextstash import __version__
+from contextstash.cli.console import echo_json, print_table, say
 from contextstash.cli.options import DATABASE, JSON, settings_from
-from contextstash.cli.printing import echo_json, print_table, say
 from contextstash.configuration.setting_layers import Configuration, shown
 from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError, ContextstashError

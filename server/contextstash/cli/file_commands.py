@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from contextstash.base.atomic_file import replacement
+from contextstash.cli.console import echo
 from contextstash.cli.options import (
     DATABASE,
     PRESET,
@@ -23,7 +24,6 @@ from contextstash.cli.options import (
     find_session,
     settings_from,
 )
-from contextstash.cli.printing import echo
 from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError, ContextstashError
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextstash.cli.console import echo, echo_json, print_table
 from contextstash.cli.options import StashOpener, database_options
-from contextstash.cli.printing import echo, echo_json, print_table
 from contextstash.display.visible_text import visible
 from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError, ContextstashError

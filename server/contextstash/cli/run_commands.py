@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from contextstash.cli.console import for_reader
 from contextstash.cli.options import (
     DATABASE,
     PRESET,
@@ -25,7 +26,6 @@ from contextstash.cli.options import (
     settings_from,
     tokens,
 )
-from contextstash.cli.printing import for_reader
 from contextstash.clients.client import client as client_of
 from contextstash.clients.launch import CONTINUED, MAX_ARGUMENT_BYTES, continued, first_message
 from contextstash_storage.errors import BadInputError, ContextstashError

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from contextstash.cli.console import echo, for_reader, in_commands, print_json, say, shortened, when
 from contextstash.cli.options import StashOpener, database_options, find_session
-from contextstash.cli.printing import echo, for_reader, in_commands, print_json, say, shortened, when
 from contextstash.outputs.counts import counted
 from contextstash.session_names import short_id
 from contextstash_storage.errors import NotFoundError

@@ -17,8 +17,8 @@ import click
 from click.core import ParameterSource
 
 from contextstash.base.plain_logs import configure_logs
+from contextstash.cli.console import print_table
 from contextstash.cli.options import DATABASE, JSON, AddressType, StashOpener, opener_options
-from contextstash.cli.printing import print_table
 from contextstash.configuration.setting_layers import sets_output_limits
 from contextstash.web.access_tokens import DEFAULT_SCOPES, SCOPES
 from contextstash_storage.errors import BadInputError, NotFoundError

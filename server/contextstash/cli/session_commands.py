@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from contextstash.base.project_names import project_name
+from contextstash.cli.console import echo, echo_json, for_reader, in_commands, print_json, print_table, say, tell, when
 from contextstash.cli.options import SESSION, StashOpener, database_options, find_session
-from contextstash.cli.printing import echo, echo_json, for_reader, in_commands, print_json, print_table, say, tell, when
 from contextstash.clients.projects import deleted_by
 from contextstash.outputs.counts import amount, before_and_after, counted
 from contextstash.session_names import short_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from contextstash.cli.printing import when
+from contextstash.cli.console import when
 from contextstash.session_names import named_by
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC).astimezone()
