@@ -9,7 +9,7 @@ PRODUCT := $(VENV)/.product-installed
 DEVELOPMENT := $(VENV)/.development-installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test test-all test-adapters lint types check bench docs pictures mcpb clean
+.PHONY: setup demo test test-all hunt test-adapters lint types check bench docs pictures mcpb clean
 
 # The product alone: the test tools are three times its size.
 setup: $(PRODUCT)
@@ -38,6 +38,10 @@ test: $(DEVELOPMENT)
 # Everything, with all examples; what CI runs.
 test-all: $(DEVELOPMENT)
 	TEST_EFFORT=thorough $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+# The properties with new random examples each time: what they find becomes an `@example`.
+hunt: $(DEVELOPMENT)
+	TEST_EFFORT=thorough $(BIN)/python -m pytest --hypothesis-profile random --numprocesses auto --dist worksteal
 
 # The adapters in their real frameworks and the loop through Google's SDK, which no other test needs.
 test-adapters: $(DEVELOPMENT)

@@ -111,7 +111,7 @@ def test_messages_of_others_are_not_geminis(native: Native) -> None:
 
 
 @pytest.mark.parametrize("name", FORMAT_NAMES)
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_a_conversation_with_contents_is_geminis_and_any_other_is_not(name: str, data: st.DataObject) -> None:
     natives = data.draw(conversations(name, broken=True))

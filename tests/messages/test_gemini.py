@@ -221,7 +221,7 @@ def test_what_a_recorder_added_and_empty_parts_are_not_sent() -> None:
     assert repaired(GEMINI, natives) == [GO, reply]
 
 
-@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_each_signature_stays_on_its_part_byte_for_byte(data: st.DataObject) -> None:
     natives = data.draw(conversations("gemini", broken=True))

@@ -18,7 +18,7 @@ from tests.support.conversations import FORMAT_NAMES, as_messages, conversations
 from tests.support.effort import examples
 
 formats = pytest.mark.parametrize("name", FORMAT_NAMES)
-laws = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
+laws = settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 
 
 def calls_of(message: Message) -> list[str]:

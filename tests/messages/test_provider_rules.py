@@ -276,7 +276,7 @@ def spots(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 
 
 @pytest.mark.parametrize("name", FORMAT_NAMES)
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_the_validation_of_any_list_returns_sentences(name: str, data: st.DataObject) -> None:
     natives = copy.deepcopy(data.draw(conversations(name, max_turns=2)))

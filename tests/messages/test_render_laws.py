@@ -19,7 +19,7 @@ from tests.support.effort import examples
 from tests.support.json_values import json_objects, json_values
 from tests.support.provider_rules import violations
 
-laws = settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+laws = settings(max_examples=examples(120), suppress_health_check=[HealthCheck.too_slow])
 formats = pytest.mark.parametrize("name", FORMAT_NAMES)
 
 
@@ -100,7 +100,7 @@ def _goes(blocks: Any, place: int, chosen: list[int]) -> bool:
 
 
 @formats
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400))
 @given(native=json_objects)
 def test_reading_arbitrary_json_gives_blocks_or_a_clear_error(name: str, native: dict[str, Any]) -> None:
     fmt = FORMATS[name]
@@ -110,7 +110,7 @@ def test_reading_arbitrary_json_gives_blocks_or_a_clear_error(name: str, native:
             assert block.argument is None or (len(block.argument) <= 120 and "\n" not in block.argument)
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(natives=st.lists(json_values, max_size=3))
 def test_detecting_arbitrary_json_gives_a_format_or_a_clear_error(natives: list[Any]) -> None:
     with suppress(BadMessageError):
@@ -118,7 +118,7 @@ def test_detecting_arbitrary_json_gives_a_format_or_a_clear_error(natives: list[
 
 
 @formats
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(natives=st.lists(json_objects, max_size=4))
 def test_every_readable_list_can_be_rendered_and_validated(name: str, natives: list[dict[str, Any]]) -> None:
     readable = [native for native in natives if _is_readable(name, native)]

@@ -67,7 +67,7 @@ def requests(draw: st.DrawFn) -> tuple[bytes, dict[str, Any]]:
     return text.encode("utf-8", "surrogatepass"), body
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400))
 @given(requests(), st.data())
 def test_outside_the_edited_values_the_bytes_are_equal_and_the_result_means_the_edit(
     made: tuple[bytes, dict[str, Any]], data: st.DataObject
@@ -112,7 +112,7 @@ def _expect(block: dict[str, Any], text: str) -> None:
         block["content"] = text
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(requests(), st.integers(0, 5), st.data())
 def test_a_request_read_with_the_help_of_an_earlier_one_is_read_the_same(
     made: tuple[bytes, dict[str, Any]], kept: int, data: st.DataObject
@@ -145,7 +145,7 @@ def as_read(body: bytes, before: RequestText | None) -> object:
     return messages, request.spans, request.fields, system, request.places(has_mark)
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400))
 @given(requests(), st.data())
 def test_a_byte_that_changes_anywhere_is_seen_behind_all_that_is_known(
     made: tuple[bytes, dict[str, Any]], data: st.DataObject

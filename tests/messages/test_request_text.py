@@ -43,7 +43,7 @@ def test_a_new_message_is_read_behind_a_known_one_that_is_not_ascii() -> None:
     assert after.messages[1] is before.messages[1]
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400))
 @given(st.lists(MESSAGES, min_size=1, max_size=6), st.data())
 def test_a_conversation_whose_messages_change_anywhere_is_read_as_json(
     messages: list[dict[str, Any]], data: st.DataObject

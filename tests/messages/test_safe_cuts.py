@@ -18,7 +18,7 @@ from tests.support.effort import examples
 from tests.support.provider_rules import violations
 
 formats = pytest.mark.parametrize("name", FORMAT_NAMES)
-laws = settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+laws = settings(max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow])
 
 
 def cuts(name: str, natives: list[Native]) -> list[int]:

@@ -85,7 +85,7 @@ def sent_with_new_database(steps: list[Step]) -> list[bytes]:
         return asyncio.run(sent(Path(folder), steps))
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(50))
 @given(STEPS)
 def test_requests_are_edited_the_same_if_each_is_read_from_its_beginning(steps: list[Step]) -> None:
     with_known = sent_with_new_database(steps)

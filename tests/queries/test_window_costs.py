@@ -64,7 +64,7 @@ def test_a_window_that_its_own_start_would_fill_again_is_not_compacted_at_every_
     st.lists(st.tuples(st.integers(1_000, 400_000), st.floats(0, 1)), min_size=1, max_size=60),
     st.integers(10_000, 400_000),
 )
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 def test_no_request_is_larger_than_it_was(calls: list[tuple[int, float]], point: int) -> None:
     steps = [Step(size, cached=int(size * share), written=size - int(size * share)) for size, share in calls]
     found = replayed(steps, point, price)

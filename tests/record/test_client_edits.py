@@ -199,7 +199,7 @@ def transcript_of(actions: list[tuple[str, int]]) -> list[TranscriptMessage]:
     return messages
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(ACTIONS, st.integers(1, 9))
 async def test_whatever_a_client_does_the_view_stays_valid_and_the_counters_in_step(
     actions: list[tuple[str, int]], size: int

@@ -196,7 +196,7 @@ def pieces_of_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "BETWEEN_PIECES_SECONDS", 0)
 
 
-@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(st.lists(steps, min_size=1, max_size=8))
 async def test_the_history_is_a_plain_list_and_the_view_its_current_branch(taken: list[Step]) -> None:
     model, seen = Model(), list[Words]()

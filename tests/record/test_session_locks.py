@@ -19,7 +19,7 @@ from tests.support.stashes import stash_at
 NO_STORE: Any = None
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(
     sessions=st.lists(st.sampled_from("abc"), min_size=1, max_size=30),
     cancelled=st.sets(st.integers(0, 29)),

@@ -26,20 +26,20 @@ def by_expressions(text: str, max_chars: int) -> str:
     return sanitize.clip(without_markers(shown), max_chars)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(TEXTS, st.integers(0, 60))
 def test_one_line_is_the_same_as_by_regular_expressions_alone(text: str, max_chars: int) -> None:
     assert one_line(text, max_chars) == by_expressions(text, max_chars)
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(TEXTS)
 def test_no_bracket_and_no_forged_marker_is_left(text: str) -> None:
     assert not set(unbracketed(text)) & set(sanitize._OPENING + sanitize._CLOSING)
     assert unforged(text) == without_markers(text)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(st.text(st.characters(codec=None), max_size=60))
 def test_a_skeleton_has_a_character_for_each(text: str) -> None:
     assert len(sanitize.skeleton(text)) == len(text)

@@ -335,7 +335,7 @@ def test_a_value_is_secret_by_the_name_of_its_field_too() -> None:
     assert found["title"] == "a8Kd02jfLq91mzPw7x3B"
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(st.text(alphabet=st.characters(codec=None), max_size=200), st.integers(0, 2**32))
 def test_any_text_keeps_its_length_and_a_mask_stays_as_it_is(text: str, seed: int) -> None:
     [each] = planted(Random(seed), 1)

@@ -66,7 +66,7 @@ async def take(stash: Stash, step: str, natives: Sequence[Native]) -> None:
 
 @pytest.mark.parametrize("preset", ["default", "staged", "token-budget", "rolling", "n-or-k", "byte-budget"])
 @pytest.mark.parametrize("format_name", FORMAT_NAMES)
-@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 async def test_after_every_step_counters_and_view_agree(
     format_name: str, preset: str, data: st.DataObject, preset_with: Callable[..., str]
@@ -98,7 +98,7 @@ async def test_after_every_step_counters_and_view_agree(
 
 
 @pytest.mark.parametrize("preset", ["default", "rolling", "staged", "byte-budget"])
-@settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(10), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 async def test_counters_match_the_view_of_an_automatically_managed_session(
     preset: str, data: st.DataObject, preset_with: Callable[..., str]

@@ -120,7 +120,7 @@ async def shown_again(stash: Stash) -> list[str]:
     return shown
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(
     st.lists(attack, min_size=1, max_size=3),
     st.sampled_from(("Bash", "Read")) | forged,

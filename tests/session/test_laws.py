@@ -19,7 +19,7 @@ from tests.support.provider_rules import violations
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, valid_view, view, whole_output
 from tests.support.traces import trace_files, trace_natives
 
-few = settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=examples(15), suppress_health_check=list(HealthCheck))
 
 
 async def hold_laws(path: Path, natives: Sequence[Native], format_name: str, budget: int, window: int = 2_000) -> None:

@@ -112,7 +112,7 @@ async def take(stash: Stash, step: str, name: str, number: int, copies: list[lis
     copies.append([json.dumps(record) async for record in stash.export_session(SESSION)])
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
 async def test_what_is_kept_equals_what_is_read_again_whatever_another_process_does(
     steps: list[tuple[str, bool, str]],

@@ -20,7 +20,7 @@ from tests.support.effort import examples
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, whole_output
 from tests.support.traces import trace_files, trace_natives
 
-few = settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=examples(20), suppress_health_check=list(HealthCheck))
 
 
 async def exported(stash: Stash, session_id: str = SESSION) -> list[str]:

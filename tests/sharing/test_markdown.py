@@ -37,7 +37,7 @@ def message(*texts: str, kind: str = "text") -> str:
     return markdown_message(ShownMessage(seq=0, role="user", tokens=1, created_at="", blocks=blocks, visible=True), "")
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @example([["[]()"]])
 @example([["[run](../install.sh)"]])
 @given(st.lists(st.lists(st.sampled_from(HOSTILE) | st.text("<>&\"'`[]()!# \n-*_:/", max_size=12), max_size=6)))

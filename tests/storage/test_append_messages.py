@@ -54,7 +54,7 @@ async def test_messages_get_successive_positions_and_are_counted(store: SessionS
     assert (await store.get_session(SESSION)).counters == again.session.counters
 
 
-@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=json_objects)
 async def test_a_body_is_read_as_it_was_recorded(store: SessionStore, body: dict[str, Any]) -> None:
     session = await new_session(store, uuid.uuid4().hex)

@@ -67,7 +67,7 @@ async def test_a_query_of_operators_alone_finds_nothing_and_breaks_nothing(store
     assert await found(store, query) == []
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(codec=None), max_size=40))
 async def test_no_query_breaks_it(store: SessionStore, query: str) -> None:
     await store.search(f"hello {query}")

@@ -13,7 +13,7 @@ from contextstash.messages.main_argument import main_argument
 from contextstash_storage.records import Block
 from tests.support.effort import examples
 
-laws = settings(deadline=None, max_examples=examples(80))
+laws = settings(max_examples=examples(80))
 
 
 def quarter(text: str) -> int:

@@ -46,7 +46,6 @@ def test_odd_texts_are_counted_too(name: str, text: str) -> None:
 
 
 @given(st.text(alphabet="ab \n", max_size=300), st.integers(1, 40))
-@settings(deadline=None)
 def test_pieces_join_to_the_text(text: str, repeats: int) -> None:
     long = text * repeats * 40
     cut = list(pieces(long))
@@ -59,7 +58,7 @@ TEXTS = st.lists(st.text(alphabet="ab \n\0<>[]'é\ud800漢between two texts", ma
 
 @pytest.mark.parametrize("name", VOCABULARIES)
 @given(texts=TEXTS, repeats=st.integers(1, 3_000))
-@settings(deadline=None, max_examples=examples(50))
+@settings(max_examples=examples(50))
 def test_many_texts_count_as_each_alone(name: str, texts: list[str], repeats: int) -> None:
     texts = [*texts, *(text * repeats for text in texts[:2])]
     assert count_all_with(name, texts) == [count_with(name)(text) for text in texts]

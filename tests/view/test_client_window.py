@@ -48,7 +48,7 @@ conversations = st.lists(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(conversations, st.integers(0, 2_000))
 def test_each_result_has_its_call_and_what_has_no_reply_stays_whole(messages: list[ClientMessage], room: int) -> None:
     tail = plan_tail(messages, room, count, pinned=())
@@ -67,7 +67,7 @@ def test_each_result_has_its_call_and_what_has_no_reply_stays_whole(messages: li
         assert {"at": place} in window or messages[place].is_empty
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(conversations, st.integers(0, 2_000))
 def test_the_tail_takes_no_more_than_its_room_beside_what_has_no_reply(
     messages: list[ClientMessage], room: int

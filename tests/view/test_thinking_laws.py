@@ -19,7 +19,7 @@ from tests.support.provider_rules import violations
 ANTHROPIC = get_format("anthropic")
 THINKING = ("thinking", "redacted_thinking")
 
-laws = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+laws = settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 
 
 def blocks(natives: list[Native]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash.window.refusals import MAX_END_LENGTH, ContextOverflow, recognize
@@ -348,7 +348,6 @@ def test_every_number_returned_occurs_in_the_text(before: str, seen: Seen, after
     reply=st.integers(0, 10**9),
     style=st.sampled_from(["d", ",d"]),
 )
-@settings(deadline=None)
 def test_limit_prompt_and_reply_are_never_mixed_up(limit: int, prompt: int, reply: int, style: str) -> None:
     def shown(number: int) -> str:
         return format(number, "," if style == ",d" else "")

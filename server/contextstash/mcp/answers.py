@@ -127,7 +127,8 @@ def _items(values: list[Any], indent: str) -> Iterator[str]:
             yield from _field(f"{indent}-", each, indent)
             continue
         short = {name: value for name, value in each.items() if _is_short(value) or _are_short(value)}
-        yield f"{indent}- {'; '.join(f'{name}: {_joined(value)}' for name, value in short.items())}".rstrip(" ")
+        line = "; ".join(f"{name}: {_joined(value)}" for name, value in short.items())
+        yield f"{indent}- {line}" if line else f"{indent}-"
         yield from _fields({name: value for name, value in each.items() if name not in short}, f"{indent}  ")
 
 

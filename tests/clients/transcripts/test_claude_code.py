@@ -349,7 +349,7 @@ async def test_a_field_of_another_kind_keeps_nothing_else_out(tmp_path: Path, va
     assert "The end" in shown
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(cuts=st.lists(st.integers(0, 6_000), max_size=12))
 def test_a_file_read_in_pieces_gives_what_it_gives_read_at_once(cuts: list[int]) -> None:
     records = [prompt("a", None, "Gö ✓"), call("b", "a", "toolu_1"), passed("p", "b"), result("c", "b", "toolu_1")]

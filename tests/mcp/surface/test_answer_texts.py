@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mcp import Client
 
@@ -29,6 +29,7 @@ SMALLEST_PAGE = 100
 
 
 @settings(max_examples=examples(200))
+@example({"": [{"": "0 "}]}, "")
 @given(st.dictionaries(st.text(max_size=8), any_json, max_size=5), st.text(max_size=40))
 def test_a_readable_text_holds_every_name_and_value(value: dict[str, Any], headline: str) -> None:
     text = readable(value, headline)

@@ -43,7 +43,7 @@ def test_outputs_of_one_message_are_documents_of_their_own() -> None:
     ]
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(30))
 @given(json_objects, st.lists(st.text(max_size=9)))
 def test_texts_are_read_as_they_were_stored(body: dict[str, Any], others: list[str]) -> None:
     texts = tuple(enumerate([*(value for value in body.values() if isinstance(value, str)), *others]))
@@ -51,7 +51,7 @@ def test_texts_are_read_as_they_were_stored(body: dict[str, Any], others: list[s
     assert texts_of(stored or b"[]", body) == list(texts)
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(30))
 @given(st.lists(st.sampled_from(["word ", "\n", "x" * 5_000, "y" * 40_000]), max_size=40))
 def test_pieces_are_short_and_make_up_the_text(parts: list[str]) -> None:
     text = "".join(parts)
