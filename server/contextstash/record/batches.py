@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Unpack
+from typing import Any
 
 from contextstash.messages import FORMATS, UNDECIDED, detect_format, get_format
 from contextstash.messages.base import Format, Reading
 from contextstash.messages.detection import shown_format
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.declared_parts import MAX_HEAD, System, Tools, check_declared, declare, declared_system
-from contextstash.record.messages import append, check_limits, is_large
+from contextstash.record.messages import append, check_limits, in_thread_if_large, size_of
 from contextstash.record.output_limits import limit_outputs
-from contextstash.record.usage import book_late, find_request, with_usage
+from contextstash.record.usage import book_late, fields_with_usage, with_usage
 from contextstash.session.access import Access, check_conversation_id
-from contextstash.session.edit import ATTEMPTS, weighed_together
+from contextstash.session.edit import retrying, weighed_together
 from contextstash.session.masks import stored_body
-from contextstash.session.open_session import RECENT_MESSAGES, Calls, Digest, digests_of, remember_calls
+from contextstash.session.open_session import digest_of
 from contextstash.view.branches import KnownPath, known_path, path_to, rewinding
 from contextstash_storage.errors import BadInputError, BadMessageError, EditConflictError
 from contextstash_storage.records import Appended, Counters, Edit, Native, RewindEdit, Session
-from contextstash_storage.store import Placement
 
 MAX_BATCH_ID = 200
 """Characters of a batch_id; the same limit as for a session's id."""
@@ -33,9 +31,8 @@ MAX_PLAIN_MESSAGES = 50
 """The longest beginning of plain text after which a session's format may still change. An agent's first tool call
 comes sooner; a session that begins with more plain text keeps the format that was detected first."""
 
-WAIT_SECONDS = 0.01
-"""Seconds to wait before planning again, times the number of the attempt. A transaction of another process takes about
-10 ms."""
+KNOWN_SIZE = 100
+"""A listed message that is known takes about as long as so many bytes of a new one."""
 
 REPEATED = (
     "These messages equal messages recorded before, and were recorded again. If they were sent twice by mistake: pass"
@@ -56,7 +53,7 @@ class Batch:
     At most one of `first_seq` (the position of the first message), `batch_id` and `whole` (they are the whole
     conversation) identifies them; without, a repeated batch is stored a second time. `seen` is how many messages the
     session had when its writer was last there: what is behind them is from another writer. `extras[i]` are further
-    fields of NewMessage for the message `i`.
+    fields of NewMessage for the message `i`, `prints` the fingerprints of a whole conversation.
 
     A new session gets the facts from `format` on. Of an existing one only a new model, a new agent and a first title
     are stored. `system` and `tools` show the format of a session that begins with plain text.
@@ -77,7 +74,7 @@ class Batch:
     settings: Mapping[str, Any] = field(default_factory=dict)
     system: System | None = None
     tools: Tools | None = None
-    digests: Sequence[Digest] = ()
+    prints: Sequence[bytes] = ()
 
     def __post_init__(self) -> None:
         """Raises BadInputError if more than one of the three is set, or if one is out of bounds."""
@@ -90,7 +87,9 @@ class Batch:
             raise BadInputError(
                 "first_seq is the position of the first message: 0 or more. Pass next_seq of the previous result."
             )
-        if self.batch_id is not None and not (0 < len(self.batch_id) <= MAX_BATCH_ID and _is_unicode(self.batch_id)):
+        # No database stores half of a surrogate pair as text.
+        valid = self.batch_id is None or not any("\ud800" <= character <= "\udfff" for character in self.batch_id)
+        if self.batch_id is not None and not (valid and 0 < len(self.batch_id) <= MAX_BATCH_ID):
             raise BadInputError(f"A batch_id is 1 to {MAX_BATCH_ID} characters, such as a UUID.")
 
     def check_writer(self, session: Session, changes: Sequence[Edit] = ()) -> None:
@@ -101,18 +100,6 @@ class Batch:
         behind = not self.whole and session.counters.messages > self.seen
         if behind or any(isinstance(edit, RewindEdit) and edit.last_seq >= self.seen for edit in changes):
             raise BadInputError(OTHER_WRITER.format(session.session_id))
-
-    async def append_after(
-        self, known: int, access: Access, session: Session, calls: Calls, **placed: Unpack[Placement]
-    ) -> Appended:
-        """Store the messages behind the `known` first ones."""
-        natives, extras = self.messages[known:], self.extras[known:]
-        return await append(access, session, natives, calls, extras=extras, listed_before=known, **placed)
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether it holds no half of a surrogate pair, which no database stores as text."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 async def record_messages(
@@ -141,27 +128,13 @@ async def record_messages(
     session, batch = await ensure_session(access, session_id, known, batch)
     async with access.lock(session.session_id):
         if usage is not None:
-            batch = replace(batch, extras=await _with_usage(access, session, batch.messages, usage, request_id))
+            batch = replace(batch, extras=await fields_with_usage(access, session, batch.messages, usage, request_id))
         appended = await store_batch(access, session, batch)
-        session = appended.session
-        if batch.system is not None or batch.tools is not None:
-            session = await declare(access, session, system=batch.system, tools=batch.tools)
+        session = await declare(access, appended.session, system=batch.system, tools=batch.tools)
         session = await limit_outputs(access, session, appended.messages, limits)
         if usage is not None and not any(message.usage for message in appended.messages):
             session = await book_late(access, session, usage)
     return appended.model_copy(update={"session": session})
-
-
-async def _with_usage(
-    access: Access, session: Session, natives: Sequence[Native], usage: Mapping[str, Any], request_id: str | None
-) -> Sequence[Mapping[str, Any]]:
-    """For each message the fields stored with it: on the reply that the usage was reported for, the usage and its
-    request."""
-    extras = with_usage(natives, get_format(session.format), usage)
-    if request_id is None:
-        return extras
-    request = await find_request(access, session.session_id, request_id)
-    return [{**extra, "request": request.sent} if extra else extra for extra in extras]
 
 
 # The session that a batch is recorded in.
@@ -171,17 +144,17 @@ async def ensure_session(
     access: Access, session_id: str | None, known: Session | None, batch: Batch
 ) -> tuple[Session, Batch]:
     """The session to record into: the one that is `known` to exist, or else a new one, with a generated id if it is not
-    named. Checks those of the messages that were not in the last list, and returns the batch with its digests."""
-    natives, same = batch.messages, 0
-    if batch.whole and known is not None:
-        digests = await asyncio.to_thread(digests_of, natives) if is_large(natives) else digests_of(natives)
-        batch = replace(batch, digests=digests)
-        same = len(access.opened(known.session_id).listed(digests))
-    check_limits(natives[same:], same)
-    if known is not None:
-        return await _with_facts(access, known, batch), batch
-    name = batch.format or shown_format(natives, tools=batch.tools, system=batch.system, model=batch.model)
-    return await create_session(access, session_id, get_format(name).name, batch), batch
+    named. Checks those of the messages that were not in the last list, and returns the batch with its fingerprints."""
+    natives = batch.messages
+    if known is None:
+        check_limits(natives)
+        name = batch.format or shown_format(natives, tools=batch.tools, system=batch.system, model=batch.model)
+        return await create_session(access, session_id, get_format(name).name, batch), batch
+    if batch.whole:
+        batch = replace(batch, prints=await _checked(access, known, natives))
+    else:
+        check_limits(natives)
+    return await _with_facts(access, known, batch), batch
 
 
 async def create_session(access: Access, session_id: str | None, format_name: str, facts: Batch) -> Session:
@@ -208,43 +181,36 @@ async def create_session(access: Access, session_id: str | None, format_name: st
 
 async def _with_facts(access: Access, session: Session, facts: Batch) -> Session:
     """The session with what its sender knows of it now."""
-    if session.format == UNDECIDED:
-        format_name = get_format(facts.format or detect_format(facts.messages)).name
-    else:
-        format_name = await _fitting_format(access, session, facts)
-        if facts.format is not None and get_format(facts.format).name != format_name:
-            raise BadInputError(
-                f"Session {session.session_id} holds {session.format} messages;"
-                f" record {facts.format} messages in a session of their own."
-            )
-    given = {
-        "model": facts.model,
-        "agent": facts.agent,
-        "title": session.title or facts.title,
-        "format": format_name,
-    }
+    wanted = None if facts.format is None else get_format(facts.format).name
+    format_name = await _fitting_format(access, session, wanted, facts.messages)
+    if wanted is not None and wanted != format_name:
+        raise BadInputError(
+            f"Session {session.session_id} holds {session.format} messages;"
+            f" record {facts.format} messages in a session of their own."
+        )
+    title = session.title or facts.title
+    given = {"model": facts.model, "agent": facts.agent, "title": title, "format": format_name}
     changed = {name: value for name, value in given.items() if value is not None and value != getattr(session, name)}
     return await access.store.update_session(session.session_id, **changed) if changed else session
 
 
-async def _fitting_format(access: Access, session: Session, facts: Batch) -> str:
+async def _fitting_format(access: Access, session: Session, wanted: str | None, natives: Sequence[Native]) -> str:
     """The format of these messages and of all stored ones: the session's own, unless the stored ones are plain text
     that fits the wanted one, or else the format that the new ones show."""
-    natives = facts.messages
-    if session.counters.messages > MAX_PLAIN_MESSAGES or not natives:
-        return session.format
-    shown = session.format
-    if facts.format:
-        shown = get_format(facts.format).name
-    elif not all(get_format(session.format).matches(native) > 0 for native in natives):
-        try:
-            shown = detect_format(natives)
-        except BadMessageError:  # the recording reports it
-            return session.format
-    if shown == session.format:
-        return shown
+    own = session.format
+    if own == UNDECIDED:
+        return wanted or get_format(detect_format(natives)).name
+    if session.counters.messages > MAX_PLAIN_MESSAGES or not natives or wanted == own:
+        return own
+    try:
+        fits = wanted is None and all(FORMATS[own].matches(native) > 0 for native in natives)
+        shown = own if fits else wanted or detect_format(natives)
+    except BadMessageError:  # the recording reports it
+        return own
+    if shown == own:
+        return own
     stored = await access.store.read_messages(session.session_id)
-    return shown if all(FORMATS[shown].matches(message.body or {}) > 0 for message in stored) else session.format
+    return shown if all(FORMATS[shown].matches(message.body or {}) > 0 for message in stored) else own
 
 
 # Storing what is not stored yet.
@@ -253,138 +219,91 @@ async def _fitting_format(access: Access, session: Session, facts: Batch) -> str
 async def store_batch(access: Access, session: Session, batch: Batch) -> Appended:
     """Store the messages of the batch that are not stored yet, according to its identity; whoever calls this holds the
     session's lock."""
-    opened = access.opened(session.session_id)
-    calls = await opened.calls(session)
     if batch.whole:
-        appended = await _store_whole(access, session, batch, calls)
-    else:
-        batch.check_writer(session)
-        if batch.first_seq is not None:
-            appended = await _store_at(access, session, batch, batch.first_seq, calls)
-        else:
-            appended = await batch.append_after(0, access, session, calls, batch_id=batch.batch_id)
-    opened.keep_calls(appended.session, calls)
-    return appended
+        return await _store_whole(access, session, batch)
+    batch.check_writer(session)
+    return await append(
+        access, session, batch.messages, extras=batch.extras, first_seq=batch.first_seq, batch_id=batch.batch_id
+    )
 
 
-async def _store_at(access: Access, session: Session, batch: Batch, first_seq: int, calls: Calls) -> Appended:
-    """Store a batch at a position. Messages that are stored there already are neither read nor counted again; the
-    store compares the others."""
-    stored: list[bytes] = []
-    if first_seq < session.counters.messages:
-        stored = (await access.store.read_fingerprints(session.session_id, first=first_seq))[: len(batch.messages)]
-    listed = await _fingerprints(access, session, batch.messages[: len(stored)])
-    known = len(stored) if listed == stored else 0
-    appended = await batch.append_after(known, access, session, calls, first_seq=first_seq + known)
-    return appended.model_copy(update={"duplicates": appended.duplicates + known, "first_seq": first_seq})
-
-
-async def _store_whole(access: Access, session: Session, batch: Batch, calls: Calls) -> Appended:
+async def _store_whole(access: Access, session: Session, batch: Batch) -> Appended:
     """Make the list the session's conversation: show the part that is stored, hide the messages that are not in the
     list, and append the rest. System messages at its head that differ from the stored ones are a change of the declared
     system prompt, not of the conversation."""
-    stored = await _stored_head(access, session)
-    if stored is None:
-        return await _store_branch(access, session, batch, calls)
-    natives = batch.messages
-    length = _leading_system(session, natives)
-    under = batch
-    if list(natives[:length]) != stored:
+    natives, stored = batch.messages, await _stored_head(access, session)
+    branch = replace(batch, prints=batch.prints or await _checked(access, session, natives))
+    length = 0 if stored is None else _leading_system(session, natives)
+    if stored is not None and natives[:length] != stored:
+        prints = [*fingerprints_of(access, session, stored), *branch.prints[length:]]
         extras = [*({} for _ in stored), *batch.extras[length:]] if batch.extras else ()
-        digests = [*digests_of(stored), *batch.digests[length:]]
-        under = replace(batch, messages=[*stored, *natives[length:]], extras=extras, digests=digests)
-    appended = await _store_branch(access, session, under, calls)
-    session = await _declare_head(access, appended.session, natives[:length], stored)
+        branch = replace(branch, messages=[*stored, *natives[length:]], extras=extras, prints=prints)
+    appended = await _store_branch(access, session, branch)
+    session = appended.session
+    if stored is not None:
+        session = await _declare_head(access, session, natives[:length], stored)
     duplicates = len(natives) - len(appended.messages)
-    return appended.model_copy(update={"session": session, "duplicates": duplicates})
+    return Appended(messages=appended.messages, duplicates=duplicates, session=session)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """How to make a list the session's conversation; valid while the session has this many messages and edits."""
-
-    messages: int
-    edits: int
-    path: KnownPath
-    changes: tuple[Edit, ...]
-
-    def edits_before(self, counters: Counters) -> tuple[Edit, ...]:
-        """The changes. Raises EditConflictError if the session has changed since the plan was made."""
-        if (counters.messages, counters.edits) != (self.messages, self.edits):
-            raise EditConflictError("The session changed while a whole conversation was compared with it.")
-        return self.changes
-
-
-async def _store_branch(access: Access, session: Session, batch: Batch, calls: Calls) -> Appended:
+async def _store_branch(access: Access, session: Session, batch: Batch) -> Appended:
     """Make the list the session's conversation. If another process changes the session meanwhile, plan again; pieces
-    stored before that conflict then count as stored."""
-    listed = await _listed(access, session, batch)
-    first = await _plan(access, session, listed)
-    plan, furthest, attempts = first, first.path.count, 0
-    while True:
-        batch.check_writer(session, plan.changes)
-        try:
-            appended = await _follow(access, session, batch, calls, plan)
-        except EditConflictError as error:
-            attempts += 1
-            if attempts == ATTEMPTS:
-                raise EditConflictError(
-                    "Other processes kept changing this session; send the same list again in a moment."
-                ) from error
-            await asyncio.sleep(WAIT_SECONDS * attempts)
-        else:
-            break
-        plan = await _plan(access, session, listed)
-        if plan.path.count > furthest:  # a piece was stored before the conflict, so the attempt made progress
-            furthest, attempts = plan.path.count, 0
-    stored = appended.messages
-    if pieces := plan.path.seqs[first.path.count :]:
-        found = await access.store.read_messages_at(session.session_id, pieces)
-        stored = (*(message.model_copy(update={"body": None}) for message in found), *stored)
-    duplicates = len(batch.messages) - len(stored)
-    return appended.model_copy(update={"messages": stored, "duplicates": duplicates, "first_seq": None})
+    stored before that conflict count as stored too."""
+    store, name = access.store, session.session_id
+    paths: list[KnownPath] = []
+
+    async def attempt() -> Appended:
+        edits, stored = await store.read_edits(name), await store.read_fingerprints(name)
+        path = known_path(edits, stored, batch.prints)
+        changes = rewinding(edits, len(stored), path.last)
+        batch.check_writer(session, changes)
+        paths.append(path)
+
+        def unchanged(counters: Counters) -> Sequence[Edit]:
+            if (counters.messages, counters.edits) != (len(stored), len(edits)):
+                raise EditConflictError("The session changed while a whole conversation was compared with it.")
+            return changes
+
+        if changes:
+            snapshot = await access.snapshot(name)
+            unchanged(snapshot.session.counters)
+            changes = await weighed_together(access, snapshot, changes)
+        elif path.count == len(batch.messages):
+            return Appended(messages=(), duplicates=path.count, session=await store.get_session(name))
+        known, new = batch.messages[: path.count], batch.messages[path.count :]
+        extras = batch.extras[path.count :]
+        return await append(access, session, new, extras=extras, before_in_list=known, before=unchanged)
+
+    appended = await retrying(attempt)
+    pieces = paths[-1].seqs[paths[0].count :]
+    found = await store.read_messages_at(name, pieces) if pieces else ()
+    earlier = tuple(message.model_copy(update={"body": None}) for message in found)
+    return appended.model_copy(update={"messages": (*earlier, *appended.messages)})
 
 
-async def _plan(access: Access, session: Session, listed: Sequence[bytes]) -> _Plan:
-    edits = await access.store.read_edits(session.session_id)
-    stored = await access.store.read_fingerprints(session.session_id)
-    path = known_path(edits, stored, listed)
-    changes = rewinding(edits, len(stored), path.last)
-    return _Plan(len(stored), len(edits), path, tuple(changes))
-
-
-async def _follow(access: Access, session: Session, batch: Batch, calls: Calls, plan: _Plan) -> Appended:
-    """Carry out the plan. Raises EditConflictError if the session has changed meanwhile."""
-    known = plan.path.count
-    if plan.changes:
-        snapshot = await access.snapshot(session.session_id)
-        plan.edits_before(snapshot.session.counters)
-        plan = replace(plan, changes=tuple(await weighed_together(access, snapshot, list(plan.changes))))
-    elif known == len(batch.messages):
-        session = await access.store.get_session(session.session_id)
-        return Appended(messages=(), duplicates=known, session=session)
-    if plan.path.last != plan.messages - 1:
-        # After a switch back to an older branch, its calls are not the newest ones in the store.
-        fmt = get_format(session.format)
-        for native in batch.messages[:known][-RECENT_MESSAGES:]:
-            remember_calls(calls, fmt.read(native).blocks)
-    return await batch.append_after(known, access, session, calls, before=plan.edits_before)
-
-
-async def _listed(access: Access, session: Session, batch: Batch) -> list[bytes]:
-    """The fingerprint of each message of a whole conversation."""
+async def _checked(access: Access, session: Session, natives: Sequence[Native]) -> list[bytes]:
+    """The fingerprint of each message of a whole conversation. Those that were not in the last list are checked: raises
+    BadMessageError if one is too large."""
     opened = access.opened(session.session_id)
-    digests = batch.digests or digests_of(batch.messages)
-    known = opened.listed(digests)
-    fingerprints = [*known, *await _fingerprints(access, session, batch.messages[len(known) :])]
-    opened.keep_list(digests, fingerprints)
-    return fingerprints
+    known, listed = opened.prints, {}
 
+    def work() -> list[bytes]:
+        prints = []
+        for place, native in enumerate(natives):
+            digest = digest_of(native)
+            if digest is None or digest not in known:
+                check_limits([native], place)
+                [fingerprint] = fingerprints_of(access, session, [native])
+            else:
+                fingerprint = known[digest]
+            prints.append(fingerprint)
+            listed[digest] = fingerprint
+        return prints
 
-async def _fingerprints(access: Access, session: Session, natives: Sequence[Native]) -> list[bytes]:
-    if is_large(natives):
-        return await asyncio.to_thread(fingerprints_of, access, session, natives)
-    return fingerprints_of(access, session, natives)
+    size = size_of(natives[len(known) :]) + KNOWN_SIZE * len(natives)
+    prints = await in_thread_if_large(size, work)
+    opened.prints = listed
+    return prints
 
 
 def fingerprints_of(access: Access, session: Session, natives: Sequence[Native]) -> list[bytes]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Unpack
+from typing import Any, ParamSpec, TypeVar, Unpack
 
 from contextstash.base.value_bytes import value_bytes
 from contextstash.messages import get_format
@@ -15,7 +15,7 @@ from contextstash.messages.base import Format
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.session.access import Access
 from contextstash.session.masks import derived, stored_body
-from contextstash.session.open_session import Calls, remember_calls
+from contextstash.session.open_session import RECENT_MESSAGES, Calls, remember_calls
 from contextstash.view.session_counters import count_message
 from contextstash.window.settings import ContextSettings
 from contextstash.window.token_counters import Counter, measure
@@ -37,12 +37,26 @@ MAX_CHARACTERS = 64 * 1024 * 1024
 3 ms of processor time for each million characters, and the time of the disk. No more fits into a request over MCP, and
 half of it is more than Anthropic accepts in one request."""
 
-IN_THREAD_CHARACTERS = 200_000
-"""Above this size a batch is counted in a worker thread, so that the event loop stays free for other calls."""
+IN_THREAD_BYTES = 30_000
+"""Values and texts above this size are read and counted in a worker thread, so that the event loop is blocked for at
+most about 10 ms: text takes 0.3 ms for 1,000 characters, and a small block, of some 35 bytes, 0.01 ms."""
 
-IN_THREAD_MESSAGES = 100
-"""The same for the number of messages, and of blocks. Each takes about 100 µs, so that the event loop is blocked for at
-most 10 ms."""
+Returned = TypeVar("Returned")
+Arguments = ParamSpec("Arguments")
+
+
+def size_of(natives: Sequence[Native]) -> int:
+    """The bytes of these messages, for `in_thread_if_large`."""
+    return sum(len(value_bytes(native) or b"") for native in natives)
+
+
+async def in_thread_if_large(
+    size: int, work: Callable[Arguments, Returned], *arguments: Arguments.args, **named: Arguments.kwargs
+) -> Returned:
+    """The result of `work`, which reads values or texts of this size, in a worker thread above IN_THREAD_BYTES."""
+    if size > IN_THREAD_BYTES:
+        return await asyncio.to_thread(work, *arguments, **named)
+    return work(*arguments, **named)
 
 
 def check_limits(natives: Sequence[Mapping[str, Any]], listed_before: int = 0) -> None:
@@ -55,7 +69,7 @@ def check_limits(natives: Sequence[Mapping[str, Any]], listed_before: int = 0) -
 def limit_problem(native: Mapping[str, Any]) -> str | None:
     """The limit that a message exceeds, or what it holds that JSON does not have, and what to do; None if it can be
     recorded. The text continues a sentence about the message."""
-    count = blocks_of(native)
+    count = _blocks_of(native)
     if count > MAX_BLOCKS:
         return (
             f"has {count:,} blocks; at most {MAX_BLOCKS:,} can be recorded. Join its texts, or send it as several"
@@ -73,55 +87,43 @@ def limit_problem(native: Mapping[str, Any]) -> str | None:
     return None
 
 
-def blocks_of(native: Mapping[str, Any], levels: int = 2) -> int:
+def _blocks_of(native: Mapping[str, Any], levels: int = 2) -> int:
     """How many blocks a message has, including those inside its tool results; stops counting above MAX_BLOCKS."""
     count = 0
-    for name in _LISTS:
-        blocks = native.get(name)
+    for blocks in map(native.get, _LISTS):
         if isinstance(blocks, list):
             count += len(blocks)
             if levels > 1 and count <= MAX_BLOCKS:
-                count += sum(blocks_of(block, levels - 1) for block in blocks if isinstance(block, dict))
+                count += sum([_blocks_of(block, levels - 1) for block in blocks if isinstance(block, dict)])
     return count
-
-
-def is_large(natives: Sequence[Native]) -> bool:
-    """Whether reading these takes so long that a worker thread should do it."""
-    if len(natives) > IN_THREAD_MESSAGES:
-        return True
-    size = blocks = 0
-    for native in natives:
-        size += len(value_bytes(native) or b"")
-        blocks += blocks_of(native)
-        if size > IN_THREAD_CHARACTERS or blocks > IN_THREAD_MESSAGES:
-            return True
-    return False
 
 
 async def append(
     access: Access,
     session: Session,
     natives: Sequence[Native],
-    calls: Calls,
     *,
     extras: Sequence[Mapping[str, Any]] = (),
-    listed_before: int = 0,
+    before_in_list: Sequence[Native] = (),
     **placed: Unpack[Placement],
 ) -> Appended:
     """Read, count and store messages whose size is checked; see SessionStore.append_messages. `extras[i]` are further
-    fields of NewMessage for `natives[i]`. If a message is invalid, raises BadMessageError before anything is stored; it
-    names the message's index in the caller's list, in which `listed_before` messages precede these."""
-    settings = access.settings(session)
+    fields of NewMessage for `natives[i]`, `before_in_list` the stored messages in front of these in the caller's list.
+    If a message is invalid, raises BadMessageError, with its index in that list, before anything is stored."""
+    settings, opened = access.settings(session), access.opened(session.session_id)
     counter = access.counter(settings, session.model)
+    calls = await opened.calls(session)
     # An output is counted as a block and as an output, and counting takes longer than all else.
-    counted = replace(counter, raw=cache(counter.raw))
-    read = _Reader(get_format(session.format), counted, settings, calls)
-    if is_large(natives) or counter.name not in access.loaded:
-        messages = await asyncio.to_thread(read.messages, natives, extras, listed_before)
-        access.loaded.add(counter.name)
-    else:
-        messages = read.messages(natives, extras, listed_before)
-    return await access.store.append_messages(session.session_id, messages, count=count_message, **placed)
+    reader = _Reader(get_format(session.format), replace(counter, raw=cache(counter.raw)), settings, calls)
+    # After a switch back to an older branch, its calls are not the newest ones in the store.
+    for native in before_in_list[-RECENT_MESSAGES:]:
+        remember_calls(calls, reader.fmt.read(native).blocks)
+    size = size_of(natives) if counter.name in access.loaded else IN_THREAD_BYTES + 1
+    messages = await in_thread_if_large(size, reader.messages, natives, extras, len(before_in_list))
+    access.loaded.add(counter.name)
+    appended = await access.store.append_messages(session.session_id, messages, count=count_message, **placed)
+    opened.keep_calls(appended.session, calls)
+    return appended
 
 
 @dataclass(frozen=True)
@@ -133,19 +135,15 @@ class _Reader:
     settings: ContextSettings
     calls: Calls
 
-    def messages(
-        self, natives: Sequence[Native], extras: Sequence[Mapping[str, Any]], listed_before: int
-    ) -> list[NewMessage]:
-        """The messages as they are stored."""
+    def messages(self, natives: Sequence[Native], extras: Sequence[Mapping[str, Any]], first: int) -> list[NewMessage]:
+        """The messages as they are stored; the first of them is number `first` of its list."""
         read = []
         for place, native in enumerate(natives):
             try:
                 read.append(self._message(native, extras[place] if extras else {}))
             except BadMessageError as error:
-                raise BadMessageError(f"Message {listed_before + place} cannot be recorded: {error}") from error
-        if any(message.usage and message.usage.reasoning_tokens for message in read):
-            return with_reported_reasoning(self.fmt, read)
-        return read
+                raise BadMessageError(f"Message {first + place} cannot be recorded: {error}") from error
+        return self._with_reported_reasoning(read)
 
     def _message(self, native: Native, extra: Mapping[str, Any]) -> NewMessage:
         reading = self.fmt.read(native)
@@ -154,9 +152,9 @@ class _Reader:
         shown = derived(self.settings, replace(reading, blocks=blocks, texts=texts))
         remember_calls(self.calls, shown.blocks)
         blocks = tuple(self._named(block) for block in shown.blocks)
-        outputs = self._outputs(texts, blocks)
+        results = [place for place, block in enumerate(blocks) if block.type == "tool_result"]
         fields: dict[str, Any] = {
-            "kind": "tool_result" if outputs else "message",
+            "kind": "tool_result" if results else "message",
             "usage": reading.usage,
             "model": reading.model,
             "group": reading.group,
@@ -166,7 +164,7 @@ class _Reader:
             body=stored_body(self.settings, native),
             role=reading.role,
             blocks=blocks,
-            outputs=outputs,
+            outputs=tuple(self._output(place, blocks[place], texts[place]) for place in results),
             texts=search_texts(shown.texts, blocks, self.calls),
             **fields,
         )
@@ -177,37 +175,47 @@ class _Reader:
             return block
         return block.model_copy(update={"tool": self.calls[block.call_id][0]})
 
-    def _outputs(self, texts: Sequence[str], blocks: Sequence[Block]) -> tuple[Output, ...]:
-        outputs = []
-        for place, (block, text) in enumerate(zip(blocks, texts, strict=True)):
-            if block.type != "tool_result":
-                continue
-            tool, argument = self.calls.get(block.call_id or "", (block.tool or "tool", ""))
-            outputs.append(
-                Output(
-                    handle=output_handle(tool, argument, text),
-                    seq=0,
-                    block=place,
-                    tool=tool,
-                    argument=argument,
-                    tokens=self.counter.count(text),
-                    characters=len(text),
-                    lines=text.count("\n") + (not text.endswith("\n") and bool(text)),
-                    sha256=sha256_of(text),
-                    is_error=block.is_error,
-                )
-            )
-        return tuple(outputs)
+    def _output(self, place: int, block: Block, text: str) -> Output:
+        tool, argument = self.calls.get(block.call_id or "", (block.tool or "tool", ""))
+        return Output(
+            # A hash of the content, so that the same history always has the same handles
+            handle=handle_of("out", "\0".join((tool, argument, text))),
+            seq=0,
+            block=place,
+            tool=tool,
+            argument=argument,
+            tokens=self.counter.count(text),
+            characters=len(text),
+            lines=text.count("\n") + (not text.endswith("\n") and bool(text)),
+            sha256=sha256_of(text),
+            is_error=block.is_error,
+        )
+
+    def _with_reported_reasoning(self, messages: list[NewMessage]) -> list[NewMessage]:
+        """The messages; in each reply whose usage names reasoning tokens, its unreadable thinking has as many. They are
+        subtracted when the reply leaves the view: counted too low, the estimate would stay too high."""
+        start = 0
+        for end, message in enumerate(messages):
+            tokens = message.usage.reasoning_tokens if message.usage else 0
+            hidden = [
+                (place, index)
+                for place in range(start if tokens else end + 1, end + 1)
+                for index, block in enumerate(messages[place].blocks)
+                if block.type == "thinking" and not self.fmt.read(messages[place].body).texts[index]
+            ]
+            for number, (place, index) in enumerate(hidden):
+                share = tokens // len(hidden) + (number < tokens % len(hidden))
+                blocks = list(messages[place].blocks)
+                blocks[index] = blocks[index].model_copy(update={"tokens": share})
+                messages[place] = messages[place].model_copy(update={"blocks": tuple(blocks)})
+            if message.role != "assistant" or message.usage:
+                start = end + 1
+        return messages
 
 
 def sha256_of(text: str) -> str:
     """The hash of an output's text, as it is stored."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def output_handle(tool: str, argument: str, text: str) -> str:
-    """The short name of an output: a hash of its content, so that the same history always has the same handles."""
-    return handle_of("out", "\0".join((tool, argument, text)))
 
 
 def search_texts(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) -> tuple[tuple[int, str], ...]:
@@ -226,31 +234,3 @@ def _is_own(block: Block, calls: Calls) -> bool:
     if block.type not in ("tool_call", "tool_result"):
         return False
     return is_own_call(*calls.get(block.call_id or "", (block.tool or "", block.argument or "")))
-
-
-def with_reported_reasoning(fmt: Format, messages: Sequence[NewMessage]) -> list[NewMessage]:
-    """The messages of a batch; in each reply whose usage names reasoning tokens, its unreadable thinking has as many.
-    They are subtracted when the reply leaves the view: counted too low, the estimate would stay too high."""
-    result = list(messages)
-    for end, message in enumerate(messages):
-        tokens = message.usage.reasoning_tokens if message.usage else 0
-        if not tokens:
-            continue
-        start = end
-        while start and messages[start - 1].role == "assistant" and messages[start - 1].usage is None:
-            start -= 1
-        found = [(place, index) for place in range(start, end + 1) for index in _unreadable(fmt, messages[place])]
-        for number, (place, index) in enumerate(found):
-            share = tokens // len(found) + (number < tokens % len(found))
-            blocks = list(result[place].blocks)
-            blocks[index] = blocks[index].model_copy(update={"tokens": share})
-            result[place] = result[place].model_copy(update={"blocks": tuple(blocks)})
-    return result
-
-
-def _unreadable(fmt: Format, message: NewMessage) -> list[int]:
-    """The indexes of thinking blocks without a text."""
-    if not any(block.type == "thinking" for block in message.blocks):
-        return []
-    pairs = enumerate(zip(message.blocks, fmt.read(message.body).texts, strict=False))
-    return [index for index, (block, text) in pairs if block.type == "thinking" and not text]

@@ -56,7 +56,7 @@ async def keep_output(
         await access.store.create_session(session)
     if len(text) > MAX_COUNTED:
         session = session.model_copy(update={"settings": {**session.settings, "estimator": "bytes"}})
-    await append(access, session, natives, {}, extras=[{"key": call_id}, {"key": result_key}])
+    await append(access, session, natives, extras=[{"key": call_id}, {"key": result_key}])
     seq = await access.store.find_key(name, result_key)
     [output] = await access.store.read_outputs(name, first=seq or 0, last=seq)
     return output.handle  # the store numbers equal names

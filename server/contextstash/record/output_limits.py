@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from pydantic import Field
 
 from contextstash.messages import get_format
 from contextstash.outputs.limits import OutputLimits, limit, shared_limit
 from contextstash.outputs.own_tools import is_own_retrieval
-from contextstash.record.messages import IN_THREAD_CHARACTERS, sha256_of
+from contextstash.record.messages import in_thread_if_large, sha256_of
 from contextstash.record.output_archive import keep_output
 from contextstash.result_base import Result
 from contextstash.session.access import Access
@@ -31,9 +30,6 @@ a step of parallel calls fills a small window, which is then reduced at every st
 
 Rules = Mapping[int, OutputLimits]
 """The limits of the outputs in each message, by its position."""
-
-Returned = TypeVar("Returned")
-Arguments = ParamSpec("Arguments")
 
 
 class LimitedOutput(Result):
@@ -74,12 +70,12 @@ async def limit_output(
     settings = access.settings(session)
     rules = _limits_of(access, settings, session, limits)
     count = access.counter(settings, session.model if session else None).count
-    if is_own_retrieval(tool, argument) or await _in_thread_if_large([text], rules.holds, text, count):
+    if is_own_retrieval(tool, argument) or await in_thread_if_large(len(text), rules.holds, text, count):
         return LimitedOutput(text=text, cut=False)
     handle = ""
     if keep_whole:
         handle = await keep_output(access, text, tool=tool, argument=argument, session_id=session_id)
-    limited = await _in_thread_if_large([text], limit, text, rules, count, handle)
+    limited = await in_thread_if_large(len(text), limit, text, rules, count, handle)
     return LimitedOutput.of(limited, cut=True, handle=handle or None, sha256=sha256_of(text))
 
 
@@ -93,19 +89,6 @@ def _limits_of(
         return OutputLimits.of(settings, settings.window).merged(given)
     budget = access.budget(settings, session.model if session else None, session)
     return OutputLimits.of(settings, budget.window - (budget.usable - budget.free)).merged(given)
-
-
-async def _in_thread_if_large(
-    texts: Iterable[str],
-    work: Callable[Arguments, Returned],
-    *arguments: Arguments.args,
-    **named: Arguments.kwargs,
-) -> Returned:
-    """Return the result of `work`. It runs in a worker thread if the texts are large, so that the event loop stays
-    free."""
-    if sum(map(len, texts)) > IN_THREAD_CHARACTERS:
-        return await asyncio.to_thread(work, *arguments, **named)
-    return work(*arguments, **named)
 
 
 async def limit_outputs(
@@ -124,7 +107,7 @@ async def limit_outputs(
         snapshot = await access.snapshot(session.session_id, WITHIN_REACH)
         if snapshot.beyond is not None and min(texts)[0] <= snapshot.beyond.last_seq:
             snapshot = await access.snapshot(session.session_id)
-        cut = await _in_thread_if_large(texts.values(), _truncate_edits, snapshot, texts, rules)
+        cut = await in_thread_if_large(sum(map(len, texts.values())), _truncate_edits, snapshot, texts, rules)
         if not cut:
             return snapshot.session
         stripping = plan_stripping(snapshot, min(each.seq for each in cut))
@@ -179,7 +162,7 @@ async def _over_limits(access: Access, session: Session, messages: Sequence[Mess
         def beyond(texts: Mapping[Place, str] = texts) -> dict[Place, str]:
             return {place: text for place, text in texts.items() if not rules[place[0]].holds(text, count)}
 
-        over |= await _in_thread_if_large(texts.values(), beyond)
+        over |= await in_thread_if_large(sum(map(len, texts.values())), beyond)
     return over
 
 

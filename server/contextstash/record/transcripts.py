@@ -16,7 +16,6 @@ from contextstash.record.transcript_records import TranscriptMessage, Transcript
 from contextstash.record.usage import report_late
 from contextstash.session.access import Access
 from contextstash.session.edit import retrying
-from contextstash.session.open_session import Calls
 from contextstash_storage.errors import BadMessageError, SessionDeletedError, SessionNotFoundError
 from contextstash_storage.records import Appended, Cursor, EditsAfter, Session
 
@@ -59,7 +58,7 @@ async def record_transcript(
             batch = batch if len(readable) == len(messages) else _batch_of(transcript, readable)
             appended = await store_batch(access, session, batch)
             # Should the cursor not move now, all of them are known when they are read again.
-            await append(access, appended.session, [], {}, cursor=cursor)
+            await append(access, appended.session, [], cursor=cursor)
             return appended
         return await _append_runs(access, session, _runs(readable), cursor)
 
@@ -68,13 +67,11 @@ async def _append_runs(
     access: Access, session: Session, runs: Sequence[Sequence[TranscriptMessage]], cursor: Cursor
 ) -> Appended:
     """Append the messages run by run, each after what the client did to its window before it."""
-    opened = access.opened(session.session_id)
-    calls = await opened.calls(session)
     total = Appended(messages=(), duplicates=0, session=session)
     for left, run in zip(reversed(range(len(runs))), runs, strict=True):
         if run:
             await mirror_before(access, total.session, run[0])
-        part = await retrying(partial(_append_run, access, total.session, run, calls, None if left else cursor))
+        part = await retrying(partial(_append_run, access, total.session, run, None if left else cursor))
         if run and run[-1].covers_before and part.messages:
             await log_compaction(access, total.session, part)
         total = Appended(
@@ -82,7 +79,6 @@ async def _append_runs(
             duplicates=total.duplicates + part.duplicates,
             session=part.session,
         )
-    opened.keep_calls(total.session, calls)
     return total
 
 
@@ -145,7 +141,7 @@ async def _passed_over(
         now = datetime.now(UTC)
         session = Session(session_id=session_id, format="anthropic", created_at=now, updated_at=now)
     else:
-        await append(access, session, [], {}, cursor=cursor)
+        await append(access, session, [], cursor=cursor)
     return Appended(messages=(), duplicates=len(messages), session=session)
 
 
@@ -188,7 +184,7 @@ def _runs(messages: Sequence[TranscriptMessage]) -> list[list[TranscriptMessage]
 
 
 async def _append_run(
-    access: Access, session: Session, run: Sequence[TranscriptMessage], calls: Calls, cursor: Cursor | None
+    access: Access, session: Session, run: Sequence[TranscriptMessage], cursor: Cursor | None
 ) -> Appended:
     edits: EditsAfter | None = None
     hidden = False
@@ -202,7 +198,6 @@ async def _append_run(
         access,
         session,
         [message.body for message in run],
-        calls,
         extras=[_extra(message, hidden=hidden) for message in run],
         cursor=cursor,
         edits=edits,

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contextstash.messages import get_format
 from contextstash.messages.base import Format
 from contextstash.messages.reasoning_reports import DroppedReasoning
 from contextstash.messages.usage import reported_usage
@@ -27,6 +28,17 @@ def with_usage(natives: Sequence[Native], fmt: Format, usage: Mapping[str, Any])
         if fmt.read(natives[place]).role == "assistant":
             return [{"usage": read} if each == place else {} for each in range(len(natives))]
     raise BadInputError("usage belongs to a reply, but none of these messages has the role assistant.")
+
+
+async def fields_with_usage(
+    access: Access, session: Session, natives: Sequence[Native], usage: Mapping[str, Any], request_id: str | None
+) -> Sequence[Mapping[str, Any]]:
+    """The same, with the request of this name that the reply belongs to."""
+    extras = with_usage(natives, get_format(session.format), usage)
+    if request_id is None:
+        return extras
+    request = await find_request(access, session.session_id, request_id)
+    return [{**extra, "request": request.sent} if extra else extra for extra in extras]
 
 
 async def find_request(access: Access, session_id: str, request_id: str) -> Request:

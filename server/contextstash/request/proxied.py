@@ -216,10 +216,7 @@ class ProxiedSessions:
         self, session: Session, natives: Sequence[Native], extras: Sequence[Mapping[str, Any]], known: RecordedList
     ) -> RecordedList:
         """Record these messages behind the known ones. Raises EditConflictError if the session has changed."""
-        opened = self._access.opened(session.session_id)
-        calls = await opened.calls(session)
-        appended = await append(self._access, session, natives, calls, extras=extras, before=known.no_edits)
-        opened.keep_calls(appended.session, calls)
+        appended = await append(self._access, session, natives, extras=extras, before=known.no_edits)
         counters = appended.session.counters
         added = tuple(message.seq for message in appended.messages)
         return RecordedList((*known.positions, *added), counters.messages, counters.edits)

@@ -54,9 +54,6 @@ ViewPart = tuple[tuple[Entry, ...], Beyond | None]
 Calls = dict[str, tuple[str, str]]
 """Tool name and main argument by call id."""
 
-Digest = bytes | None
-"""The hash by which a listed message is recognized; None if it has none."""
-
 
 def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
     """Add the tool calls among these blocks, and forget the oldest above MAX_RECENT_CALLS, but none of these: their
@@ -71,10 +68,11 @@ def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
         del calls[next(iter(calls))]
 
 
-def digests_of(natives: Sequence[Native]) -> list[Digest]:
-    """The digest of each message: a fifth of the time that its fingerprint takes."""
-    written = (value_bytes(native) for native in natives)
-    return [None if data is None else hashlib.sha256(data).digest() for data in written]
+def digest_of(native: Native) -> bytes | None:
+    """The hash by which a listed message is recognized, in a fifth of the time that its fingerprint takes; None if it
+    has none."""
+    data = value_bytes(native)
+    return None if data is None else hashlib.sha256(data).digest()
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,8 @@ class OpenSession:
         self._id = session_id
         self._known: Known | None = None
         self._calls: tuple[int, Calls] = (-1, {})
-        self._listed: tuple[Sequence[Digest], Sequence[bytes]] = ((), ())
+        self.prints: dict[bytes | None, bytes] = {}
+        """The fingerprints of the messages of the last list, by their digests."""
 
     @property
     def has_view(self) -> bool:
@@ -148,6 +147,7 @@ class OpenSession:
         at, calls = self._calls
         if at != count:
             calls = {}
+        if at != count and count:
             first = max(0, count - RECENT_MESSAGES)
             for message in await self._store.read_messages(self._id, first=first, bodies=False):
                 remember_calls(calls, message.blocks)
@@ -156,17 +156,6 @@ class OpenSession:
     def keep_calls(self, session: Session, calls: Calls) -> None:
         """Remember the calls as of this state of the session."""
         self._calls = (session.counters.messages, calls)
-
-    def listed(self, digests: Sequence[Digest]) -> list[bytes]:
-        """The fingerprints of the messages at the head of a list, as far as they are those of the last list."""
-        known, fingerprints = self._listed
-        pairs = enumerate(zip(digests, known, strict=False))
-        same = next((place for place, (new, old) in pairs if new is None or new != old), min(len(digests), len(known)))
-        return list(fingerprints[:same])
-
-    def keep_list(self, digests: Sequence[Digest], fingerprints: Sequence[bytes]) -> None:
-        """Remember the last list."""
-        self._listed = (digests, fingerprints)
 
     async def news(self) -> SessionNews:
         """The session as it is now, and what is new in it. Raises SessionNotFoundError."""
