@@ -2,7 +2,7 @@
 
     python -m bench.windows FOLDER [SIZES, such as 60000,100000] [cache=5m|1h] [view=TOKENS]
 
-Each session's requests are replayed by their recorded growth and cache luck (`context.window.window_costs`). When one
+Each session's requests are replayed by their recorded growth and cache luck (`queries/window_advice.py`). When one
 would exceed the size, the client compacts: the call that writes its summary is charged, and the window that the cache
 has not seen. The new window holds the hand-off that the service makes of the session up to there, and what came since;
 the client's summary takes its room, and is counted as empty, since none was written there. A reply lacks something if
@@ -30,13 +30,13 @@ from typing import Any
 from bench.fidelity.facts import facts_of
 from bench.fidelity.sessions import tokens_of_text
 from bench.recorded_requests import Recorded, cache_price_ratios, facts_in, recorded, texts
-from contextstash.queries.window_advice import MIN_FREED, RESTART, SUMMARY_TOKENS, Step, hidden_prefix
+from contextstash.queries.window_advice import MIN_FREED, RESTART, SUMMARY_TOKENS, hidden_prefix
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.stash import Stash
 from contextstash.view.client_window import ClientCall, ClientMessage, ClientResult, applied
 from contextstash.window.token_counters import family_of
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Cursor
+from contextstash_storage.records import Cursor, Usage
 from contextstash_storage.sqlite import open_sqlite
 
 SIZES = (60_000, 80_000, 100_000, 120_000, 150_000)
@@ -96,13 +96,13 @@ class Window:
 
     async def run(self) -> None:
         """Replay the session, and add it to the curve."""
-        steps = [Step(call.prompt, call.cached, call.written) for call in self.calls]
-        prefix = hidden_prefix(steps)
-        self.size, extra = steps[0].prompt, 0
-        for number, (call, step) in enumerate(zip(self.calls, steps, strict=True)):
-            before = steps[number - 1] if number else step
+        usages = [Usage(prompt_tokens=call.prompt, cached_tokens=call.cached) for call in self.calls]
+        prefix = hidden_prefix(usages)
+        self.size, extra = self.calls[0].prompt, 0
+        for number, step in enumerate(self.calls):
+            before = self.calls[number - 1] if number else step
             fresh = max(0, step.prompt - step.cached)
-            self.direct += self._price(call, step.cached, step.written, fresh - step.written)
+            self.direct += self._price(step, step.cached, step.written, fresh - step.written)
             if step.prompt < RESTART * before.prompt:
                 self.size, self.since, extra = min(self.size, step.prompt), None, 0
                 grown = 0
@@ -117,10 +117,10 @@ class Window:
                 if not self.compacted:
                     self.unpaid_since, self.compacted = number, True
                 self.size = prefix + await self._compact(number, new)
-                self.cost += self._price(call, prefix, self.size - prefix, 0)
+                self.cost += self._price(step, prefix, self.size - prefix, 0)
             else:
                 written = new if step.written else 0
-                self.cost += self._price(call, self.size - new, written, new - written)
+                self.cost += self._price(step, self.size - new, written, new - written)
             self.curve.tokens += self.size
             brought = await self._reply(number)
             self.size, extra = self.size + brought, extra + brought

@@ -39,9 +39,7 @@ class Estimate(Result):
     messages_trigger: Trigger | None = None
     tokens_trigger: Trigger
     next_step: str = Field(description="What to do now")
-    notes: list[str] | None = Field(
-        default=None, description="What filled the window again, and whether it is too small"
-    )
+    notes: list[str] | None = Field(default=None, description="Why the window fills again and again, if it does")
 
 
 class SummaryMade(Result):

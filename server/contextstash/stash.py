@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self, Unpack
 
 from contextstash.queries import (
-    diagnosis,
     history,
     overview,
     receipt,
@@ -227,7 +226,7 @@ class Stash(Access):
 
     # Sessions, and what happened to them.
 
-    estimate_context = diagnosis.estimate_context
+    estimate_context = status.estimate_context
     context_status = status.context_status
     timeline = timeline.timeline
     session_use = overview.session_use

@@ -137,7 +137,6 @@ def test_none_takes_a_presets_value_back(layers: dict[str, Path]) -> None:
     ("text", "says"),
     [
         ("mesages_at: 3", "Did you mean 'messages_at'"),
-        ("context: {max_messages_before_summary: 15}", "called 'messages_at' here"),
         ("context: [1]", "must hold settings"),
         ("- 1", "must hold settings"),
         ("a: [", "not valid YAML"),

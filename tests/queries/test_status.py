@@ -28,3 +28,14 @@ async def test_of_unlogged_text_it_is_said_what_the_first_request_held_and_what_
     assert "20,000 stood beside" in status.unlogged
     assert "5,000 are what the model wrote" in status.unlogged
     assert "of 300 it is not known" in status.unlogged
+
+
+async def test_the_estimate_warns_if_a_client_does_not_send_the_pruned_view(tmp_path: Path) -> None:
+    natives = [user(800), reply(15_200)] * 5
+    async with stash_at(tmp_path / "i.db", window=30_000, estimator="chars") as stash:
+        await stash.record_messages(natives, whole=True, session_id=SESSION)
+        await stash.compact_session(SESSION, strategy="extractive")
+        usage = {"input_tokens": 26_000, "output_tokens": 50}
+        await stash.record_messages([*natives, user(40), reply(40)], whole=True, session_id=SESSION, usage=usage)
+        estimate = await stash.estimate_context(SESSION)
+    assert "does not send what get_context returns" in (estimate.notes or [""])[0]

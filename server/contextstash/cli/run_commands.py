@@ -227,7 +227,7 @@ def _report(
     """Print what the proxy sent and saved since then, `before` being the states of the sessions at that time, and
     whether the chosen window is too small: a session was compacted again and again within a few turns."""
     from contextstash.queries.proxy_report import lines_since
-    from contextstash.window.refills import compactions_of, rapid_compactions, refill_advice
+    from contextstash.window.thresholds import compactions_of, rapid_compactions, refill_advice
 
     async def rapid(stash: Stash) -> int:
         found = [await stash.read_events(name, limit=MAX_EVENTS) for name in states]

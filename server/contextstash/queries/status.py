@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from itertools import takewhile
 
-from contextstash.queries.diagnosis import estimate_with_notes
 from contextstash.queries.proxy_report import report_of
 from contextstash.queries.receipt import MAX_CALLS, SHRINKING, savings_of
 from contextstash.queries.sessions import title_of
 from contextstash.record.output_archive import kept_outputs
 from contextstash.results import Change, ContextStatus, Estimate, SummaryMade
 from contextstash.session.access import Access
+from contextstash.session.estimate import estimate_messages, estimate_session
 from contextstash.view.view import edits_in_force
-from contextstash_storage.records import ArchiveEdit, Session
+from contextstash.window.thresholds import rapid_compactions, refill_advice
+from contextstash_storage.records import ArchiveEdit, Native, Session
 
 CHANGES_SHOWN = 12
 
@@ -22,11 +25,14 @@ MIN_UNLOGGED_SHARE = 0.1
 MAX_READ = 5_000
 """Messages since the last compaction that are read for that: more than a window holds."""
 
+MAX_COMPACTIONS = 8
+"""How many of the last compactions are looked at for those that came too soon."""
+
 
 async def context_status(access: Access, session_id: str | None = None) -> ContextStatus:
     """The estimate, the last summary, and the last changes, newest first. Raises SessionNotFoundError."""
     session = await access.read_session(session_id)
-    estimate = await estimate_with_notes(access, session)
+    estimate = await _with_notes(access, session)
     overlay = edits_in_force(await access.store.read_edits(session.session_id))
     summaries = overlay.summaries
     proxied = await access.store.get_proxied(session.session_id)
@@ -46,6 +52,41 @@ async def context_status(access: Access, session_id: str | None = None) -> Conte
         savings=None if proxied is not None else await savings_of(access, session),
         proxy=None if proxied is None else report_of(proxied),
         changes=[Change.of(event) for event in events],
+    )
+
+
+async def estimate_context(
+    access: Access,
+    session_id: str | None = None,
+    *,
+    messages: Sequence[Native] | None = None,
+    model: str | None = None,
+) -> Estimate:
+    """How full the window is; with `messages`, the estimate for these alone, and nothing is recorded."""
+    if messages is not None:
+        return await asyncio.to_thread(estimate_messages, access, messages, model)
+    return await _with_notes(access, await access.read_session(session_id), model)
+
+
+async def _with_notes(access: Access, session: Session, model: str | None = None) -> Estimate:
+    """The estimate; above the level `ok` also with notes on why the window fills again and again."""
+    estimate = await estimate_session(access, session, model)
+    if estimate.level == "ok":
+        return estimate
+    events = await access.store.last_events(session.session_id, ("compaction", "recovery"), MAX_COMPACTIONS)
+    rapid = rapid_compactions([event.seq for event in events])
+    notes = [note for note in (_ignored(session, estimate), refill_advice(rapid, estimate.window)) if note]
+    return estimate.model_copy(update={"notes": notes or None})
+
+
+def _ignored(session: Session, estimate: Estimate) -> str | None:
+    """A note if the client seems to send its own history instead of our view, which makes every prune useless."""
+    unrecorded = estimate.breakdown.get("unrecorded", 0)
+    if session.source is not None or not session.counters.own or unrecorded <= estimate.usable // 2:
+        return None
+    return (
+        f"The provider reports {unrecorded:,} tokens that are in no recorded message or were pruned: large tool"
+        " definitions, or a client that does not send what get_context returns."
     )
 
 

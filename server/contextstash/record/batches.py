@@ -271,8 +271,15 @@ async def _store_branch(access: Access, session: Session, batch: Batch) -> Appen
         elif path.count == len(batch.messages):
             return Appended(messages=(), duplicates=path.count, session=await store.get_session(name))
         known, new = batch.messages[: path.count], batch.messages[path.count :]
-        extras = batch.extras[path.count :]
-        return await append(access, session, new, extras=extras, before_in_list=known, before=unchanged)
+        return await append(
+            access,
+            session,
+            new,
+            extras=batch.extras[path.count :],
+            listed_before=path.count,
+            behind=() if path.last == len(stored) - 1 else known,
+            before=unchanged,
+        )
 
     appended = await retrying(attempt)
     pieces = paths[-1].seqs[paths[0].count :]

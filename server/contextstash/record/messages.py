@@ -104,22 +104,23 @@ async def append(
     natives: Sequence[Native],
     *,
     extras: Sequence[Mapping[str, Any]] = (),
-    before_in_list: Sequence[Native] = (),
+    listed_before: int = 0,
+    behind: Sequence[Native] = (),
     **placed: Unpack[Placement],
 ) -> Appended:
     """Read, count and store messages whose size is checked; see SessionStore.append_messages. `extras[i]` are further
-    fields of NewMessage for `natives[i]`, `before_in_list` the stored messages in front of these in the caller's list.
-    If a message is invalid, raises BadMessageError, with its index in that list, before anything is stored."""
+    fields of NewMessage for `natives[i]`. These come `behind` others that are not the newest ones stored, if the
+    conversation switches back to an older branch. If a message is invalid, raises BadMessageError before anything is
+    stored; it names its index in the caller's list, in which `listed_before` messages precede these."""
     settings, opened = access.settings(session), access.opened(session.session_id)
     counter = access.counter(settings, session.model)
     calls = await opened.calls(session)
     # An output is counted as a block and as an output, and counting takes longer than all else.
     reader = _Reader(get_format(session.format), replace(counter, raw=cache(counter.raw)), settings, calls)
-    # After a switch back to an older branch, its calls are not the newest ones in the store.
-    for native in before_in_list[-RECENT_MESSAGES:]:
+    for native in behind[-RECENT_MESSAGES:]:
         remember_calls(calls, reader.fmt.read(native).blocks)
     size = size_of(natives) if counter.name in access.loaded else IN_THREAD_BYTES + 1
-    messages = await in_thread_if_large(size, reader.messages, natives, extras, len(before_in_list))
+    messages = await in_thread_if_large(size, reader.messages, natives, extras, listed_before)
     access.loaded.add(counter.name)
     appended = await access.store.append_messages(session.session_id, messages, count=count_message, **placed)
     opened.keep_calls(appended.session, calls)

@@ -23,9 +23,8 @@ from contextstash.session.stripped_thinking import binds
 from contextstash.view.compaction_plan import mark_step
 from contextstash.view.ladder import PruneOptions
 from contextstash.view.session_snapshot import event_without_edits
-from contextstash.window.refills import worth_trying
 from contextstash.window.settings import ContextSettings
-from contextstash.window.thresholds import Due, WindowBudget, due, results_due, since_summary
+from contextstash.window.thresholds import Due, WindowBudget, due, results_due, since_summary, worth_trying
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Session
 
@@ -35,10 +34,10 @@ MAX_ATTEMPTS = 8
 """Compactions that are looked at for whether another one is worth it: the wait reaches its maximum after 4."""
 
 RETRY_MESSAGES = 10
-"""If nothing could be reduced, the next attempt comes after this many more messages. As refills.RAPID_MESSAGES."""
+"""If nothing could be reduced, the next attempt comes after this many more messages. As thresholds.RAPID_MESSAGES."""
 
 RETRY_GROWTH = 0.05
-"""… or after the context has grown by this share of usable. As refills.LITTLE."""
+"""… or after the context has grown by this share of usable. As thresholds.LITTLE."""
 
 MAX_REMEMBERED_SESSIONS = 1_024
 """Sessions of which unreported results and fruitless attempts are kept in memory: a few hundred bytes each."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
 from contextstash.base.near_names import did_you_mean, nearest
-from contextstash.window.presets import NAMES_ELSEWHERE, PRESETS
+from contextstash.window.presets import PRESETS
 from contextstash_storage.errors import BadInputError
 
 DESCRIBED = "described"
@@ -329,8 +329,5 @@ def unknown_setting(
     sentence = f"There is no setting '{spelling(name)}'{place and f' (in {place})'}."
     if name in ContextSettings.model_fields:
         return f"{sentence} Only a preset sets this number: contextstash config presets."
-    ours = NAMES_ELSEWHERE.get(name.lower())
-    if ours:
-        return f"{sentence} It is called '{spelling(ours)}' here."
     near = nearest(spelling(name), [*map(spelling, UserSettings.model_fields), *others])
     return f"{sentence} " + (f"Did you mean '{near}'?" if near else "contextstash config show lists the settings.")

@@ -12,58 +12,21 @@ from contextstash.messages.base import Reading
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Block
 
-ImageTokens = Callable[[int, int], int]
-"""Tokens by pixels across and down."""
+ImageBounds = tuple[int, int]
+"""The fewest and the most tokens of an image."""
 
-CLAUDE_LONGEST_EDGE = 1_568
-CLAUDE_PIXELS_PER_TOKEN = 750
-CLAUDE_MOST = 1_600
-"""Anthropic scales larger images down to this edge, and to about this many tokens (its guide on vision)."""
+PIXELS_PER_TOKEN = 750
+"""Claude's rule for an image between its bounds, by Anthropic's guide on vision. OpenAI counts tiles of 512 pixels and
+takes fewer for most images: the rule errs on the safe side, and the reported usage corrects it."""
 
-OPENAI_BOX = 2_048
-OPENAI_SHORTEST_EDGE = 768
-OPENAI_TILE = 512
-OPENAI_BASE_TOKENS = 85
-OPENAI_TILE_TOKENS = 170
-"""OpenAI's guide on vision, for GPT-4o and 4.1. GPT-5 takes 70 and 140: this errs on the safe side."""
+CLAUDE_IMAGE = (1, 1_600)
+"""Larger images are scaled down to about this many tokens, says the same guide."""
 
+OPENAI_IMAGE = (255, 1_600)
+"""One tile and the base of GPT-4o and 4.1; the most after scaling are eight tiles, 1,445 (OpenAI's guide on vision)."""
 
-def claude_image(across: int, down: int) -> int:
-    """Tokens of an image for Claude."""
-    scale = min(1.0, CLAUDE_LONGEST_EDGE / max(across, down))
-    return min(CLAUDE_MOST, max(1, round(across * scale * down * scale / CLAUDE_PIXELS_PER_TOKEN)))
-
-
-def openai_image(across: int, down: int) -> int:
-    """Tokens of an image in high detail for OpenAI's models."""
-    scale = min(1.0, OPENAI_BOX / max(across, down))
-    scale *= min(1.0, OPENAI_SHORTEST_EDGE / (min(across, down) * scale))
-    columns, rows = (-(-max(1, round(edge * scale)) // OPENAI_TILE) for edge in (across, down))
-    return OPENAI_BASE_TOKENS + OPENAI_TILE_TOKENS * columns * rows
-
-
-GEMINI_3_IMAGE = 1_120
-"""Tokens of an image of any size at the default resolution of Gemini 3 and newer:
-https://ai.google.dev/gemini-api/docs/media-resolution"""
-
-GEMINI_SMALL_EDGE = 384
-GEMINI_TILE = 768
-GEMINI_TILE_TOKENS = 258
-"""Gemini 2 and older count an image of at most 384 pixels each way as one tile, a larger one by tiles of 768 pixels:
-https://ai.google.dev/gemini-api/docs/tokens"""
-
-
-def gemini_3_image(across: int, down: int) -> int:
-    """Tokens of an image for Gemini 3 and newer, which do not depend on its size."""
-    return GEMINI_3_IMAGE
-
-
-def gemini_2_image(across: int, down: int) -> int:
-    """Tokens of an image for Gemini 2 and older."""
-    if max(across, down) <= GEMINI_SMALL_EDGE:
-        return GEMINI_TILE_TOKENS
-    return GEMINI_TILE_TOKENS * -(-across // GEMINI_TILE) * -(-down // GEMINI_TILE)
-
+GEMINI_IMAGE = (1_120, 1_120)
+"""Of any size at the default resolution of Gemini 3: https://ai.google.dev/gemini-api/docs/media-resolution"""
 
 Encoder = Callable[[str], Callable[[str], int]]
 """`encoder(name)`: the counting function of a vocabulary."""
@@ -89,27 +52,23 @@ class Family:
     vocabulary: str = "o200k_base"
     factor: float = 1.0
     result_overhead: int = 4
-    image: ImageTokens | None = None
+    image: ImageBounds | None = None
     quotes_results: bool = False
 
 
 FAMILIES: tuple[tuple[re.Pattern[str], Family], ...] = (
     (
         re.compile(r"claude-(?:opus|sonnet|haiku)-(?:4-[7-9]|[5-9])(?!\d)"),
-        Family("claude-new", factor=1.55, result_overhead=41, image=claude_image),
+        Family("claude-new", factor=1.55, result_overhead=41, image=CLAUDE_IMAGE),
     ),
-    (re.compile("claude|anthropic"), Family("claude", factor=1.15, result_overhead=41, image=claude_image)),
+    (re.compile("claude|anthropic"), Family("claude", factor=1.15, result_overhead=41, image=CLAUDE_IMAGE)),
     (
         re.compile(r"gpt-3-5|gpt-35|gpt-4(?!o|-[15](?!\d))"),
-        Family("gpt-4", vocabulary="cl100k_base", result_overhead=10, image=openai_image),
+        Family("gpt-4", vocabulary="cl100k_base", result_overhead=10, image=OPENAI_IMAGE),
     ),
-    (re.compile(r"gpt|codex|openai|\bo[1-9]\b"), Family("gpt", result_overhead=10, image=openai_image)),
+    (re.compile(r"gpt|codex|openai|\bo[1-9]\b"), Family("gpt", result_overhead=10, image=OPENAI_IMAGE)),
     (re.compile("deepseek"), Family("deepseek", factor=1.05, result_overhead=15)),
-    (
-        re.compile(r"gemini-(?:[3-9]|\d\d)(?!\d)"),
-        Family("gemini", factor=1.05, image=gemini_3_image, quotes_results=True),
-    ),
-    (re.compile("gemini|google"), Family("gemini", factor=1.05, image=gemini_2_image, quotes_results=True)),
+    (re.compile("gemini|google"), Family("gemini", factor=1.05, image=GEMINI_IMAGE, quotes_results=True)),
 )
 UNKNOWN = Family("unknown")
 
@@ -125,7 +84,7 @@ class Counter:
     """Counts a text in a model's tokens. `name` describes the method for people.
 
     `raw` measures a text; `in_tokens` converts the measure into tokens. A counter that `rounds_up` rounds once for a
-    whole message, not for each block. `image` is the rule for images, if the model's provider documents one. `raw_all`
+    whole message, not for each block. `image` bounds the tokens of an image, if its provider documents them. `raw_all`
     measures each of many texts as `raw` does; None if that takes no less time.
     """
 
@@ -135,7 +94,7 @@ class Counter:
     result_overhead: int = 0
     in_tokens: Callable[[int], int] | None = None
     rounds_up: bool = False
-    image: ImageTokens | None = None
+    image: ImageBounds | None = None
     raw_all: Callable[[Sequence[str]], list[int]] | None = None
     quotes_results: bool = False
 
@@ -230,10 +189,10 @@ def _rounded_once(
 
 
 def _tokens(block: Block, text: str, counter: Counter, settings: ContextSettings) -> int:
-    if block.type == "image" and counter.image is gemini_3_image:
-        return GEMINI_3_IMAGE
-    if block.type == "image" and block.pixels and counter.image:
-        return counter.image(*block.pixels)
+    if block.type == "image" and counter.image and (block.pixels or counter.image is GEMINI_IMAGE):
+        across, down = block.pixels or (1, 1)
+        least, most = counter.image
+        return min(most, max(least, round(across * down / PIXELS_PER_TOKEN)))
     if block.type in ("image", "document"):
         return settings.image_tokens
     if block.type == "tool_call":
