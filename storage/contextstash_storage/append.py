@@ -29,8 +29,8 @@ from contextstash_storage.records import (
     StoredBatch,
 )
 from contextstash_storage.rows import checksum, facts_of, group_of
-from contextstash_storage.search.documents import Piece, documents_of, pieces, stored_texts
-from contextstash_storage.search.index import NewText, index_messages, is_indexed_later
+from contextstash_storage.search.documents import Document, documents_of, indexed_pieces, stored_texts
+from contextstash_storage.search.index import NewText, index_messages
 from contextstash_storage.sessions import read_session, store_counters
 from contextstash_storage.transaction import Tx, held, listed, microseconds, now, time_of
 
@@ -65,20 +65,20 @@ few: people say "continue" twice."""
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A message made ready for its row: what is `stored` of its content, and the `facts` derived from it. `pieces` are
-    the rows of the search index for it, None if there are so many that it is indexed later; `may_end` says whether
-    a batch may be cut after it: no tool call is separated from its result there, and no reply from the rest of it."""
+    the rows of the search index for it; `may_end` says whether a batch may be cut after it: no tool call is separated
+    from its result there, and no reply from the rest of it."""
 
     message: NewMessage
     stored: Stored
     facts: str
     fingerprint: bytes
-    pieces: tuple[Piece, ...] | None
+    pieces: Sequence[Document]
     may_end: bool = True
 
     @property
     def size(self) -> int:
         """How long storing it takes, in characters of indexed text that take as long: about 0.1 µs each."""
-        return MESSAGE_SIZE + sum(len(each.text) for each in self.pieces or ()) + self.stored.size // STORED_BYTES
+        return MESSAGE_SIZE + sum(len(each.text) for each in self.pieces) + self.stored.size // STORED_BYTES
 
 
 def is_large(messages: Sequence[NewMessage]) -> bool:
@@ -99,7 +99,7 @@ def _prepared(message: NewMessage, may_end: bool) -> Prepared:
         stored=Stored(body, stored_texts(message)),
         facts=facts_of(message),
         fingerprint=fingerprint(message.body, body),
-        pieces=None if is_indexed_later(message) else tuple(pieces(documents_of(message))),
+        pieces=indexed_pieces(documents_of(message)),
         may_end=may_end,
     )
 

@@ -1,4 +1,4 @@
-"""Work in the background, in pieces, each a transaction of its own: deletions, and the indexing of long messages."""
+"""Deletions in the background, in pieces, each a transaction of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, Protocol, TypeVar
 
 from contextstash_storage import hidden
 from contextstash_storage.errors import StoreError
-from contextstash_storage.search.index import index_some
 from contextstash_storage.transaction import Tx
 
 PAUSE_SECONDS = 0.025
@@ -19,10 +18,6 @@ PAUSE_SECONDS = 0.025
 
 AGAIN_SECONDS = 5.0
 """After how long work is tried again if the database was locked, the disk full or an older state still read."""
-
-MAX_WAIT_SECONDS = 2.0
-"""How long recording waits until a very long message can be found. It is stored by then, and a search says that some of
-it is not indexed yet."""
 
 Result = TypeVar("Result")
 TxWork = Callable[[Tx], Result]
@@ -53,7 +48,6 @@ class Background:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._deleting = asyncio.Lock()
-        self._indexing = asyncio.Lock()
         self.closing = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -123,23 +117,3 @@ class Background:
     async def _remove_marks(self, marks: Sequence[tuple[int, bool]]) -> None:
         if marks:
             await self._database.write(partial(hidden.remove_marks, found=marks))
-
-    # Long messages
-
-    def index_later(self) -> None:
-        """Index everything that is queued."""
-        self._task(self._until_indexed())
-
-    async def index(self) -> None:
-        """Index what is queued; return after MAX_WAIT_SECONDS at the latest, while the rest goes on."""
-        if not self.closing.is_set():
-            await asyncio.wait([self._task(self._until_indexed())], timeout=MAX_WAIT_SECONDS)
-
-    async def _until_indexed(self) -> None:
-        async with self._indexing:
-            while not self.closing.is_set():
-                try:
-                    await self.pieces(lambda tx: index_some(tx, hidden.PIECE_SECONDS))
-                    return
-                except StoreError:  # locked for too long, or the disk is full: the queue is durable
-                    await self._pause(AGAIN_SECONDS)

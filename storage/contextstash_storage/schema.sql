@@ -78,7 +78,7 @@ CREATE TABLE log (
 CREATE INDEX log_by_key ON log (session, kind, key, number) WHERE key IS NOT NULL;
 
 -- What is replaced: how far sources are read, batches, leases, summaries written before, what the proxy knows, deleted
--- sessions and clients' tokens (these two of session 0), messages that are still to be indexed; see notes.py.
+-- sessions and clients' tokens (these two of session 0); see notes.py.
 CREATE TABLE notes (
     note INTEGER PRIMARY KEY,
     session INTEGER NOT NULL,
@@ -93,14 +93,15 @@ CREATE TABLE notes (
 CREATE INDEX notes_by_session ON notes (session, kind);
 
 -- Pieces of texts, calls and outputs that can be found; their words are in a table of each database's own (match.py),
--- under the same numbers. `pair` is what a call and its output have in common.
+-- under the same numbers. `pair` is what a call and its output have in common, `call_words` how many words a call has.
 CREATE TABLE entries (
     entry INTEGER PRIMARY KEY,
     message INTEGER NOT NULL,
     block INTEGER NOT NULL,
     piece INTEGER NOT NULL,
     kind INTEGER NOT NULL,
-    pair INTEGER
+    pair INTEGER,
+    call_words INTEGER NOT NULL
 );
 CREATE INDEX entries_by_message ON entries (message);
 CREATE INDEX entries_by_pair ON entries (pair) WHERE pair IS NOT NULL;

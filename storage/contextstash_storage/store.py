@@ -48,7 +48,6 @@ from contextstash_storage.records import (
     Usage,
 )
 from contextstash_storage.rows import edit_of
-from contextstash_storage.search.index import is_indexed_later, queued_messages
 from contextstash_storage.search.query_terms import EVERYWHERE, SearchFilter
 from contextstash_storage.search.search import Weigh as Weigh
 from contextstash_storage.search.search import search
@@ -152,8 +151,6 @@ class SessionStore:
         """Continue, in the background, what killed processes left incomplete."""
         if await self.database.read(hidden.any_hidden):
             self._background.delete_later()
-        if await self.database.read(queued_messages):
-            self._background.index_later()
 
     async def close(self) -> None:
         """Close the database, after running work; closing again does nothing. A running deletion stops after its piece;
@@ -222,7 +219,6 @@ class SessionStore:
             raise
         if stored is None:
             self._background.delete_later()
-        self._background.index_later()
         return stored
 
     async def _fill(self, staged: hidden.Staged, items: Iterator[Copied]) -> None:
@@ -268,8 +264,6 @@ class SessionStore:
                 raise SessionNotFoundError(_deleted(batch, progress)) from error
             except (StoreError, BadInputError) as error:
                 raise type(error)(_partly_stored(batch, progress, error)) from error
-        if any(is_indexed_later(message) for message in messages):
-            await self._background.index()
         return progress.appended
 
     async def _begun(self, batch: Batch, messages: Sequence[NewMessage]) -> tuple[Batch, Progress]:
@@ -385,11 +379,6 @@ class SessionStore:
         output are one hit, of the output; one that repeats the lines of a better hit is left out. With `weigh`, the
         order is that of the weighed scores among the first RANKED_HITS times `limit` hits."""
         return await self.database.read(lambda tx: search(tx, self.owner, query, where, limit, weigh))
-
-    async def unindexed_messages(self) -> int:
-        """How many messages a search cannot find yet, because the index is being filled in the background, after
-        very long messages."""
-        return await self.database.read(queued_messages)
 
     async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None:
         """Append an event, and store how full the window is with it."""

@@ -19,7 +19,7 @@ from contextstash_storage.errors import StoreVersionError
 
 MAX_INTEGER = 2**63 - 1
 
-VERSION = 16
+VERSION = 17
 """Of the tables, in every kind of database. Databases of versions below were made before the first release."""
 
 
@@ -46,14 +46,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Entries by score, and those that have all terms. Of them the `most` best count which the place holds; there are
-    no others if they are `is_complete`. Sifted ones count only if they are enough."""
+    """Entries by score, and those that have all terms. There are no others if they are `is_complete`."""
 
     scores: Mapping[int, float]
     having_all: Iterable[int]
-    most: int
     is_complete: bool
-    is_sifted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +72,7 @@ class Matching(Protocol):
         """Store the words of these; returns how many words they have."""
 
     def attempts(self, tx: Tx, place: Place, wanted: Sequence[str], ranks: int) -> Iterator[Found]:
-        """What matches any of the terms, found in the quickest way first, until there is enough."""
-
-    def word_counts(self, tx: Tx, entries: Sequence[int]) -> dict[int, int]:
-        """How many words each of these has."""
+        """What matches any of the terms: about as many as are ranked, and then many more."""
 
 
 class Tx(Protocol):

@@ -16,7 +16,7 @@ from typing import Any
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.records import Native
-from contextstash_storage.search.index import read_searchables
+from contextstash_storage.search.index import read_documents
 from contextstash_storage.sqlite.connection import SqliteTx
 
 ALNUM = string.ascii_letters + string.digits
@@ -205,7 +205,7 @@ def indexed_texts(database: Path) -> str:
     """Every text that the index was given, and the words that it holds."""
     db = sqlite3.connect(database)
     messages = [message for (message,) in db.execute("SELECT message FROM messages")]
-    texts = [d.text + d.call for each in read_searchables(SqliteTx(db), messages).values() for d in each.documents()]
+    texts = [d.text + d.call for each in read_documents(SqliteTx(db), messages).values() for d in each]
     db.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab('main', 'words', 'row')")
     texts += [word for (word,) in db.execute("SELECT term FROM temp.terms")]
     texts += [argument for (argument,) in db.execute("SELECT coalesce(argument, '') FROM outputs")]

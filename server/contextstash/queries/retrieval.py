@@ -171,7 +171,7 @@ async def search_history(
     weigh = None if own is None else await _unseen_first(access, own)
     hits = await access.store.search(query, where, limit=most, weigh=weigh)
     shown = await asyncio.to_thread(_shown, hits, query, line_breaks)
-    return SearchResult(hits=shown, note=await _note(access, shown))
+    return SearchResult(hits=shown, note=None if shown else NOTHING_FOUND)
 
 
 async def _sessions(access: Access, session_id: str | None, scope: str | None, project: str | None) -> list[str] | None:
@@ -191,14 +191,6 @@ async def _unseen_first(access: Access, session_id: str) -> Weigh:
     """Weighs down the messages that the session's view shows."""
     shows = await access.shows_whole(await access.store.get_session(session_id))
     return lambda found_in, seq: SHOWN_WEIGHT if found_in == session_id and shows(seq) else 1.0
-
-
-async def _note(access: Access, hits: Sequence[Hit]) -> str | None:
-    """Remarks for the caller about the result."""
-    notes = [] if hits else [NOTHING_FOUND]
-    if left := await access.store.unindexed_messages():
-        notes.append(f"{left:,} messages are still being indexed and cannot be found yet: search again later.")
-    return " ".join(notes) or None
 
 
 def _with_outputs(sessions: Sequence[str]) -> list[str]:

@@ -127,7 +127,7 @@ def attempts(tx: Tx, place: Place, wanted: Sequence[str], ranks: int) -> Iterato
     for most in (ranks, MORE_MATCHES):
         rows = tx.rows(_MATCHES, (*found, most))
         whole = [entry for entry, _, count in rows if count == len(terms)] if len(terms) > 1 else []
-        yield Found({entry: score for entry, score, _ in rows}, whole, most, is_complete=len(rows) < most)
+        yield Found({entry: score for entry, score, _ in rows}, whole, is_complete=len(rows) < most)
 
 
 def _marks(place: Place) -> str:
@@ -139,8 +139,3 @@ def _marks(place: Place) -> str:
         marks.append([f"/{kind_mark(kind)}" for kind in place.kinds])
     marks += [[f"/{mark}"] for mark in place.marks]
     return " & ".join("(" + " | ".join(f"'{mark}'" for mark in some) + ")" for some in marks)
-
-
-def word_counts(tx: Tx, entries: Sequence[int]) -> dict[int, int]:
-    """How many words each of these entries has."""
-    return dict(tx.rows(f"SELECT rowid, count FROM words WHERE rowid IN {tx.numbers}", (listed(entries),)))

@@ -5,17 +5,25 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import accumulate
 from typing import Any
 
-from contextstash_storage.bodies import body_of, to_bytes
+from contextstash_storage.bodies import to_bytes
 from contextstash_storage.records import Block, Native, NewMessage
 from contextstash_storage.transaction import storable
 
 PIECE_CHARACTERS = 32_000
 """A longer text is indexed as several pieces, so that no transaction has to take it whole: one of this size takes about
 4 ms. Recall is the same for 8,000, 32,000 and whole texts (half of the recorded sessions, outputs fetched again)."""
+
+MAX_CHARACTERS = 640_000
+"""Text of one message that is indexed: its first and its last half are. That takes about 60 ms, and as long again at
+the commit, for which other processes wait. The whole text is in the message, and is found in it by its handle."""
+
+MAX_PIECES = 2_000
+"""The same by the number of rows, of which each takes about 50 µs."""
 
 MAX_NAME_LENGTH = 64
 """Longer runs of letters are data, not names made of words."""
@@ -43,36 +51,33 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text of a message. `block` is the number of the block that it is the text of; `call` is the tool and main
-    argument of an output."""
+    """One text of a message, or piece number `piece` of it, which is one row of the index. `block` is the number of the
+    block that it is the text of; `call` is the tool and main argument of an output."""
 
     block: int
     kind: Kind
     tool: str
     call: str
     text: str
+    piece: int = 0
 
     @property
     def marks(self) -> list[str]:
         """The words by which it is filtered."""
         return [kind_mark(self.kind), *([tool_mark(self.tool)] if self.tool else [])]
 
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a document, which is one row of the index."""
-
-    document: Document
-    number: int
-    text: str
+    @property
+    def words(self) -> int:
+        """How many words the arguments of a call have; 0 of other texts."""
+        return len(_LETTERS.findall(self.text)) if self.kind is Kind.CALL else 0
 
     def fields(self, *, call_is_recorded: bool) -> tuple[str, str]:
         """The text of its call's arguments and its other text, as the index sees them. An output is found by its call,
         which is a document of its own if it is recorded."""
-        if self.document.kind is Kind.CALL:
+        if self.kind is Kind.CALL:
             return indexed(self.text), ""
-        heads = self.document.kind is Kind.OUTPUT and not self.number and not call_is_recorded
-        return indexed(self.document.call) if heads else "", indexed(self.text)
+        heads = self.kind is Kind.OUTPUT and not self.piece and not call_is_recorded
+        return indexed(self.call) if heads else "", indexed(self.text)
 
 
 def documents(
@@ -121,17 +126,28 @@ def documents_of(message: NewMessage) -> list[Document]:
     )
 
 
-def pieces(found: Sequence[Document]) -> list[Piece]:
-    """The rows of the index for these documents, in order."""
-    return [piece for document in found for piece in _cut(document)]
-
-
-def _cut(document: Document) -> Iterator[Piece]:
-    start = number = 0
-    while start < len(document.text) or not number:
+def pieces(document: Document) -> list[Document]:
+    """The pieces of a document, in order."""
+    found: list[Document] = []
+    start = 0
+    while start < len(document.text) or not found:
         end = _end(document.text, start)
-        yield Piece(document, number, document.text[start:end])
-        start, number = end, number + 1
+        found.append(replace(document, text=document.text[start:end], piece=len(found)))
+        start = end
+    return found
+
+
+def indexed_pieces(found: Sequence[Document]) -> list[Document]:
+    """The rows of the index for a message's documents; of very much text, those of its beginning and of its end."""
+    cut = [piece for document in found for piece in pieces(document)]
+    first = _within(cut)
+    return [*cut[:first], *cut[max(first, len(cut) - _within(cut[::-1])) :]]
+
+
+def _within(cut: Sequence[Document]) -> int:
+    """How many of these pieces are half of what is indexed of one message."""
+    sizes = accumulate(len(piece.text) for piece in cut[: MAX_PIECES // 2])
+    return sum(size <= MAX_CHARACTERS // 2 for size in sizes)
 
 
 def _end(text: str, start: int) -> int:
@@ -219,29 +235,3 @@ def texts_of(stored: bytes, body: Native) -> list[tuple[int, str]]:
     found = json.loads(stored)
     strings = list(_strings(body)) if any(isinstance(text, int) for _, text in found) else []
     return [(block, strings[text] if isinstance(text, int) else text) for block, text in found]
-
-
-@dataclass(frozen=True, slots=True)
-class Searchable:
-    """What a stored message has for the index: its row, its place, and what its documents are made of."""
-
-    message: int
-    session: int
-    seq: int
-    blocks: tuple[Block, ...]
-    calls: Mapping[int, tuple[str, str]]
-    body: bytes
-    texts: bytes
-
-    def documents(self) -> list[Document]:
-        return documents(texts_of(self.texts, body_of(self.body)), self.blocks, self.calls)
-
-    def document(self, block: int) -> Document | None:
-        """The document of a block; None if there is none."""
-        return next((each for each in self.documents() if each.block == block), None)
-
-    def shown_piece(self, block: int, number: int) -> str:
-        """The text of a piece of a block, empty if there is none."""
-        document = self.document(block)
-        found = [""] if document is None else [piece.text for piece in pieces([document])]
-        return found[min(number, len(found) - 1)]

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import log
-from typing import Generic, TypeVar
 
 from contextstash_storage.search.documents import Kind
 from contextstash_storage.search.query_terms import NAME_MARK
@@ -66,13 +65,11 @@ _LINE_NUMBER = re.compile(r"\d+[→\t: |]+")
 LEAST_RARITY = 1e-6
 """The rarity of a word that is in half of the entries or more, as in FTS5's bm25 function."""
 
-Kept = TypeVar("Kept")
-
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A row of the index that matches, with its score. `pair` is what a call and its output have in common, `words` how
-    many words a call has."""
+    """A row of the index that matches, with its score: a piece of a message's block. `pair` is what a call and its
+    output have in common, `words` how many words a call has, `call` the pair of the call that matches too."""
 
     message: int
     session: int
@@ -83,6 +80,7 @@ class Match:
     pair: int | None
     score: float
     words: int = 0
+    call: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,21 +97,7 @@ class PairedOutput:
     characters: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """A hit: piece `piece` of a message's block matches best. `call` is the pair of the call that matches too."""
-
-    message: int
-    session: int
-    seq: int
-    block: int
-    piece: int
-    kind: Kind
-    score: float
-    call: int | None = None
-
-
-def ranked(matches: Sequence[Match], outputs: Sequence[PairedOutput], said_weight: float = 1.0) -> list[Ranked]:
+def ranked(matches: Sequence[Match], outputs: Sequence[PairedOutput], said_weight: float = 1.0) -> list[Match]:
     """The hits, best first; of equals the newest. `outputs` are those of all pairs among the matches; what was said
     counts `said_weight` times."""
     said = _smoothed(_best([match for match in matches if match.kind is Kind.TEXT]), said_weight)
@@ -124,7 +108,9 @@ def ranked(matches: Sequence[Match], outputs: Sequence[PairedOutput], said_weigh
     found = _grouped(_best([match for match in matches if match.kind is Kind.OUTPUT]), calls, outputs)
     with_output = {output.pair for output in outputs}
     alone = [
-        _hit(match, PAIR_WEIGHT * match.score, match.pair) for pair, match in calls.items() if pair not in with_output
+        replace(match, score=PAIR_WEIGHT * match.score, call=pair)
+        for pair, match in calls.items()
+        if pair not in with_output
     ]
     return sorted([*said, *found, *alone], key=lambda hit: -hit.score)
 
@@ -139,11 +125,7 @@ def _best(matches: Iterable[Match]) -> dict[tuple[int, int], Match]:
     return best
 
 
-def _hit(match: Match, score: float, call: int | None = None) -> Ranked:
-    return Ranked(match.message, match.session, match.seq, match.block, match.piece, match.kind, score, call)
-
-
-def _smoothed(matches: Mapping[tuple[int, int], Match], weight: float) -> list[Ranked]:
+def _smoothed(matches: Mapping[tuple[int, int], Match], weight: float) -> list[Match]:
     """One hit for each message, with part of its neighbors' scores; the newest first."""
     best: dict[tuple[int, int], Match] = {}
     for match in matches.values():
@@ -153,17 +135,17 @@ def _smoothed(matches: Mapping[tuple[int, int], Match], weight: float) -> list[R
     hits = []
     for (session, seq), match in sorted(best.items(), reverse=True):
         neighbors = [best[place].score for place in ((session, seq - 1), (session, seq + 1)) if place in best]
-        hits.append(_hit(match, weight * (match.score + NEIGHBOR_WEIGHT * sum(neighbors))))
+        hits.append(replace(match, score=weight * (match.score + NEIGHBOR_WEIGHT * sum(neighbors))))
     return hits
 
 
 def _grouped(
     matches: Mapping[tuple[int, int], Match], calls: Mapping[int | None, Match], outputs: Sequence[PairedOutput]
-) -> list[Ranked]:
+) -> list[Match]:
     """The outputs, those of equal calls together, of these the fullest first: a file read whole is of more use than a
     few of its lines. Those with less than half of the best one's score come last: they lack a telling word of the
     query. Each group has the score of its best."""
-    groups: dict[tuple[int, str, str | int], list[tuple[Ranked, int]]] = defaultdict(list)
+    groups: dict[tuple[int, str, str | int], list[tuple[Match, int]]] = defaultdict(list)
     for output in outputs:
         match = matches.get((output.message, output.block))
         call = calls.get(output.pair)
@@ -172,7 +154,7 @@ def _grouped(
         score = (match.score if match else 0.0) + (_of_call(call, output.characters) if call else 0.0)
         piece = match.piece if match else 0
         place = (output.message, output.session, output.seq, output.block)
-        hit = Ranked(*place, piece, Kind.OUTPUT, score, None if call is None else output.pair)
+        hit = Match(*place, piece, Kind.OUTPUT, output.pair, score, call=None if call is None else output.pair)
         # Calls that name nothing, such as polls of a running command, are not equal because of that.
         called = output.argument or output.pair
         groups[output.session, output.tool, called].append((hit, output.characters))
@@ -195,69 +177,45 @@ def rarity(count: int, entries: int) -> float:
     return max(LEAST_RARITY, log((max(entries, count) - count + 0.5) / (count + 0.5)))
 
 
-class BestHits(Generic[Kept]):
-    """Which hits are the best by their weighed scores, without outputs whose lines are in hits with a better score, and
-    which have no more of the terms that are looked for. The texts of hits are added one by one, only as long as a hit,
-    or one behind it, can be among the best. With each a store keeps what it needs to show the hit."""
-
-    def __init__(
-        self,
-        found: Sequence[Ranked],
-        limit: int,
-        weigh: Callable[[Ranked], float] | None,
-        wanted: Sequence[str],
-    ) -> None:
-        self._found = found
-        self._limit = limit
-        self._considered = limit if weigh is None else RANKED_HITS * limit
-        self._scores = [hit.score if weigh is None else weigh(hit) * hit.score for hit in found]
-        self._best_behind = list(accumulate(reversed(self._scores), max, initial=0.0))[-2::-1]
-        self._shown = ShownLines(wanted)
-        self._added = 0
-        self._hits: list[tuple[float, Ranked, Kept]] = []
-
-    def add(self, text: str, kept: Kept) -> bool:
-        """Add the next of the hits, which has this text. Returns whether no further one can be among the best."""
-        place = self._added
-        hit, score, behind = self._found[place], self._scores[place], self._best_behind[place]
-        self._added += 1
-        if hit.kind is Kind.OUTPUT and not self._shown.adds(text):
-            return False
-        self._hits.append((score, hit, kept))
-        return len(self._hits) == self._considered or sum(each[0] >= behind for each in self._hits) >= self._limit
-
-    @property
-    def are_enough(self) -> bool:
-        """Whether there are as many as are wanted."""
-        return len(self._hits) >= self._limit
-
-    def best(self) -> list[tuple[Ranked, Kept]]:
-        """The best hits, with their weighed scores."""
-        best = sorted(self._hits, key=lambda each: -each[0])[: self._limit]
-        return [(replace(hit, score=score), kept) for score, hit, kept in best]
+def best_hits(
+    found: Sequence[Match],
+    texts: Iterable[str],
+    limit: int,
+    weigh: Callable[[Match], float] | None,
+    wanted: Sequence[str],
+) -> list[tuple[Match, str]]:
+    """The best of the hits by their weighed scores, with their texts, without outputs whose lines are in hits with a
+    better score, and which have no more of the terms that are looked for. The texts are read one by one, only as long
+    as a hit, or one behind it, can be among the best."""
+    scores = [hit.score if weigh is None else weigh(hit) * hit.score for hit in found]
+    best_behind = list(accumulate(reversed(scores), max, initial=0.0))[-2::-1]
+    considered = limit if weigh is None else RANKED_HITS * limit
+    terms = {term.casefold() for term in wanted}
+    shown: list[tuple[frozenset[str], set[str]]] = []
+    hits: list[tuple[Match, str]] = []
+    for hit, score, behind, text in zip(found, scores, best_behind, texts, strict=False):
+        if hit.kind is Kind.OUTPUT and not _adds(text, terms, shown):
+            continue
+        hits.append((replace(hit, score=score), text))
+        if len(hits) == considered or sum(each.score >= behind for each, _ in hits) >= limit:
+            break
+    return sorted(hits, key=lambda each: -each[0].score)[:limit]
 
 
-class ShownLines:
-    """The lines of the outputs that are among the hits already, and which of the wanted terms each of them has."""
-
-    def __init__(self, wanted: Sequence[str]) -> None:
-        self._wanted = {term.casefold() for term in wanted}
-        self._shown: list[tuple[frozenset[str], set[str]]] = []
-
-    def adds(self, text: str) -> bool:
-        """Whether an output shows enough that no better hit does; it is then remembered. Outputs of a command that is
-        run again and again may differ in the one line that is looked for."""
-        lines = _lines(text)
-        least = SAME_LINES * len(lines)
-        folded = text.casefold()
-        terms = {term for term in self._wanted if term in folded}
-        if lines and any(
-            not lines.isdisjoint(shown) and len(lines & shown) >= least and terms <= known
-            for shown, known in self._shown
-        ):
-            return False
-        self._shown.append((lines, terms))
-        return True
+def _adds(text: str, wanted: Set[str], shown: list[tuple[frozenset[str], set[str]]]) -> bool:
+    """Whether an output shows enough that no better hit does: of those the lines and the wanted terms are `shown`, and
+    its own are added. Outputs of a command that is run again and again may differ in the one line that is looked
+    for."""
+    lines = _lines(text)
+    least = SAME_LINES * len(lines)
+    folded = text.casefold()
+    terms = {term for term in wanted if term in folded}
+    if lines and any(
+        not lines.isdisjoint(others) and len(lines & others) >= least and terms <= known for others, known in shown
+    ):
+        return False
+    shown.append((lines, terms))
+    return True
 
 
 def _lines(text: str) -> frozenset[str]:

@@ -7,17 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from contextstash_storage.records import SearchHit
 from contextstash_storage.rows import fields_of, parsed
-from contextstash_storage.search.documents import Kind, tool_mark
-from contextstash_storage.search.index import call_of_pair, read_searchables
+from contextstash_storage.search.documents import Document, Kind, pieces, tool_mark
+from contextstash_storage.search.index import call_of_pair, read_documents
 from contextstash_storage.search.query_terms import SearchFilter, terms
 from contextstash_storage.search.ranking import (
     CALL_CHARACTERS,
     READ_TOGETHER,
     WHOLE_WEIGHT,
-    BestHits,
     Match,
     PairedOutput,
-    Ranked,
+    best_hits,
     ranked,
     ranked_matches,
     text_weight,
@@ -38,17 +37,15 @@ def search(
     if not wanted or place is None or limit <= 0:
         return []
     ranks = ranked_matches(limit)
-    hits: list[tuple[Ranked, str]] = []
+    matches: list[Match] = []
     for found in tx.index.attempts(tx, place, wanted, ranks):
-        matches = _matches(tx, found, where, place)
-        is_enough = len(matches) >= ranks
-        if found.is_sifted and not (is_enough or found.is_complete):
-            continue
-        best = _best_hits(tx, _ranked(tx, matches, where, wanted), limit, weigh, wanted)
-        hits = best.best()
-        if is_enough or found.is_complete or best.are_enough:
+        matches = _matches(tx, found, ranks, where, place)
+        if len(matches) >= ranks or found.is_complete:
             break
-    return [_hit(tx, hit, text) for hit, text in hits]
+    hits = _ranked(tx, matches, where, wanted)
+    names = {} if weigh is None else named(tx, {hit.session for hit in hits})
+    by_hit = None if weigh is None else lambda hit: weigh(names[hit.session], hit.seq)
+    return [_hit(tx, hit, text) for hit, text in best_hits(hits, _texts(tx, hits), limit, by_hit, wanted)]
 
 
 _OTHERS = """
@@ -81,20 +78,20 @@ def _place_of(tx: Tx, owner: str, where: SearchFilter) -> Place | None:
     )
 
 
-def _matches(tx: Tx, found: Found, where: SearchFilter, place: Place) -> list[Match]:
-    """The rows that are searched, best first; those with all terms before others."""
+def _matches(tx: Tx, found: Found, ranks: int, where: SearchFilter, place: Place) -> list[Match]:
+    """The best rows that are searched, at most so many, in order; those with all terms before others."""
     scores = {**found.scores, **{entry: WHOLE_WEIGHT * found.scores[entry] for entry in found.having_all}}
     entries = sorted(scores, key=lambda entry: (-scores[entry], -entry))
     matches: list[Match] = []
-    for first in range(0, len(entries), found.most):
-        if len(matches) >= found.most:
+    for first in range(0, len(entries), ranks):
+        if len(matches) >= ranks:
             break
-        matches += _read(tx, entries[first : first + found.most], scores, where, place)
-    return matches[: found.most]
+        matches += _read(tx, entries[first : first + ranks], scores, where, place)
+    return matches[:ranks]
 
 
 _ENTRIES = (
-    "SELECT entry, message, session, seq, block, piece, kind, pair, messages.created_at, owner"
+    "SELECT entry, message, session, seq, block, piece, kind, pair, call_words, messages.created_at, owner"
     " FROM entries JOIN messages USING (message) JOIN sessions USING (session) WHERE entry IN "
 )
 
@@ -104,17 +101,15 @@ def _read(
 ) -> list[Match]:
     """Those of these entries that are searched, in the same order."""
     rows = tx.rows(_ENTRIES + tx.numbers, (listed(sorted(entries)),))
-    rows = [row for row in rows if place.holds(row[2], row[9], row[6]) and where.admits(row[8])]
-    calls = [row[0] for row in rows if row[6] == Kind.CALL]
-    words = tx.index.word_counts(tx, calls) if calls else {}
     found = {
-        entry: Match(message, session, seq, block, piece, Kind(kind), pair, scores[entry], words.get(entry, 0))
-        for entry, message, session, seq, block, piece, kind, pair, _, _ in rows
+        entry: Match(message, session, seq, block, piece, Kind(kind), pair, scores[entry], words)
+        for entry, message, session, seq, block, piece, kind, pair, words, created, owner in rows
+        if place.holds(session, owner, kind) and where.admits(created)
     }
     return [found[entry] for entry in entries if entry in found]
 
 
-def _ranked(tx: Tx, matches: Sequence[Match], where: SearchFilter, wanted: Sequence[str]) -> list[Ranked]:
+def _ranked(tx: Tx, matches: Sequence[Match], where: SearchFilter, wanted: Sequence[str]) -> list[Match]:
     if where.scope == "messages":
         return ranked(matches, ())
     found = ranked(matches, _outputs(tx, matches, where), text_weight(wanted))
@@ -155,29 +150,22 @@ def _outputs(tx: Tx, matches: Sequence[Match], where: SearchFilter) -> list[Pair
     return found
 
 
-def _best_hits(
-    tx: Tx, found: Sequence[Ranked], limit: int, weigh: Weigh | None, wanted: Sequence[str]
-) -> BestHits[str]:
-    """The best hits with their texts."""
-    names = {} if weigh is None else named(tx, {hit.session for hit in found})
-    by_row = None if weigh is None else lambda hit: weigh(names[hit.session], hit.seq)
-    best: BestHits[str] = BestHits(found, limit, by_row, wanted)
-    for text in _texts(tx, found):
-        if best.add(text, text):
-            break
-    return best
-
-
-def _texts(tx: Tx, found: Sequence[Ranked]) -> Iterator[str]:
+def _texts(tx: Tx, found: Sequence[Match]) -> Iterator[str]:
+    """The text of each hit: that of its piece."""
     for first in range(0, len(found), READ_TOGETHER):
         some = found[first : first + READ_TOGETHER]
-        searchables = read_searchables(tx, [hit.message for hit in some])
+        read = read_documents(tx, [hit.message for hit in some])
         for hit in some:
-            searchable = searchables.get(hit.message)
-            yield "" if searchable is None else searchable.shown_piece(hit.block, hit.piece)
+            document = _of_block(read, hit.message, hit.block)
+            cut = [] if document is None else pieces(document)
+            yield cut[min(hit.piece, len(cut) - 1)].text if cut else ""
 
 
-def _hit(tx: Tx, hit: Ranked, text: str) -> SearchHit:
+def _of_block(read: Mapping[int, Sequence[Document]], message: int, block: int) -> Document | None:
+    return next((each for each in read.get(message, ()) if each.block == block), None)
+
+
+def _hit(tx: Tx, hit: Match, text: str) -> SearchHit:
     [(session_id, facts, created)] = tx.rows(
         "SELECT session_id, facts, messages.created_at FROM messages JOIN sessions USING (session) WHERE message = ?",
         (hit.message,),
@@ -200,13 +188,12 @@ def _hit(tx: Tx, hit: Ranked, text: str) -> SearchHit:
     )
 
 
-def _heading(tx: Tx, hit: Ranked, tool: str, argument: str) -> str:
+def _heading(tx: Tx, hit: Match, tool: str, argument: str) -> str:
     """The call that an output is of, whole if it matches."""
     if hit.kind is not Kind.OUTPUT:
         return ""
     document = None
     if hit.call is not None:
         message, block = call_of_pair(hit.call)
-        called = read_searchables(tx, [message]).get(message)
-        document = None if called is None else called.document(block)
+        document = _of_block(read_documents(tx, [message]), message, block)
     return f"{tool} {argument}".strip() if document is None else document.text[:CALL_CHARACTERS]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 from contextstash_storage.search.documents import kind_mark
 from contextstash_storage.search.ranking import CALL_WEIGHT, MORE_MATCHES, rarity
-from contextstash_storage.transaction import Found, IndexedPiece, Place, Tx, listed, only
+from contextstash_storage.transaction import Found, IndexedPiece, Place, Tx, only
 
 SCHEMA = (
     "CREATE VIRTUAL TABLE words USING fts5 (text, call, place, content = '', contentless_delete = 1,"
@@ -19,12 +17,12 @@ ENTRIES_A_MESSAGE = 2
 """Of an entry for each text, call and output, about so many in a message: for the rarity of words among the owner's."""
 
 LARGE_SHARE = 0.5
-"""From this share of the database's messages on, the matches of the sessions that are searched are taken out of the
+"""From this share of the database's messages on, the matches of the sessions that are searched are sifted out of the
 best of all sessions: for each word of a query that names where to search, FTS5 counts the rows, and that takes longer
 than the ranking itself."""
 
 SIFTED = 1.2
-"""How many times as many of the best of all sessions are looked through as are expected to hold MATCHES of those."""
+"""How many times as many of the best of all sessions are looked through as are expected to hold those of these."""
 
 SIFTED_KINDS = 2.5
 """The same if only outputs, or only messages, are searched: about half of the rows are of that kind."""
@@ -33,19 +31,11 @@ _BM25 = f"bm25(words, 1.0, {CALL_WEIGHT}, 0.0)"
 """Of the columns text, call and place."""
 
 _BEST = f"SELECT rowid, -{_BM25} AS score FROM words WHERE words MATCH ? ORDER BY score DESC, rowid DESC LIMIT ?"
-_BEST_AMONG = f"""
-SELECT entry, -{_BM25} AS score FROM words
-CROSS JOIN entries ON entry = words.rowid CROSS JOIN messages USING (message)
-WHERE words MATCH ? AND messages.session IN (SELECT value FROM json_each(?))
-ORDER BY score DESC, entry DESC LIMIT ?
-"""
 _OWN = f"""
 SELECT entry, -{_BM25} AS score FROM words
 CROSS JOIN entries ON entry = words.rowid CROSS JOIN messages USING (message) CROSS JOIN sessions USING (session)
 WHERE words MATCH ? AND sessions.owner = ?
 """
-
-Entries = Callable[..., dict[int, float]]
 
 
 def insert(tx: Tx, pieces: Sequence[IndexedPiece]) -> int:
@@ -66,34 +56,21 @@ def attempts(tx: Tx, place: Place, wanted: Sequence[str], ranks: int) -> Iterato
     kinds = [_marked([kind_mark(kind) for kind in place.kinds])] if place.kinds else []
     sessions = [_marked([_mark(each) for each in place.sessions])] if place.sessions else []
     if place.is_database_shared:
-        scores, having_all = _own_entries(tx, place, wanted, [*sessions, *kinds, *marks])
-        yield Found(scores, having_all, ranks, is_complete=True)
+        yield Found(*_own_entries(tx, place, wanted, [*sessions, *kinds, *marks]), is_complete=True)
         return
-    if place.sessions is None or place.share < LARGE_SHARE:
-        entries = partial(_best_entries, tx, _BEST, [*sessions, *kinds, *marks], ())
-        for most in (ranks, MORE_MATCHES):
-            yield _best(wanted, most, entries)
-        return
-    sifted = round((SIFTED_KINDS if kinds else SIFTED) * ranks / place.share)
-    found = _best(wanted, sifted, partial(_best_entries, tx, _BEST, marks, ()))
-    yield replace(found, most=ranks, is_sifted=True)
-    among = (listed(place.sessions),)
-    yield _best(wanted, ranks, partial(_best_entries, tx, _BEST_AMONG, [*kinds, *marks], among))
+    most, places = ranks, [*sessions, *kinds, *marks]
+    if place.sessions is not None and place.share >= LARGE_SHARE:
+        most, places = round((SIFTED_KINDS if kinds else SIFTED) * ranks / place.share), marks
+    for count in (most, max(most, MORE_MATCHES)):
+        scores = _best_entries(tx, _expression(wanted, "OR", places), count)
+        # Those with all terms, whatever their rank, since one term of a call outweighs many of a text.
+        whole = _best_entries(tx, _expression(wanted, "AND", places), count) if len(wanted) > 1 else {}
+        yield Found({**whole, **scores}, whole.keys(), is_complete=len(scores) < count)
 
 
-def _best(wanted: Sequence[str], most: int, entries: Entries) -> Found:
-    """The best with any of the terms. Those with all terms are among them whatever their rank, since one term of a call
-    outweighs many of a text."""
-    scores = entries(wanted, "OR", most)
-    whole = entries(wanted, "AND", most) if len(wanted) > 1 else {}
-    return Found({**whole, **scores}, whole.keys(), most, is_complete=len(scores) < most)
-
-
-def _best_entries(
-    tx: Tx, text: str, marks: Sequence[str], values: Sequence[object], wanted: Sequence[str], operator: str, most: int
-) -> dict[int, float]:
-    """The best entries with any (`OR`) or all (`AND`) of the terms and with all marks, and their scores."""
-    return dict(tx.rows(text, (_expression(wanted, operator, marks), *values, most)))
+def _best_entries(tx: Tx, expression: str, most: int) -> dict[int, float]:
+    """The best entries and their scores."""
+    return dict(tx.rows(_BEST, (expression, most)))
 
 
 def _own_entries(
@@ -126,25 +103,6 @@ def _marked(words: Sequence[str]) -> str:
 
 def _any_of(words: Sequence[str], operator: str = "OR") -> str:
     return f" {operator} ".join(f'"{word}"' for word in words)
-
-
-def word_counts(tx: Tx, entries: Sequence[int]) -> dict[int, int]:
-    """How many words each of these entries has."""
-    text = f"SELECT id, sz FROM words_docsize WHERE id IN {tx.numbers}"
-    return {entry: _words_of(sizes) for entry, sizes in tx.rows(text, (listed(sorted(entries)),))}
-
-
-def _words_of(sizes: bytes) -> int:
-    """The words of a row: FTS5 stores those of each column as a number of seven bits a byte, all but the last byte of
-    a number with the eighth bit set."""
-    if sizes.isascii():
-        return sum(sizes)
-    words = column = 0
-    for byte in sizes:
-        column = column << 7 | byte & 0x7F
-        if byte < 0x80:
-            words, column = words + column, 0
-    return words
 
 
 MAX_REWRITTEN = 50_000

@@ -55,10 +55,10 @@ def test_texts_are_read_as_they_were_stored(body: dict[str, Any], others: list[s
 @given(st.lists(st.sampled_from(["word ", "\n", "x" * 5_000, "y" * 40_000]), max_size=40))
 def test_pieces_are_short_and_make_up_the_text(parts: list[str]) -> None:
     text = "".join(parts)
-    cut = pieces([Document(0, Kind.TEXT, "", "", text)])
+    cut = pieces(Document(0, Kind.TEXT, "", "", text))
     assert "".join(piece.text for piece in cut) == text
     assert all(len(piece.text) <= PIECE_CHARACTERS for piece in cut)
-    assert [piece.number for piece in cut] == list(range(len(cut)))
+    assert [piece.piece for piece in cut] == list(range(len(cut)))
 
 
 FORMER_CAMEL_NAME = re.compile(r"\b\w*?[a-z0-9][A-Z]\w*")

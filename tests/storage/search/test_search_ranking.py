@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -11,14 +10,12 @@ from pathlib import Path
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash_storage import background
 from contextstash_storage.records import Block, NewMessage, Output
-from contextstash_storage.search import index
-from contextstash_storage.search.index import INLINE_BLOCKS, INLINE_CHARACTERS
+from contextstash_storage.search.documents import MAX_CHARACTERS, MAX_PIECES
 from contextstash_storage.search.query_terms import MAX_TERMS, SearchFilter
-from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
+from contextstash_storage.sqlite.store import SqliteStore
 from contextstash_storage.store import SessionStore
-from tests.support.stored_sessions import SESSION, new_session, record, says
+from tests.support.stored_sessions import SESSION, record, says
 
 LINES = [f"line {number} of the module, with enough in it" for number in range(40)]
 
@@ -203,68 +200,35 @@ async def test_each_of_many_outputs_is_paired_with_its_call(store: SqliteStore, 
         assert len({pair for pair, _ in entries}) == 50
 
 
-async def test_a_message_of_very_many_blocks_is_indexed_after_it_is_stored(store: SqliteStore, path: Path) -> None:
-    await record(store, *many_calls(INLINE_BLOCKS + 1))
-    await indexed(store)
-    assert await handles(store, f"result{INLINE_BLOCKS}") == [f"out_call_{INLINE_BLOCKS}"]
+async def test_of_a_message_of_very_many_blocks_the_first_and_the_last_are_found(
+    store: SqliteStore, path: Path
+) -> None:
+    await record(store, *many_calls(MAX_PIECES + 2))
+    assert await handles(store, f"result{MAX_PIECES + 1}") == [f"out_call_{MAX_PIECES + 1}"]
+    assert await handles(store, "result0") == ["out_call_0"]
     assert await store.delete_session(SESSION)
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT count(*) FROM entries").fetchone() == (0,)
         assert db.execute("SELECT count(*) FROM words_docsize").fetchone() == (0,)
 
 
-def long_text() -> str:
-    words = " ".join(f"word{number}" for number in range(INLINE_CHARACTERS // 8))
-    return f"{words}\n{words}\nneedle at the end"
+def long_text(characters: int) -> str:
+    words = " ".join(f"word{number}" for number in range(characters // 8))
+    return f"needle at the beginning\n{words}\nmiddle\n{words}\nneedle at the end"
 
 
 async def test_a_long_output_is_one_hit_with_the_piece_that_matches(store: SessionStore) -> None:
-    await record(store, *ran("a", "Bash", "cat log", long_text()))
-    assert await store.unindexed_messages() == 0
-    [hit] = await store.search("needle word7")
+    await record(store, *ran("a", "Bash", "cat log", long_text(120_000)))
+    [hit] = await store.search("needle word7 end")
     assert hit.handles == ("out_a",)
     assert hit.text.endswith("needle at the end")
+    assert await handles(store, "middle") == ["out_a"]
 
 
-async def test_a_long_text_that_was_not_indexed_to_its_end_is_indexed_by_the_next_opening(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(background, "MAX_WAIT_SECONDS", 0.0)
-    monkeypatch.setattr(index, "PIECE_SET_SIZE", 1)
-    store = await open_sqlite(path)
-    await new_session(store)
-    await record(store, says(long_text()))
-    await store.close()
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT count(*) FROM notes WHERE kind = 'unindexed'").fetchone() == (1,)
-    again = await open_sqlite(path)
-    await indexed(again)
-    assert await handles(again, "needle") == ["message 0"]
-    assert await again.delete_session(SESSION)
-    await again.close()
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT count(*) FROM entries").fetchone() == (0,)
-        assert db.execute("SELECT count(*) FROM words_docsize").fetchone() == (0,)
-
-
-async def test_a_session_is_deleted_while_its_long_text_is_being_indexed(
-    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(background, "MAX_WAIT_SECONDS", 0.0)
-    await record(store, says(long_text()))
-    assert await store.delete_session(SESSION)
-    await indexed(store)
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT count(*) FROM entries").fetchone() == (0,)
-        assert db.execute("SELECT count(*) FROM words_docsize").fetchone() == (0,)
-
-
-async def indexed(store: SessionStore) -> None:
-    for _ in range(10_000):
-        if not await store.unindexed_messages():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("indexing does not end")
+async def test_of_a_very_long_output_the_beginning_and_the_end_are_found(store: SessionStore) -> None:
+    await record(store, *ran("a", "Bash", "cat log", long_text(MAX_CHARACTERS)))
+    assert await handles(store, "beginning") == await handles(store, "end") == ["out_a"]
+    assert await handles(store, "middle") == []
 
 
 async def test_an_identifier_as_a_whole_comes_before_calls_with_a_part_of_it(store: SessionStore) -> None:
