@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from contextstash_storage.bodies import Stored, damaged, insert_segments, packed, to_bytes, unpacked
 from contextstash_storage.errors import EditConflictError
@@ -24,7 +24,6 @@ from contextstash_storage.records import (
     Event,
     EventKind,
     Part,
-    Record,
     Request,
     RestoreEdit,
     SummaryEdit,
@@ -33,55 +32,70 @@ from contextstash_storage.records import (
 from contextstash_storage.rows import checksum, edit_json, edit_of, from_json, group_of, to_json
 from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, now, only
 
-LogKind = Literal["edit", "event", "call", "request", "declared"]
+Logged = TypeVar("Logged", Event, Call, Request, DeclaredVersion)
 
-Stamped = TypeVar("Stamped", EditRecord, Event, Call, Request, DeclaredVersion)
+Name = Literal["edit", "event", "call", "request", "declared"]
+
+_KINDS: Mapping[type, tuple[Name, str]] = {
+    Event: ("event", "event_id"),
+    Call: ("call", "call_id"),
+    Request: ("request", "number"),
+    DeclaredVersion: ("declared", "version"),
+}
+"""The name of each kind of record, and the field that has its number."""
 
 
-def _stamped(record: Stamped) -> Stamped:
-    """The record with the current time if it has none."""
-    return record if record.created_at else record.model_copy(update={"created_at": now()})
-
-
-def put(tx: Tx, row: int, kind: LogKind, rows: Sequence[tuple[int, str | None, str]]) -> None:
+def _put(tx: Tx, row: int, name: Name, rows: Sequence[tuple[int, str | None, str]]) -> None:
     """Store rows (number, key, record), or replace those of these numbers."""
     tx.many(
         "INSERT INTO log (session, kind, number, key, record, checksum) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (session, kind, number) DO UPDATE SET record = excluded.record, checksum = excluded.checksum",
         [
-            (row, kind, number, None if key is None else held(key), record, checksum(kind, number, record))
+            (row, name, number, None if key is None else held(key), record, checksum(name, number, record))
             for number, key, record in rows
         ],
     )
 
 
-def _append(tx: Tx, row: int, kind: LogKind, key: str | None, record: Record) -> int:
-    """Store a record under the next number of its kind, and return that."""
-    number = 1 + only(tx.rows("SELECT coalesce(max(number), 0) FROM log WHERE session = ? AND kind = ?", (row, kind)))
-    put(tx, row, kind, [(number, key, to_json(record))])
-    return int(number)
-
-
-def _read(
-    tx: Tx,
-    row: int,
-    kind: LogKind,
-    condition: str = "number > ?",
-    values: Sequence[object] = (0,),
-    *,
-    limit: int = MAX_INTEGER,
-    newest: bool = False,
+def _rows(
+    tx: Tx, row: int, name: Name, condition: str, values: Sequence[object], limit: int, *, newest: bool
 ) -> list[tuple[int, str]]:
     """Numbers and records, oldest or newest first. Raises DamagedError if one is damaged."""
     rows = tx.rows(
         f"SELECT number, record, checksum FROM log WHERE session = ? AND kind = ? AND {condition}"
         f" ORDER BY number {'DESC' if newest else ''} LIMIT ?",
-        (row, kind, *values, limit),
+        (row, name, *values, limit),
     )
     for number, record, noted in rows:
-        if noted != checksum(kind, number, record):
-            raise damaged(f"{kind} {number}")
+        if noted != checksum(name, number, record):
+            raise damaged(f"{name} {number}")
     return [(number, record) for number, record, _ in rows]
+
+
+def _read(
+    tx: Tx,
+    row: int,
+    kind: type[Logged],
+    condition: str = "number > ?",
+    *values: object,
+    limit: int = MAX_INTEGER,
+    newest: bool = False,
+) -> list[Logged]:
+    """Records of a kind under their numbers, by default all."""
+    name, field = _KINDS[kind]
+    found = _rows(tx, row, name, condition, values or (0,), limit, newest=newest)
+    return [from_json(kind, record).model_copy(update={field: number}) for number, record in found]
+
+
+def _append(tx: Tx, row: int, record: Logged, key: str | None) -> None:
+    """Store a record under the next number of its kind, with the current time if it has none."""
+    name, _ = _KINDS[type(record)]
+    number = 1 + only(tx.rows("SELECT coalesce(max(number), 0) FROM log WHERE session = ? AND kind = ?", (row, name)))
+    _put(tx, row, name, [(number, key, to_json(_stamped(record)))])
+
+
+def _stamped(record: Logged) -> Logged:
+    return record if record.created_at else record.model_copy(update={"created_at": now()})
 
 
 # Edits
@@ -106,9 +120,8 @@ _RESTORES = "restores"
 """The key of edits that undo others."""
 
 
-def put_edits(tx: Tx, row: int, edits: Sequence[EditRecord]) -> None:
-    """Store edits under their own numbers."""
-    put(tx, row, "edit", [(each.edit_id, _edit_key(each), edit_json(each)) for each in edits])
+def _put_edits(tx: Tx, row: int, edits: Sequence[EditRecord]) -> None:
+    _put(tx, row, "edit", [(each.edit_id, _edit_key(each), edit_json(each)) for each in edits])
 
 
 def _edit_key(edit: EditRecord) -> str | None:
@@ -117,12 +130,13 @@ def _edit_key(edit: EditRecord) -> str | None:
 
 def insert_edits(tx: Tx, row: int, counters: Counters, edits: Sequence[EditRecord], *, own: bool) -> Counters:
     """Store numbered edits; returns the counters after them. `own` edits count as `unsent`."""
-    put_edits(tx, row, edits)
+    _put_edits(tx, row, edits)
     counters = _counted(counters, edits, own)
     if any(isinstance(each, RestoreEdit) for each in edits):
         # The index finds the few that matter: to read 10,000 edits here would keep the lock for 0.3 s.
-        known = [edit_of(record) for _, record in _read(tx, row, "edit", "key IS NOT NULL", ())]
-        counters = counters.model_copy(update={"summary_seq": _last_covered(known)})
+        known = _rows(tx, row, "edit", "key IS NOT NULL", (), MAX_INTEGER, newest=False)
+        covered = _last_covered(edit_of(record) for _, record in known)
+        counters = counters.model_copy(update={"summary_seq": covered})
     return counters
 
 
@@ -166,14 +180,13 @@ def _last_covered(edits: Iterable[EditRecord]) -> int:
     return max(live.values(), default=-1)
 
 
-def edit_records(tx: Tx, row: int, after: int = 0) -> list[str]:
-    """The edits of a session behind number `after`, in order, as stored. Raises DamagedError if one is damaged or
-    missing."""
-    found = _read(tx, row, "edit", "number > ?", (after,))
+def read_edits(tx: Tx, row: int, *, after: int = 0) -> list[Edit]:
+    """The edits behind number `after`, in order. Raises DamagedError if one is damaged or missing."""
+    found = _rows(tx, row, "edit", "number > ?", (after,), MAX_INTEGER, newest=False)
     for expected, (number, _) in enumerate(found, start=after + 1):
         if number != expected:
             raise damaged(f"edit {expected} of the view")
-    return [record for _, record in found]
+    return [edit_of(record) for _, record in found]
 
 
 def find_summary(tx: Tx, owner: str, summary_id: str, session_id: str | None = None) -> str | None:
@@ -189,72 +202,52 @@ def find_summary(tx: Tx, owner: str, summary_id: str, session_id: str | None = N
     return found
 
 
-# Events
+# Events and calls
 
 
 def insert_event(tx: Tx, row: int, event: Event) -> None:
     """Store an event, with the current time if it has none."""
-    _append(tx, row, "event", event.kind, _stamped(event))
+    _append(tx, row, event, event.kind)
 
 
 def read_events(tx: Tx, row: int, *, after: int = 0, limit: int = 100) -> list[Event]:
     """Events after the one numbered `after`, oldest first."""
-    return [_event(*each) for each in _read(tx, row, "event", "number > ?", (after,), limit=limit)]
+    return _read(tx, row, Event, "number > ?", after, limit=limit)
 
 
 def last_events(tx: Tx, row: int, kinds: Sequence[EventKind], limit: int) -> list[Event]:
     """The newest events of these kinds, newest first."""
-    found = _read(tx, row, "event", f"key IN {tx.texts}", (listed(kinds),), limit=limit, newest=True)
-    return [_event(*each) for each in found]
-
-
-def _event(number: int, record: str) -> Event:
-    return from_json(Event, record).model_copy(update={"event_id": number})
-
-
-# Calls
+    return _read(tx, row, Event, f"key IN {tx.texts}", listed(kinds), limit=limit, newest=True)
 
 
 def insert_call(tx: Tx, row: int, call: Call, reply: str | None = None) -> None:
     """Store a model call, with the current time if it has none; `reply` is the provider's id of its reply, if it is an
     agent's."""
-    _append(tx, row, "call", reply, _stamped(call))
+    _append(tx, row, call, reply)
 
 
 def reports_again(tx: Tx, row: int, reply: str | None, usage: Usage) -> bool:
     """Whether a call with this reply is stored; its usage is replaced by the later report."""
-    found = [] if reply is None else _read(tx, row, "call", "key = ?", (held(reply),))
-    for number, record in found:
-        call = from_json(Call, record).model_copy(update=usage.model_dump())
-        put(tx, row, "call", [(number, reply, to_json(call))])
+    found = [] if reply is None else _read(tx, row, Call, "key = ?", held(reply))
+    changed = [(call.call_id, reply, to_json(call.model_copy(update=usage.model_dump()))) for call in found]
+    _put(tx, row, "call", changed)
     return bool(found)
-
-
-def copy_call(tx: Tx, row: int, call: Call) -> None:
-    """Store a call of another store, with its reply's id, so that a later report of it finds the call."""
-    text = "SELECT facts FROM messages WHERE session = ? AND seq = ?"
-    facts = only(tx.rows(text, (row, call.request_seq + 1))) if call.purpose == "agent" else None
-    insert_call(tx, row, call, None if facts is None else group_of(facts))
 
 
 def read_calls(tx: Tx, row: int, *, after: int = 0, limit: int = 100) -> list[Call]:
     """Calls after the one numbered `after`, oldest first."""
-    return [_call(*each) for each in _read(tx, row, "call", "number > ?", (after,), limit=limit)]
+    return _read(tx, row, Call, "number > ?", after, limit=limit)
 
 
 def last_calls(tx: Tx, row: int, limit: int) -> list[Call]:
     """The newest calls, newest first."""
-    return [_call(*each) for each in _read(tx, row, "call", limit=limit, newest=True)]
+    return _read(tx, row, Call, limit=limit, newest=True)
 
 
 def call_records(tx: Tx, rows: Iterable[int]) -> list[str]:
     """The records of all calls of these sessions."""
     text = f"SELECT record FROM log WHERE kind = 'call' AND session IN {tx.numbers}"
     return [record for (record,) in tx.rows(text, (listed(rows),))]
-
-
-def _call(number: int, record: str) -> Call:
-    return from_json(Call, record).model_copy(update={"call_id": number})
 
 
 # Requests
@@ -270,36 +263,34 @@ def insert_request(tx: Tx, row: int, counters: Counters, request: Request) -> tu
     placed = _stamped(request.model_copy(update={"number": number}))
     old = get_request(tx, row, number - DETAILED_REQUESTS)
     figures = [] if old is None else [old.model_copy(update={"left_out": None, "shortened": ()})]
-    put_requests(tx, row, [placed, *figures])
+    _put_requests(tx, row, [placed, *figures])
     return placed, counters.model_copy(update={"requests": number, "request": placed.sent})
 
 
-def put_requests(tx: Tx, row: int, placed: Sequence[Request]) -> None:
-    """Store requests under their own numbers."""
-    put(tx, row, "request", [(each.number, None, to_json(each)) for each in placed])
+def _put_requests(tx: Tx, row: int, placed: Sequence[Request]) -> None:
+    _put(tx, row, "request", [(each.number, None, to_json(each)) for each in placed])
 
 
 def book_usage(tx: Tx, row: int, number: int, usage: Usage) -> None:
     """Add the reported usage to a request, if it exists."""
     request = get_request(tx, row, number)
     if request is not None:
-        put_requests(tx, row, [request.model_copy(update={"usage": usage})])
+        _put_requests(tx, row, [request.model_copy(update={"usage": usage})])
 
 
 def get_request(tx: Tx, row: int, number: int) -> Request | None:
     """The request of this number; None if there is none."""
-    found = _read(tx, row, "request", "number = ?", (number,))
-    return from_json(Request, found[0][1]) if found else None
+    return next(iter(_read(tx, row, Request, "number = ?", number)), None)
 
 
 def read_requests(tx: Tx, row: int, *, last: int = 1) -> list[Request]:
     """The newest requests, newest first."""
-    return [from_json(Request, record) for _, record in _read(tx, row, "request", limit=last, newest=True)]
+    return _read(tx, row, Request, limit=last, newest=True)
 
 
 def list_requests(tx: Tx, row: int, *, after: int = 0, limit: int = 100) -> list[Request]:
     """The requests behind this number, oldest first."""
-    return [from_json(Request, record) for _, record in _read(tx, row, "request", "number > ?", (after,), limit=limit)]
+    return _read(tx, row, Request, "number > ?", after, limit=limit)
 
 
 # Declared parts: their content, which is long, is a segment of its own, before the messages.
@@ -318,12 +309,12 @@ def declare(
 
 
 def _version(tx: Tx, row: int, part: DeclaredVersion) -> int:
-    known = _read(tx, row, "declared", "key = ?", (_fingerprint(part),))
+    known = _read(tx, row, DeclaredVersion, "key = ?", _fingerprint(part))
     if known:
-        return known[0][0]
-    newest = _read(tx, row, "declared", limit=1, newest=True)
-    number = newest[0][0] + 1 if newest else 1
-    put_declared(tx, row, _stamped(part.model_copy(update={"version": number})))
+        return known[0].version
+    newest = _read(tx, row, DeclaredVersion, limit=1, newest=True)
+    number = newest[0].version + 1 if newest else 1
+    _put_declared(tx, row, _stamped(part.model_copy(update={"version": number})))
     return number
 
 
@@ -332,37 +323,37 @@ def _fingerprint(part: DeclaredVersion) -> str:
     return hashlib.sha256(part.part.encode() + b"\0" + to_bytes(part.content)).hexdigest()[:32]
 
 
-def put_declared(tx: Tx, row: int, part: DeclaredVersion) -> None:
-    """Store a declared part under its own version."""
+def _put_declared(tx: Tx, row: int, part: DeclaredVersion) -> None:
     bare = part.model_copy(update={"content": None})
-    put(tx, row, "declared", [(part.version, _fingerprint(part), to_json(bare))])
+    _put(tx, row, "declared", [(part.version, _fingerprint(part), to_json(bare))])
     session, first, count, _, content = packed(row, -part.version, [Stored(to_bytes(part.content))])
     insert_segments(tx, [(session, first, count, 1, content)])
 
 
 def read_declared(tx: Tx, row: int, versions: Sequence[int] | None = None) -> list[DeclaredVersion]:
     """These versions of the declared parts, or all, in order."""
-    found = _read(tx, row, "declared")
-    return [_declared(tx, row, *each) for each in found if versions is None or each[0] in versions]
+    found = _read(tx, row, DeclaredVersion)
+    return [_with_content(tx, row, each) for each in found if versions is None or each.version in versions]
 
 
-def _declared(tx: Tx, row: int, version: int, record: str) -> DeclaredVersion:
+def _with_content(tx: Tx, row: int, part: DeclaredVersion) -> DeclaredVersion:
     text = "SELECT first_seq, messages, content FROM bodies WHERE session = ? AND first_seq = ?"
-    [segment] = tx.rows(text, (row, -version)) or [(-version, 0, b"")]
-    stored = unpacked(row, segment)[-version]
-    return from_json(DeclaredVersion, record).model_copy(update={"content": json.loads(stored.body)})
+    [segment] = tx.rows(text, (row, -part.version)) or [(-part.version, 0, b"")]
+    return part.model_copy(update={"content": json.loads(unpacked(row, segment)[-part.version].body)})
 
 
-def copy_log(tx: Tx, row: int, records: Iterable[Any]) -> None:
-    """Store records of another store under their own numbers."""
-    edits = [each for each in records if isinstance(each, EditRecord)]
-    put_edits(tx, row, edits)
-    for each in records:
-        if isinstance(each, Event):
-            insert_event(tx, row, each)
-        elif isinstance(each, DeclaredVersion):
-            put_declared(tx, row, each)
-        elif isinstance(each, Call):
-            copy_call(tx, row, each)
-        elif isinstance(each, Request):
-            put_requests(tx, row, [each])
+def copy_record(tx: Tx, row: int, record: EditRecord | Event | Call | DeclaredVersion | Request) -> None:
+    """Store a record of another store under its own number."""
+    if isinstance(record, EditRecord):
+        _put_edits(tx, row, [record])
+    elif isinstance(record, Event):
+        insert_event(tx, row, record)
+    elif isinstance(record, DeclaredVersion):
+        _put_declared(tx, row, record)
+    elif isinstance(record, Request):
+        _put_requests(tx, row, [record])
+    else:
+        # With its reply's id, so that a later report of it finds the call.
+        text = "SELECT facts FROM messages WHERE session = ? AND seq = ?"
+        facts = only(tx.rows(text, (row, record.request_seq + 1))) if record.purpose == "agent" else None
+        insert_call(tx, row, record, None if facts is None else group_of(facts))

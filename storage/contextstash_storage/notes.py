@@ -11,14 +11,7 @@ import secrets
 import time
 from collections.abc import Sequence
 
-from contextstash_storage.records import (
-    CachedSummary,
-    Cursor,
-    ProxiedSession,
-    Record,
-    SessionExtras,
-    StoredBatch,
-)
+from contextstash_storage.records import CachedSummary, Cursor, Note, ProxiedSession, Record, StoredBatch
 from contextstash_storage.rows import from_json, to_json
 from contextstash_storage.transaction import Tx, held, only, text_of
 
@@ -46,19 +39,9 @@ def put(
 
 def get(tx: Tx, row: int, kind: str, key: str = "") -> str | None:
     """The record of a note; None if there is none."""
-    found: str | None = only(
-        tx.rows("SELECT record FROM notes WHERE session = ? AND kind = ? AND key = ?", (row, kind, held(key)))
-    )
+    text = "SELECT record FROM notes WHERE session = ? AND kind = ? AND key = ?"
+    found: str | None = only(tx.rows(text, (row, kind, held(key))))
     return found
-
-
-def _all(tx: Tx, row: int, kind: str) -> list[tuple[str, str]]:
-    """Keys and records of a kind, in the order of keys."""
-    rows = tx.rows("SELECT key, record FROM notes WHERE session = ? AND kind = ? ORDER BY key", (row, kind))
-    return [(text_of(key), record) for key, record in rows]
-
-
-# Cursors
 
 
 def get_cursor(tx: Tx, owner: str, source: str) -> Cursor | None:
@@ -74,9 +57,6 @@ def put_cursor(tx: Tx, owner: str, row: int, cursor: Cursor) -> None:
     put(tx, row, "cursor", cursor.source, to_json(cursor), owner=owner)
 
 
-# Batches
-
-
 def get_batch(tx: Tx, row: int, batch_id: str) -> StoredBatch | None:
     """What is stored of a batch; None if nothing is."""
     found = get(tx, row, "batch", batch_id)
@@ -86,6 +66,17 @@ def get_batch(tx: Tx, row: int, batch_id: str) -> StoredBatch | None:
 def put_batch(tx: Tx, row: int, batch: StoredBatch) -> None:
     """Remember what is stored of a batch."""
     put(tx, row, "batch", batch.batch_id, to_json(batch))
+
+
+def get_cached_summary(tx: Tx, row: int, content: str) -> CachedSummary | None:
+    """A summary written before for the same content, of which this is a hash."""
+    found = get(tx, row, "summary", content)
+    return None if found is None else from_json(CachedSummary, found)
+
+
+def put_cached_summary(tx: Tx, row: int, content: str, summary: CachedSummary) -> None:
+    """Store a summary for a content for as long as its session exists, in place of an earlier one."""
+    put(tx, row, "summary", content, to_json(summary))
 
 
 # Leases
@@ -107,20 +98,6 @@ def release_lease(tx: Tx, row: int, purpose: str, holder: str) -> None:
     """Release a lease, if this holder still has it."""
     text = "DELETE FROM notes WHERE session = ? AND kind = 'lease' AND key = ? AND record = ?"
     tx.execute(text, (row, purpose, json.dumps(holder)))
-
-
-# Summaries written before
-
-
-def get_cached_summary(tx: Tx, row: int, content: str) -> CachedSummary | None:
-    """A summary written before for the same content, of which this is a hash."""
-    found = get(tx, row, "summary", content)
-    return None if found is None else from_json(CachedSummary, found)
-
-
-def put_cached_summary(tx: Tx, row: int, content: str, summary: CachedSummary) -> None:
-    """Store a summary for a content for as long as its session exists, in place of an earlier one."""
-    put(tx, row, "summary", content, to_json(summary))
 
 
 # What the proxy knows
@@ -149,28 +126,26 @@ def recent_proxied(tx: Tx, owner: str, since: float, limit: int) -> list[tuple[s
 
 # All of a session that is moved
 
-
-def read_extras(tx: Tx, row: int) -> SessionExtras:
-    """What a session has beside its history."""
-    return SessionExtras(
-        cursors=tuple(from_json(Cursor, record) for _, record in _all(tx, row, "cursor")),
-        batches=tuple(from_json(StoredBatch, record) for _, record in _all(tx, row, "batch")),
-        summaries={key: from_json(CachedSummary, record) for key, record in _all(tx, row, "summary")},
-        proxied=get_proxied(tx, row),
-    )
+_NEVER_MOVED = ("lease", "deleted", "token")
 
 
-def put_extras(tx: Tx, owner: str, row: int, extras: SessionExtras) -> None:
-    """Store what a copied session has beside its history; sources that are read into another session stay there."""
-    for cursor in extras.cursors:
-        if get_cursor(tx, owner, cursor.source) is None:
-            put_cursor(tx, owner, row, cursor)
-    for batch in extras.batches:
-        put_batch(tx, row, batch)
-    for key, summary in extras.summaries.items():
-        put_cached_summary(tx, row, key, summary)
-    if extras.proxied is not None:
-        put_proxied(tx, row, extras.proxied)
+def read_notes(tx: Tx, row: int) -> list[Note]:
+    """What a session has beside its history, in the order of kinds and keys."""
+    rows = tx.rows("SELECT kind, key, record, begins FROM notes WHERE session = ? ORDER BY kind, key", (row,))
+    return [Note(kind=row[0], key=text_of(row[1]), record=row[2], begins=row[3]) for row in rows if row[0] != "lease"]
+
+
+def copy_note(tx: Tx, row: int, note: Note) -> None:
+    """Store a note of another store. A cursor counts from `claim_sources` on."""
+    if note.kind not in _NEVER_MOVED:
+        put(tx, row, note.kind, note.key, note.record, begins=note.begins)
+
+
+def claim_sources(tx: Tx, owner: str, row: int) -> None:
+    """Go on with the sources that a copied session was read from, but for those that are read into another one here."""
+    others = "SELECT key FROM notes WHERE kind = 'cursor' AND owner = ?"
+    tx.execute(f"DELETE FROM notes WHERE session = ? AND kind = 'cursor' AND key IN ({others})", (row, owner))
+    tx.execute("UPDATE notes SET owner = ? WHERE session = ? AND kind = 'cursor'", (owner, row))
 
 
 # Deleted sessions
@@ -186,7 +161,8 @@ MAX_LATER = 64
 class DeletedSession(Record):
     """Hashes of a session's id, of the `length` messages that its last request began with, and of the provider's id of
     its last response, with a `key` of its own: they cannot be compared with those of another database. `later` are the
-    hashes of further responses that its client got, the newest last."""
+    hashes of further responses that its client got, the newest last. `at` is when it was deleted, in seconds since
+    1970."""
 
     key: str
     session: str
@@ -194,6 +170,7 @@ class DeletedSession(Record):
     mark: str = ""
     response: str = ""
     later: tuple[str, ...] = ()
+    at: float = 0.0
 
     def is_continued_by(self, session_id: str, marks: Sequence[str], response: object) -> bool:
         """Whether a request goes on with it: by the id that its session would get, by the messages that it begins with
@@ -220,15 +197,13 @@ def note_deleted(tx: Tx, owner: str, session_id: str, row: int) -> None:
     tx.execute("DELETE FROM notes WHERE kind = 'deleted' AND begins < ?", (_oldest_deletion(),))
     key, proxied = secrets.token_hex(16), get_proxied(tx, row) or ProxiedSession()
     mark, response = (_hash(key, each) if each else "" for each in (proxied.mark, proxied.response))
-    deleted = DeletedSession(
-        key=key, session=_hash(key, session_id), length=proxied.length if mark else 0, mark=mark, response=response
-    )
-    _put_deleted(tx, owner, deleted)
+    found = DeletedSession(key=key, session=_hash(key, session_id), mark=mark, response=response, at=time.time())
+    _put_deleted(tx, owner, found.model_copy(update={"length": proxied.length if mark else 0}))
 
 
 def deleted_sessions(tx: Tx, owner: str) -> list[DeletedSession]:
     """The sessions that were deleted in the last KEPT_DAYS."""
-    text = "SELECT record FROM notes WHERE kind = 'deleted' AND owner = ? AND begins >= ? ORDER BY begins"
+    text = "SELECT record FROM notes WHERE kind = 'deleted' AND owner = ? AND begins >= ? ORDER BY begins, key"
     return [from_json(DeletedSession, record) for (record,) in tx.rows(text, (owner, _oldest_deletion()))]
 
 
@@ -240,17 +215,17 @@ def copy_deleted(tx: Tx, owner: str, sessions: Sequence[DeletedSession]) -> None
             _put_deleted(tx, owner, session)
 
 
-def _put_deleted(tx: Tx, owner: str, session: DeletedSession) -> None:
-    put(tx, 0, "deleted", session.key, to_json(session), owner=owner, begins=time.time())
-
-
 def note_responses(tx: Tx, owner: str, session_id: str, marks: Sequence[str], responses: Sequence[str]) -> None:
     """Recognize a deleted session by these responses too, which its client got later: the one of this id, that with
     which a request of these marks goes on, or that of one of the responses. Without effect if there is none."""
     for known in deleted_sessions(tx, owner):
         if any(known.is_continued_by(session_id, marks, each) for each in (None, *responses)):
-            text = "UPDATE notes SET record = ? WHERE kind = 'deleted' AND key = ?"
-            tx.execute(text, (to_json(known.with_responses(responses)), known.key))
+            _put_deleted(tx, owner, known.with_responses(responses))
+
+
+def _put_deleted(tx: Tx, owner: str, session: DeletedSession) -> None:
+    """Store how a session is recognized, for KEPT_DAYS from its deletion on, whatever its client does."""
+    put(tx, 0, "deleted", session.key, to_json(session), owner=owner, begins=session.at)
 
 
 def _oldest_deletion() -> float:

@@ -537,7 +537,17 @@ class CachedSummary(Record):
     model: str | None = None
 
 
-Copied = NewMessage | Edit | Event | Call | DeclaredVersion | Request
+class Note(Record):
+    """What a session has beside its history, as it is stored: how far a source has been read, a batch, a summary
+    written before, or what the proxy knows."""
+
+    kind: str
+    key: str = ""
+    record: str
+    begins: float | None = None
+
+
+Copied = NewMessage | Edit | Event | Call | DeclaredVersion | Request | Note
 """What a whole session is made of."""
 
 
@@ -661,16 +671,6 @@ class StoredBatch(Record):
     first_seq: int
     count: int
     fingerprint: str
-
-
-class SessionExtras(Record):
-    """How far its sources have been read, the ids of its batches, summaries by the hash of what they summarize, and
-    what the proxy knows of it."""
-
-    cursors: tuple[Cursor, ...] = ()
-    batches: tuple[StoredBatch, ...] = ()
-    summaries: Mapping[str, CachedSummary] = Field(default_factory=dict)
-    proxied: ProxiedSession | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypedDict, Unpack
 
-from contextstash_storage import hidden, log, messages, notes, outputs, sessions
+from contextstash_storage import deletion, log, messages, notes, outputs, sessions
 from contextstash_storage.append import PIECE_SIZE, Batch, Progress, append_piece, is_large, prepare
-from contextstash_storage.background import PAUSE_SECONDS, Background, Database
 from contextstash_storage.bodies import fingerprint
+from contextstash_storage.deletion import Deletions
 from contextstash_storage.errors import (
     BadInputError,
     EditConflictError,
@@ -36,32 +36,25 @@ from contextstash_storage.records import (
     EditsAfter,
     EditsBefore,
     Event,
-    KnownPart,
-    Message,
     Native,
     NewMessage,
     Request,
     SearchHit,
     Session,
-    SessionExtras,
-    SessionNews,
     Usage,
 )
-from contextstash_storage.rows import edit_of
 from contextstash_storage.search.query_terms import EVERYWHERE, SearchFilter
 from contextstash_storage.search.search import Weigh as Weigh
 from contextstash_storage.search.search import search
 from contextstash_storage.sessions import insert_session, read_session, row_of, store_counters
+from contextstash_storage.staging import Staged
 from contextstash_storage.tokens import TokenStore
-from contextstash_storage.transaction import Tx
+from contextstash_storage.transaction import Database, Result, Tx
 
 BETWEEN_PIECES_SECONDS = 0.005
 """Pause between two pieces of a batch. SQLite has no queue for its lock: a waiting process would find the database
 locked each time if the next piece started at once. Longer than sqlite.connection.LOOK_SECONDS, so that each that waits
 looks once in it. Of 20 ms and 5 ms: two processes that record transcripts take a fifth less time with 5."""
-
-FEW = 16
-"""Up to so many records are made on the event loop; of more in a thread."""
 
 
 class Placement(TypedDict, total=False):
@@ -75,7 +68,6 @@ class Placement(TypedDict, total=False):
 
 
 P = ParamSpec("P")
-Result = TypeVar("Result")
 
 
 def _owner_reader(
@@ -139,7 +131,7 @@ class SessionStore:
         self.database = database
         self.owner = owner
         self.tokens = TokenStore(database)
-        self._background = Background(database)
+        self._deletions = Deletions(database)
 
     def for_owner(self, owner: str) -> Self:
         """The same open database, bound to another owner. Closing either closes both."""
@@ -149,13 +141,13 @@ class SessionStore:
 
     async def continue_work(self) -> None:
         """Continue, in the background, what killed processes left incomplete."""
-        if await self.database.read(hidden.any_hidden):
-            self._background.delete_later()
+        if await self.database.read(deletion.any_hidden):
+            self._deletions.finish_later()
 
     async def close(self) -> None:
         """Close the database, after running work; closing again does nothing. A running deletion stops after its piece;
         the next opening of the database continues it."""
-        await self._background.close()
+        await self._deletions.close()
         await self.database.close()
 
     async def __aenter__(self) -> Self:
@@ -199,40 +191,28 @@ class SessionStore:
         transaction makes them invisible; then their rows, their words in the search index and their pages in the
         write-ahead log are removed in pieces. False if some of that is still to be done, because another process reads
         an older state, the database is locked or the disk is full. It is then tried again."""
-        await self.database.write(lambda tx: hidden.hide(tx, self.owner, [session_id, *along]))
-        return await self._background.delete()
+        await self.database.write(lambda tx: deletion.hide(tx, self.owner, [session_id, *along]))
+        return await self._deletions.finish()
 
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
-        """Store a whole session as it was elsewhere: its messages in order, then its edits, events and calls, all
-        unchanged; None, and nothing is done, if its owner has one of that id. It is stored in pieces, the last of which
-        makes it visible. `items` is read in another thread while no transaction is open."""
-        owned = session.model_copy(update={"owner": self.owner})
-        staged = await self.database.write(lambda tx: hidden.begin(tx, owned))
-        if staged is None:
+        """Store a whole session as it was elsewhere: its messages in order, then all else, unchanged; None, and
+        nothing is done, if its owner has one of that id. It is stored in pieces, the last of which makes it visible.
+        `items` is read in another thread while no transaction is open."""
+        staged = Staged(session.model_copy(update={"owner": self.owner}))
+        if not await self.database.write(staged.begin):
             return None
         try:
-            await self._fill(staged, iter(items))
-            stored = await self.database.write(lambda tx: hidden.publish(tx, staged))
+            await staged.fill(self.database, iter(items))
+            stored = await self.database.write(staged.publish)
         except BaseException:
-            await self.database.write(lambda tx: hidden.abandon(tx, staged))
-            self._background.delete_later()
+            await self.database.write(staged.abandon)
+            self._deletions.finish_later()
             raise
         if stored is None:
-            self._background.delete_later()
+            self._deletions.finish_later()
         return stored
 
-    async def _fill(self, staged: hidden.Staged, items: Iterator[Copied]) -> None:
-        while read := await asyncio.to_thread(hidden.read_items, items):
-            while read:
-                written = await self.database.write(lambda tx, read=read: hidden.write_piece(tx, staged, read))  # type: ignore[misc]
-                staged.advance(read.popleft() for _ in range(written))
-                await asyncio.sleep(PAUSE_SECONDS)
-
-    read_extras = _session_reader(notes.read_extras)
-
-    async def put_extras(self, session_id: str, extras: SessionExtras) -> None:
-        """Store what a copied session has beside its history."""
-        await self._change(session_id, lambda tx, row, _: notes.put_extras(tx, self.owner, row, extras))
+    read_notes = _session_reader(notes.read_notes)
 
     async def append_messages(
         self,
@@ -289,41 +269,10 @@ class SessionStore:
         """What two messages have in common if they are equal, by which a repeated delivery is recognized. Pure."""
         return fingerprint(body)
 
-    async def read_messages(
-        self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
-    ) -> list[Message]:
-        """Messages `first..last`, both included, in order."""
-
-        def work(tx: Tx) -> messages.MessageRows:
-            row, session = read_session(tx, self.owner, session_id)
-            end = session.counters.messages - 1 if last is None else last
-            return messages.rows_between(tx, row, session, first, end, bodies=bodies)
-
-        return await _made(await self.database.read(work))
-
-    async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
-        """The messages at these positions, with their bodies, in order of position."""
-        return await _made(
-            await self.database.read(
-                lambda tx: messages.rows_at(tx, row_of(tx, self.owner, session_id), session_id, seqs)
-            )
-        )
-
-    async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
-        """The session, its newest request, and beyond what the reader knows of it its edits and its messages with their
-        outputs: what each turn of an agent loop needs, as of one moment."""
-        news = await self.database.read(lambda tx: messages.read_news(tx, self.owner, session_id, known))
-        few = len(news.messages.rows) + len(news.edits) <= FEW
-        return news.read() if few else await asyncio.to_thread(news.read)
-
-    async def read_edits(self, session_id: str, *, after: int = 0) -> list[Edit]:
-        """The edits behind number `after`, in order."""
-
-        def work(tx: Tx) -> list[str]:
-            return log.edit_records(tx, row_of(tx, self.owner, session_id), after)
-
-        records = await self.database.read(work)
-        return await asyncio.to_thread(lambda: list(map(edit_of, records)))
+    read_messages = _owner_reader(messages.read_messages)
+    read_messages_at = _owner_reader(messages.read_messages_at)
+    read_news = _owner_reader(messages.read_news)
+    read_edits = _session_reader(log.read_edits)
 
     async def append_edits(
         self,
@@ -459,11 +408,6 @@ def _stored_change(tx: Tx, row: int, session: Session, counters: Counters, event
     if event is not None:
         log.insert_event(tx, row, event)
     return store_counters(tx, row, session, counters)
-
-
-async def _made(rows: messages.MessageRows) -> list[Message]:
-    """The messages of rows: many are made in a thread, so that other calls need not wait."""
-    return rows.messages() if len(rows.rows) <= FEW else await asyncio.to_thread(rows.messages)
 
 
 def _partly_stored(batch: Batch, progress: Progress, error: Exception) -> str:

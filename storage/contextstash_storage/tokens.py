@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
-from contextstash_storage.transaction import Tx
-
-Result = TypeVar("Result")
+from contextstash_storage.transaction import Database, Tx
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +22,10 @@ class Token:
     last_used_at: datetime | None = None
 
 
-class _Transactions(Protocol):
-    def read(self, work: Callable[[Tx], Result], /) -> Awaitable[Result]: ...
-
-    def write(self, work: Callable[[Tx], Result], /) -> Awaitable[Result]: ...
-
-
 class TokenStore:
     """The tokens of all owners. Each is a note under the SHA-256 of its secret."""
 
-    def __init__(self, database: _Transactions) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
 
     async def add(self, token: Token, sha256: bytes) -> bool:

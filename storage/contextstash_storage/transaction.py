@@ -8,12 +8,13 @@ A statement exists once: its values are `?`, and what the databases say differen
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from contextstash_storage.errors import StoreVersionError
 
@@ -100,6 +101,32 @@ class Tx(Protocol):
 
     def clock(self) -> float:
         """Seconds that all processes which use the database share, and that nobody sets."""
+
+
+Result = TypeVar("Result")
+TxWork = Callable[[Tx], Result]
+
+
+class Database(Protocol):
+    """An open database, which runs functions on transactions in threads of its own."""
+
+    async def read(self, work: TxWork[Result], /) -> Result:
+        """What `work` returns; all its reads see the same state."""
+
+    async def write(self, work: TxWork[Result], /) -> Result:
+        """What `work` returns, run as one transaction: committed durably, or rolled back."""
+
+    async def write_together(self, make: Callable[[], TxWork[Result]], /) -> Result:
+        """The same for what `make` makes on the database's thread, perhaps in a transaction with others."""
+
+    async def forget(
+        self, pieces: Callable[[TxWork[bool]], Awaitable[bool]], closing: asyncio.Event, had_words: bool, /
+    ) -> bool:
+        """Overwrite what removed rows leave in the files, by `pieces` if that takes long, and until it is `closing`;
+        False if something of it stays."""
+
+    async def close(self) -> None:
+        """Close it, after what runs on it; closing again does nothing."""
 
 
 def only(rows: Sequence[Any]) -> Any:

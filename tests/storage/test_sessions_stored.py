@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, SessionNotFoundError
-from contextstash_storage.notes import MAX_LATER
+from contextstash_storage.notes import KEPT_DAYS, MAX_LATER
 from contextstash_storage.records import Call, Cursor, Event, ProxiedSession
 from contextstash_storage.sqlite.store import SqliteStore
 from contextstash_storage.store import SessionStore
@@ -132,6 +134,19 @@ async def test_a_deleted_session_is_recognized_by_the_newest_of_later_responses(
     found = [number for number in range(MAX_LATER + 5) if deleted.is_continued_by("other", [], f"resp_{number}")]
     assert found == [1, *range(4, MAX_LATER + 4)]
     assert not any("resp" in each for each in deleted.later)
+
+
+async def test_a_deleted_session_is_forgotten_after_its_time_whatever_its_client_does(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted_at = time.time()
+    await store.delete_session(SESSION)
+    for days in (KEPT_DAYS - 1, KEPT_DAYS + 1):
+        monkeypatch.setattr(time, "time", lambda days=days: deleted_at + days * 86_400)
+        known = await store.deleted_sessions()
+        assert len(known) == (days < KEPT_DAYS)
+        await store.note_responses(SESSION, [], [f"resp_{days}"])
+        await store.copy_deleted([each.with_responses(["resp_x"]) for each in known])
 
 
 async def test_the_children_of_a_deleted_session_live_on_without_a_parent(store: SessionStore) -> None:

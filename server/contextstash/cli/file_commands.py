@@ -30,7 +30,7 @@ from contextstash_storage.errors import BadInputError, ContextstashError
 if TYPE_CHECKING:
     from contextstash.sharing.export import Form
     from contextstash.stash import Stash
-    from contextstash.transfer.store_migration import Migrated, Progress
+    from contextstash.transfer.transfer import Migrated, Progress
     from contextstash_storage.databases import Location
 
 FORMS = ("session", "messages", "view", "markdown", "html")
@@ -151,7 +151,7 @@ def migrate_store(source: Location, target: Location) -> int:
 
 def _migrate(source: Location, target: Location) -> Migrated:
     from contextstash.configuration.database import open_database
-    from contextstash.transfer.store_migration import migrate_store as migrate
+    from contextstash.transfer.transfer import migrate_store as migrate
 
     progress_bar: Any = click.progressbar(length=1, label="Copying", file=sys.stderr)
 

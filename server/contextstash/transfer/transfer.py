@@ -1,12 +1,16 @@
-"""Export and import of a whole session as records: lossless, handles included."""
+"""Whole sessions as a stream of records: exported to a file, imported, or moved to another database and compared there.
+Lossless, handles included."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+import hashlib
+import json
+from asyncio import AbstractEventLoop, get_running_loop
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -14,6 +18,7 @@ from contextstash import __version__
 from contextstash.base.json_text import lenient_value
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
+from contextstash.queries.sessions import all_sessions
 from contextstash.record.messages import search_texts
 from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
 from contextstash.request.get_context import read_context
@@ -22,7 +27,7 @@ from contextstash.session.access import Access, check_conversation_id
 from contextstash.session.masks import derived, masked_argument, shown_value, stored_body
 from contextstash.session.open_session import READ_AT_ONCE, remember_calls
 from contextstash.window.settings import ContextSettings
-from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
+from contextstash_storage.errors import BadInputError, ContextstashError, DamagedError, SessionNotFoundError
 from contextstash_storage.json_values import NotJsonError, check_json
 from contextstash_storage.records import (
     EDIT,
@@ -34,10 +39,16 @@ from contextstash_storage.records import (
     Message,
     Native,
     NewMessage,
+    Note,
     Output,
     Request,
     Session,
 )
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
+
+    from contextstash_storage.store import SessionStore
 
 VERSION = 4
 """Of this format. A file of another version is refused: none was ever released."""
@@ -58,6 +69,9 @@ PARTS: Mapping[str, TypeAdapter[Any]] = {
 }
 """The records between the first and the last one, by their key."""
 
+MOVED: Mapping[str, TypeAdapter[Any]] = {**PARTS, "note": TypeAdapter(Note)}
+"""The same of a session that goes to another database. A file has no notes: they say where its client goes on."""
+
 LOGGED_AT_ONCE = 1_000
 
 RECORD_LEVELS = 2
@@ -74,7 +88,7 @@ async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[
     with suppress(SessionNotFoundError, BadInputError):
         sessions.append(await access.store.get_session(outputs_session_id(session_id)))
     for place, session in enumerate(sessions, start=1):
-        async for record in session_records(access, session, len(sessions) - place):
+        async for record in _session_records(access, session, len(sessions) - place):
             yield shown_value(settings, record)
 
 
@@ -85,13 +99,20 @@ async def export_view(access: Access, session_id: str, budget: int) -> list[Nati
     return [shown_value(settings, message) for message in found]
 
 
-async def session_records(access: Access, session: Session, left: int = 0) -> AsyncGenerator[dict[str, Any]]:
-    """The records of one session, after which so many sessions are `left` in the file."""
-    counts = dict.fromkeys(PARTS, 0)
+async def _session_records(
+    access: Access, session: Session, left: int = 0, *, moved: bool = False
+) -> AsyncGenerator[dict[str, Any]]:
+    """The records of one session, after which so many sessions are `left` in the file; with its notes if it is
+    `moved`."""
+    parts = MOVED if moved else PARTS
+    counts = dict.fromkeys(parts, 0)
     async for record in _records(access, session):
-        for name in PARTS.keys() & record.keys():
+        for name in parts.keys() & record.keys():
             counts[name] += 1
         yield record
+    for note in await access.store.read_notes(session.session_id) if moved else ():
+        counts["note"] += 1
+        yield {"note": note.model_dump(mode="json", exclude_none=True)}
     yield {END: {**{f"{name}s": count for name, count in counts.items()}, "sessions_left": left}}
 
 
@@ -139,11 +160,13 @@ def is_session(record: object) -> bool:
     return isinstance(record, dict) and HEADER in record
 
 
-async def import_session(access: Access, lines: Iterable[str], *, session_id: str | None = None) -> CopyResult:
+async def import_session(
+    access: Access, lines: Iterable[str], *, session_id: str | None = None, moved: bool = False
+) -> CopyResult:
     """Store the sessions in these lines exactly as they were, the first under another id if one is given. A session
     that is stored already is left unchanged. Raises BadInputError with the number of the line if a line is not part of
     an exported session; then nothing of its session is stored."""
-    reading = _Lines(lines)
+    reading = _Lines(lines, MOVED if moved else PARTS)
     result: CopyResult | None = None
     while (session := await asyncio.to_thread(reading.next_session)) is not None:
         if session_id is not None:
@@ -182,8 +205,9 @@ async def _same(access: Access, session: Session) -> int:
 class _Lines:
     """The lines of a file, read one by one, split into sessions."""
 
-    def __init__(self, lines: Iterable[str]) -> None:
+    def __init__(self, lines: Iterable[str], parts: Mapping[str, TypeAdapter[Any]]) -> None:
         self._lines = enumerate(lines, start=1)
+        self._parts = parts
         self._begun: Mapping[str, Any] | None = None
         self._number = 0
 
@@ -209,12 +233,17 @@ class _Lines:
         """The messages, edits, events, calls, declared parts and requests of the session."""
         fmt = get_format(session.format)
         calls: dict[str, tuple[str, str]] = {}
-        counts = dict.fromkeys(PARTS, 0)
+        counts = dict.fromkeys(self._parts, 0)
         keys: set[str] = set()
         while (record := self._next()) is not None and not is_session(record) and END not in record:
             try:
-                [name] = PARTS.keys() & record.keys()
-                item = _item(name, record[name], fmt, calls, settings)
+                [name] = self._parts.keys() & record.keys()
+                fields = record[name]
+                item = (
+                    _message(fields, fmt, calls, settings)
+                    if name == "message"
+                    else self._parts[name].validate_python(fields)
+                )
             except (ValidationError, ContextstashError, KeyError, ValueError, TypeError) as error:
                 raise self._wrong() from error
             self._check_place(item, record.get("seq"), counts[name], keys)
@@ -281,11 +310,8 @@ class _Lines:
         return BadInputError(f"Line {self._number} {problem} {NOT_STORED}")
 
 
-def _item(name: str, fields: Any, fmt: Format, calls: dict[str, tuple[str, str]], settings: ContextSettings) -> Copied:
-    """The part in a record, of a message with what the settings here store of it."""
-    if name != "message":
-        part: Copied = PARTS[name].validate_python(fields)
-        return part
+def _message(fields: Any, fmt: Format, calls: dict[str, tuple[str, str]], settings: ContextSettings) -> NewMessage:
+    """The message in a record, with what the settings here store of it."""
     outputs = [{**output, "seq": 0} for output in fields.get("outputs", ())]
     message = NewMessage.model_validate({**fields, "outputs": outputs})
     read = fmt.read(message.body)
@@ -302,3 +328,89 @@ def _item(name: str, fields: Any, fmt: Format, calls: dict[str, tuple[str, str]]
     if len(shown.texts) == len(message.blocks):
         kept["texts"] = search_texts(shown.texts, shown.blocks, calls)
     return message.model_copy(update=kept)
+
+
+# Between databases
+
+DIFFERENT = "it is stored there with another content: one of the two was changed after it was copied"
+
+
+@dataclass
+class Migrated:
+    """The outcome of a migration, by sessions: those `copied` now, those that were there `already`, and by their ids
+    why others `failed`."""
+
+    copied: int = 0
+    already: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a migration has got."""
+
+    sessions: int
+    messages: int
+    of_sessions: int
+    of_messages: int
+
+
+async def migrate_store(source: SessionStore, target: SessionStore, report: Callable[[Progress], None]) -> Migrated:
+    """Copy the sessions of all owners. Each becomes visible as a whole; one that is there already is compared. So the
+    same call again continues an interrupted one."""
+    stores = [(Access(source.for_owner(owner)), Access(target.for_owner(owner))) for owner in await source.owners()]
+    for own, others in stores:
+        await others.store.copy_deleted(await own.store.deleted_sessions())  # no client brings them back there
+    # Parents before sub-agents where the times of their creation say so.
+    wanted = [
+        (own, others, session)
+        for own, others in stores
+        for session in sorted(await all_sessions(own), key=lambda each: (each.created_at, each.session_id))
+    ]
+    messages = sum(session.counters.messages for _, _, session in wanted)
+    done = Migrated()
+    read = 0
+    for number, (own, others, session) in enumerate(wanted, start=1):
+        await _migrate_session(own, others, session, done)
+        read += session.counters.messages
+        report(Progress(number, read, len(wanted), messages))
+    return done
+
+
+async def _migrate_session(source: Access, target: Access, session: Session, done: Migrated) -> None:
+    name = session.session_id
+    sent, arrived = hashlib.sha256(), hashlib.sha256()
+    is_new = await target.find(name) is None
+    records = _session_records(source, session, moved=True)
+    try:
+        await import_session(target, _lines(records, sent, get_running_loop()), moved=True)
+    except (BadInputError, DamagedError) as error:
+        # Another session is stored under this id, the copy would not be the same, or it cannot be read: others can.
+        done.failed[name] = str(error)
+        return
+    async for record in _session_records(target, await target.store.get_session(name), moved=True):
+        _line(record, arrived)
+    if arrived.digest() != sent.digest():
+        done.failed[name] = DIFFERENT
+    elif is_new:
+        done.copied += 1
+    else:
+        done.already += 1
+
+
+def _lines(records: AsyncGenerator[dict[str, Any]], digest: Hash, loop: AbstractEventLoop) -> Iterator[str]:
+    """The records of a session as lines, added to a checksum on their way. They are read on the event loop, which must
+    not be the thread that asks for the lines."""
+
+    async def following() -> dict[str, Any] | None:
+        return await anext(records, None)
+
+    while (record := asyncio.run_coroutine_threadsafe(following(), loop).result()) is not None:
+        yield _line(record, digest)
+
+
+def _line(record: dict[str, Any], digest: Hash) -> str:
+    """A record as a line, added to a checksum: as JSON with sorted keys."""
+    record.pop("written_by", None)  # a session may be copied by one version and compared by the next
+    digest.update(json.dumps(record, sort_keys=True).encode())
+    return json.dumps(record)

@@ -8,16 +8,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 from psycopg import errors
 
-from contextstash_storage.background import Background
 from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreFullError
 from contextstash_storage.postgres import match
 from contextstash_storage.postgres.address import Address
-from contextstash_storage.transaction import Matching, Tx, only
+from contextstash_storage.transaction import Matching, Result, Tx, TxWork, only
 
 RETRY_SECONDS = 10.0
 """For how long a transaction waits for a connection or for a lock, and is tried again if it was not committed: as long
@@ -28,9 +27,6 @@ MAX_PAUSE_SECONDS = 1.0
 
 COMMAND_SECONDS = 300.0
 """How long one statement may take. The longest writes the pieces of a session of a million messages."""
-
-Result = TypeVar("Result")
-TxWork = Callable[[Tx], Result]
 
 _COLLIDED = (errors.SerializationFailure, errors.DeadlockDetected, errors.LockNotAvailable)
 _UNSTORABLE = (psycopg.DataError, UnicodeEncodeError, OverflowError)
@@ -105,7 +101,7 @@ class PostgresDatabase:
         while self._idle:
             await asyncio.to_thread(self._idle.pop().close)
 
-    async def forget(self, _: Background, has_words: bool) -> bool:
+    async def forget(self, *_: object) -> bool:
         """Nothing: PostgreSQL overwrites removed rows when it vacuums their tables."""
         return True
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import aiosqlite
 
 from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreFullError, StoreVersionError
 from contextstash_storage.sqlite import match
 from contextstash_storage.sqlite.database_file import DriverError, FindKey, no_key, open_file, primary_code, read_head
-from contextstash_storage.transaction import VERSION, Matching, Tx, check_version, only, statements
+from contextstash_storage.transaction import VERSION, Matching, Result, Tx, TxWork, check_version, only, statements
 
 BUSY_SECONDS = 10.0
 """How long to wait for another process's transaction."""
@@ -36,9 +36,7 @@ is always first. An attempt takes about 20 µs; with 8 processes that write all 
 
 _RETRY_SECONDS = 0.02
 
-Result = TypeVar("Result")
 Work = Callable[[sqlite3.Connection], Result]
-TxWork = Callable[[Tx], Result]
 
 
 class SqliteTx:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contextstash_storage.errors import StoreError
-from contextstash_storage.log import edit_records
-from contextstash_storage.messages import rows_between
+from contextstash_storage.log import read_edits
+from contextstash_storage.messages import messages_between
 from contextstash_storage.outputs import read_outputs
-from contextstash_storage.rows import edit_of, parsed
+from contextstash_storage.rows import parsed
 from contextstash_storage.sessions import IS_SEEN, read_session
 from contextstash_storage.sqlite.connection import SqliteTx, read_version, store_error
 from contextstash_storage.sqlite.database_file import DriverError, FindKey, is_encrypted, no_key, open_file
@@ -84,9 +84,8 @@ def _damage(tx: SqliteTx, owner: str, session_id: str) -> str | None:
     try:
         row, session = read_session(tx, owner, session_id)
         for first in range(0, session.counters.messages, READ_AT_ONCE):
-            rows_between(tx, row, session, first, first + READ_AT_ONCE - 1).messages()
-        for edit in edit_records(tx, row):
-            edit_of(edit)
+            messages_between(tx, row, session, first, first + READ_AT_ONCE - 1)
+        read_edits(tx, row)
         read_outputs(tx, row)
     except (StoreError, DriverError, ValueError) as error:
         return str(error)

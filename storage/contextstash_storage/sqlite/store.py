@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
 
-from contextstash_storage.background import PAUSE_SECONDS, Background
+from contextstash_storage.deletion import PIECE_SECONDS
 from contextstash_storage.errors import StoreError
-from contextstash_storage.hidden import PIECE_SECONDS
 from contextstash_storage.records import LOCAL_OWNER
 from contextstash_storage.sqlite import match
 from contextstash_storage.sqlite.connection import (
     BUSY_SECONDS,
     Connection,
     GroupCommit,
-    TxWork,
     close,
     connect,
     make_tables,
@@ -29,10 +26,9 @@ from contextstash_storage.sqlite.connection import (
 )
 from contextstash_storage.sqlite.database_file import FindKey, make_file, no_key
 from contextstash_storage.sqlite.unfinished_files import remove_unfinished
+from contextstash_storage.staging import PAUSE_SECONDS
 from contextstash_storage.store import SessionStore
-from contextstash_storage.transaction import Tx, only
-
-Result = TypeVar("Result")
+from contextstash_storage.transaction import Result, Tx, TxWork, only
 
 LOG_SECONDS = 5.0
 """How long a deletion waits for readers of other processes until the log can be truncated. Ours read for some ms."""
@@ -71,19 +67,21 @@ class SqliteDatabase:
         read-only one cannot do."""
         await close(self.reader, self.writer)
 
-    async def forget(self, work: Background, has_words: bool) -> bool:
+    async def forget(
+        self, pieces: Callable[[TxWork[bool]], Awaitable[bool]], closing: asyncio.Event, had_words: bool
+    ) -> bool:
         """Overwrite what removed rows leave: words in the search index, the unused part of pages, the write-ahead
         log. FTS5 counts the pages that it writes, and deleted words are only read: a piece of a merge takes about 0.5 s
         of CPU time for each 10 MB of deleted text that stands together."""
-        if has_words:
+        if had_words:
             await self.write(lambda tx: match.merge(tx, -MERGED_PAGES))
-            if not await work.pieces(_merged_piece):
+            if not await pieces(_merged_piece):
                 return False
             await self.write(match.rewrite_terms)
         async with self.lock:
             await self.writer.run(_rewrite_small_file)
         give_up = time.monotonic() + LOG_SECONDS
-        while not work.closing.is_set():
+        while not closing.is_set():
             async with self.lock:
                 if await self.writer.run(truncate_log):
                     return True

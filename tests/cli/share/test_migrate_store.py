@@ -90,7 +90,7 @@ async def contents(store: SessionStore) -> list[object]:
             name = session.session_id
             found += [owner, session, await mine.read_messages(name), await mine.read_edits(name)]
             found += [await mine.read_outputs(name), await mine.read_declared(name), await mine.list_requests(name)]
-            found += [await mine.read_extras(name), [call.prompt_tokens for call in await mine.read_calls(name)]]
+            found += [await mine.read_notes(name), [call.prompt_tokens for call in await mine.read_calls(name)]]
             found += [[hit.seq for hit in await mine.search("long output", SearchFilter([name]))]]
     return found
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash_storage import background, hidden
+from contextstash_storage import deletion
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import CachedSummary, Call, Cursor, Event, NewMessage
 from contextstash_storage.sqlite import connection
@@ -22,6 +22,7 @@ from contextstash_storage.sqlite import store as sqlite_store
 from contextstash_storage.sqlite.connection import in_transaction
 from contextstash_storage.sqlite.health import look_at
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
+from contextstash_storage.staging import PAUSE_SECONDS
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx
 from tests.support.locked_databases import held
@@ -130,7 +131,7 @@ async def test_a_reader_of_the_old_state_delays_the_overwriting_and_the_answer_s
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_store, "LOG_SECONDS", 0.2)
-    monkeypatch.setattr(background, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(deletion, "AGAIN_SECONDS", 0.1)
     await others(store)
     await fill(store, "secret")
     with held(path, "reading"):
@@ -218,7 +219,7 @@ async def test_a_deletion_that_is_cancelled_goes_on_unseen(store: SqliteStore, p
 async def test_a_session_of_the_same_name_can_be_made_while_the_old_one_is_being_removed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hidden, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(deletion, "PIECE_SECONDS", 0.0)
     store = await open_sqlite(path)
     await fill(store, "secret")
     deleting = asyncio.create_task(store.delete_session("secret"))
@@ -236,12 +237,12 @@ async def test_a_session_of_the_same_name_can_be_made_while_the_old_one_is_being
 async def test_a_deletion_that_stops_midway_is_finished_by_the_next_opening(
     path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int
 ) -> None:
-    monkeypatch.setattr(hidden, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(deletion, "PIECE_SECONDS", 0.0)
     store = await open_sqlite(path)
     await others(store, 1)
     await fill(store, "secret")
     deleting = asyncio.create_task(store.delete_session("secret"))
-    await asyncio.sleep(pieces * background.PAUSE_SECONDS)
+    await asyncio.sleep(pieces * PAUSE_SECONDS)
     await store.close()
     assert await deleting is False
     assert hidden_rows(path) == 1

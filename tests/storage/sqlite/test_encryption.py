@@ -87,7 +87,7 @@ async def test_neither_the_log_nor_an_index_can_be_read_while_it_is_written(path
 
 async def test_an_open_reader_of_an_encrypted_database_is_said_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("contextstash_storage.sqlite.store.LOG_SECONDS", 0.1)
-    monkeypatch.setattr("contextstash_storage.background.AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr("contextstash_storage.deletion.AGAIN_SECONDS", 0.1)
     store = await open_sqlite(path, find_key=our_key)
     await fill(store, "secret")
     with closing(connection(path, KEY, isolation_level=None)) as reader:
