@@ -8,34 +8,23 @@ Put this module into a package and name it in the package's pyproject.toml:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from contextstash.clients.client import Client, Files
-from contextstash.clients.transcripts import Batch, Head, Line, Reader, State, moment, newest_first
-from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.clients.transcripts import Line, Reader, State, moment, newest_first
+from contextstash.record.transcript_records import TranscriptMessage
 
 
-class NotebookReader(Reader):
-    """Reads lines such as {"notebook": "n1", "id": "7", "who": "user", "text": "Hello.", "at": "2026-11-23T10:00:00Z"}.
+def said(lines: Iterable[Line], state: State, source: str) -> Iterator[TranscriptMessage]:
+    """What is said in lines such as {"notebook": "n1", "id": "7", "who": "user", "text": "Hello.", "at": "2026-11-23"}.
 
-    Only new lines come; what has to be remembered until the next ones belongs into `state`.
+    Only new lines come; what has to be remembered until the next ones belongs into `state`, as the session's id does.
     """
-
-    name = "notebook"
-
-    def claims(self, head: Head) -> bool:
-        return any("notebook" in record for record in head.records)
-
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        said = []
-        for line in lines:
-            record = line.record
-            state.setdefault("session", record["notebook"])
-            body = {"role": record["who"], "content": record["text"]}
-            said.append(TranscriptMessage(body, key=record["id"], created_at=moment(record.get("at"))))
-        session = TranscriptSession(state.get("session", "?"), "openai-chat", agent=self.name, source=source)
-        return [Batch(session, said)] if said else []
+    for record in (line.record for line in lines):
+        state["session"] = record["notebook"]
+        body = {"role": record["who"], "content": record["text"]}
+        yield TranscriptMessage(body, key=record["id"], created_at=moment(record.get("at")))
 
 
 def newest(folder: Path, project: Path | None) -> list[Path]:
@@ -43,6 +32,8 @@ def newest(folder: Path, project: Path | None) -> list[Path]:
     return newest_first(folder.glob("*.notes"), folder)[:1]
 
 
+READER = Reader("notebook", "openai-chat", lambda head: any("notebook" in each for each in head.records), said)
+
 NOTEBOOK = Client(
-    "notebook", ("notebook",), files=Files(lambda home: home / ".notebook", newest), reader=NotebookReader
+    "notebook", ("notebook",), files=Files(lambda home: home / ".notebook", newest), reader=lambda: READER
 )

@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from contextstash.clients.recognition import readers, recognize
-from contextstash.clients.transcripts import Batch, DocumentReader, Head, Line, Reader, split_lines
+from contextstash.clients.follow import own_readers, recognize
+from contextstash.clients.transcripts import Batch, Head, Line, Reader, split_lines
 from contextstash.messages import FORMATS, detect_format
 from contextstash.messages.json_positions import JsonPositionError
 from contextstash.messages.repair import repaired
@@ -33,7 +33,7 @@ from contextstash_storage.sqlite.store import open_in_memory
 
 Target = Callable[[bytes], None]
 
-READERS: Sequence[Reader] = readers()
+READERS: Sequence[Reader] = own_readers()
 
 SEARCHED: list[Native] = [
     {"role": "user", "content": "Find why parse_config in src/app/config.py fails: it says KeyError 'window'."},
@@ -130,10 +130,10 @@ def transcript_reader(number: int) -> Target:
         document = parsed(data)
         if not lines and isinstance(document, list):
             lines = [Line(each, str(place)) for place, each in enumerate(document) if isinstance(each, dict)]
-        if not isinstance(reader, DocumentReader):
+        if not reader.load:
             reader.claims(Head(Path("session.jsonl"), document, [line.record for line in lines]))
         state: dict[str, Any] = {}
-        for part in (lines[: len(lines) // 2], lines) if isinstance(reader, DocumentReader) else _halves(lines):
+        for part in (lines[: len(lines) // 2], lines) if reader.load else _halves(lines):
             _check_found(lambda part=part: reader.read(part, state, "/srv/session.jsonl"))  # type: ignore[misc]
             assert json.loads(json.dumps(state)) == state, "the state cannot be stored"
 
@@ -144,12 +144,12 @@ def _halves(lines: Sequence[Line]) -> tuple[Sequence[Line], Sequence[Line]]:
     return lines[: len(lines) // 2], lines[len(lines) // 2 :]
 
 
-def _check_found(read: Callable[[], list[Batch]]) -> None:
+def _check_found(read: Callable[[], Batch | None]) -> None:
     """What a reader finds is read by its format, or refused: such a message is skipped when it is recorded."""
-    for batch in _accepted(read) or ():
-        for message in batch.messages:
-            _is_readable(batch.session.format, message.body)
-            assert message.key is None or isinstance(message.key, str)
+    batch = _accepted(read)
+    for message in batch.messages if batch else ():
+        _is_readable(batch.session.format, message.body)
+        assert message.key is None or isinstance(message.key, str)
 
 
 def transcript_file(data: bytes) -> None:
@@ -160,7 +160,7 @@ def transcript_file(data: bytes) -> None:
         reader = _accepted(lambda: recognize(path))
         if reader is None:
             return
-        lines = reader.load(path) if isinstance(reader, DocumentReader) else split_lines(data, at_end=True)[0]
+        lines = reader.lines(path) if reader.load else split_lines(data, at_end=True)[0]
         _check_found(lambda: reader.read(lines, {}, str(path)))
 
 

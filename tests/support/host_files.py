@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from contextstash.clients.recognition import recognize
-from contextstash.clients.transcripts import DocumentReader, State, split_lines
+from contextstash.clients.follow import recognize
+from contextstash.clients.transcripts import Batch, State, split_lines
 from contextstash.messages import get_format
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 
@@ -59,23 +59,24 @@ def write_opencode(
 
 def read(path: Path, state: State | None = None) -> list[TranscriptMessage]:
     """The new messages that the matching reader finds; each must be valid in its format."""
-    return [message for _, messages in _batches(path, {} if state is None else state) for message in messages]
+    batch = _batch(path, {} if state is None else state)
+    return batch.messages if batch else []
 
 
 def session_of(path: Path) -> TranscriptSession:
-    [(session, _)] = _batches(path, {})
-    return session
+    batch = _batch(path, {})
+    assert batch
+    return batch.session
 
 
-def _batches(path: Path, state: State) -> list[tuple[TranscriptSession, list[TranscriptMessage]]]:
+def _batch(path: Path, state: State) -> Batch | None:
     reader = recognize(path)
-    lines = reader.load(path) if isinstance(reader, DocumentReader) else split_lines(path.read_bytes(), at_end=True)[0]
-    batches = reader.read(lines, state, str(path))
-    for batch in batches:
-        for message in batch.messages:
-            get_format(batch.session.format).read(message.body)
+    lines = reader.lines(path) if reader.load else split_lines(path.read_bytes(), at_end=True)[0]
+    batch = reader.read(lines, state, str(path))
+    for message in batch.messages if batch else ():
+        get_format(batch.session.format if batch else "").read(message.body)
     assert json.loads(json.dumps(state)) == state
-    return [(batch.session, batch.messages) for batch in batches]
+    return batch
 
 
 def keys(messages: Sequence[TranscriptMessage]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from contextstash.clients.pi import PiReader
+from contextstash.clients.pi import READER
 from contextstash.clients.transcripts import split_lines
 from contextstash_storage.records import Native
 from tests.support.effort import sample
@@ -31,7 +31,8 @@ def trace_natives(format_name: str, path: Path) -> list[Native]:
     """The provider messages in a trace, in order; lines that are none or are damaged are passed over."""
     if path.parent.name == "pi":
         lines, _ = split_lines(path.read_bytes(), at_end=True)
-        return [message.body for batch in PiReader().read(lines, {}, str(path)) for message in batch.messages]
+        batch = READER.read(lines, {}, str(path))
+        return [message.body for message in batch.messages] if batch else []
     return [native for record in _records(path) for native in _native(format_name, record)]
 
 

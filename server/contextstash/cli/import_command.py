@@ -70,8 +70,7 @@ Result = Imported | Skipped
 
 async def import_one(stash: Stash, item: Found, session: str | None, advance: Advance) -> Result:
     """Skipped is only what was found in a folder: a file that the user named is imported, or the result is an error."""
-    from contextstash.clients.follow import ingest
-    from contextstash.clients.recognition import recognize
+    from contextstash.clients.follow import ingest, recognize
 
     done = 0
 
@@ -199,7 +198,7 @@ def _own_folders() -> tuple[Path, ...]:
 
 def _transcripts(given: Sequence[Path]) -> tuple[list[Found], list[Imported]]:
     """The transcripts in the given files and folders, each once, and those that could not be read."""
-    from contextstash.clients.recognition import transcripts_in
+    from contextstash.clients.follow import transcripts_in
 
     found: dict[Path, Found] = {}
     failed = []

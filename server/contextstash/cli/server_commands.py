@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FOLLOWED = ["auto", "claude-code", "codex", "gemini", "opencode", "pi"]
+FOLLOWED = ["claude-code", "codex", "gemini", "opencode", "pi"]
 
 
 @click.command()
@@ -45,7 +45,7 @@ FOLLOWED = ["auto", "claude-code", "codex", "gemini", "opencode", "pi"]
 @click.option(
     "--follow",
     type=click.Choice(FOLLOWED),
-    help="Record this client's own transcripts from disk; auto: of the client that starts the server.",
+    help="Record this client's own transcripts from disk.",
 )
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("-v", "--verbose", is_flag=True, help="Log each change of a session to standard error.")

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 
 def _reader() -> Reader:
-    from contextstash.clients.claude_code_transcript import ClaudeCodeReader
+    from contextstash.clients.claude_code_transcript import READER
 
-    return ClaudeCodeReader()
+    return READER
 
 
 MAX_NAME_LENGTH = 200
@@ -328,7 +328,6 @@ CLIENTS = (
             does="our plugin: the MCP server, the hooks, and the mod that answers compactions",
         ),
         programs=("claude", "claude-code"),
-        variables=("CLAUDE_PROJECT_DIR", "CLAUDECODE"),
         entry=Entry(
             "json",
             "mcpServers",

@@ -293,7 +293,7 @@ class WindowSetting:
 class Client:
     """A client, by the `name` that the command line and recorded sessions use. What it lacks is None.
 
-    `programs` are the names of its program and package; `variables` those that it sets for what it starts. `reader`
+    `programs` are the names of its program and package. `reader`
     makes an instance of the reader of its transcripts. `used_window` returns the tokens of its model's window that it
     uses, from the model's name and the tokens that were reported, None for all; a client that writes them into its
     transcript needs none. `no_window` says why the size of its window cannot be set. `continued` is the command that
@@ -303,7 +303,6 @@ class Client:
 
     name: str
     programs: tuple[str, ...] = ()
-    variables: tuple[str, ...] = ()
     entry: Entry | None = None
     files: Files | None = None
     reader: Callable[[], Reader] | None = None

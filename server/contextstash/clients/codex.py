@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from contextstash.base.regular_files import open_regular, read_regular
@@ -32,12 +32,12 @@ from contextstash.clients.client import (
     WindowSetting,
 )
 from contextstash.clients.transcripts import (
-    Batch,
-    Head,
     Json,
     Line,
     Reader,
+    Reported,
     State,
+    count_of,
     is_at,
     moment,
     newest_first,
@@ -46,10 +46,7 @@ from contextstash.clients.transcripts import (
     reported_usage,
     text_of,
 )
-from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
-
-if TYPE_CHECKING:
-    from contextstash_storage.records import Usage
+from contextstash.record.transcript_records import TranscriptMessage
 
 NOT_SENT = frozenset({"ghost_snapshot", "other"})
 """Items of the rollout that never go to the model."""
@@ -71,126 +68,94 @@ MAX_ROLLOUTS_SEARCHED = 300
 """How many of the latest rollouts are searched for one of a project; an older one is not followed."""
 
 
-class CodexReader(Reader):
-    """Reads `response_item` records; `token_count` events report the usage of the reply before them. A rollback
-    rewinds the turns it names; the summary of a compaction covers all messages before it."""
-
-    name = "codex"
-
-    def claims(self, head: Head) -> bool:
-        return any(record.get("type") == "session_meta" for record in head.records)
-
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        reading = _Reading(state)
-        for line in lines:
-            payload = line.record.get("payload")
-            if isinstance(payload, dict):
-                reading.take(line, payload)
-        session = TranscriptSession(
-            session_id=str(state.get("session") or Path(source).stem),
-            format="openai-responses",
-            agent="codex",
-            model=state.get("model"),
-            source=source,
-            parent_session_id=state.get("parent"),
-            window=state.get("window"),
-            late_usage=reading.late_usage,
-        )
-        return [Batch(session, reading.messages)] if reading.messages or reading.late_usage else []
-
-
-class _Reading:
-    """One pass over some lines.
-
-    In the state, `turns` are the last messages before each turn, `spoken` is the last message that Codex did not add
-    itself, `reply` the last item of a reply that has no usage yet, `window` the tokens that Codex says it uses.
-    """
-
-    def __init__(self, state: State) -> None:
-        self.messages: list[TranscriptMessage] = []
-        self.late_usage: tuple[str, Usage] | None = None
-        self._state = state
-
-    def take(self, line: Line, payload: Json) -> None:
+def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[TranscriptMessage | Reported]:
+    """The items of the conversation. In the state, `turns` are the last messages before each turn, `spoken` is the last
+    message that Codex did not add itself, `reply` the last item of a reply that has no usage yet, `rewind` the message
+    to which a rollback went."""
+    for line in lines:
+        payload = line.record.get("payload")
+        if not isinstance(payload, dict):
+            continue
         kind, event = line.record.get("type"), text_of(payload.get("type"))
-        if kind == "session_meta" and text_of(payload.get("id")):
-            _begin(payload, self._state)
-        elif kind == "turn_context" and text_of(payload.get("model")):
-            self._state["model"] = payload["model"]
-        elif kind == "response_item" and event not in NOT_SENT:
-            self._item(line, payload)
+        if kind == "response_item" and event not in NOT_SENT:
+            yield _item(line, payload, state)
         elif kind == "compacted":
-            self._compacted(line, payload)
-        elif event == "task_started":
-            self._hear_window(payload)
+            yield _compacted(line, payload, state)
         elif event == "token_count":
-            info = part(payload, "info")
-            self._hear_window(info)
-            if isinstance(info.get("last_token_usage"), dict):
-                self._report(info["last_token_usage"])
-        elif event == "thread_rolled_back":
-            self._roll_back(payload.get("num_turns"))
-
-    def _hear_window(self, given: Json) -> None:
-        """The window as Codex states it: 95 % of its model's own, less than other programs have (codex-rs/core)."""
-        window = given.get("model_context_window")
-        if isinstance(window, int) and not isinstance(window, bool) and window > 0:
-            self._state["window"] = window
-
-    def _item(self, line: Line, item: Json) -> None:
-        if _is_reply(item):
-            self._state["reply"] = line.digest
-        elif not str(item.get("type")).endswith("_output"):
-            self._state.pop("reply", None)
-        if _begins_turn(item):
-            turns: list[str] = self._state.setdefault("turns", [])
-            turns.append(self._state.get("spoken" if turns else "last", ""))
-            del turns[:-MAX_TURNS]
-        model = self._state.get("model")
-        self._append(TranscriptMessage(item, line.digest, model=model, by_host=_is_by_codex(item)), line)
-        if not _is_context(item):
-            self._state["spoken"] = line.digest
-
-    def _compacted(self, line: Line, payload: Json) -> None:
-        body = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": _summary(payload)}]}
-        self._append(TranscriptMessage(body=body, key=line.digest, covers_before=True), line)
-        self._state.update(turns=[], spoken=line.digest)
-        self._state.pop("reply", None)
-
-    def _append(self, message: TranscriptMessage, line: Line) -> None:
-        at, rewind = moment(line.record.get("timestamp")), self._state.pop("rewind", None)
-        self.messages.append(replace(message, created_at=at, rewind_to_key=rewind))
-        self._state["last"] = line.digest
-
-    def _report(self, given: Json) -> None:
-        """The usage of a reply, on its last item. Codex writes it after the outputs of the calls in that reply, and
-        again if only its rate limits changed. If the reply was read earlier, the batch carries it as `late_usage`."""
-        reply = self._state.pop("reply", None)
-        if reply is None:
-            return
-        usage = reported_usage(given)
-        for place in range(len(self.messages) - 1, -1, -1):
-            if self.messages[place].key == reply:
-                self.messages[place] = replace(self.messages[place], usage=usage)
-                return
-        self.late_usage = (reply, usage) if usage else None
-
-    def _roll_back(self, turns: object) -> None:
-        known: list[str] = self._state.get("turns", [])
-        if isinstance(turns, int) and turns > 0 and known:
-            first = max(0, len(known) - turns)
-            self._state.update(dict.fromkeys(("rewind", "spoken", "last"), known[first]))
-            del known[first:]
-            self._state.pop("reply", None)
+            yield from _reported(part(payload, "info"), state)
+        else:
+            _note(kind, event, payload, state)
 
 
-def _begin(payload: Json, state: State) -> None:
-    """Only the first meta record counts: a fork repeats the meta record of its origin after its own."""
-    if "session" not in state:
-        state["session"] = payload["id"]
+def _note(kind: object, event: str | None, payload: Json, state: State) -> None:
+    if kind == "session_meta" and text_of(payload.get("id")) and "session" not in state:
+        # Only the first one counts: a fork repeats the meta record of its origin after its own.
         parent = text_of(payload.get("parent_thread_id")) or text_of(payload.get("forked_from_id"))
-        if parent:
-            state["parent"] = parent
+        state.update({"session": payload["id"], **({"parent": parent} if parent else {})})
+    elif kind == "turn_context" and text_of(payload.get("model")):
+        state["model"] = payload["model"]
+    elif event == "task_started":
+        _note_window(payload, state)
+    elif event == "thread_rolled_back":
+        _roll_back(payload.get("num_turns"), state)
+
+
+def _note_window(given: Json, state: State) -> None:
+    """The window as Codex states it: 95 % of its model's own, less than other programs have (codex-rs/core)."""
+    if window := count_of(given, "model_context_window"):
+        state["window"] = window
+
+
+def _item(line: Line, item: Json, state: State) -> TranscriptMessage:
+    if _is_reply(item):
+        state["reply"] = line.digest
+    elif not str(item.get("type")).endswith("_output"):
+        state.pop("reply", None)
+    if _begins_turn(item):
+        turns: list[str] = state.setdefault("turns", [])
+        turns.append(state.get("spoken" if turns else "last", ""))
+        del turns[:-MAX_TURNS]
+    if not _is_context(item):
+        state["spoken"] = line.digest
+    return _placed(TranscriptMessage(item, model=state.get("model"), by_host=_is_by_codex(item)), line, state)
+
+
+def _compacted(line: Line, payload: Json, state: State) -> TranscriptMessage:
+    """The summary of a compaction, which covers all messages before it."""
+    state.update(turns=[], spoken=line.digest)
+    state.pop("reply", None)
+    body = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": _summary(payload)}]}
+    return _placed(TranscriptMessage(body, covers_before=True), line, state)
+
+
+def _placed(message: TranscriptMessage, line: Line, state: State) -> TranscriptMessage:
+    state["last"] = line.digest
+    at = moment(line.record.get("timestamp"))
+    return replace(message, key=line.digest, created_at=at, rewind_to_key=state.pop("rewind", None))
+
+
+def _reported(info: Json, state: State) -> Iterator[Reported]:
+    """The usage of a reply, on its last item. Codex writes it after the outputs of the calls in that reply, and again
+    if only its rate limits changed."""
+    _note_window(info, state)
+    given = info.get("last_token_usage")
+    if isinstance(given, dict) and (reply := state.pop("reply", None)) and (usage := reported_usage(given)):
+        yield Reported(reply, usage)
+
+
+def _roll_back(turns: object, state: State) -> None:
+    """Rewind the turns that a rollback names."""
+    known: list[str] = state.get("turns", [])
+    if isinstance(turns, int) and turns > 0 and known:
+        first = max(0, len(known) - turns)
+        state.update(dict.fromkeys(("rewind", "spoken", "last"), known[first]))
+        del known[first:]
+        state.pop("reply", None)
+
+
+READER = Reader(
+    "codex", "openai-responses", lambda head: any(each.get("type") == "session_meta" for each in head.records), _said
+)
 
 
 def _is_reply(item: Json) -> bool:
@@ -390,7 +355,7 @@ CLIENTS = (
             {"user": lambda at: _settings_file(at, "user"), "project": lambda at: _settings_file(at, "project")},
         ),
         files=Files(sessions_folder, current_rollouts),
-        reader=CodexReader,
+        reader=lambda: READER,
         hooks=Hooks(
             ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "Stop", "SubagentStop"),
             _in_folder("hooks.json"),

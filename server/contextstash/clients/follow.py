@@ -1,4 +1,4 @@
-"""Follows transcripts: records what is new in one, and finds the current one of the client that started this process.
+"""Follows transcripts: recognizes one by its content, records what is new in it, and finds the current one of a client.
 
 The cursor of a transcript moves only with its last messages, so that a reading that is interrupted is done again.
 """
@@ -7,31 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import fnmatch
 import hashlib
 import json
 import logging
 import os
-import re
-import subprocess
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from contextstash.base.regular_files import is_below, open_regular
-from contextstash.clients.client import client, clients
+from contextstash.base.regular_files import MAX_WHOLE_BYTES, is_below, open_regular
+from contextstash.clients.client import client, clients, other_clients, own_clients
+from contextstash.clients.others import MESSAGES
 from contextstash.clients.projects import project_folder
-from contextstash.clients.recognition import recognize
 from contextstash.clients.transcripts import (
     COMPRESSED,
     Batch,
-    DocumentReader,
+    Head,
     Line,
     Reader,
     Stamp,
     State,
-    file_stamp,
+    parse_document,
     split_lines,
     unpacked,
 )
@@ -55,7 +55,99 @@ _HEAD = 1024
 NOT_RECORDED = "%s: its session was deleted here and is not recorded again; `contextstash import %s` brings it back."
 """The warning, logged once, about a transcript whose session was deleted; both placeholders are for the file."""
 
+MAX_HEAD_BYTES = 1_000_000
+"""Bytes at the start of a file by which its kind is recognized. Some first records hold long prompts."""
+
+MAX_HEAD_RECORDS = 60
+"""Records at the start of a file of lines by which its kind is recognized."""
+
+SUFFIXES = (".jsonl", ".json", f".jsonl{COMPRESSED}")
+
+KNOWN = (
+    "sessions of Claude Code, Codex CLI, Gemini CLI, OpenCode and pi, and files of OpenAI, Anthropic or Gemini messages"
+    " (a JSON list, an object with messages, or JSON lines)"
+)
+
 Part = tuple[TranscriptSession, Sequence[TranscriptMessage]]
+
+
+def recognize(path: Path) -> Reader:
+    """The reader for a transcript. Raises BadInputError if none recognizes it, or if it is compressed and damaged;
+    OSError if it cannot be read."""
+    head = _head_of(path)
+    for reader in readers():
+        if reader.claims(head):
+            return reader
+    raise BadInputError(f"Unrecognized transcript format. Supported: {KNOWN}.")
+
+
+def readers() -> Iterator[Reader]:
+    """All readers: our own, then those of other packages."""
+    yield from own_readers()
+    yield from (each.reader() for each in other_clients() if each.reader)
+
+
+@cache
+def own_readers() -> Sequence[Reader]:
+    """Our own readers; that of plain messages, which claims what begins with a message, is the last one."""
+    return (*(each.reader() for each in own_clients() if each.reader), MESSAGES)
+
+
+def _head_of(path: Path) -> Head:
+    if not path.is_file():
+        if not path.exists() and not path.parent.is_file():  # neither a file nor a part of a database
+            path.stat()
+        return Head(path)
+    if path.suffix == COMPRESSED:
+        return _lines_head(path, unpacked(path)[:MAX_HEAD_BYTES])
+    with open_regular(path) as file:
+        data = file.read(MAX_HEAD_BYTES)
+        if not _begins_with_record(data):
+            data += file.read(MAX_WHOLE_BYTES)
+        elif len(data) == MAX_HEAD_BYTES:
+            return _lines_head(path, data)
+    document = parse_document(data)
+    if document is None:
+        return _lines_head(path, data)
+    return Head(path, document, [document] if isinstance(document, dict) else ())
+
+
+def _lines_head(path: Path, data: bytes) -> Head:
+    """The records at the start; lines that do not begin with a record are skipped."""
+    cut = data if len(data) < MAX_HEAD_BYTES else data[: data.rfind(b"\n") + 1] or data
+    raw = [line for line in cut.split(b"\n") if b"{" in line[:8]]
+    records = [line.record for line in split_lines(b"\n".join(raw[:MAX_HEAD_RECORDS]), at_end=True)[0]]
+    return Head(path, records, records)
+
+
+def _begins_with_record(head: bytes) -> bool:
+    first, newline, _ = head.lstrip().partition(b"\n")
+    return bool(newline) and isinstance(parse_document(first), dict)
+
+
+def transcripts_in(path: Path) -> Iterator[Path]:
+    """The transcripts in a folder, each once; those in a database; else the file itself, whatever it is.
+
+    Every file with a transcript's suffix is found: its content shows what it is. Raises OSError if a named file is a
+    database that cannot be read.
+    """
+    databases = {each.files.databases: each.files.in_database for each in own_clients() if each.files}
+    if path.is_dir():
+        for place, folders, files in os.walk(path):
+            folders.sort()
+            for pattern, sessions_in in databases.items():
+                for name in fnmatch.filter(files, pattern):
+                    yield from sessions_in(Path(place, name))
+                    folders[:] = [each for each in folders if each != "storage"]  # its files from before the database
+            for name in sorted(files):
+                # A compressed file is superseded by the uncompressed one next to it.
+                if name.endswith(SUFFIXES) and name.removesuffix(COMPRESSED) not in set(files) - {name}:
+                    yield Path(place, name)
+    elif path.suffix == ".db":
+        for sessions_in in filter(None, databases.values()):
+            yield from sessions_in(path)
+    else:
+        yield path
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +231,7 @@ async def _record(stash: Stash, chunk: _Chunk, report: IngestReport, **asked: bo
 
 
 def _read(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
-    if isinstance(reader, DocumentReader) or path.suffix == COMPRESSED:
+    if reader.load or path.suffix == COMPRESSED:
         return _read_whole(path, reader, cursor)
     size = path.stat().st_size
     with open_regular(path) as file:
@@ -158,22 +250,17 @@ def _read(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
 def _read_whole(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
     """All of a transcript that is not a file of lines; nothing if it has not changed since the last reading. The
     messages of a compressed file of lines have the keys that they have in the plain one."""
-    stamp, source = stamp_of(path, reader), cursor.source
+    stamp, source = reader.stamp(path), cursor.source
     state: State = copy.deepcopy(cursor.state.get("reader", {}))
     lines: list[Line] = []
     if cursor.state.get("stamp") != stamp:
-        if isinstance(reader, DocumentReader):
-            lines = reader.load(path)
+        if reader.load:
+            lines = reader.lines(path)
         else:
             lines, state, source = split_lines(unpacked(path), at_end=True)[0], {}, source.removesuffix(COMPRESSED)
     parts = tuple(_parts(reader.read(lines, state, source))) if lines else ()
     kept = {"reader": state, "stamp": stamp, "session_id": _session_id(cursor, parts)}
     return _Chunk(parts, cursor, Cursor(source=cursor.source, state=kept))
-
-
-def stamp_of(path: Path, reader: Reader) -> Stamp:
-    """What changes whenever a transcript changes. Raises OSError."""
-    return reader.stamp(path) if isinstance(reader, DocumentReader) else file_stamp(path)
 
 
 def _session_id(cursor: Cursor, parts: Sequence[Part]) -> str | None:
@@ -205,23 +292,21 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _parts(batches: Sequence[Batch]) -> Iterator[Part]:
-    """The batches in parts of limited size, except a whole conversation, which cannot be told in parts. A batch without
+def _parts(batch: Batch | None) -> Iterator[Part]:
+    """A batch in parts of limited size, except a whole conversation, which cannot be told in parts. A batch without
     messages is one part: its session may be new or changed."""
-    for batch in batches:
-        run: list[TranscriptMessage] = []
-        size = 0
-        for message in batch.messages:
-            length = len(json.dumps(message.body, ensure_ascii=False))
-            if run and not batch.session.whole and (len(run) >= MAX_MESSAGES or size + length > MAX_BYTES):
-                yield batch.session, run
-                run, size = [], 0
-            run.append(message)
-            size += length
-        yield batch.session, run
-
-
-AUTO = "auto"
+    if batch is None:
+        return
+    run: list[TranscriptMessage] = []
+    size = 0
+    for message in batch.messages:
+        length = len(json.dumps(message.body, ensure_ascii=False))
+        if run and not batch.session.whole and (len(run) >= MAX_MESSAGES or size + length > MAX_BYTES):
+            yield batch.session, run
+            run, size = [], 0
+        run.append(message)
+        size += length
+    yield batch.session, run
 
 
 def followed() -> list[str]:
@@ -234,20 +319,15 @@ Find = Callable[[], list[Path]]
 
 
 def find_transcripts(follow: str, follow_path: Path | None = None, project: Path | None = None) -> Find:
-    """A function that finds the current session's transcripts of a client, or of the one that started this process
-    (`auto`): none if the client is unknown.
+    """A function that finds the current session's transcripts of a client.
 
     `follow_path` is the transcript itself or the folder it is in; without it, the client's own folder is searched
     for the latest session in `project` (by default the one that the client started this process for).
     Raises BadInputError if there is no such client.
     """
-    if follow not in (*followed(), AUTO):
-        raise BadInputError(f"There is no host '{follow[:60]}' to follow. Known: {', '.join(followed())}, and {AUTO}.")
-    name = starting_client(os.environ, commands_above()) if follow == AUTO else follow
-    files = client(name).files if name is not None else None
-    if name is None or files is None:
-        _log.warning("No host that can be followed started this server; name it with --follow.")
-        return list
+    files = client(follow).files
+    if files is None:
+        raise BadInputError(f"{follow} keeps no transcripts that can be followed. Known: {', '.join(followed())}.")
     reported: set[Path] = set()
 
     def find() -> list[Path]:
@@ -259,7 +339,7 @@ def find_transcripts(follow: str, follow_path: Path | None = None, project: Path
         folder = files.folder(Path.home())
         if folder is None:
             return []
-        return _within(files.current(folder, project or project_folder(os.environ, name)), folder, reported)
+        return _within(files.current(folder, project or project_folder(os.environ, follow)), folder, reported)
 
     return find
 
@@ -271,73 +351,6 @@ def _within(found: list[Path], folder: Path, reported: set[Path]) -> list[Path]:
             reported.add(path)
             _log.warning("A transcript is not followed: %s leads out of %s.", path.name, folder)
     return [path for path in found if path not in reported]
-
-
-MAX_ANCESTORS = 12
-"""How many parent processes are examined: enough for launchers (uv, npx, sh) and a terminal between."""
-
-_DESKTOP = re.compile(r"Claude\.app/|AnthropicClaude")
-"""The paths of Claude Desktop, whose program has the same name as Claude Code's."""
-
-_RUNTIMES = re.compile(r"(?:node|nodejs|bun|deno|python[\d.]*)")
-_SUFFIX = re.compile(r"(?:\.(?:exe|js|mjs|cjs|cmd))+$")
-
-
-def starting_client(environment: Mapping[str, str], commands: Iterable[Sequence[str]]) -> str | None:
-    """The name of the client that started this process, None if it is unknown. `commands` are those of the parent
-    processes, the nearest first. Of the variables each client's first counts before all others, which what it starts
-    inherits."""
-    for command in commands:
-        if (found := _client_of(command)) is not None:
-            return found
-    known = [(each.name, variable) for each in clients() for variable in each.variables[:1]]
-    known += [(each.name, variable) for each in clients() for variable in each.variables[1:]]
-    return next((name for name, variable in known if environment.get(variable)), None)
-
-
-def _client_of(command: Sequence[str]) -> str | None:
-    """The client of a command: by the name of the program, or of the script that a runtime runs, or of its package."""
-    if not command or _DESKTOP.search(command[0]):
-        return None
-    programs = {program: each.name for each in clients() for program in each.programs}
-    names = [_name(command[0])]
-    if _RUNTIMES.fullmatch(names[0]):
-        script = next((argument for argument in command[1:] if not argument.startswith("-")), "")
-        _, installed, package = script.rpartition("node_modules")
-        names = [_name(script), *(_name(each) for each in Path(package).parts[1:3] if installed)]
-    return next((programs[name] for name in names if name in programs), None)
-
-
-def _name(path: str) -> str:
-    return _SUFFIX.sub("", Path(path).name.lower())
-
-
-def commands_above() -> list[list[str]]:
-    """The commands of the parent processes, the nearest first; none if the system does not show them."""
-    found = []
-    process = os.getppid()
-    for _ in range(MAX_ANCESTORS):
-        try:
-            process, command = _process(process)
-        except (OSError, ValueError, subprocess.SubprocessError):
-            break
-        found.append(command)
-        if process <= 1:
-            break
-    return found
-
-
-def _process(number: int) -> tuple[int, list[str]]:
-    """The parent and the command of a process: from /proc, or from `ps` if the system has none."""
-    place = Path("/proc", str(number))
-    if Path("/proc/self/stat").exists():
-        words = place.joinpath("cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-        parent = place.joinpath("stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1]
-        return int(parent), [word for word in words if word]
-    command = ["ps", "-o", "ppid=,command=", "-p", str(number)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=2, stdin=subprocess.DEVNULL)
-    parent, _, line = done.stdout.strip().partition(" ")
-    return int(parent), line.split()
 
 
 class Follower:
@@ -372,7 +385,7 @@ class Follower:
             reader = self._reader or self._readers.get(path)
             if reader is None:
                 reader = self._readers[path] = await asyncio.to_thread(recognize, path)
-            seen = await asyncio.to_thread(stamp_of, path, reader)
+            seen = await asyncio.to_thread(reader.stamp, path)
             if self._seen.get(path) == seen:
                 return
             report = await ingest(self._stash, path, reader=reader)

@@ -1,4 +1,4 @@
-"""Gemini CLI: its files, its MCP entry, its hooks, its window, and its recordings as OpenAI Chat messages.
+"""Gemini CLI: its files, its MCP entry, its hooks, its window, and its recordings as contents of Gemini's API.
 
 Formats as in google-gemini/gemini-cli, packages/core/src/services/chatRecordingTypes.ts and chatRecordingService.ts:
 `chats/session-*.json` is one object with `messages`; `chats/session-*.jsonl` has a head, a line for each message
@@ -13,7 +13,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 from contextstash.base.regular_files import open_regular, read_regular
 from contextstash.clients.client import Client, Entry, Files, Hooks, Launch, TextPath, WindowSetting, below
 from contextstash.clients.transcripts import (
-    Conversation,
-    DocumentReader,
     Head,
     Json,
     Line,
+    Reader,
+    State,
     count_of,
     load_document,
     moment,
@@ -39,132 +39,48 @@ from contextstash.clients.transcripts import (
     title_of,
     usage_of,
 )
-from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.record.transcript_records import TranscriptMessage
 
 if TYPE_CHECKING:
-    from contextstash_storage.records import Native, Usage
-
-Content = str | Sequence[Json]
-
-
-def _assistant(text: str, calls: Sequence[Native], reasoning: str) -> Native:
-    """A reply of the model. At least one of `text`, `calls` and `reasoning` must not be empty."""
-    message: Native = {"role": "assistant", "content": text or None}
-    if reasoning:
-        message["reasoning_content"] = reasoning
-    if calls:
-        message["tool_calls"] = list(calls)
-    return message
-
-
-def _call(call_id: str, name: str, arguments: object) -> Native:
-    """A function call. `arguments` is JSON text, or a value, which is serialized."""
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
-
-
-def _text_part(text: str) -> Native:
-    return {"type": "text", "text": text}
-
-
-def _simple(parts: Sequence[Native]) -> Content:
-    """The parts as one string if all of them are text; else the parts unchanged."""
-    if all(part.get("type") == "text" for part in parts):
-        return "".join(part["text"] for part in parts)
-    return parts
-
-
-def content_of(value: Any) -> Content:
-    """A text, a part, or a list of them, as the content of a message; empty if nothing can be shown."""
-    items = value if isinstance(value, list) else [value]
-    return _simple([found for item in items if (found := _part(item)) is not None])
-
-
-def _part(item: object) -> Native | None:
-    if isinstance(item, str):
-        return _text_part(item) if item else None
-    if not isinstance(item, dict) or "functionResponse" in item or "functionCall" in item:
-        return None
-    if text_of(item.get("text")):
-        return _text_part(item["text"])
-    media, file = part(item, "inlineData"), part(item, "fileData")
-    kind = str(media.get("mimeType") or file.get("mimeType") or "")
-    if media and kind.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{media.get('data', '')}"}}
-    if media or file:
-        return _text_part(f"[{kind or 'file'} {file.get('fileUri', '')}]".replace(" ]", "]"))
-    return None
-
-
-def response_text(value: object) -> str:
-    """The result of a call as text, from the parts that were sent to Gemini."""
-    items = value if isinstance(value, list) else [value]
-    texts = []
-    for item in items:
-        answer = part(item, "functionResponse")
-        response = answer.get("response")
-        if answer:
-            texts.append(_response(response))
-        elif found := _part(item):
-            texts.append(found.get("text") or "[image]")
-    return "\n".join(texts)
-
-
-def _response(response: object) -> str:
-    if isinstance(response, dict) and len(response) == 1:
-        [only] = response.values()
-        if isinstance(only, str):
-            return only
-    return response if isinstance(response, str) else json.dumps(response, ensure_ascii=False)
-
+    from contextstash_storage.records import Usage
 
 UNFINISHED = ("validating", "scheduled", "awaiting_approval", "executing")
 """The states of calls that have no result yet (packages/core/src/scheduler/types.ts)."""
 
 
-class GeminiReader(DocumentReader):
-    """Reads a recording as OpenAI Chat messages: a reply, then each of its calls with its result.
+def _load(path: Path) -> list[Json]:
+    if path.suffix == ".jsonl":
+        return [line.record for line in split_lines(read_regular(path), at_end=True)[0]]
+    return objects([load_document(path)])
 
-    Kept of a reply: text, thoughts (as `reasoning_content`), calls, usage. Not kept: which calls were made together,
-    thought signatures, how the terminal displayed a result, messages of Gemini CLI itself (`info`, `error`), and the
-    reply that it adds after a summary. After a compression the summary covers what it replaced.
+
+def _claims(head: Head) -> bool:
+    records = objects(head.document) or head.records
+    return any({"sessionId", "projectHash"} <= record.keys() for record in records[:3])
+
+
+def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[TranscriptMessage]:
+    """All messages of a recording: a reply, then each of its calls with its result.
+
+    Not kept: which calls were made together, thought signatures, how the terminal displayed a result, messages of
+    Gemini CLI itself (`info`, `error`), and the reply that it adds after a summary.
     """
-
-    name = "gemini"
-
-    def claims(self, head: Head) -> bool:
-        records = objects(head.document) or head.records
-        return any({"sessionId", "projectHash"} <= record.keys() for record in records[:3])
-
-    def records(self, path: Path) -> list[Json]:
-        return (
-            [line.record for line in split_lines(read_regular(path), at_end=True)[0]]
-            if path.suffix == ".jsonl"
-            else objects([load_document(path)])
-        )
-
-    def conversation(self, lines: list[Line], source: str) -> Conversation:
-        recording = _Recording()
-        for line in lines:
-            recording.take(line.record)
-        return _session(recording.head, source), recording.messages()
+    recording = _Recording()
+    for line in lines:
+        recording.take(line.record)
+    head, path = recording.head, Path(source)
+    state.update(session=text_of(head.get("sessionId")) or path.stem, title=title_of(head.get("summary")))
+    if head.get("kind") == "subagent":
+        state["parent"] = path.parent.name
+    yield from recording.messages()
 
 
-def _session(head: Json, source: str) -> TranscriptSession:
-    path = Path(source)
-    parent = path.parent.name if head.get("kind") == "subagent" else None
-    return TranscriptSession(
-        session_id=text_of(head.get("sessionId")) or path.stem,
-        format="openai-chat",
-        agent="gemini",
-        title=title_of(head.get("summary")),
-        source=source,
-        parent_session_id=parent,
-    )
+READER = Reader("gemini", "gemini", _claims, _said, _load)
 
 
 class _Recording:
-    """The state of a recording after all its lines are applied."""
+    """The state of a recording after its lines are applied: what is known of it, its records by id, and of those that
+    are summaries the first record that they kept."""
 
     def __init__(self) -> None:
         self.head: Json = {}
@@ -173,7 +89,9 @@ class _Recording:
 
     def take(self, record: Json) -> None:
         if text_of(record.get("$rewindTo")):
-            self._rewind(record["$rewindTo"])
+            ids = list(self._records)  # to before this message; to the beginning if it does not exist
+            for gone in ids[ids.index(record["$rewindTo"]) if record["$rewindTo"] in ids else 0 :]:
+                del self._records[gone]
         elif isinstance(record.get("$set"), dict):
             self._set(record["$set"])
         elif text_of(record.get("id")):
@@ -186,16 +104,9 @@ class _Recording:
         if isinstance(given.get("messages"), list):
             self._replace([record for record in objects(given["messages"]) if text_of(record.get("id"))])
 
-    def _rewind(self, to: str) -> None:
-        """Rewind to before this message; to the beginning if it does not exist."""
-        ids = list(self._records)
-        for gone in ids[ids.index(to) if to in ids else 0 :]:
-            del self._records[gone]
-
     def _replace(self, records: list[Json]) -> None:
-        """The history as Gemini CLI rebuilt it. Known messages keep their first version, because
-        Gemini CLI may have masked them since. If the beginning was removed, one of the first new messages is its
-        summary."""
+        """The history as Gemini CLI rebuilt it. Known messages keep their first version, because Gemini CLI may have
+        masked them since. If the beginning was removed, one of the first new messages is its summary."""
         ids = [record["id"] for record in records]
         known = next((place for place, found in enumerate(ids) if found in self._records), len(ids))
         before = list(self._records)
@@ -211,65 +122,47 @@ class _Recording:
     def messages(self) -> Iterator[TranscriptMessage]:
         """All messages, except those of a last reply with unfinished calls: it is read when they are finished."""
         last = next(reversed(self._records), None)
-        by_record = {
-            key: list(_messages(record))
-            for key, record in self._records.items()
-            if key != last or not _is_unfinished(record)
-        }
-        for key, messages in by_record.items():
-            for message in messages:
-                yield self._as_summary(message, by_record) if key in self._summaries else message
-
-    def _as_summary(
-        self, message: TranscriptMessage, by_record: dict[str, list[TranscriptMessage]]
-    ) -> TranscriptMessage:
-        kept = self._summaries[str(message.key)]
-        ids = list(by_record)
-        after = ids[ids.index(kept) : ids.index(str(message.key))] if kept in by_record else []
-        first = next((found.key for place in after for found in by_record[place]), None)
-        return replace(message, covers_before=True, covers_before_key=first)
-
-
-def _is_unfinished(record: Json) -> bool:
-    """Whether a call in this reply has no result yet."""
-    return any(found.get("status") in UNFINISHED for found in objects(record.get("toolCalls")))
+        first_keys: dict[str, str | None] = {}
+        for key, record in self._records.items():
+            if key == last and any(call.get("status") in UNFINISHED for call in objects(record.get("toolCalls"))):
+                return
+            for message in _messages(record):
+                first_keys.setdefault(key, message.key)
+                if key in self._summaries:
+                    message = replace(
+                        message, covers_before=True, covers_before_key=first_keys.get(self._summaries[key] or "")
+                    )
+                yield message
 
 
 def _messages(record: Json) -> Iterator[TranscriptMessage]:
-    if record.get("type") == "user":
-        yield from _user(record)
-    elif record.get("type") == "gemini":
-        yield from _reply(record)
+    """The messages of a record, as contents of Gemini's API. The results of calls are stored with the calls."""
+    parts, time, key = _parts(record.get("content")), moment(record.get("timestamp")), record["id"]
+    if record.get("type") == "user" and parts:
+        yield TranscriptMessage({"role": "user", "parts": parts}, key=key, created_at=time)
+    if record.get("type") != "gemini":
+        return
+    calls = [call for call in objects(record.get("toolCalls")) if text_of(call.get("id")) and text_of(call.get("name"))]
+    thoughts = [{"text": text, "thought": True} for each in objects(record.get("thoughts")) if (text := _thought(each))]
+    about: dict[str, Any] = {"usage": _usage(part(record, "tokens")), "model": text_of(record.get("model"))}
+    if parts or (thoughts and not calls):
+        yield TranscriptMessage({"role": "model", "parts": [*thoughts, *parts]}, key=key, created_at=time, **about)
+        about["usage"], thoughts = None, []
+    for call in calls:
+        called = {"functionCall": {"id": call["id"], "name": call["name"], "args": part(call, "args")}}
+        body = {"role": "model", "parts": [*thoughts, called]}
+        yield TranscriptMessage(body, key=f"{key}#{call['id']}", created_at=time, **about)
+        about["usage"], thoughts = None, []
+        if result := call.get("result"):
+            body = {"role": "user", "parts": result if isinstance(result, list) else [result]}
+            yield TranscriptMessage(body, key=f"{key}#{call['id']}=", created_at=moment(call.get("timestamp")))
 
 
-def _user(record: Json) -> Iterator[TranscriptMessage]:
-    """The text of the user. The results of calls are stored with the calls, so they are not read here."""
-    content = content_of(record.get("content"))
-    if content:
-        yield TranscriptMessage(
-            body={"role": "user", "content": content}, key=record["id"], created_at=moment(record.get("timestamp"))
-        )
-
-
-def _reply(record: Json) -> Iterator[TranscriptMessage]:
-    content = content_of(record.get("content"))
-    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-    thoughts = "\n\n".join(filter(None, (_thought(item) for item in objects(record.get("thoughts")))))
-    about: dict[str, Any] = {"model": text_of(record.get("model")), "created_at": moment(record.get("timestamp"))}
-    calls = [item for item in objects(record.get("toolCalls")) if text_of(item.get("id")) and text_of(item.get("name"))]
-    usage = _usage(record.get("tokens"))
-    if text or (thoughts and not calls):
-        body = _assistant(text, (), thoughts)
-        yield TranscriptMessage(body=body, key=record["id"], usage=usage, **about)
-        usage, thoughts = None, ""
-    for item in calls:
-        key = f"{record['id']}#{item['id']}"
-        body = _assistant("", [_call(item["id"], item["name"], item.get("args"))], thoughts)
-        yield TranscriptMessage(body=body, key=key, usage=usage, **about)
-        usage, thoughts = None, ""
-        if item.get("result"):
-            answer = {"role": "tool", "tool_call_id": item["id"], "content": response_text(item["result"])}
-            yield TranscriptMessage(body=answer, key=f"{key}=", created_at=moment(item.get("timestamp")))
+def _parts(content: object) -> list[Json]:
+    """A text, a part, or a list of them, as parts."""
+    items = content if isinstance(content, list) else [content]
+    parts = [{"text": item} if isinstance(item, str) else item for item in items if isinstance(item, str | dict)]
+    return [each for each in parts if each.get("text") != "" and not {"functionResponse", "functionCall"} & each.keys()]
 
 
 def _thought(thought: Json) -> str:
@@ -277,11 +170,10 @@ def _thought(thought: Json) -> str:
     return "\n".join(filter(None, (f"**{subject}**" if subject else None, description)))
 
 
-def _usage(tokens: object) -> Usage | None:
+def _usage(tokens: Json) -> Usage | None:
     """Gemini's `input` is the whole prompt; `thoughts` are not included in `output`."""
-    found = part({"tokens": tokens}, "tokens")
-    completion = count_of(found, "output") + count_of(found, "thoughts")
-    return usage_of(count_of(found, "input"), completion, count_of(found, "cached"))
+    completion = count_of(tokens, "output") + count_of(tokens, "thoughts")
+    return usage_of(count_of(tokens, "input"), completion, count_of(tokens, "cached"))
 
 
 def home_folder(home: Path) -> Path:
@@ -378,14 +270,13 @@ CLIENTS = (
     Client(
         "gemini",
         programs=("gemini", "gemini-cli"),
-        variables=("GEMINI_CLI",),
         entry=Entry(
             "json",
             "mcpServers",
             {"user": lambda at: _SETTINGS(at, "user"), "project": lambda at: _SETTINGS(at, "project")},
         ),
         files=Files(home_folder, current_recordings),
-        reader=GeminiReader,
+        reader=lambda: READER,
         # It fires PreCompress before every turn, also if it then compresses nothing: only the user's own /compress is
         # sure to compress. It starts no new session after a compression, so the hand-off comes with the next prompt.
         hooks=Hooks(

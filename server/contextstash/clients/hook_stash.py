@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.clients.client import Client, Hooks, hooks_of
-from contextstash.clients.follow import NOT_RECORDED, ingest
+from contextstash.clients.follow import NOT_RECORDED, ingest, recognize
 from contextstash.clients.hook_files import BUSY_SECONDS, note, own_file
 from contextstash.clients.projects import project_folder, project_of
-from contextstash.clients.recognition import recognize
 from contextstash.configuration.api_key import api_key_from
 from contextstash.configuration.database import open_database
 from contextstash.configuration.setting_layers import configuration

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 from contextstash.base.regular_files import open_regular
 from contextstash.clients.client import Client, Entry, Files, Plugin
 from contextstash.clients.transcripts import (
-    Conversation,
-    DocumentReader,
     Head,
     Json,
     Line,
+    Reader,
     Stamp,
+    State,
     count_of,
+    file_stamp,
     is_at,
     load_document,
     moment,
@@ -38,7 +39,7 @@ from contextstash.clients.transcripts import (
     title_of,
     usage_of,
 )
-from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.record.transcript_records import TranscriptMessage
 
 if TYPE_CHECKING:
     from contextstash_storage.records import Native, Usage
@@ -134,74 +135,63 @@ INTERRUPTED = "[Tool execution was interrupted]"
 """The result that OpenCode itself writes for a call whose tool did not finish."""
 
 
-class OpenCodeReader(DocumentReader):
-    """Reads a session as Anthropic messages: each step of a reply, then the results of its calls.
+def _claims(head: Head) -> bool:
+    if is_in_database(head.path):
+        return True
+    messages = head.document.get("messages") if isinstance(head.document, dict) else None
+    is_export = bool(part(head.document, "info").get("id")) and isinstance(messages, list)
+    return is_export and all("info" in item and "parts" in item for item in objects(messages))
+
+
+def _load(path: Path) -> Iterable[Json]:
+    """The session's own record, then each message with its parts."""
+    if is_in_database(path):
+        return load_from_database(path)
+    document = part({"": load_document(path)}, "")
+    return [part(document, "info"), *objects(document.get("messages"))]
+
+
+def _stamp(path: Path) -> Stamp:
+    return stamp_in_database(path) if is_in_database(path) else file_stamp(path)
+
+
+def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[TranscriptMessage]:
+    """The messages of a session: each step of a reply, then the results of its calls.
 
     A reply is read when it is complete, or when another message follows it. Outputs that OpenCode pruned are recorded
     whole, and cleared from the view at the message after the pruning. Not kept: snapshots, patches, agent and retry
     parts, attachments of results, and the part that marks a compaction if the summary follows it.
     """
-
-    name = "opencode"
-
-    def claims(self, head: Head) -> bool:
-        if is_in_database(head.path):
-            return True
-        messages = head.document.get("messages") if isinstance(head.document, dict) else None
-        is_export = bool(part(head.document, "info").get("id")) and isinstance(messages, list)
-        return is_export and all("info" in item and "parts" in item for item in objects(messages))
-
-    def stamp(self, path: Path) -> Stamp:
-        return stamp_in_database(path) if is_in_database(path) else super().stamp(path)
-
-    def records(self, path: Path) -> Iterable[Json]:
-        """The session's own record, then each message with its parts."""
-        if is_in_database(path):
-            return load_from_database(path)
-        document = part({"": load_document(path)}, "")
-        return [part(document, "info"), *objects(document.get("messages"))]
-
-    def conversation(self, lines: list[Line], source: str) -> Conversation:
-        head, *records = [line.record for line in lines] or [{}]
-        session = TranscriptSession(
-            session_id=text_of(head.get("id")) or Path(source).stem,
-            format="anthropic",
-            agent="opencode",
-            title=title_of(head.get("title")),
-            source=source,
-            parent_session_id=text_of(head.get("parentID")),
-        )
-        return session, _messages(records)
-
-
-def _messages(records: list[Json]) -> Iterator[TranscriptMessage]:
+    head, *records = [line.record for line in lines] or [{}]
+    state.update(
+        session=text_of(head.get("id")), title=title_of(head.get("title")), parent=text_of(head.get("parentID"))
+    )
     first_keys: dict[str, str] = {}
     kept: dict[str, str | None] = {}
     pruned: list[tuple[float, str]] = []
-    for place, record in enumerate(records):
+    for record in records:
         info, parts = part(record, "info"), objects(record.get("parts"))
-        key = text_of(info.get("id"))
+        key, is_users = text_of(info.get("id")), info.get("role") == "user"
         if key is None:
             continue
-        last = place == len(records) - 1
-        if info.get("role") == "user":
-            found = list(_user(info, parts))
-            tails = [text_of(found.get("tail_start_id")) for found in parts if found.get("type") == "compaction"]
-            kept[key] = tails[0] if tails else None
-        elif last and not _is_complete(info):
+        if not is_users and record is records[-1] and not _is_complete(info):
             return
-        else:
-            found = list(_reply(info, parts))
-        if info.get("summary") is True:
+        found = list(_user(info, parts) if is_users else _reply(info, parts))
+        if is_users:
+            tails = [text_of(each.get("tail_start_id")) for each in parts if each.get("type") == "compaction"]
+            kept[key] = tails[0] if tails else None
+        elif info.get("summary") is True:
             tail = kept.get(str(info.get("parentID")))
             found = [
-                replace(message, covers_before=True, covers_before_key=first_keys.get(tail or ""))
-                for message in found[:1]
+                replace(each, covers_before=True, covers_before_key=first_keys.get(tail or "")) for each in found[:1]
             ]
         for message in found:
             first_keys.setdefault(key, str(message.key))
             yield _with_pruned(message, pruned)
         pruned += _pruned(parts)
+
+
+READER = Reader("opencode", "anthropic", _claims, _said, _load, _stamp)
 
 
 def _is_complete(info: Json) -> bool:
@@ -328,7 +318,6 @@ CLIENTS = (
     Client(
         "opencode",
         programs=("opencode",),
-        variables=("OPENCODE",),
         entry=Entry(
             "json",
             "mcp",
@@ -339,7 +328,7 @@ CLIENTS = (
             _entry,
         ),
         files=Files(data_folder, current_sessions, databases=DATABASES, in_database=sessions_in_database),
-        reader=OpenCodeReader,
+        reader=lambda: READER,
         plugin=Plugin(
             "opencode.js",
             lambda at: at.dot_config / "opencode" / "plugins" / "contextstash.js",

@@ -14,51 +14,51 @@ from typing import Any
 from contextstash.base.regular_files import read_regular
 from contextstash.clients.client import Client, Entry, Machine, below, typed
 from contextstash.clients.transcripts import (
-    Batch,
-    DocumentReader,
     Head,
     Json,
     Line,
+    Reader,
     State,
     objects,
     parse_document,
     split_lines,
 )
 from contextstash.messages import detect_format
-from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.record.transcript_records import TranscriptMessage
 from contextstash_storage.errors import BadMessageError
 
 CHECKPOINTS = ("history", "clientHistory")
 """The fields of Gemini CLI's checkpoints, of `/chat save` and of tool calls, that hold contents."""
 
 
-class MessagesReader(DocumentReader):
-    """Reads a list of provider messages as they are, as the whole conversation: they have no ids of their own. If some
-    were replaced, the view holds the new ones, and the old ones stay in the history."""
+def _claims(head: Head) -> bool:
+    try:
+        detect_format(_messages_of(head.document))
+    except BadMessageError:
+        return False
+    return True
 
-    name = "messages"
 
-    def claims(self, head: Head) -> bool:
-        try:
-            detect_format(_messages_of(head.document))
-        except BadMessageError:
-            return False
-        return True
+def _load(path: Path) -> list[Json]:
+    data = read_regular(path)
+    document = parse_document(data)
+    if document is None:
+        return [line.record for line in split_lines(data, at_end=True)[0]]
+    return _messages_of(document)
 
-    def load(self, path: Path) -> list[Line]:
-        data = read_regular(path)
-        if (document := parse_document(data)) is None:
-            return split_lines(data, at_end=True)[0]
-        return [Line(record, "") for record in _messages_of(document)]
 
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        bodies = [line.record for line in lines]
-        if not bodies:
-            return []
-        format_name = state.setdefault("format", detect_format(bodies))
-        agent = "gemini" if format_name == "gemini" else None
-        session = TranscriptSession(session_id_of(source), format_name, agent, whole=True)
-        return [Batch(session, [TranscriptMessage(body) for body in bodies])]
+def _said(lines: Iterable[Line], state: State, source: str) -> list[TranscriptMessage]:
+    """The messages as they are: they have no ids of their own. If some were replaced, the view holds the new ones, and
+    the old ones stay in the history."""
+    bodies = [line.record for line in lines]
+    if bodies:
+        found = state.setdefault("format", detect_format(bodies))
+        state.update(session=session_id_of(source), agent="gemini" if found == "gemini" else None)
+    return [TranscriptMessage(body) for body in bodies]
+
+
+MESSAGES = Reader("messages", None, _claims, _said, _load)
+"""A list of provider messages, which is the whole conversation."""
 
 
 def session_id_of(source: str) -> str:

@@ -7,16 +7,14 @@ badlogic/pi-mono, packages/coding-agent/docs/session.md and src/core/session-man
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.clients.client import Client, Files, Plugin
 from contextstash.clients.transcripts import (
-    Batch,
     Branch,
-    Head,
     Json,
     Line,
     Reader,
@@ -27,9 +25,10 @@ from contextstash.clients.transcripts import (
     objects,
     paths_of,
     text_of,
+    title_of,
     usage_of,
 )
-from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, window_key
+from contextstash.record.transcript_records import TranscriptMessage, window_key
 from contextstash.safety.sanitize import MARKER
 
 if TYPE_CHECKING:
@@ -39,47 +38,39 @@ COMPACTED = "The conversation before this was compacted. Its summary:\n\n"
 LEFT = "Another branch of this conversation was left. Its summary:\n\n"
 
 
-class PiReader(Reader):
-    """Reads messages as Anthropic messages, without loss: pi keeps one format for all providers.
+def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[TranscriptMessage]:
+    """Messages as Anthropic messages, without loss: pi keeps one format for all providers.
 
     An entry whose parent is not the last entry rewinds the conversation to that parent. A compaction's summary covers
     all before the first entry that it kept (in files of pi's first version, whose entries have no ids, it covers
     everything before it). Not kept: the private data of extensions, labels, and commands that the user excluded from
     the context.
     """
+    branch = Branch(state)
+    for line in lines:
+        entry = line.record
+        if entry.get("type") == "session" and text_of(entry.get("id")):
+            state.setdefault("session", entry["id"])
+        elif entry.get("type") == "session_info" and title_of(entry.get("name")):
+            state["title"] = title_of(entry["name"])
+        own, parent = text_of(entry.get("id")), text_of(entry.get("parentId"))
+        found = _message(line, branch)
+        if found is None:
+            if own and entry.get("type") != "session":
+                branch.passed(own, parent)
+            continue
+        if own:
+            found = replace(found, rewind_to_key=branch.rewound_to(parent))
+            branch.add(own, str(found.key), parent)
+        yield found
 
-    name = "pi"
 
-    def claims(self, head: Head) -> bool:
-        return any(record.get("type") == "session" and "cwd" in record for record in head.records)
-
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        messages: list[TranscriptMessage] = []
-        branch = Branch(state)
-        for line in lines:
-            if line.record.get("type") == "session" and text_of(line.record.get("id")):
-                state.setdefault("session", line.record["id"])
-                continue
-            if line.record.get("type") == "session_info" and text_of(line.record.get("name")):
-                state["title"] = line.record["name"][:200]
-            found = _message(line, branch)
-            own, parent = text_of(line.record.get("id")), text_of(line.record.get("parentId"))
-            if found is None:
-                if own is not None:
-                    branch.passed(own, parent)
-                continue
-            if own is not None and found.key:  # entries of pi's first version have no ids
-                found = replace(found, rewind_to_key=branch.rewound_to(parent))
-                branch.add(own, found.key or own, parent)
-            messages.append(found)
-        session = TranscriptSession(
-            session_id=str(state.get("session") or Path(source).stem),
-            format="anthropic",
-            agent="pi",
-            title=state.get("title"),
-            source=source,
-        )
-        return [Batch(session, messages)] if messages else []
+READER = Reader(
+    "pi",
+    "anthropic",
+    lambda head: any(record.get("type") == "session" and "cwd" in record for record in head.records),
+    _said,
+)
 
 
 def _message(line: Line, branch: Branch) -> TranscriptMessage | None:
@@ -89,16 +80,16 @@ def _message(line: Line, branch: Branch) -> TranscriptMessage | None:
         return None
     message = entry["message"] if entry.get("type") == "message" else {}
     reply = message.get("role") == "assistant"
-    kept = text_of(entry.get("firstKeptEntryId"))
+    compacts = entry.get("type") == "compaction"
     return TranscriptMessage(
         body=body,
         key=_window_key(entry) or text_of(entry.get("id")) or line.digest,
         usage=_usage(message.get("usage")) if reply else None,
         model=text_of(message.get("model")) if reply else None,
         created_at=moment(entry.get("timestamp")),
-        covers_before=entry.get("type") == "compaction",
+        covers_before=compacts,
         by_host=body["role"] == "user" and message.get("role") not in ("user", "toolResult"),
-        covers_before_key=branch.from_here(kept) if entry.get("type") == "compaction" else None,
+        covers_before_key=branch.first_from(text_of(entry.get("firstKeptEntryId"))) if compacts else None,
     )
 
 
@@ -192,9 +183,8 @@ CLIENTS = (
     Client(
         "pi",
         programs=("pi", "pi-coding-agent"),
-        variables=("PI_CODING_AGENT",),
         files=Files(sessions_folder, current_sessions),
-        reader=PiReader,
+        reader=lambda: READER,
         plugin=Plugin(
             "pi.js",
             lambda at: agent_folder(at.home) / "extensions" / "contextstash.js",

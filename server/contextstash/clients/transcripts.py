@@ -1,7 +1,7 @@
-"""Transcripts as messages: the records of a file, and what is new in them since it was read last.
+"""Transcripts as messages: how a kind of transcript is read, and what is new since it was read last.
 
     lines, length = split_lines(path.read_bytes(), at_end=True)
-    batches = reader.read(lines, state, str(path))
+    batch = reader.read(lines, state, str(path))
 
 A file of lines is read from the position where the last reading stopped; a transcript that its client rewrites, or
 keeps in a database, is read whole each time it changed. What a record says is in the file of its client.
@@ -13,8 +13,7 @@ import hashlib
 import json
 import logging
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,22 +32,18 @@ _log = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 State = dict[str, Any]
-"""A reader's state between two readings. It is stored in the database, so it holds only JSON values."""
+"""What a reader needs from one reading to the next. It is stored in the database, so it holds only JSON values. What is
+known of the session stands in it as `session` (its id), `parent`, `title`, `model` and `window`."""
 
 Stamp = list[int]
 """Sizes and times that change whenever the transcript on disk changes."""
-
-Conversation = tuple[TranscriptSession, Iterable[TranscriptMessage]]
 
 MAX_TAIL_MESSAGES = 400
 """How many of the last messages are remembered one by one, to find where the conversation was rewound. It bounds the
 reader's state; a longer rewind is read as new messages."""
 
 MAX_BRANCH = 300
-"""How many messages of a branch are remembered. It bounds the reader's state too."""
-
-MAX_PASSED = 120
-"""How many of the last records that are not messages are remembered, and of the parents of prompts."""
+"""How many messages of a branch are remembered, and how many records that are not messages. It bounds the state too."""
 
 COMPRESSED = ".zst"
 """The ending of a file of lines that its client has compressed."""
@@ -63,14 +58,6 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """Messages of one session, in order."""
-
-    session: TranscriptSession
-    messages: list[TranscriptMessage]
-
-
-@dataclass(frozen=True, slots=True)
 class Head:
     """The beginning of a transcript. `document` is its JSON value, the list of `records` if it is a file of lines, None
     if it is not JSON; `records` are the first ones of a file of lines, or the document if that is one object."""
@@ -80,51 +67,93 @@ class Head:
     records: Sequence[Json] = ()
 
 
-class Reader(ABC):
-    """Reads one kind of transcript: a file of lines, of which only what is new is read."""
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """The usage of the reply with this key, written after it."""
 
-    name: str
-
-    @abstractmethod
-    def claims(self, head: Head) -> bool:
-        """Whether a transcript that begins so is of this kind."""
-
-    @abstractmethod
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        """The messages in these lines; updates `state`. Unknown records are skipped."""
+    key: str
+    usage: Usage
 
 
-class DocumentReader(Reader):
-    """Reads one kind of transcript that is read whole: a JSON document, or a part of a database."""
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages of one session, in order."""
 
-    def stamp(self, path: Path) -> Stamp:
-        """When the transcript changed last, and how large it is. Raises OSError if it does not exist."""
-        return file_stamp(path)
-
-    def load(self, path: Path) -> list[Line]:
-        """All records, in order. Raises OSError if they cannot be read."""
-        return [Line(record, digest_of(json.dumps(record).encode())) for record in self.records(path)]
-
-    def records(self, path: Path) -> Iterable[Json]:
-        """All records, by default the objects of a list. Raises OSError if they cannot be read."""
-        return objects(load_document(path))
-
-    def conversation(self, lines: list[Line], source: str) -> Conversation:
-        """The session of these records, and all its messages. A reader has this or its own `read`."""
-        raise NotImplementedError
-
-    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        """The messages that are new since the last reading; updates `state`. `lines` are all records of the
-        transcript."""
-        session, messages = self.conversation(list(lines), source)
-        fresh = unseen(list(messages), state)
-        return [Batch(session, fresh)] if fresh else []
+    session: TranscriptSession
+    messages: list[TranscriptMessage]
 
 
 def file_stamp(path: Path) -> Stamp:
     """When a file changed last, and how large it is. Raises OSError if it does not exist."""
     found = path.stat()
     return [found.st_ino, found.st_mtime_ns, found.st_size]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One kind of transcript. `name` is its client's; `claims` returns whether a transcript that begins so is of this
+    kind. `said` returns what records say, in order, given the state and the path; unknown records are skipped.
+
+    `load`, for a transcript that is read whole each time it changed, returns all its records, and `stamp` changes
+    whenever it does; both raise OSError. `format` is that of the messages; None if it stands in the state, and if the
+    messages are the whole conversation, without keys.
+    """
+
+    name: str
+    format: str | None
+    claims: Callable[[Head], bool]
+    said: Callable[[Iterable[Line], State, str], Iterable[TranscriptMessage | Reported]]
+    load: Callable[[Path], Iterable[Json]] | None = None
+    stamp: Callable[[Path], Stamp] = file_stamp
+
+    def lines(self, path: Path) -> list[Line]:
+        """All records of a transcript that is read whole. Raises OSError."""
+        return [Line(record, digest_of(json.dumps(record).encode())) for record in self.load(path)] if self.load else []
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> Batch | None:
+        """The messages in these lines, or those that are new if the transcript is read whole, with its session; None if
+        there are none. Updates `state`."""
+        messages: list[TranscriptMessage] = []
+        late = None
+        for each in self.said(lines, state, source):
+            if isinstance(each, TranscriptMessage):
+                messages.append(each)
+            elif (place := _place(messages, each.key)) is not None:
+                messages[place] = replace(messages[place], usage=each.usage)
+            else:
+                late = (each.key, each.usage)
+        if self.format and self.load:
+            messages = unseen(messages, state)
+        if not messages and late is None:
+            return None
+        session = TranscriptSession(
+            session_id=str(state.get("session") or Path(source).stem),
+            format=self.format or state["format"],
+            agent=self.name if self.format else state.get("agent"),
+            model=state.get("model"),
+            title=state.get("title"),
+            source=source if self.format else None,
+            parent_session_id=state.get("parent"),
+            window=state.get("window"),
+            late_usage=late,
+            whole=self.format is None,
+        )
+        return Batch(session, results_behind_calls(messages))
+
+
+def _place(messages: Sequence[TranscriptMessage], key: str) -> int | None:
+    return next((place for place in range(len(messages) - 1, -1, -1) if messages[place].key == key), None)
+
+
+def results_behind_calls(messages: Sequence[TranscriptMessage]) -> list[TranscriptMessage]:
+    """The messages in order, a result that was written before its call behind it. Anthropic's form."""
+    called = {call: at for at, message in enumerate(messages) for call in ids_of(message.body, "tool_use", "id")}
+    order = []
+    for at, message in enumerate(messages):
+        answered = [called.get(call, at) for call in ids_of(message.body, "tool_result", "tool_use_id")]
+        behind = max(answered, default=at)
+        order.append((max(behind, at), behind > at, at))
+    return [messages[at] for *_, at in sorted(order)]
 
 
 def unpacked(path: Path) -> bytes:
@@ -240,7 +269,6 @@ def digest_of(raw: bytes) -> str:
 BEGINNING = ""
 """The target of a rewind to before the first message."""
 
-
 RESULT, WORDS, TURN_END = range(3)
 """What a message is in a branch: results of tools alone, a person's or the model's words, or what a prompt follows."""
 
@@ -249,95 +277,68 @@ class Branch:
     """The newest messages of a conversation whose records name their parents, kept in a reader's state.
 
     `path` maps the keys of its messages, in order, to what they are; `above` maps a record that is not a message to the
-    message that it descends from; `turns` does so for parents of prompts. All are limited, because they are stored; a
-    turn may be long, so the ends of turns stay longest: that is where conversations are rewound to.
+    message that it descends from. Both are limited, because they are stored; a turn may be long, so the ends of turns
+    stay longest: that is where conversations are rewound to. Of a chain of records only the last one is remembered.
     """
 
     def __init__(self, state: State) -> None:
-        self._path: dict[str, int] = state.setdefault("path", {BEGINNING: TURN_END})
+        self.path: dict[str, int] = state.setdefault("path", {BEGINNING: TURN_END})
         self._above: dict[str, str] = state.setdefault("above", {})
-        self._turns: dict[str, str] = state.setdefault("turns", {})
 
     def add(self, record: str, key: str, parent: str | None, *, words: bool = True) -> None:
         """Note a message, by its own record and its parent's."""
-        if list(self._path) == [BEGINNING]:
-            self._turns[parent or ""] = BEGINNING
-        if key not in self._path:
-            self._path[key] = WORDS if words else RESULT
-            if len(self._path) > MAX_BRANCH:
-                del self._path[min(self._path, key=lambda each: self._path[each] == TURN_END)]
+        if list(self.path) == [BEGINNING]:
+            self._note(parent or "", BEGINNING)
+        self.path.setdefault(key, WORDS if words else RESULT)
+        if len(self.path) > MAX_BRANCH:
+            del self.path[min([*self.path][:-1], key=lambda each: self.path[each] == TURN_END)]
         if record != key:
-            remember(self._above, record, key, MAX_PASSED)
+            self._note(record, key)
 
     def passed(self, record: str, parent: str | None) -> None:
         """Note a record that is not a message: its children descend from what it descends from."""
-        if (message := self._message(parent)) is not None:
-            remember(self._above, record, message, MAX_PASSED)
+        if (message := self.message(parent)) is not None:
+            if parent:
+                self._above.pop(parent, None)
+            self._note(record, message)
 
-    def is_passed(self, record: str) -> bool:
-        """Whether this is one of the last records that are not messages."""
-        return record in self._above
+    def message(self, record: str | None) -> str | None:
+        """The key of this record's message, or of the one that it descends from; None if it is not remembered."""
+        return record if record and record in self.path else self._above.get(record or "")
 
-    def from_here(self, record: str | None) -> str | None:
+    def first_from(self, record: str | None) -> str | None:
         """The key of this record's message, or else of the first message after the record."""
-        keys = list(self._path)
+        keys = list(self.path)
         above = self._above.get(record or "")
         if record in keys or above not in keys:
             return record
         return next(iter(keys[keys.index(above) + 1 :]), None)
 
     def rewound_to(self, parent: str | None) -> str | None:
-        """The message that a message with this parent rewinds the conversation to, None if it continues it."""
-        target = self._message(parent)
-        if target is None and parent and list(self._path) != [BEGINNING]:
-            target = parent  # too long ago to be remembered
-        return target if target is not None and self._left(target) else None
-
-    def prompted(self, parent: str | None) -> str | None:
-        """The same for a prompt; it continues if only results of tools were left: those of parallel calls have other
-        parents."""
-        target = self._message(parent)
-        if target not in self._path:
+        """The message that one with this parent rewinds the conversation to; None if it continues it, also if only
+        results of tools were left: those of parallel calls have other parents."""
+        target = self.message(parent)
+        if target not in self.path:
             return None
-        self._path[target] = TURN_END
-        if parent != target:
-            remember(self._turns, parent or "", target, MAX_PASSED)
-        return target if self._left(target, by_words=True) else None
-
-    def _left(self, target: str, *, by_words: bool = False) -> bool:
-        """Whether messages after this one are left; they leave the path."""
-        keys = list(self._path)
-        left = keys[keys.index(target) + 1 :] if target in self._path else keys
-        if by_words and not any(self._path[key] for key in left):
-            return False
+        self.path[target] = TURN_END
+        keys = list(self.path)
+        left = keys[keys.index(target) + 1 :]
+        if not any(self.path[key] for key in left):
+            return None
         for key in left:
-            del self._path[key]
-        return bool(left)
+            del self.path[key]
+        return target
 
     def clear(self) -> None:
         """Forget all: a conversation cannot be rewound to a message before its summary."""
-        for known in (self._path, self._above, self._turns):
-            known.clear()
+        self.path.clear()
+        self._above.clear()
 
-    def _message(self, record: str | None) -> str | None:
-        if record and record in self._path:
-            return record
-        return self._above.get(record or "", self._turns.get(record or ""))
-
-
-Placed = tuple[str, TranscriptMessage]
-"""A message, and the id of its session."""
-
-
-def results_behind_calls(placed: Sequence[Placed]) -> list[Placed]:
-    """The messages in order, a result that was written before its call behind it. Anthropic's form."""
-    called = {call: at for at, (_, message) in enumerate(placed) for call in ids_of(message.body, "tool_use", "id")}
-    order = []
-    for at, (_, message) in enumerate(placed):
-        answered = [called.get(call, at) for call in ids_of(message.body, "tool_result", "tool_use_id")]
-        behind = max(answered, default=at)
-        order.append((max(behind, at), behind > at, at))
-    return [placed[at] for *_, at in sorted(order)]
+    def _note(self, record: str, key: str) -> None:
+        self._above.pop(record, None)
+        self._above[record] = key
+        while len(self._above) > MAX_BRANCH:
+            del self._above[next(iter(self._above))]
 
 
 def ids_of(body: Json, kind: str, name: str) -> list[str]:

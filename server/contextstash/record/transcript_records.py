@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from contextstash_storage.records import Native, Usage
+if TYPE_CHECKING:
+    from contextstash_storage.records import Native, Usage
 
 _WINDOW_KEY = "window-"
 

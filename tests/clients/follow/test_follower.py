@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contextstash.cli.server_commands import FOLLOWED
-from contextstash.clients.follow import AUTO, Follower, find_transcripts, followed, ingest
+from contextstash.clients.follow import Follower, find_transcripts, followed, ingest
 from tests.support.host_files import write_json, write_lines, write_opencode
 from tests.support.stashes import history, stash_at
 
@@ -92,23 +90,8 @@ async def test_the_session_of_another_folder_is_not_followed(host: str, home: Pa
         assert await Follower(stash, find_transcripts(host.removesuffix("-named"))).catch_up() is None
 
 
-FIND = "from contextstash.clients.follow import find_transcripts; print(*find_transcripts('auto')())"
-RUN = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)"
-
-
-@pytest.mark.parametrize("host", ["codex", "gemini", "opencode", "pi"])
-def test_the_host_that_started_the_server_is_followed(host: str, home: Path) -> None:
-    for write in (codex, gemini, opencode, pi):
-        write(home, str(Path.cwd()), ["One"])
-    server = ["sh", "-c", '"$0" -c "$1"', sys.executable, FIND]
-    done = subprocess.run([host, "-c", RUN, *server], executable=sys.executable, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    [found] = find_transcripts(host)()
-    assert done.stdout.split() == [str(found)]
-
-
 def test_the_command_line_offers_every_host() -> None:
-    assert sorted(FOLLOWED) == sorted((AUTO, *followed()))
+    assert sorted(FOLLOWED) == sorted(followed())
 
 
 def test_a_project_folder_that_leads_out_of_the_hosts_is_not_followed(

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextstash.clients.claude_code import agent_transcripts, current_files, newest_transcript
-from contextstash.clients.claude_code_transcript import ClaudeCodeReader
-from contextstash.clients.follow import ingest
-from contextstash.clients.recognition import recognize
+from contextstash.clients.claude_code_transcript import READER
+from contextstash.clients.follow import ingest, recognize
 from contextstash.clients.transcripts import State, split_lines
 from contextstash.record.transcript_records import TranscriptMessage
 from contextstash.stash import Stash
@@ -86,8 +85,8 @@ def as_lines(records: list[Record]) -> bytes:
 
 def read(records: list[Record]) -> list[TranscriptMessage]:
     lines, _ = split_lines(as_lines(records), at_end=True)
-    batches = ClaudeCodeReader().read(lines, {}, f"{SESSION}.jsonl")
-    return [message for batch in batches for message in batch.messages]
+    batch = READER.read(lines, {}, f"{SESSION}.jsonl")
+    return batch.messages if batch else []
 
 
 def keys(messages: list[TranscriptMessage]) -> list[str | None]:
@@ -146,11 +145,15 @@ def test_an_interrupted_call_is_left_behind_by_the_next_prompt() -> None:
     assert read(records)[-1].rewind_to_key == "b"
 
 
-def test_parallel_calls_attachments_and_sidechains_are_no_rewinds() -> None:
+def test_parallel_calls_and_attachments_are_no_rewinds() -> None:
     records = [prompt("a", None, "Go"), call("b", "a", "toolu_1"), call("c", "b", "toolu_2")]
-    records += [result("d", "c", "toolu_2"), prompt("s", None, "Look", isSidechain=True), result("e", "b", "toolu_1")]
-    records += [reply("t", "s", "Seen", isSidechain=True), passed("p", "e"), reply("f", "p", "Both done")]
-    assert [message.rewind_to_key for message in read(records)] == [None] * 8
+    records += [
+        result("d", "c", "toolu_2"),
+        result("e", "b", "toolu_1"),
+        passed("p", "e"),
+        reply("f", "p", "Both done"),
+    ]
+    assert [message.rewind_to_key for message in read(records)] == [None] * 6
 
 
 def test_a_prompt_below_any_of_parallel_results_is_no_rewind() -> None:
@@ -224,15 +227,6 @@ def test_a_result_written_before_its_call_comes_after_it() -> None:
 def test_a_result_whose_call_is_nowhere_keeps_its_place() -> None:
     records = [prompt("a", None, "Go"), result("b", "a", "toolu_9", "1"), result("c", "b", "toolu_9", "2")]
     assert keys(read([*records, prompt("d", "c", "On")])) == ["a", "b", "c", "d"]
-
-
-def test_sidechains_without_an_agents_name_are_a_session_each() -> None:
-    records = [prompt("a", None, "Go"), prompt("one-1", None, "One", isSidechain=True)]
-    records += [prompt("two-1", None, "Two", isSidechain=True), reply("one-2", "one-1", "1", isSidechain=True)]
-    lines, _ = split_lines(as_lines([*records, reply("two-2", "two-1", "2", isSidechain=True)]), at_end=True)
-    sessions = {batch.session.session_id: batch.session for batch in ClaudeCodeReader().read(lines, {}, "x.jsonl")}
-    assert len(sessions) == 3
-    assert {session.parent_session_id for session in sessions.values()} == {None, SESSION}
 
 
 def test_attachments_are_recorded_if_the_transcript_holds_their_text() -> None:
@@ -364,8 +358,8 @@ def test_a_file_read_in_pieces_gives_what_it_gives_read_at_once(cuts: list[int])
     for end in [*sorted(cut for cut in cuts if cut < len(data)), len(data)]:
         lines, length = split_lines(data[place:end], at_end=end == len(data))
         state = json.loads(json.dumps(state))
-        batches = ClaudeCodeReader().read(lines, state, f"{SESSION}.jsonl")
-        found += [message for batch in batches for message in batch.messages]
+        batch = READER.read(lines, state, f"{SESSION}.jsonl")
+        found += batch.messages if batch else []
         place += length
     assert found == read(records)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.clients.codex import CodexReader, current_rollouts
+from contextstash.clients.codex import READER, current_rollouts
 from contextstash.clients.follow import ingest
 from contextstash.clients.transcripts import Batch, Line, State, digest_of
 from contextstash_storage.records import Usage
@@ -82,7 +82,8 @@ async def test_rollbacks_one_after_another_go_back_further(tmp_path: Path) -> No
 
 def batch_of(records: list[Json], state: State) -> Batch:
     lines = [Line(record, digest_of(json.dumps(record).encode())) for record in records]
-    [batch] = CodexReader().read(lines, state, "rollout-1.jsonl")
+    batch = READER.read(lines, state, "rollout-1.jsonl")
+    assert batch
     return batch
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from contextstash.base.zstandard import zstandard
 from contextstash.clients import transcripts
-from contextstash.clients.follow import ingest
-from contextstash.clients.recognition import transcripts_in
+from contextstash.clients.follow import ingest, transcripts_in
 from contextstash_storage.errors import BadInputError
 from tests.support.host_files import write_lines
 from tests.support.stashes import history, stash_at

@@ -46,10 +46,14 @@ TALK = [
 def test_a_recording_of_one_document_is_read_with_calls_results_and_usage(tmp_path: Path) -> None:
     path = write_json(tmp_path / "session-1.json", {**HEAD, "summary": "Reading a.py", "messages": TALK})
     messages = read(path)
-    assert roles(messages) == ["user", "assistant", "assistant", "tool", "assistant", "tool", "assistant"]
-    assert messages[1].body["reasoning_content"] == "**Reading**\nThe file first."
+    assert roles(messages) == ["user", "model", "model", "user", "model", "user", "model"]
+    thought = {"text": "**Reading**\nThe file first.", "thought": True}
+    assert messages[1].body["parts"] == [thought, {"text": "I will."}]
     assert messages[1].usage == Usage(prompt_tokens=9_000, completion_tokens=100, cached_tokens=8_000)
-    assert [message.body["content"] for message in messages if message.body["role"] == "tool"] == ["print()", "pass"]
+    answers = [
+        part["functionResponse"] for each in messages for part in each.body["parts"] if "functionResponse" in part
+    ]
+    assert [answer["response"]["output"] for answer in answers] == ["print()", "pass"]
     assert all(message.usage is None for message in messages[2:])
     session = session_of(path)
     assert (session.session_id, session.agent, session.title) == (SESSION, "gemini", "Reading a.py")
