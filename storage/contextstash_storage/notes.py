@@ -154,38 +154,23 @@ KEPT_DAYS = 30
 """After so many days a client that goes on with a deleted session is recorded again. By default Claude Code
 deletes its own transcripts after 30 days, so that they cannot be continued."""
 
-MAX_LATER = 64
-"""Responses to an unrecorded client that are kept, 64 bytes each; what follows an earlier one is recorded again."""
-
 
 class DeletedSession(Record):
-    """Hashes of a session's id, of the `length` messages that its last request began with, and of the provider's id of
-    its last response, with a `key` of its own: they cannot be compared with those of another database. `later` are the
-    hashes of further responses that its client got, the newest last. `at` is when it was deleted, in seconds since
-    1970."""
+    """Hashes of a session's id and of the `length` messages that its last request began with, with a `key` of its own:
+    they cannot be compared with those of another database. `at` is when it was deleted, in seconds since 1970."""
 
     key: str
     session: str
     length: int = 0
     mark: str = ""
-    response: str = ""
-    later: tuple[str, ...] = ()
     at: float = 0.0
 
-    def is_continued_by(self, session_id: str, marks: Sequence[str], response: object) -> bool:
-        """Whether a request goes on with it: by the id that its session would get, by the messages that it begins with
-        (`marks` are the hashes of its beginnings), or by the response that it follows."""
+    def is_continued_by(self, session_id: str, marks: Sequence[str]) -> bool:
+        """Whether a request goes on with it: by the id that its session would get, or by the messages that it begins
+        with (`marks` are the hashes of its beginnings)."""
         if self.session == _hash(self.key, session_id):
             return True
-        if (self.response or self.later) and isinstance(response, str):
-            return _hash(self.key, response) in (self.response, *self.later)
         return 0 < self.length <= len(marks) and self.mark == _hash(self.key, marks[self.length - 1])
-
-    def with_responses(self, responses: Sequence[str]) -> DeletedSession:
-        """The same, recognized by these responses too."""
-        hashes = [_hash(self.key, each) for each in responses]
-        new = [each for each in hashes if each not in (self.response, *self.later)]
-        return self.model_copy(update={"later": (*self.later, *new)[-MAX_LATER:]}) if new else self
 
 
 def _hash(key: str, value: str) -> str:
@@ -196,9 +181,9 @@ def note_deleted(tx: Tx, owner: str, session_id: str, row: int) -> None:
     """Store how a session is recognized that is being deleted."""
     tx.execute("DELETE FROM notes WHERE kind = 'deleted' AND begins < ?", (_oldest_deletion(),))
     key, proxied = secrets.token_hex(16), get_proxied(tx, row) or ProxiedSession()
-    mark, response = (_hash(key, each) if each else "" for each in (proxied.mark, proxied.response))
-    found = DeletedSession(key=key, session=_hash(key, session_id), mark=mark, response=response, at=time.time())
-    _put_deleted(tx, owner, found.model_copy(update={"length": proxied.length if mark else 0}))
+    mark, length = (_hash(key, proxied.mark), proxied.length) if proxied.mark else ("", 0)
+    session = _hash(key, session_id)
+    _put_deleted(tx, owner, DeletedSession(key=key, session=session, length=length, mark=mark, at=time.time()))
 
 
 def deleted_sessions(tx: Tx, owner: str) -> list[DeletedSession]:
@@ -213,14 +198,6 @@ def copy_deleted(tx: Tx, owner: str, sessions: Sequence[DeletedSession]) -> None
     for session in sessions:
         if session not in known:
             _put_deleted(tx, owner, session)
-
-
-def note_responses(tx: Tx, owner: str, session_id: str, marks: Sequence[str], responses: Sequence[str]) -> None:
-    """Recognize a deleted session by these responses too, which its client got later: the one of this id, that with
-    which a request of these marks goes on, or that of one of the responses. Without effect if there is none."""
-    for known in deleted_sessions(tx, owner):
-        if any(known.is_continued_by(session_id, marks, each) for each in (None, *responses)):
-            _put_deleted(tx, owner, known.with_responses(responses))
 
 
 def _put_deleted(tx: Tx, owner: str, session: DeletedSession) -> None:

@@ -594,14 +594,12 @@ class ProxiedSession(ProxiedTotals):
     """What the proxy knows of a session, across restarts, and totals over its requests.
 
     `project` is the folder in which its client was started, if that is known. `client_session` is the client's own id
-    of the conversation; `heads` are hashes of the first messages that it had,
-    the newest last; `surroundings` is a hash of its system prompt and tools. `mark` is a hash of the `length` messages
-    of its last request, empty if the model had not spoken yet; `response` is the id of the last response of an API that
-    keeps conversations itself. `last_at` is when the last reply ended, in seconds since 1970, and `cache_seconds` how
-    long the provider keeps the cache of that request, which took `prompt` tokens; unedited it would have taken
-    `direct_prompt`. `tokens_per_byte` is by the provider's count. `left_alone` is why nothing is edited any more.
-    `carried` are the tokens that compactions took out of the window which the client would not have made without
-    `contextstash run --window`. `days` are the totals at the start of each day (UTC) with requests, the newest last.
+    of the conversation; `heads` are hashes of the first messages that it had, the newest last; `surroundings` is a hash
+    of its system prompt. `mark` is a hash of the `length` messages of its last request, empty if the model had not
+    spoken yet. `last_at` is when the last reply ended, in seconds since 1970, and `cache_seconds` how long the provider
+    keeps the cache of that request, which took `prompt` tokens; unedited it would have taken `direct_prompt`.
+    `tokens_per_byte` is by the provider's count. `left_alone` is why nothing is edited any more. `days` are the totals
+    at the start of each day (UTC) with requests, the newest last.
     """
 
     project: str | None = None
@@ -610,7 +608,6 @@ class ProxiedSession(ProxiedTotals):
     surroundings: str = ""
     mark: str = ""
     length: int = 0
-    response: str | None = None
     model: str | None = None
     last_at: float = 0.0
     cache_seconds: int = 300
@@ -618,7 +615,6 @@ class ProxiedSession(ProxiedTotals):
     direct_prompt: int = 0
     tokens_per_byte: float | None = None
     left_alone: str | None = None
-    carried: int = 0
     days: dict[str, ProxiedTotals] = Field(default_factory=dict)
 
 

@@ -391,7 +391,6 @@ class SessionStore:
 
     deleted_sessions = _owner_reader(notes.deleted_sessions)
     copy_deleted = _owner_writer(notes.copy_deleted)
-    note_responses = _owner_writer(notes.note_responses)
 
     async def _change(self, session_id: str, change: Callable[[Tx, int, Session], Result]) -> Result:
         """What a function that changes a session returns; no other transaction changes it meanwhile. Raises

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -241,9 +240,7 @@ def test_an_item_of_openais_compaction_goes_on_and_is_recorded_as_it_came(
     assert ("n0" in placeholders(provider)) is (model == "gpt-5.4")
     assert sent[:14] == window[:14] or model == "gpt-5.4", "something in front of bound reasoning was changed"
     assert proxy.state("main").requests == 5
-    sessions = proxy.engine._sessions
-    assert sessions is not None
-    recorded = asyncio.run_coroutine_threadsafe(sessions.natives("main"), proxy.loop).result(30)
+    recorded = proxy.conversation("main")
     assert recorded == window
     assert {"type": "compaction_trigger"} not in recorded
 

@@ -22,7 +22,7 @@ from contextstash_storage.sqlite import open_sqlite
 from tests.proxy.test_identity import recorded, rewinds
 from tests.proxy.test_sessions import transcript_of
 from tests.support.caching_provider import CachingProvider, stream_events
-from tests.support.proxies import ID, Clock, RunningProxy, play, request_of, running_proxy, session
+from tests.support.proxies import ID, Clock, RunningProxy, conversation_in, play, request_of, running_proxy, session
 
 SAID = "All is done: naïve parsers are gone…"
 REPLY = {"role": "assistant", "content": SAID}
@@ -56,7 +56,7 @@ def in_stash(database: Path, use: Callable[[Stash], Any]) -> Any:
 
 def shown(database: Path) -> list[dict[str, Any]]:
     """The messages of the conversation as it goes on, without left branches."""
-    return list(in_stash(database, lambda stash: stash.proxied.natives(ID)))
+    return asyncio.run(conversation_in(database, ID))
 
 
 def ask(proxy: RunningProxy, messages: list[dict[str, Any]]) -> Any:

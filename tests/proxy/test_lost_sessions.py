@@ -158,145 +158,17 @@ def test_a_conflict_with_another_process_is_tried_again_and_the_log_says_what_ha
     assert proxy.engine.faults == 0
 
 
-def follow_up(previous: str | None, *items: dict[str, Any]) -> dict[str, Any]:
-    """A request of the Responses API that holds only what is new."""
+@pytest.mark.parametrize("field", ["previous_response_id", "conversation"])
+def test_what_continues_a_conversation_that_the_provider_keeps_goes_on_unchanged_and_is_counted(
+    provider: CachingProvider, proxy: RunningProxy, field: str
+) -> None:
     tools = [{"type": "function", "name": READ["name"], "parameters": {"type": "object"}}]
-    fields = {} if previous is None else {"previous_response_id": previous}
-    return {"model": "gpt-5.4", "input": list(items), "tools": tools, "stream": True, **fields}
-
-
-def said(text: str) -> dict[str, Any]:
-    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
-
-
-def answered(text: str) -> dict[str, Any]:
-    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
-
-
-class KeptByProvider:
-    """A conversation that the provider keeps: each request holds only what is new."""
-
-    def __init__(self, provider: CachingProvider) -> None:
-        self.count = 0
-        provider.responses_events = self.events
-
-    def events(self, body: dict[str, Any]) -> list[dict[str, Any]]:
-        self.count += 1
-        usage = {"input_tokens": 10, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 5}
-        response = {"id": f"resp_{self.count}", "output": [answered(f"Reply {self.count}.")], "usage": usage}
-        return [{"type": "response.created", "response": {}}, {"type": "response.completed", "response": response}]
-
-    @staticmethod
-    def send(proxy: RunningProxy, body: dict[str, Any], **headers: str) -> str:
-        response = proxy.http.post(f"{proxy.url}/v1/responses", content=json.dumps(body).encode(), headers=headers)
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on."}]}
+    for kept in ({field: "kept_1"}, {}):
+        body = json.dumps({"model": "gpt-5.4", "input": [said], "tools": tools, **kept}).encode()
+        response = proxy.http.post(f"{proxy.url}/v1/responses", content=body, headers={"session_id": ID})
         proxy.settle()
-        return str(response.headers["x-contextstash-session"])
-
-
-def test_what_follows_a_response_that_the_provider_keeps_is_appended_with_its_reply(
-    provider: CachingProvider, clock: Clock, tmp_path: Path
-) -> None:
-    kept = KeptByProvider(provider)
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
-        first = kept.send(proxy, follow_up(None, said("One.")))
-        assert kept.send(proxy, follow_up("resp_1", said("Two."))) == first
-        other = kept.send(proxy, follow_up(None, said("Else.")))
-        assert other != first
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
-        assert kept.send(proxy, follow_up("resp_2", said("Three."))) == first
-        assert kept.send(proxy, follow_up("resp_unknown", said("?"))) not in (first, other)
-    whole = [said("One."), answered("Reply 1."), said("Two."), answered("Reply 2."), said("Three.")]
-    assert recorded(tmp_path / "stash.db")[first] == [*whole, answered("Reply 4.")]
-
-
-def texts(database: Path) -> dict[str, list[str]]:
-    """What was said in each session, branches that were left included."""
-    return {name: [each["content"][0]["text"] for each in found] for name, found in recorded(database).items()}
-
-
-def test_users_who_begin_with_the_same_words_part_if_each_follows_their_own_response(
-    provider: CachingProvider, proxy: RunningProxy
-) -> None:
-    kept = KeptByProvider(provider)
-    shared = {kept.send(proxy, follow_up(None, said("Hello."))) for _ in ("ann", "bob")}
-    ann = [kept.send(proxy, follow_up(f"resp_{previous}", said("I am Ann."))) for previous in (1, 3)]
-    bob = [kept.send(proxy, follow_up(f"resp_{previous}", said("I am Bob."))) for previous in (2, 5)]
-    assert len(shared) == len(set(ann)) == len(set(bob)) == 1
-    assert set(ann).isdisjoint(bob)
-    found = texts(proxy.database)
-    assert found[ann[0]] == ["Hello.", "Reply 1.", "I am Ann.", "Reply 3.", "I am Ann.", "Reply 4."]
-    assert found[bob[0]] == ["Hello.", "Reply 2.", "I am Bob.", "Reply 5.", "I am Bob.", "Reply 6."]
-
-
-def test_a_conversation_that_began_before_the_proxy_is_recorded_from_then_on(
-    provider: CachingProvider, proxy: RunningProxy, caplog: pytest.LogCaptureFixture
-) -> None:
-    kept = KeptByProvider(provider)
-    sent = [("resp_before", "One."), ("resp_1", "Two."), ("resp_2", "Three.")]
-    [name] = {kept.send(proxy, follow_up(previous, said(text))) for previous, text in sent}
-    assert texts(proxy.database) == {name: ["One.", "Reply 1.", "Two.", "Reply 2.", "Three.", "Reply 3."]}
-    assert "not recorded" not in caplog.text
-
-
-@pytest.mark.parametrize("followed", [1, 2])
-def test_what_follows_a_response_of_a_deleted_session_is_not_recorded(
-    provider: CachingProvider, proxy: RunningProxy, followed: int
-) -> None:
-    """Neither the newest nor an earlier one, with which a session of its own would begin."""
-    kept = KeptByProvider(provider)
-    [name] = {kept.send(proxy, follow_up(None, said("Hello."))) for _ in range(2)}
-    delete(proxy.database, name)
-    for previous in (followed, 3):
-        kept.send(proxy, follow_up(f"resp_{previous}", said("Go on.")))
-        assert texts(proxy.database) == {}
-
-
-@pytest.mark.parametrize("named", [True, False])
-@pytest.mark.parametrize("followed", [1, 2])
-def test_what_follows_a_later_response_to_the_client_of_a_deleted_session_is_not_recorded_after_a_restart(
-    provider: CachingProvider, clock: Clock, tmp_path: Path, named: bool, followed: int
-) -> None:
-    """Neither in the session's own line nor in one that went on from an earlier response."""
-    kept, database = KeptByProvider(provider), tmp_path / "stash.db"
-    headers = {"session_id": ID} if named else {}
-    with running_proxy(provider.url, database, clock) as proxy:
-        [name] = {kept.send(proxy, follow_up(None, said("Hello.")), **headers) for _ in range(2)}
-        delete(database, name)
-        kept.send(proxy, follow_up(f"resp_{followed}", said("Go on.")), **headers)
-    for newest in (3, 4):
-        with running_proxy(provider.url, database, clock) as proxy:
-            kept.send(proxy, follow_up(f"resp_{newest}", said("Go on again.")))
-            assert texts(database) == {}
-    with running_proxy(provider.url, database, clock) as proxy:
-        kept.send(proxy, follow_up("resp_other", said("Another conversation.")))
-    assert len(texts(database)) == 1
-    assert b"resp_3" not in b"".join(path.read_bytes() for path in tmp_path.glob("stash.db*"))
-
-
-def test_what_follows_a_whole_request_that_goes_on_with_a_deleted_session_is_not_recorded(
-    provider: CachingProvider, clock: Clock, tmp_path: Path
-) -> None:
-    kept, database = KeptByProvider(provider), tmp_path / "stash.db"
-    line = [said("Hello."), answered("Hi."), said("One.")]
-    with running_proxy(provider.url, database, clock) as proxy:
-        name = kept.send(proxy, follow_up(None, *line))
-    delete(database, name)
-    for previous, items in ((None, [*line, answered("Reply 1."), said("Two.")]), ("resp_2", [said("Three.")])):
-        with running_proxy(provider.url, database, clock) as proxy:
-            kept.send(proxy, follow_up(previous, *items))
-            assert texts(database) == {}
-
-
-def test_a_branch_that_was_left_gets_a_session_of_its_own_after_a_restart(
-    provider: CachingProvider, clock: Clock, tmp_path: Path
-) -> None:
-    """What it began with is not stored as such: only the newest response tells where a conversation is."""
-    kept = KeptByProvider(provider)
-    sent = [(None, "Hello."), ("resp_1", "Branch X."), ("resp_1", "Branch Y.")]
-    named = {"session_id": ID}
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
-        [first] = {kept.send(proxy, follow_up(previous, said(text)), **named) for previous, text in sent}
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
-        other = kept.send(proxy, follow_up("resp_2", said("On with X.")), **named)
-        assert kept.send(proxy, follow_up("resp_3", said("On with Y.")), **named) == first
-    assert texts(tmp_path / "stash.db")[other] == ["On with X.", "Reply 4."]
+        assert provider.asked[-1].body == body
+        assert ("x-contextstash-session" in response.headers) is not bool(kept)
+    assert recorded(proxy.database) == {ID: [said]}
+    assert (proxy.state(ID).requests, proxy.state(ID).unread) == (1, 1)

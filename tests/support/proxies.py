@@ -20,6 +20,7 @@ from contextstash.proxy.engine import Engine
 from contextstash.proxy.plan import ProxyOptions
 from contextstash.proxy.serve import UVICORN, ServedProxy, proxy_app
 from contextstash.stash import Stash
+from contextstash.view.branches import path_to
 from contextstash_storage.records import ProxiedSession
 from contextstash_storage.sqlite import open_sqlite
 
@@ -69,12 +70,27 @@ class RunningProxy:
         assert found is not None
         return found
 
+    def conversation(self, session_id: str) -> list[Any]:
+        """The messages of a session as it goes on now, without those of branches that were left."""
+        return asyncio.run(conversation_in(self.database, session_id))
+
     def send(self, body: dict[str, Any] | bytes, headers: dict[str, str] | None = None) -> httpx2.Response:
         """Send a request of an agent, and wait until it is recorded."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         response = self.http.post(f"{self.url}/v1/messages?beta=true", content=content, headers=headers or {})
         self.settle()
         return response
+
+
+async def conversation_in(database: Path, session_id: str) -> list[Any]:
+    """The same without a proxy."""
+    store = await open_sqlite(database)
+    try:
+        messages = await store.read_messages(session_id)
+        path = path_to(await store.read_edits(session_id), len(messages) - 1)
+        return [message.body for message in messages if message.seq in path]
+    finally:
+        await store.close()
 
 
 @contextmanager

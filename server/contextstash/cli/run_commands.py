@@ -149,8 +149,8 @@ def run(
     address = check_upstream(upstream or proxied.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
     switches = {"--configured": configured, "--no-prune": no_prune}
-    sizes = {"--keep-tokens": keep_tokens, "--window": chosen and chosen[2]}
-    options = [*_database(db), *_flags(switches, {**sizes, "--preset": preset, "--project": Path.cwd()}, given)]
+    values = {"--keep-tokens": keep_tokens, "--preset": preset, "--project": Path.cwd()}
+    options = [*_database(db), *_flags(switches, values, given)]
     reported = None if quiet else StashOpener(db, settings_from(preset, given))
     before = _states_before(reported) if reported else {}
     started = time.time()

@@ -173,7 +173,6 @@ DEFAULT_UPSTREAM = "https://api.anthropic.com"
 @click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
 @click.option("--configured", is_flag=True, hidden=True, help="The client is known to have our server.")
 @click.option("--project", hidden=True, help="The folder in which the client was started.")
-@click.option("--window", type=int, hidden=True, help="The size at which the client was told to compact.")
 @click.option("--descriptor", type=int, hidden=True, help="A socket that listens already.")
 @click.option("-v", "--verbose", is_flag=True, help="Log each prune to standard error.")
 @opener_options
@@ -184,7 +183,6 @@ def proxy(
     keep_tokens: int | None,
     configured: bool,
     project: str | None,
-    window: int | None,
     **served: Any,
 ) -> None:
     """Stand between a client and the model API, and send old tool outputs as placeholders when its cache has expired.
@@ -206,7 +204,6 @@ def proxy(
                 prune=not no_prune,
                 configured=configured,
                 project=project,
-                window=window,
             ),
             open_stash=stash_opener(opener.serving(api_key=api_key_from(os.environ))),
             host=host,

@@ -44,10 +44,8 @@ def words(name: str) -> str:
 
 LEVERS = {
     "tool_outputs": "old tool outputs left out",
-    "old_thinking": "thinking left out with them",
     "summaries": "messages shown as summaries",
     "smaller_views": "outputs and messages left out of views",
-    "smaller_window": "earlier compaction (--window)",
     "cache_rewrites": "cache written again",
     "fetched_again": "fetched or read again",
     "retrieval_requests": "requests that only fetched something",

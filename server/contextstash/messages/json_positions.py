@@ -165,20 +165,6 @@ def spliced(text: bytes, splices: Sequence[Splice]) -> bytes:
     return b"".join(parts)
 
 
-def without(items: Sequence[Span], left_out: set[int]) -> list[Splice]:
-    """The splices that take these elements, but not all of them, out of an array with one comma each."""
-    splices = []
-    kept = [place for place in range(len(items)) if place not in left_out]
-    if not kept:
-        raise JsonPositionError("an array would be left empty")
-    for place in sorted(left_out):
-        if place < kept[0]:
-            splices.append(Splice(Span(items[place].start, items[place + 1].start), b""))
-        else:
-            splices.append(Splice(Span(items[place - 1].end, items[place].end), b""))
-    return splices
-
-
 def dumped(value: object) -> bytes:
     """A new value as compact JSON, in ASCII: no surrogate or control character can make the body invalid."""
     return json.dumps(value, separators=(",", ":")).encode("ascii")

@@ -222,10 +222,10 @@ class Exchange:
             return
         self._original = read
         body = read if self._encoding is None else unpacked(read, self._encoding)
-        compacts = self._scope["path"].endswith(COMPACTION_ROUTE)
+        to_compact = self._scope["path"].endswith(COMPACTION_ROUTE)
         prepared = None
         if body is not None:
-            prepared = await self._engine.prepare(format_name, self._headers, body, compacts=compacts)
+            prepared = await self._engine.prepare(format_name, self._headers, body, to_compact=to_compact)
         if prepared is not None:
             self._headers = [pair for pair in self._headers if pair[0].lower() != b"accept-encoding"]
             self._headers.append((b"accept-encoding", b"identity"))  # so that the usage can be read
@@ -235,7 +235,7 @@ class Exchange:
         try:
             await self._pass_prepared(prepared)
         finally:
-            self._engine.ended(prepared)
+            prepared.asked.ended = True
 
     async def _pass_prepared(self, prepared: Prepared) -> None:
         reply = await self._asked(prepared)
@@ -301,7 +301,7 @@ class Exchange:
             self._engine.finish_side_call(prepared, tap.usage)
             return
         final = partial(final_reply, prepared.request.format, tap.parts)
-        self._engine.finish(prepared, tap.usage, healed=healed, response=tap.response, dropped=tap.dropped, final=final)
+        self._engine.finish(prepared, tap.usage, healed=healed, dropped=tap.dropped, final=final)
 
     async def _unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
         """Wait for `work`; it is cancelled if the client goes away: an unread reply costs money. Raises

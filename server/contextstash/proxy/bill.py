@@ -1,48 +1,31 @@
 """The bill of a session: what the provider reported of its requests, and what it would have without contextstash.
 
-    bill, state = billed(prepared, usage, facts, window=None, at=time.time())
-    state = bill.added_to(state, facts)
+    conversation.state = booked(prepared, usage, facts, at=time.time())
 
 From the one number to the other lead steps, each a usage of its own: the cache as it would have been without a rewrite,
-the request as the client wrote it, without what contextstash adds, and with what the client's earlier compactions took
-out. The differences of their prices are the levers, so that together they are exactly the difference of the whole.
+the request as the client wrote it, and without what contextstash adds. The differences of their prices are the levers,
+so that together they are exactly the difference of the whole.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from contextstash.base.bounded_cache import BoundedCache
+from contextstash.messages.request.text import RequestText, TextMessage
 from contextstash.messages.usage import with_cache
 from contextstash.outputs.own_tools import is_own_call
-from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE, AskedRequest, Conversation
-from contextstash.proxy.edits import Prepared, size_of
-from contextstash.proxy.plan import writes_long
-from contextstash.proxy.request_lines import is_side_call, lists_tools
-from contextstash.proxy.senders import Sender
+from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE, AskedRequest
+from contextstash.proxy.edits import Prepared
+from contextstash.proxy.plan import cache_seconds, writes_long
+from contextstash.proxy.request_lines import common_start
 from contextstash.safety.sanitize import OF_SESSION
 from contextstash.view.session_counters import MIN_GROWTH
 from contextstash_storage.records import Lever, ProxiedSession, ProxiedTotals, Usage
-
-logger = logging.getLogger(__name__)
-
-COMPACTS_AT = 0.92
-"""The share of the window at which clients compact: Claude Code's."""
-
-GUESSED_WINDOW = 200_000
-"""Tokens of an unknown model's window, for the same estimate."""
-
-OWN_COMPACTION = 0.7
-"""A compaction is one that `contextstash run --window` has asked for if the window was filled to this share of its
-size. Clients count the newest output in another way than the provider, so they may be early; if the share is too low, a
-compaction that the user typed is charged too."""
 
 MAX_STEP = 2.0
 """A request counts as if its bytes had at most so many times the tokens of the ones before, and at least the inverse:
@@ -65,11 +48,11 @@ FILE_KEYS = (b'"data"', b'"file_data"', b'"encrypted_content"', *IMAGE_KEYS)
 MAX_DAYS = 62
 """Days of a session whose totals are kept. Beyond them, a receipt counts the older days of a session as well."""
 
-MAX_CLIENTS = 100
-"""Clients whose side calls wait until their first request ends. Beyond them the oldest are not billed."""
-
 NOTHING = Usage(prompt_tokens=0)
 """The usage of a request that would not have been made."""
+
+Step = tuple[Usage, Mapping[str, int]]
+"""From the usage before to this one: the tokens by which each lever makes the difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,109 +63,21 @@ class ModelPricing:
     price_of: Callable[[Usage], float | None] = lambda usage: None
 
 
-class KnownModels:
-    """Looks each model up once, in a thread: the first look-up takes half a second."""
-
-    def __init__(self, facts_of: Callable[[str], ModelPricing]) -> None:
-        self._facts_of = facts_of
-        self._found: dict[object, asyncio.Future[ModelPricing]] = {}
-
-    def of(self, model: object) -> asyncio.Future[ModelPricing]:
-        """What is known of a model, as soon as it is looked up."""
-        if model not in self._found:
-            self._found[model] = asyncio.ensure_future(self._looked_up(str(model or "")))
-        return self._found[model]
-
-    async def _looked_up(self, model: str) -> ModelPricing:
-        try:
-            return await asyncio.to_thread(self._facts_of, model)
-        except Exception as error:
-            logger.warning("nothing is known of a model: %s", type(error).__name__)
-            return ModelPricing()
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """From the usage before to this one: `levers` are the tokens by which each of them makes the difference."""
-
-    usage: Usage
-    levers: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Bill:
-    """What the provider reported of a request, and the steps to what it would have reported without contextstash."""
-
-    usage: Usage
-    steps: tuple[Step, ...] = ()
-
-    def added_to(self, state: ProxiedSession, facts: ModelPricing) -> ProxiedSession:
-        """The session's state with the price of the request and the effect of each lever."""
-        usages = [self.usage, *(step.usage for step in self.steps)]
-        prices = [0.0 if usage is NOTHING else facts.price_of(usage) for usage in usages]
-        known = [price for price in prices if price is not None]
-        has_price = len(known) == len(prices)
-        levers = dict(state.levers)
-        for place, step in enumerate(self.steps):
-            gained = known[place + 1] - known[place] if has_price else 0.0
-            whole = sum(step.levers.values())
-            for name, tokens in step.levers.items():
-                if tokens:  # the effect of a step is shared by tokens
-                    old, share = levers.get(name, Lever()), tokens / whole if whole else 1 / len(step.levers)
-                    levers[name] = Lever(tokens=old.tokens + tokens, dollars=old.dollars + gained * share)
-        changes: dict[str, object] = {"levers": levers}
-        if has_price:
-            changes["priced"] = state.priced + 1
-            changes["dollars_paid"] = state.dollars_paid + known[0]
-            changes["dollars_direct"] = state.dollars_direct + known[-1]
-        return state.model_copy(update=changes)
-
-
-def billed(
-    prepared: Prepared, usage: Usage, facts: ModelPricing, chosen: int | None, at: float
-) -> tuple[Bill, ProxiedSession]:
-    """The bill of a request, and the conversation's state after the reply, but for the prices. `chosen` is the size at
-    which `contextstash run --window` has the client compact."""
+def booked(prepared: Prepared, usage: Usage | None, facts: ModelPricing, at: float) -> ProxiedSession:
+    """The conversation's state after a reply with this usage. Without one, or with one that is not credible, nothing is
+    known of its cost; the size of the prompt is estimated then, so that what the next reply reports is compared with
+    this request and not with one before it."""
     conversation, request = prepared.conversation, prepared.request
-    refetches, rate = conversation.refetches, conversation.tokens_per_byte
-    refetches.note(request, prepared.outputs(), prepared.former.pins, conversation.catalog.outputs, rate)
-    added = {
-        "tool_definitions": round(_own_tools(prepared) * rate),
-        "hand_offs": round(_hand_offs(prepared) * rate),
-        "fetched_again": refetches.tokens_in(request),
+    state = on_its_day(conversation.state, at)
+    changes: dict[str, Any] = {
+        "requests": state.requests + 1,
+        "edited": state.edited + prepared.edited,
+        "prunes": state.prunes + bool(prepared.pruned),
+        "last_at": at,
+        "cache_seconds": cache_seconds(request),
     }
-    before, conversation.added = conversation.added, sum(added.values())
-    # A request longer than the window cannot be sent; without what was fetched again it is that much shorter.
-    most = math.inf if facts.window is None else facts.window + added["fetched_again"]
-    unedited = _unedited(prepared, usage, most)
-    carried = _carried(prepared, unedited.prompt_tokens, chosen, COMPACTS_AT * (facts.window or GUESSED_WINDOW))
-    if refetches.only or carried is None:
-        lever = "retrieval_requests" if refetches.only else "smaller_window"
-        bill = Bill(usage, (Step(NOTHING, {lever: -usage.prompt_tokens}),))
-    else:
-        less = _less(unedited, added, before)
-        more = (_with_history(less.usage, carried),) if carried else ()
-        bill = Bill(usage, (_cache_kept(usage, unedited), Step(unedited, prepared.removed), less, *more))
-    state, again = on_its_day(conversation.state, at), refetches.new_reads()
-    changes = {
-        **_counted(prepared, at),
-        "sent": state.sent + usage.prompt_tokens,
-        "direct": state.direct + bill.steps[-1].usage.prompt_tokens,
-        "refetched": state.refetched + len(again),
-        "refetched_tokens": state.refetched_tokens + sum(again),
-        "prompt": usage.prompt_tokens,
-        "direct_prompt": unedited.prompt_tokens,
-        "tokens_per_byte": _tokens_per_byte(prepared, usage.prompt_tokens),
-        "carried": carried or 0,
-    }
-    return bill, state.model_copy(update=changes)
-
-
-def booked_without_usage(prepared: Prepared, at: float) -> ProxiedSession:
-    """The state after a reply without usage: nothing is known of its cost. The size of the prompt is estimated, so that
-    what the next reply reports is compared with this request and not with one before it."""
-    conversation = prepared.conversation
-    state, changes = on_its_day(conversation.state, at), _counted(prepared, at)
+    if usage is not None and _is_credible(prepared, usage):
+        return _billed(prepared, usage, facts, state).model_copy(update=changes)
     if state.prompt and conversation.sent_bytes:
         grown = sent_bytes(prepared) - conversation.sent_bytes
         prompt = max(0, state.prompt + round(grown * conversation.tokens_per_byte))
@@ -190,32 +85,53 @@ def booked_without_usage(prepared: Prepared, at: float) -> ProxiedSession:
     return state.model_copy(update=changes)
 
 
-def _counted(prepared: Prepared, at: float) -> dict[str, Any]:
-    state = prepared.conversation.state
-    return {
-        "requests": state.requests + 1,
-        "edited": state.edited + prepared.edited,
-        "prunes": state.prunes + bool(prepared.pruned),
-        "last_at": at,
-        "cache_seconds": prepared.cache_seconds,
+def _billed(prepared: Prepared, usage: Usage, facts: ModelPricing, state: ProxiedSession) -> ProxiedSession:
+    conversation, messages = prepared.conversation, prepared.request.messages
+    refetches, rate = conversation.refetches, conversation.tokens_per_byte
+    again = refetches.note(messages, prepared.former.pins, conversation.catalog.outputs, rate)
+    added = {
+        "tool_definitions": round(_own_tools(prepared.asked) * rate),
+        "hand_offs": round(sum(map(_hand_off_bytes, messages)) * rate),
+        "fetched_again": refetches.tokens_in(messages),
     }
+    before, conversation.added = conversation.added, sum(added.values())
+    # A request longer than the window cannot be sent; without what was fetched again it is that much shorter.
+    most = math.inf if facts.window is None else facts.window + added["fetched_again"]
+    unedited = _unedited(prepared, usage, most)
+    steps: list[Step] = [_cache_kept(usage, unedited), (unedited, prepared.removed), _less(unedited, added, before)]
+    if refetches.only:
+        steps = [(NOTHING, {"retrieval_requests": -usage.prompt_tokens})]
+    changes = {
+        "sent": state.sent + usage.prompt_tokens,
+        "direct": state.direct + steps[-1][0].prompt_tokens,
+        "refetched": state.refetched + len(again),
+        "refetched_tokens": state.refetched_tokens + sum(again),
+        "prompt": usage.prompt_tokens,
+        "direct_prompt": unedited.prompt_tokens,
+        "tokens_per_byte": _tokens_per_byte(prepared, usage.prompt_tokens),
+    }
+    return priced(state, usage, facts, steps).model_copy(update=changes)
 
 
-def is_credible(prepared: Prepared, usage: Usage) -> bool:
-    """Whether the reported prompt may hold the texts that were sent. What the model wrote is left out, since providers
-    drop its reasoning, and so are images and files, of which the bytes are no tokens."""
-    rate = min(prepared.conversation.tokens_per_byte, DEFAULT_TOKENS_PER_BYTE)
-    if usage.prompt_tokens >= LEAST_SHARE * rate * sent_bytes(prepared):
-        return True
-    texts = (each.raw for each in prepared.messages if not each.is_models)
-    size = sum(len(raw) for raw in texts if not any(key in raw for key in FILE_KEYS))
-    least = rate * (size - len(prepared.request.body) + len(prepared.body))
-    return least < UNSURE_TOKENS or usage.prompt_tokens >= LEAST_SHARE * least
-
-
-def sent_bytes(prepared: Prepared) -> int:
-    """The bytes of what was sent of the prompt."""
-    return size_of(prepared.request) - len(prepared.request.body) + len(prepared.body)
+def priced(state: ProxiedSession, usage: Usage, facts: ModelPricing, steps: Sequence[Step] = ()) -> ProxiedSession:
+    """The session's state with the price of a request and the effect of each lever."""
+    usages = [usage, *(step for step, _ in steps)]
+    prices = [0.0 if each is NOTHING else facts.price_of(each) for each in usages]
+    known = [price for price in prices if price is not None]
+    has_price, levers = len(known) == len(prices), dict(state.levers)
+    for place, (_, effects) in enumerate(steps):
+        gained = known[place + 1] - known[place] if has_price else 0.0
+        whole = sum(effects.values())
+        for name, tokens in effects.items():
+            if tokens:  # the effect of a step is shared by tokens
+                old, share = levers.get(name, Lever()), tokens / whole if whole else 1 / len(effects)
+                levers[name] = Lever(tokens=old.tokens + tokens, dollars=old.dollars + gained * share)
+    changes: dict[str, object] = {"levers": levers}
+    if has_price:
+        changes["priced"] = state.priced + 1
+        changes["dollars_paid"] = state.dollars_paid + known[0]
+        changes["dollars_direct"] = state.dollars_direct + known[-1]
+    return state.model_copy(update=changes)
 
 
 def on_its_day(state: ProxiedSession, at: float) -> ProxiedSession:
@@ -224,8 +140,30 @@ def on_its_day(state: ProxiedSession, at: float) -> ProxiedSession:
     if day in state.days:
         return state
     totals = ProxiedTotals(**{name: getattr(state, name) for name in ProxiedTotals.model_fields})
-    kept = dict(list({**state.days, day: totals}.items())[-MAX_DAYS:])
-    return state.model_copy(update={"days": kept})
+    return state.model_copy(update={"days": dict(list({**state.days, day: totals}.items())[-MAX_DAYS:])})
+
+
+def _size_of(request: RequestText) -> int:
+    """Bytes of what the provider counts as the prompt: system prompt, tools, messages."""
+    around = [request.fields[key] for key in ("system", "tools", "instructions") if key in request.fields]
+    return sum(span.end - span.start for span in around) + request.spans[-1].end - request.spans[0].start
+
+
+def sent_bytes(prepared: Prepared) -> int:
+    """The bytes of what was sent of the prompt."""
+    return _size_of(prepared.request) - len(prepared.request.body) + len(prepared.body)
+
+
+def _is_credible(prepared: Prepared, usage: Usage) -> bool:
+    """Whether the reported prompt may hold the texts that were sent. What the model wrote is left out, since providers
+    drop its reasoning, and so are images and files, of which the bytes are no tokens."""
+    rate = min(prepared.conversation.tokens_per_byte, DEFAULT_TOKENS_PER_BYTE)
+    if usage.prompt_tokens >= LEAST_SHARE * rate * sent_bytes(prepared):
+        return True
+    texts = (each.raw for each in prepared.request.messages if not each.is_models)
+    size = sum(len(raw) for raw in texts if not any(key in raw for key in FILE_KEYS))
+    least = rate * (size - len(prepared.request.body) + len(prepared.body))
+    return least < UNSURE_TOKENS or usage.prompt_tokens >= LEAST_SHARE * least
 
 
 def _unedited(prepared: Prepared, usage: Usage, most: float) -> Usage:
@@ -251,7 +189,7 @@ def _cache_kept(usage: Usage, unedited: Usage) -> Step:
     fresh, usual = (each.prompt_tokens - each.cached_tokens for each in (usage, unedited))
     again = max(0, fresh - usual)
     kept = with_cache(usage, usage.cached_tokens + again, max(0, usage.cache_write_tokens - again))
-    return Step(kept, {"cache_rewrites": -again})
+    return kept, {"cache_rewrites": -again}
 
 
 def _less(unedited: Usage, added: Mapping[str, int], before: int) -> Step:
@@ -261,107 +199,35 @@ def _less(unedited: Usage, added: Mapping[str, int], before: int) -> Step:
     prompt = unedited.prompt_tokens - whole
     read = min(unedited.cached_tokens - known, prompt)
     less = with_cache(unedited, read, max(0, unedited.cache_write_tokens - (whole - known)))
-    return Step(less.model_copy(update={"prompt_tokens": prompt}), {name: -each for name, each in added.items()})
-
-
-def _with_history(usage: Usage, carried: int) -> Step:
-    """The usage with the history that the client would still send: read from the cache, if anything is."""
-    read, written = usage.cached_tokens, usage.cache_write_tokens
-    more = with_cache(usage, read + carried, written) if read else usage
-    more = with_cache(usage, read, written + carried) if written and not read else more
-    return Step(more.model_copy(update={"prompt_tokens": usage.prompt_tokens + carried}), {"smaller_window": carried})
-
-
-def _carried(prepared: Prepared, unedited: int, chosen: int | None, point: float) -> int | None:
-    """The tokens that compactions have taken out of the window by now which the client would not have made; None if
-    this is the request for one. `point` is where it would compact without us."""
-    conversation, state = prepared.conversation, prepared.conversation.state
-    before = state.direct_prompt + state.carried
-    if is_side_call(prepared.request):
-        ours = chosen is not None and OWN_COMPACTION * chosen <= state.prompt and before < point
-        conversation.lost = max(0, before) if ours else 0
-        return None if ours else 0
-    carried = state.carried if chosen else 0
-    if conversation.compacting:
-        carried = max(0, conversation.lost - unedited)
-    return carried if unedited + carried <= point else 0
+    return less.model_copy(update={"prompt_tokens": prompt}), {name: -each for name, each in added.items()}
 
 
 def _tokens_per_byte(prepared: Prepared, prompt: int) -> float:
     """By how many tokens the prompt has grown for each new byte: the mean so far, moved towards what this request says.
     The whole prompt says less: it has tokens that the body does not show, such as how the provider writes tool
     definitions, and images have bytes that are no tokens."""
-    conversation = prepared.conversation
+    conversation, messages = prepared.conversation, prepared.request.messages
     rate = conversation.tokens_per_byte
     tokens, size = prompt - conversation.state.prompt, sent_bytes(prepared) - conversation.sent_bytes
     if not conversation.sent_bytes or tokens < MIN_GROWTH or size < MIN_GROWTH:
         return rate
-    new = prepared.messages[conversation.same_messages(prepared.request) :]
+    new = messages[common_start(conversation.recorded, messages) :]
     if any(key in message.raw for message in new for key in IMAGE_KEYS):
         return rate
     seen = min(max(tokens / size, rate / MAX_STEP), rate * MAX_STEP)
     return rate + (seen - rate) * tokens / (tokens + PRIOR_TOKENS)
 
 
-def _own_tools(prepared: Prepared) -> int:
+def _own_tools(asked: AskedRequest) -> int:
     """Bytes of the definitions of our own tools."""
-    request = prepared.request
-    listed = [request.messages[place].native.get("tools") for place in request.places(lists_tools)]
-    return sum(len(json.dumps(tool)) for tools in (request.value("tools"), *listed) for tool in _own(tools))
+    return sum(len(json.dumps(tool)) for name, tool in asked.tools if is_own_call(name))
 
 
-def _own(tools: Any) -> Iterator[Any]:
-    for tool in tools if isinstance(tools, list) else ():
-        inner = tool.get("function", tool) if isinstance(tool, dict) else None
-        if not isinstance(inner, dict):
-            continue
-        name, inside = inner.get("name"), tool.get("tools")
-        if is_own_call(name if isinstance(name, str) else None) or (inside and name == "mcp__contextstash"):
-            yield tool
-        else:
-            yield from _own(inside)
-
-
-def _hand_offs(prepared: Prepared) -> int:
-    """Bytes of our hand-offs. Results of tools may quote one."""
-    marked = (prepared.messages[place] for place in prepared.request.places(_has_hand_off))
-    blocks = [block for message in marked for block in _texts(message.native.get("content"))]
-    return sum(len(text) for text in blocks if OF_SESSION in text)
-
-
-def _has_hand_off(message: Any) -> bool:
-    return OF_SESSION.encode() in message.raw and not message.is_models and not message.results
-
-
-def _texts(content: Any) -> Iterator[str]:
-    for block in [{"text": content}] if isinstance(content, str) else content or ():
-        if isinstance(block, dict) and isinstance(block.get("text"), str):
-            yield block["text"]
-
-
-class SideCalls:
-    """The bills of requests that belong to no conversation, such as one for a title: they wait for the main
-    conversation of their client."""
-
-    def __init__(self, models: KnownModels, clock: Callable[[], float]) -> None:
-        self._models = models
-        self._clock = clock
-        self._waiting: BoundedCache[tuple[str, Sender], list[tuple[Bill, object]]] = BoundedCache(MAX_CLIENTS)
-
-    def add(self, asked: AskedRequest, usage: Usage) -> None:
-        """Keep the bill of a request."""
-        if asked.client_id is not None:
-            payer = (asked.client_id, asked.sender)
-            waiting = self._waiting.get(payer) or []
-            self._waiting.set(payer, [*waiting, (Bill(usage), asked.request.value("model"))])
-
-    async def bill_to(self, conversation: Conversation) -> None:
-        """Add the bills that wait for this conversation to its state: those of its sender, since anyone can name a
-        client's id."""
-        if conversation.sender is None:
-            return
-        for bill, model in self._waiting.pop((conversation.session_id, conversation.sender), ()):
-            facts = await asyncio.shield(self._models.of(model))
-            state, tokens = on_its_day(conversation.state, self._clock()), bill.usage.prompt_tokens
-            changes = {"sent": state.sent + tokens, "direct": state.direct + tokens}
-            conversation.state = bill.added_to(state.model_copy(update=changes), facts)
+def _hand_off_bytes(message: TextMessage) -> int:
+    """Bytes of our hand-offs in a message. Results of tools may quote one."""
+    if OF_SESSION.encode() not in message.raw or message.is_models or message.results:
+        return 0
+    content = message.native.get("content")
+    blocks = [{"text": content}] if isinstance(content, str) else content or ()
+    texts = (block.get("text") for block in blocks if isinstance(block, dict))
+    return sum(len(text) for text in texts if isinstance(text, str) and OF_SESSION in text)

@@ -7,47 +7,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from contextstash.base.background_tasks import BackgroundTasks
-from contextstash.clients.request_identity import agent_of, client_session
+from contextstash.base.bounded_cache import BoundedCache
+from contextstash.clients.request_identity import agent_of, client_session, is_compaction
+from contextstash.messages.breakpoints import content_of
 from contextstash.messages.reasoning_reports import DroppedPiece
-from contextstash.messages.request.edits import edited
-from contextstash.messages.request.text import RequestText, message_of, read_request
-from contextstash.proxy.bill import (
-    Bill,
-    KnownModels,
-    ModelPricing,
-    SideCalls,
-    billed,
-    booked_without_usage,
-    is_credible,
-    sent_bytes,
-)
-from contextstash.proxy.conversations import AskedRequest, Conversation, Conversations, before_summary
-from contextstash.proxy.edits import (
-    Draft,
-    Prepared,
-    may_show,
-    removed_tokens,
-    shown_edits,
-    thinking_choice,
-)
+from contextstash.messages.request.text import SERVER_STATE_KEYS, RequestText, message_of, read_request
+from contextstash.proxy.bill import ModelPricing, booked, on_its_day, priced, sent_bytes
+from contextstash.proxy.conversations import AskedRequest, Conversation, Conversations
+from contextstash.proxy.edits import Prepared, is_bound, laid_over
 from contextstash.proxy.plan import (
+    Plan,
     ProxyOptions,
-    Prunable,
-    cache_seconds,
     cold_now,
     is_understood,
     offers_retrieval,
     plan_cold,
     plan_needed,
 )
-from contextstash.proxy.request_lines import Line, follows_response, is_side_call, replied_line
-from contextstash.proxy.senders import sender_of
+from contextstash.proxy.request_lines import Line, common_start
+from contextstash.proxy.senders import Sender, sender_of
 from contextstash.request.proxied import Catalog, ProxiedSessions, RecordedList
 from contextstash.window.refusals import recognize
 from contextstash_storage.errors import ContextstashError, EditConflictError
@@ -79,6 +62,9 @@ transaction takes some 10 ms."""
 EDIT_REFUSALS = (400, 413, 422)
 """The statuses with which a provider says that the request itself is wrong. 401, 403 and 429 are about the sender."""
 
+MAX_CLIENTS = 100
+"""Clients whose side calls wait until their first request ends. Beyond them the oldest are not billed."""
+
 
 class Ingest(Protocol):
     """Records what is new in a client's transcript."""
@@ -105,163 +91,133 @@ class Engine:
         self._options = options
         self._clock = clock
         self._ingest = ingest
+        self._facts_of = facts_of
         self._still_stored = still_stored
-        self._models = KnownModels(facts_of)
         self._conversations = Conversations(self._sessions)
-        self._side_calls = SideCalls(self._models, clock)
+        self._side_calls: BoundedCache[tuple[str, Sender], list[tuple[Usage, object]]] = BoundedCache(MAX_CLIENTS)
         self._tasks = BackgroundTasks("a step of the proxy")
         self._unread: dict[str | None, int] = {}
         self.faults = 0
 
+    # Before it is sent.
+
     async def prepare(
-        self, format_name: str, headers: RawHeaders, body: bytes, *, compacts: bool = False
+        self, format_name: str, headers: RawHeaders, body: bytes, *, to_compact: bool = False
     ) -> Prepared | AskedRequest | None:
         """The request ready to be sent. What was asked if it belongs to no conversation, and None if it could not be
         understood: then the body goes out as it is. Never raises."""
         asked = None
         try:
-            now = self._clock()
-            read = self._read(format_name, headers, body)
-            asked = self._asked(headers, replace(read, compacts=compacts), now)
-            conversation = await self._within(self._options.step_seconds, self._conversations.find(asked))
-            if conversation is None:
-                return asked
+            asked = self._asked(format_name, headers, body, to_compact)
+            conversation = await self._within(1, self._conversations.find(asked))
         except Exception as error:
             if asked is not None:
                 asked.ended = True
             self._fault(None, error)
             return None
-        request, cold = asked.request, cold_now(conversation, now)
-        original = Prepared(conversation, request, body, cache_seconds(request), now, cold=cold, asked=asked)
+        if conversation is None:
+            return asked
+        original = Prepared(conversation, asked, body, cold=cold_now(conversation, asked.at))
         try:
-            return await self._prepared(original, agent_of(headers))
+            conversation.agent = agent_of(headers)
+            return await self._prepared(original)
         except Exception as error:
             self._fault(conversation, error)
             return original
 
-    def _read(self, format_name: str, headers: RawHeaders, body: bytes) -> RequestText:
-        """The request, read with the help of an earlier one; if that fails, without. Raises JsonPositionError or
-        ValueError, and counts it for the client's session: nothing of such a request is recorded."""
+    def _asked(self, format_name: str, headers: RawHeaders, body: bytes, to_compact: bool) -> AskedRequest:
+        """The request, read with the help of an earlier one; if that fails, without. Raises ValueError if it cannot be
+        read, or continues what the provider keeps, and counts it for the client's session: nothing of it is
+        recorded."""
         before = self._conversations.likely(body)
         try:
             try:
-                return read_request(format_name, body, before)
+                request = read_request(format_name, body, before)
             except Exception:
                 if before is None:
                     raise
-                return read_request(format_name, body)
+                request = read_request(format_name, body)
+            if format_name == "openai-responses" and any(request.value(key) for key in SERVER_STATE_KEYS):
+                raise ValueError("the provider keeps the conversation")
         except Exception:
-            client = client_session(headers, None, None)
-            name = client.session_id if client else None
+            named = client_session(headers, None, None)
+            name = named.session_id if named else None
             self._unread[name] = self._unread.get(name, 0) + 1
             raise
-
-    def _asked(self, headers: RawHeaders, request: RequestText, now: float) -> AskedRequest:
         metadata = request.value("metadata")
         client = client_session(headers, metadata, request.value("prompt_cache_key"))
-        return AskedRequest(request, client, sender_of(headers, metadata), now)
+        return AskedRequest(request, client, sender_of(headers, metadata), self._clock(), to_compact)
 
-    def ended(self, prepared: Prepared) -> None:
-        """A request is on its way no more, with or without a reply."""
-        if prepared.asked is not None:
-            prepared.asked.ended = True
-
-    async def _prepared(self, original: Prepared, agent: str) -> Prepared:
-        conversation, request = original.conversation, original.request
-        conversation.note_model(request)
-        conversation.agent = agent
+    async def _prepared(self, original: Prepared) -> Prepared:
+        conversation, asked = original.conversation, original.asked
+        model = asked.request.value("model")
+        if isinstance(model, str) and model != conversation.state.model:
+            conversation.change(model=model)
         if self._sessions is None or not self._options.prune:
             return original
-        await self._catch_up(conversation, request)
-        offered = self._can_be_repeated(request)
+        await self._catch_up(conversation, asked.request)
         if not self._still_stored():
             self._leave_alone(conversation, "its database was deleted or replaced while the proxy ran")
-        if conversation.state.left_alone or not is_understood(request) or not self._retrievable(original, offered):
+        offered = offers_retrieval(asked, configured=self._options.configured)
+        if conversation.state.left_alone or not is_understood(asked.request) or not _may_show(original, offered):
             return original
-        may_prune = offered and original.cold and not is_side_call(request)
-        pruned = await self._pruned(original) if may_prune else 0
-        return self._rendered(original, pruned)
-
-    def _can_be_repeated(self, request: RequestText) -> bool:
-        """Whether the model can see again what is left out."""
-        return offers_retrieval(request, configured=self._options.configured)
-
-    def _retrievable(self, original: Prepared, offered: bool) -> bool:
-        """Whether the model can fetch what placeholders stand for, now or as soon as the client's servers run. For the
-        client's summary they are shown always: Codex's offers no tools, and the originals may exceed the window."""
-        conversation = original.conversation
-        if offered:
-            conversation.unoffered_since = None
-        if offered or is_side_call(original.request):
-            return True
-        if conversation.unoffered_since is None:
-            conversation.unoffered_since = original.started
-        return original.started - conversation.unoffered_since <= START_SECONDS
+        may_prune = offered and original.cold and not asked.summarizes
+        return laid_over(original, await self._pruned(original) if may_prune else 0)
 
     async def _pruned(self, original: Prepared) -> int:
         """How many outputs were pruned for this request. If that fails, or takes too long, the edits of the former
         request hold: the original would cost the cache."""
         try:
-            chosen = plan_cold(original, self._options.keep_tokens)
-            if not chosen:
-                return 0
-            archiving = self._archive(original, chosen, "cold cache")
-            return await self._within(LOAD_FACTOR * self._options.step_seconds, archiving)
+            plan = plan_cold(original.conversation, original.request, self._options.keep_tokens)
+            return await self._within(LOAD_FACTOR, self._archived(original, plan, "cold cache"))
         except Exception as error:
             logger.warning("%s: not pruned: %s", original.conversation.session_id, type(error).__name__)
             return 0
 
-    def _rendered(self, original: Prepared, pruned: int) -> Prepared:
-        """The request with the session's edits. Raises JsonPositionError if a place is not as expected."""
-        conversation, request = original.conversation, original.request
-        shown = shown_edits(original)
-        if not may_show(original, shown):
-            conversation.edits, pruned = conversation.shown, 0
-            shown = shown_edits(original)
-        body, _ = edited(request, {place: each.edit for place, each in shown.now.items()}, shown.summaries)
-        former, conversation.shown = conversation.shown, conversation.edits
-        return replace(
-            original,
-            body=body,
-            removed=removed_tokens(original, shown),
-            pruned=pruned,
-            changed=shown.first < len(request.messages),
-            former=former,
-        )
+    async def _archived(self, original: Prepared, plan: Plan | None, reason: str) -> int:
+        """Archive these outputs durably; how many that were."""
+        conversation = original.conversation
+        if self._sessions is None or plan is None or is_bound(conversation, original.request, plan.first):
+            return 0
+        archived = await self._sessions.archive(conversation.session_id, plan.outputs)
+        conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
+        logger.info("%s: archived %d outputs (%s)", conversation.session_id, archived, reason)
+        return archived
 
     async def _catch_up(self, conversation: Conversation, request: RequestText) -> None:
         """Take over what other processes did to the session. If the database is slow, what is known of it holds: other
         edits than those of the last request would cost the cache. Raises TimeoutError if nothing is known yet."""
-        seconds = self._options.step_seconds
-        if not conversation.loaded:
-            await self._within(LOAD_FACTOR * seconds, self._refresh(conversation, request))
-            return
         try:
-            await self._within(seconds, self._refresh(conversation, request))
+            factor = 1 if conversation.loaded else LOAD_FACTOR
+            await self._within(factor, self._refresh(conversation, request))
         except (TimeoutError, ContextstashError) as error:
+            if not conversation.loaded:
+                raise
             logger.warning("%s: the database is slow: %s", conversation.session_id, type(error).__name__)
 
     async def _refresh(self, conversation: Conversation, request: RequestText) -> None:
         """Take over what other processes did to the session: our tools, the pages, another proxy."""
         assert self._sessions is not None
-        session = await self._present(conversation)
-        if session is None:
-            conversation.loaded = True
-            return
-        conversation.settings = self._sessions.settings(session)
-        if not conversation.loaded:
-            conversation.followed = session.source
-            conversation.catalog = await self._sessions.catalog(conversation.session_id, Catalog())
-            natives = [message.plain for message in request.messages]
-            conversation.stored = RecordedList(await self._sessions.positions(conversation.session_id, natives))
-            conversation.recorded = request.messages[: len(conversation.positions)]
-            conversation.line = conversation.line or conversation.recorded
-        if not conversation.loaded or session.counters.edits != conversation.edits.edits:
-            await self._sessions.catalog(conversation.session_id, conversation.catalog)
-            conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
-        if not conversation.loaded:
-            conversation.shown = conversation.edits
+        session, first = await self._present(conversation), not conversation.loaded
+        if session is not None:
+            conversation.settings = self._sessions.settings(session)
+            if first:
+                await self._load(conversation, session, request)
+            if first or session.counters.edits != conversation.edits.edits:
+                await self._sessions.catalog(conversation.session_id, conversation.catalog)
+                conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
+            if first:
+                conversation.shown = conversation.edits
         conversation.loaded = True
+
+    async def _load(self, conversation: Conversation, session: Session, request: RequestText) -> None:
+        assert self._sessions is not None
+        conversation.followed = session.source
+        conversation.catalog = await self._sessions.catalog(conversation.session_id, Catalog())
+        natives = [message.plain for message in request.messages]
+        conversation.stored = RecordedList(await self._sessions.positions(conversation.session_id, natives))
+        conversation.recorded = request.messages[: len(conversation.stored.positions)]
+        conversation.line = conversation.line or conversation.recorded
 
     async def _present(self, conversation: Conversation) -> Session | None:
         """The conversation's session, None if there is none. If it was deleted while the client runs, its edits end
@@ -277,81 +233,58 @@ class Engine:
             return None
         return session
 
-    async def _archive(self, draft: Draft, chosen: Sequence[Prunable], reason: str, *, needed: bool = False) -> int:
-        """Archive these outputs durably; how many that were. It is `needed` after the provider refused the request."""
-        assert self._sessions is not None
-        conversation = draft.conversation
-        thinking = thinking_choice(draft, min(each.place for each in chosen), needed=needed)
-        if not thinking.possible:
-            return 0
-        strip_from: int | None = None
-        if thinking.strip_from is not None:
-            # what is stripped must be recorded up to the last reply
-            await self._record(conversation, draft.request, None)
-            if thinking.strip_from >= len(conversation.positions):
-                return 0
-            strip_from = conversation.positions[thinking.strip_from]
-        known = conversation.catalog.outputs
-        outputs = [known[each.key].output for each in chosen if each.key in known]
-        archived = await self._sessions.archive(conversation.session_id, outputs, strip_from)
-        conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
-        logger.info("%s: archived %d outputs (%s)", conversation.session_id, archived, reason)
-        return archived
+    def _leave_alone(self, conversation: Conversation, reason: str) -> None:
+        if not conversation.state.left_alone:
+            conversation.change(left_alone=reason)
+            logger.warning(
+                "%s: %s; the original is sent, and no edit is made from now on", conversation.session_id, reason
+            )
+
+    # After a refusal.
 
     async def after_refusal(self, prepared: Prepared, status: int, error: bytes | None) -> Prepared | None:
         """The request to send once more after the provider refused it; None if the client gets the refusal. What
         cannot be read (`error` is None) is no verdict on our edits: the session goes on. Never raises."""
         if status not in EDIT_REFUSALS:
             return None
+        conversation, again = prepared.conversation, prepared.as_original() if prepared.edited else None
         try:
-            if error is None:
-                return prepared.as_original() if prepared.edited else None
-            text = error.decode("utf-8", "replace")
-            overflow = recognize(text)
-            if overflow is not None:
-                return await self._within(HEAL_SECONDS, self._healed(prepared))
-            return self._unedited(prepared, status) if prepared.edited else None
+            if error is not None and recognize(error.decode("utf-8", "replace")) is not None:
+                return await self._within(HEAL_SECONDS / self._options.step_seconds, self._healed(prepared))
         except Exception as fault:
-            self._fault(prepared.conversation, fault)
-            return prepared.as_original() if prepared.edited else None
+            self._fault(conversation, fault)
+            return again
+        if error is not None and again is not None:
+            conversation.change(refused=conversation.state.refused + 1)
+            self._leave_alone(conversation, f"the provider refused an edited request with status {status}")
+        return again
 
     async def _healed(self, prepared: Prepared) -> Prepared | None:
         """The request shrunk below what was refused; None if nothing more can leave it."""
-        conversation, request = prepared.conversation, prepared.request
+        conversation, asked, keep = prepared.conversation, prepared.asked, self._options.keep_tokens
         if self._sessions is None or not self._options.prune or conversation.state.left_alone:
             return None
-        if not is_understood(request) or not self._can_be_repeated(request):
+        if not is_understood(asked.request) or not offers_retrieval(asked, configured=self._options.configured):
             return None
-        await self._record(conversation, request, None)
-        for keep_tokens in (self._options.keep_tokens, self._options.keep_tokens // 4):
-            chosen = plan_needed(prepared, keep_tokens)
-            if chosen:
-                archived = await self._archive(prepared, chosen, "the request was too long", needed=True)
-                healed = self._rendered(prepared, archived) if archived else None
-                return healed if healed is not None and len(healed.body) < len(prepared.body) else None
-        return None
+        await self._record(conversation, asked, None)
+        plans = (plan_needed(conversation, asked.request, tokens) for tokens in (keep, keep // 4))
+        plan = next((each for each in plans if each is not None), None)
+        archived = await self._archived(prepared, plan, "the request was too long")
+        healed = laid_over(prepared, archived) if archived else prepared
+        return healed if len(healed.body) < len(prepared.body) else None
 
-    def _unedited(self, prepared: Prepared, status: int) -> Prepared:
-        """The original, because an edited request was refused; nothing is edited in this session from now on."""
-        conversation = prepared.conversation
-        conversation.state = conversation.state.model_copy(update={"refused": conversation.state.refused + 1})
-        self._leave_alone(conversation, f"the provider refused an edited request with status {status}")
-        return prepared.as_original()
-
-    def _leave_alone(self, conversation: Conversation, reason: str) -> None:
-        if not conversation.state.left_alone:
-            conversation.state = conversation.state.model_copy(update={"left_alone": reason})
-            logger.warning(
-                "%s: %s; the original is sent, and no edit is made from now on", conversation.session_id, reason
-            )
+    # After its reply.
 
     def finish_side_call(self, asked: AskedRequest, usage: Usage | None) -> None:
         """Bill a request that belongs to no conversation to its client's main one."""
-        if usage is not None:
-            self._side_calls.add(asked, usage)
-            conversation = self._conversations.of_client(asked.client_id)
-            if conversation is not None and conversation.state.requests:
-                self._tasks.start(self._keep_state(conversation))
+        if usage is None or asked.client_id is None:
+            return
+        payer = (asked.client_id, asked.sender)
+        waiting = self._side_calls.get(payer) or []
+        self._side_calls.set(payer, [*waiting, (usage, asked.request.value("model"))])
+        conversation = self._conversations.of_client(asked.client_id)
+        if conversation is not None and conversation.state.requests and self._sessions is not None:
+            self._tasks.start(self._keep_state(conversation))
 
     def finish(
         self,
@@ -359,202 +292,138 @@ class Engine:
         usage: Usage | None,
         *,
         healed: bool = False,
-        response: Mapping[str, Any] | None = None,
         dropped: Sequence[DroppedPiece] = (),
         final: Callable[[], list[Native]] = list,
     ) -> None:
-        """Book and record a request after its reply has ended, in the background. `response` is the reply, if the API
-        sends it as a whole (Responses API); `dropped` is the reasoning that the provider left out of the request;
-        `final` reads the messages of the reply, if that ends a turn."""
-        conversation = prepared.conversation
-        self.ended(prepared)
+        """Book a request after its reply has ended, and record it in the background. `dropped` is the reasoning that
+        the provider left out of the request; `final` reads the messages of the reply, if that ends a turn."""
+        conversation, asked = prepared.conversation, prepared.asked
+        asked.ended = True
         try:
-            ended = self._clock()
-            bill = None
-            if usage is not None and not is_credible(prepared, usage):
-                usage = None
-            if usage is None:
-                state = booked_without_usage(prepared, ended)
-            else:
-                facts = self._models.of(conversation.state.model)
-                known = facts.result() if facts.done() else ModelPricing()
-                bill, state = billed(prepared, usage, known, self._options.window, ended)
-            new = conversation.newly_dropped(dropped)
-            counts = {"healed": state.healed + healed, "reasoning_dropped": state.reasoning_dropped + len(new)}
-            conversation.state = state.model_copy(update=counts)
-            former = None if prepared.left_behind else self._advance(prepared, usage, response)
-            if not prepared.left_behind:
-                conversation.final = final
-            else:
-                conversation.keep_response(
-                    response, replied_line(prepared.request, prepared.request.messages, response)
-                )
-            self._tasks.start(self._keep(prepared, former, response, bill, new))
+            conversation.state = booked(prepared, usage, self._facts(conversation.state.model), self._clock())
+            new = [each for each in dropped if each.name not in conversation.dropped]  # it is reported each time
+            conversation.dropped.update(each.name for each in new)
+            state = conversation.state
+            conversation.change(healed=state.healed + healed, reasoning_dropped=state.reasoning_dropped + len(new))
+            former, behind = None, conversation.left_behind(asked)
+            if not behind:
+                conversation.advance(asked)
+                known, conversation.request = conversation.request, asked.request
+                if known is not None and len(asked.request.messages) > len(known.messages):
+                    former = conversation.usage
+                conversation.usage, conversation.final = usage, final
+                conversation.sent_bytes = sent_bytes(prepared)
+            if self._sessions is not None:
+                self._tasks.start(self._keep(prepared, former, new, behind))
         except Exception as error:
             self._fault(conversation, error)
 
-    def _advance(self, prepared: Prepared, usage: Usage | None, response: Mapping[str, Any] | None) -> Usage | None:
-        """Go on from a request that got its reply. Returns the usage of the former reply if the request extends it."""
-        conversation, request = prepared.conversation, prepared.request
-        conversation.advance(request, response)
-        former, conversation.usage = conversation.usage, usage
-        known, conversation.request = conversation.request, request
-        conversation.sent_bytes = sent_bytes(prepared)
-        return former if known is not None and len(request.messages) > len(known.messages) else None
-
-    async def _keep(
-        self,
-        prepared: Prepared,
-        usage: Usage | None,
-        response: Mapping[str, Any] | None,
-        bill: Bill | None,
-        new: list[DroppedPiece],
-    ) -> None:
-        conversation, request = prepared.conversation, prepared.request
-        if self._sessions is None:
-            return
-        if conversation.deleted:
-            await self._conversations.note_unrecorded(conversation, request)
-            return
+    def _facts(self, model: object) -> ModelPricing:
         try:
-            if not prepared.left_behind:
-                await self._record(conversation, request, usage, response)
+            return self._facts_of(str(model or ""))
+        except Exception as error:
+            logger.warning("nothing is known of a model: %s", type(error).__name__)
+            return ModelPricing()
+
+    async def _keep(self, prepared: Prepared, usage: Usage | None, new: list[DroppedPiece], behind: bool) -> None:
+        """Record a request and its bill. `usage` is that of the reply before, if the request extends it."""
+        assert self._sessions is not None
+        conversation = prepared.conversation
+        try:
+            if not behind:
+                await self._record(conversation, prepared.asked, usage)
         except Exception as error:
             # Each request holds the whole conversation: the next one records what is missing.
-            logger.warning(
-                "%s: a request is not recorded yet: %s; the next one records it",
-                conversation.session_id,
-                type(error).__name__,
-            )
-        if new and not conversation.deleted:
+            name = conversation.session_id
+            logger.warning("%s: a request is not recorded yet: %s; the next one records it", name, type(error).__name__)
+        if conversation.deleted:
+            return
+        if new:
             await self._sessions.note_dropped(conversation.session_id, new)
         if conversation.summarized and not conversation.compacting:
             before, conversation.summarized = conversation.summarized, 0
             await self._sessions.note_compaction(conversation.session_id, before, conversation.state.prompt)
-        facts = self._models.of(conversation.state.model)
-        if not facts.done():  # the proxy may end before the price table is loaded
-            await self._keep_state(conversation)
-        known = await asyncio.shield(facts)
-        if bill is not None:
-            conversation.state = bill.added_to(conversation.state, known)
         await self._keep_state(conversation)
 
     async def _keep_state(self, conversation: Conversation) -> None:
+        """Store the state with the bills of side calls that wait for it, of its sender alone, since anyone can name a
+        client's id; and the requests that could not be read, of its client or of no known one."""
         assert self._sessions is not None
-        await self._side_calls.bill_to(conversation)
-        if not conversation.deleted:
-            self._count_unread(conversation)
-            state = conversation.state
-            if self._options.project and not state.project:
-                conversation.state = state = state.model_copy(update={"project": self._options.project})
-            await self._sessions.keep_state(conversation.session_id, state)
+        if conversation.deleted:
+            return
+        if conversation.sender is not None:
+            for usage, model in self._side_calls.pop((conversation.session_id, conversation.sender), ()):
+                state, tokens = on_its_day(conversation.state, self._clock()), usage.prompt_tokens
+                conversation.state = priced(state, usage, self._facts(model))
+                conversation.change(sent=state.sent + tokens, direct=state.direct + tokens)
+        unread = self._unread.pop(conversation.state.client_session, 0) + self._unread.pop(None, 0)
+        project = conversation.state.project or self._options.project
+        conversation.change(unread=conversation.state.unread + unread, project=project)
+        await self._sessions.keep_state(conversation.session_id, conversation.state)
 
-    def _count_unread(self, conversation: Conversation) -> None:
-        """Add the requests that could not be read to a session of their client, or of any one if that is not known."""
-        state = conversation.state
-        unread = self._unread.pop(state.client_session, 0) + self._unread.pop(None, 0)
-        if unread:
-            conversation.state = state.model_copy(update={"unread": state.unread + unread})
-
-    async def _record(
-        self,
-        conversation: Conversation,
-        request: RequestText,
-        usage: Usage | None,
-        response: Mapping[str, Any] | None = None,
-    ) -> None:
+    async def _record(self, conversation: Conversation, asked: AskedRequest, usage: Usage | None) -> None:
         """Record a request's messages as the whole conversation, or by the client's transcript if that is followed.
         Tried again if others change the session."""
         async with conversation.recording:
-            found = before_summary(conversation, request) if is_side_call(request) else request
-            if found is None:
-                return
-            # The next request begins with what a compaction returns: it is not recorded as a reply.
-            request, response = found, (None if is_side_call(request) else response)
-            for seconds in CONFLICT_PAUSES:
+            messages = _before_summary(conversation, asked) if asked.summarizes else asked.request.messages
+            for seconds in (*CONFLICT_PAUSES, None) if messages else ():
                 try:
-                    await self._record_alone(conversation, request, usage, response)
+                    await self._record_line(conversation, messages, usage)
+                    break
                 except EditConflictError:
+                    if seconds is None:
+                        raise
                     await asyncio.sleep(seconds)
-                else:
-                    return
-            await self._record_alone(conversation, request, usage, response)
 
-    async def _record_alone(
-        self,
-        conversation: Conversation,
-        request: RequestText,
-        usage: Usage | None,
-        response: Mapping[str, Any] | None,
-    ) -> None:
+    async def _record_line(self, conversation: Conversation, messages: Line, usage: Usage | None) -> None:
         assert self._sessions is not None
-        session_id = conversation.session_id
-        stored = await self._present(conversation) is not None
+        session_id, recorded = conversation.session_id, conversation.recorded
+        await self._present(conversation)
         if conversation.deleted:
-            await self._conversations.note_unrecorded(conversation, request)
             return
         if conversation.followed and self._ingest is not None:
             await self._ingest(Path(conversation.followed))
-        else:
-            messages = await self._whole(conversation, request, stored=stored)
-            replied = replied_line(request, messages, response)
-            conversation.keep_response(response, replied)
-            await self._record_line(conversation, replied if follows_response(request) else messages, usage)
+        elif recorded != messages:
+            count = len(recorded)
+            continued = 0 < count == len(conversation.stored.positions) == common_start(recorded, messages)
+            conversation.stored = await self._sessions.record(
+                session_id,
+                [message.plain for message in messages],
+                conversation.stored if continued else None,
+                since=conversation.stored_since,
+                usage=usage,
+                format=conversation.format,
+                model=conversation.state.model,
+                agent=conversation.agent,
+                parent_session_id=conversation.parent,
+            )
+            conversation.recorded = messages
         await self._sessions.catalog(session_id, conversation.catalog)
         session = await self._present(conversation)
         if session is not None and session.counters.edits != conversation.edits.edits:
             conversation.edits = await self._sessions.edits(session_id, conversation.catalog)
-
-    async def _record_line(self, conversation: Conversation, messages: Line, usage: Usage | None) -> None:
-        assert self._sessions is not None
-        if conversation.recorded == messages:
-            return
-        conversation.stored = await self._sessions.record(
-            conversation.session_id,
-            [message.plain for message in messages],
-            conversation.extended_by(messages),
-            since=conversation.stored_since,
-            usage=usage,
-            format=conversation.format,
-            model=conversation.state.model,
-            agent=conversation.agent,
-            parent_session_id=conversation.parent,
-        )
-        conversation.recorded = messages
-
-    async def _whole(self, conversation: Conversation, request: RequestText, *, stored: bool) -> Line:
-        """All messages of the conversation, also if the provider keeps the former ones. Those from before the proxy ran
-        are not known: then nothing is `stored`."""
-        if not follows_response(request):
-            return request.messages
-        assert self._sessions is not None
-        previous, origin = request.value("previous_response_id"), conversation.origin
-        if origin is not None:
-            async with origin.recording:  # the response may not be recorded there yet
-                conversation.responses[previous] = origin.responses.get(previous, ())
-            conversation.origin = None
-        before = conversation.responses.get(previous)
-        if not before:
-            natives = await self._sessions.natives(conversation.session_id) if stored else []
-            before = tuple(message_of(native, request.format) for native in natives)
-        return (*before, *request.messages)
 
     def _fault(self, conversation: Conversation | None, error: BaseException) -> None:
         """Count an error that let a request go out unedited. Logs only its kind: the text may quote the request."""
         self.faults, named = self.faults + 1, conversation.session_id if conversation else "a request"
         logger.warning("%s went on unedited: %s", named, type(error).__name__)
         if conversation is not None:
-            state = conversation.state
-            conversation.state = state.model_copy(update={"faults": state.faults + 1})
+            conversation.change(faults=conversation.state.faults + 1)
 
-    async def _within(self, seconds: float, work: Coroutine[Any, Any, Result]) -> Result:
-        """Return the result of `work`. Raises TimeoutError after so many seconds; the work continues in the background,
-        since a transaction must not be cut."""
+    async def _within(self, factor: float, work: Coroutine[Any, Any, Result]) -> Result:
+        """Return the result of `work`. Raises TimeoutError after so many times the usual seconds; the work continues in
+        the background, since a transaction must not be cut."""
         task = self._tasks.start(work)
-        await asyncio.wait({task}, timeout=seconds)
+        await asyncio.wait({task}, timeout=factor * self._options.step_seconds)
         if not task.done():
             raise TimeoutError
         return task.result()
+
+    # At the end.
+
+    async def idle(self) -> None:
+        """Wait until everything is recorded."""
+        await self._tasks.idle()
 
     async def end(self) -> None:
         """Wait until everything is recorded, and record the last replies, which no request holds."""
@@ -569,13 +438,33 @@ class Engine:
         """Record the reply to a conversation's last request behind the messages of that. A transcript brings it too,
         and what another process has recorded since goes further."""
         request = conversation.request
-        if request is None or is_side_call(request) or conversation.recorded != request.messages:
+        if request is None or conversation.compacting or conversation.recorded != request.messages:
             return
         reply = [message_of(native, request.format) for native in conversation.final()]
         session = await self._present(conversation) if reply and not conversation.followed else None
         if session is not None and session.counters.messages == conversation.stored.messages:
             await self._record_line(conversation, (*request.messages, *reply), conversation.usage)
 
-    async def idle(self) -> None:
-        """Wait until everything is recorded."""
-        await self._tasks.idle()
+
+def _may_show(original: Prepared, offered: bool) -> bool:
+    """Whether the model can fetch what placeholders stand for, now or as soon as the client's servers run. For the
+    client's summary they are shown always: Codex's offers no tools, and the originals may exceed the window."""
+    conversation, now = original.conversation, original.asked.at
+    since = conversation.unoffered_since if conversation.unoffered_since is not None else now
+    if offered or not original.asked.summarizes:
+        conversation.unoffered_since = None if offered else since
+    return offered or original.asked.summarizes or now - since <= START_SECONDS
+
+
+def _before_summary(conversation: Conversation, asked: AskedRequest) -> Line:
+    """What the client's request for a summary holds but the prompt for it, if that is new: the results that have filled
+    the window are in no other request. Nothing if it does not go on from what is recorded."""
+    messages = asked.request.messages
+    if not asked.to_compact:  # the API's own compaction has no prompt
+        latest = asked.request.latest
+        rest = [block for block in content_of(latest.native) if not is_compaction({"content": [block]})]
+        results = [message_of({**latest.native, "content": rest}, latest.format)] if latest.results else []
+        messages = (*messages[: messages.index(latest)], *results)
+    known = common_start(conversation.recorded, messages)
+    goes_on = 0 < known == len(conversation.recorded) < len(messages)
+    return messages if goes_on else ()

@@ -7,18 +7,17 @@ model asked for is changed, by prune, compact, restore and pins.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from contextstash.clients.request_identity import announces
-from contextstash.messages.request.text import SERVER_STATE_KEYS, RequestText, TextMessage, has_long_breakpoint
-from contextstash.proxy.conversations import Conversation
-from contextstash.proxy.edits import Draft
-from contextstash.proxy.request_lines import lists_tools, tool_names
+from contextstash.messages.request.text import RequestText, TextMessage
+from contextstash.proxy.conversations import AskedRequest, Conversation, lists_tools
+from contextstash.proxy.edits import outputs_of
 from contextstash.request.proxied import Key
 from contextstash.view.outputs_in_use import MadeCall, protected_calls
 from contextstash.view.pinned_outputs import outputs_of_pins
+from contextstash_storage.records import Output
 
 DEFAULT_KEEP_TOKENS = 8_000
 """Tokens of the newest tool results that stay: about ten outputs, as many as the preset `rolling` keeps. Replayed on
@@ -36,6 +35,10 @@ LONG_CACHE_SECONDS = 3600
 """How long a provider keeps a cache after its last use: Anthropic by the request's breakpoints, OpenAI 5 to 10 minutes
 and at most an hour, so that only then it is surely gone. Sources:
 https://docs.claude.com/en/docs/build-with-claude/prompt-caching, OpenAI's guide to prompt caching."""
+
+_LONG = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*\Z')
+"""What stands in front of the "1h" of a breakpoint that keeps the cache for an hour. Within a string of JSON no
+quotation mark stands without a backslash, so that no text can hold one."""
 
 SLACK_SECONDS = 15
 """Seconds after the end of a cache's time until it counts as cold: the provider's clock started elsewhere."""
@@ -68,31 +71,25 @@ out unedited: an edit might break a rule that is not known here."""
 @dataclass(frozen=True)
 class ProxyOptions:
     """How the proxy edits. `step_seconds` is how long a request waits for the database. `configured` says that the
-    client is known to have our server, `project` is the folder in which it was started, `window` the size at which it
-    was told to compact."""
+    client is known to have our server, `project` is the folder in which it was started."""
 
     keep_tokens: int = DEFAULT_KEEP_TOKENS
     prune: bool = True
     step_seconds: float = STEP_SECONDS
     configured: bool = False
     project: str | None = None
-    window: int | None = None
-
-
-def cache_seconds(request: RequestText) -> int:
-    """How long the cache that a request asks for is kept: of two kinds of breakpoints the longer one counts."""
-    if request.format != "anthropic":
-        return LONG_CACHE_SECONDS
-    around = [request.value("system"), request.value("tools")]
-    long = bool(request.places("has_long_breakpoint")) or any(
-        isinstance(blocks, list) and has_long_breakpoint(blocks) for blocks in around
-    )
-    return LONG_CACHE_SECONDS if long else CACHE_SECONDS
 
 
 def writes_long(request: RequestText) -> bool:
-    """Whether the cache keeps what the request writes for an hour, at a higher price."""
-    return request.format == "anthropic" and cache_seconds(request) == LONG_CACHE_SECONDS
+    """Whether the cache keeps what the request writes for an hour, at a higher price: of two kinds of breakpoints the
+    last one counts."""
+    at = request.body.rfind(b'"1h"') if request.format == "anthropic" else -1
+    return at >= 0 and _LONG.search(request.body, max(0, at - 100), at) is not None
+
+
+def cache_seconds(request: RequestText) -> int:
+    """How long the cache that a request asks for is kept."""
+    return LONG_CACHE_SECONDS if request.format != "anthropic" or writes_long(request) else CACHE_SECONDS
 
 
 def cold_now(conversation: Conversation, now: float) -> bool:
@@ -103,114 +100,105 @@ def cold_now(conversation: Conversation, now: float) -> bool:
     return state.requests > 0 and now - state.last_at > state.cache_seconds + SLACK_SECONDS
 
 
-def offers_retrieval(request: RequestText, *, configured: bool = False) -> bool:
+def offers_retrieval(asked: AskedRequest, *, configured: bool = False) -> bool:
     """Whether the model can call our tool that returns an output: it is offered, or named for a tool search.
     `configured` says that the client is known to have our server: Codex does not name the tools of MCP servers to a
     model that writes programs, but lets the program search for them."""
-    if configured and request.places(_lets_programs_search):
+    messages, names = asked.request.messages, [name for name, _ in asked.tools]
+    if configured and any("ALL_TOOLS" in json.dumps(each.native) for each in messages if lists_tools(each)):
         return True
-    names = tool_names(request)
     if any(name.endswith(RETRIEVAL_TOOL) for name in names):
         return True
-    if not any("toolsearch" in name.lower().replace("_", "") for name in names):
-        return False
-    return bool(request.places(_announces_retrieval))
+    searches = any("toolsearch" in name.lower().replace("_", "") for name in names)
+    return searches and any(_announces(each) for each in messages)
 
 
-def _announces_retrieval(message: TextMessage) -> bool:
-    return announces(message.native, RETRIEVAL_TOOL)
-
-
-def _lets_programs_search(message: TextMessage) -> bool:
-    return lists_tools(message) and "ALL_TOOLS" in json.dumps(message.native)
+def _announces(message: TextMessage) -> bool:
+    if "announces" not in message.notes:
+        message.notes["announces"] = announces(message.native, RETRIEVAL_TOOL)
+    return bool(message.notes["announces"])
 
 
 def is_understood(request: RequestText) -> bool:
     """Whether all blocks of the messages are of known types."""
-    if request.format != "anthropic":
-        return all(request.value(key) is None for key in SERVER_STATE_KEYS)
-    return not request.places(_is_strange)
+    return request.format != "anthropic" or not any(_is_strange(message) for message in request.messages)
 
 
 def _is_strange(message: TextMessage) -> bool:
-    content = message.native.get("content")
-    if isinstance(content, str):
-        return False
-    return not isinstance(content, list) or not all(
-        isinstance(block, dict) and block.get("type") in KNOWN_BLOCKS for block in content
-    )
+    if "strange" not in message.notes:
+        content = message.native.get("content")
+        blocks = content if isinstance(content, list) else [{"type": "text" if isinstance(content, str) else ""}]
+        kinds = [block.get("type") if isinstance(block, dict) else None for block in blocks]
+        message.notes["strange"] = not all(isinstance(kind, str) and kind in KNOWN_BLOCKS for kind in kinds)
+    return bool(message.notes["strange"])
 
 
-class Prunable(NamedTuple):
-    """A tool output of a request that may leave it: the place of its message, and its tokens."""
+@dataclass(frozen=True)
+class Plan:
+    """The outputs that are archived, the first message of the request that this changes, and the tokens that it
+    frees."""
 
-    key: Key
-    place: int
-    tokens: int
-
-
-def plan_cold(draft: Draft, keep_tokens: int) -> list[Prunable]:
-    """The outputs to prune at a cold cache: none if that frees too little."""
-    chosen = _unprotected(draft, prunables(draft, round(keep_tokens * COLD_KEEP_SHARE)))
-    freed = sum(each.tokens - PLACEHOLDER_TOKENS for each in chosen)
-    return chosen if freed >= MIN_TOKENS else []
+    outputs: tuple[Output, ...]
+    first: int
+    freed: int
 
 
-def plan_needed(draft: Draft, keep_tokens: int) -> list[Prunable]:
-    """The outputs to prune after the provider refused the request as too long."""
-    return _unprotected(draft, prunables(draft, keep_tokens, unread=True))
+def plan_cold(conversation: Conversation, request: RequestText, keep_tokens: int) -> Plan | None:
+    """What to prune at a cold cache; None if that frees too little."""
+    plan = _plan(conversation, request, round(keep_tokens * COLD_KEEP_SHARE), end=_reply_start(request))
+    return plan if plan and plan.freed >= MIN_TOKENS else None
 
 
-def prunables(draft: Draft, keep_tokens: int, *, unread: bool = False) -> list[Prunable]:
-    """The recorded tool outputs that are old enough to leave, in order: all before the newest `keep_tokens`. With
-    `unread` also those that no reply of the model follows yet: it has not seen them, also if a reply to them was cut
-    off."""
-    rate, pins = draft.conversation.tokens_per_byte, draft.conversation.edits.pins
-    outputs = [
-        Prunable(key, place, round(output.size * rate)) for place, key, output in draft.outputs() if key not in pins
-    ]
-    kept, until = 0, len(outputs)
-    while until and kept <= keep_tokens:
-        until -= 1
-        kept += outputs[until].tokens
-    if kept <= keep_tokens:
-        return []
-    end = len(draft.messages) if unread else reply_start(draft.request)
-    known = draft.conversation.catalog.outputs
-    old = outputs[: until + 1]
-    return [each for each in old if each.tokens >= MIN_RESULT_TOKENS and each.place < end and each.key in known]
+def plan_needed(conversation: Conversation, request: RequestText, keep_tokens: int) -> Plan | None:
+    """What to prune after the provider refused the request as too long: also outputs that no reply of the model follows
+    yet. It has not seen them, also if a reply to them was cut off."""
+    return _plan(conversation, request, keep_tokens, end=len(request.messages))
 
 
-def reply_start(request: RequestText) -> int:
+def _plan(conversation: Conversation, request: RequestText, keep_tokens: int, end: int) -> Plan | None:
+    """The recorded outputs that are old enough to leave: all before the newest `keep_tokens`, and before message
+    `end`, but for those in use and pinned ones."""
+    known, pins, rate = conversation.catalog.outputs, conversation.edits.pins, conversation.tokens_per_byte
+    kept, old = 0, list[tuple[int, Key, int]]()
+    for place, result in reversed([each for each in outputs_of(request.messages) if each[1].key not in pins]):
+        tokens = round(result.size * rate)
+        kept += tokens
+        if kept > keep_tokens and result.key in known and tokens >= MIN_RESULT_TOKENS and place < end:
+            old.insert(0, (place, result.key, tokens - PLACEHOLDER_TOKENS))
+    stay = _in_use(conversation, request) | _pinned(conversation) if old else set()
+    chosen = [each for each in old if each[1] not in stay]
+    if not chosen:
+        return None
+    return Plan(tuple(known[key].output for _, key, _ in chosen), chosen[0][0], sum(freed for *_, freed in chosen))
+
+
+def _reply_start(request: RequestText) -> int:
     """The message with which the model's last reply begins; 0 if there is none. In the Responses API a reply is several
     items."""
-    places = request.places("is_models")
-    last = len(places) - 1
-    while last > 0 and places[last - 1] == places[last] - 1:
-        last -= 1
-    return places[last] if places else 0
+    place = max((place for place, message in enumerate(request.messages) if message.is_models), default=0)
+    while place > 0 and request.messages[place - 1].is_models:
+        place -= 1
+    return place
 
 
-def _unprotected(draft: Draft, candidates: Sequence[Prunable]) -> list[Prunable]:
-    if not candidates:
-        return []
-    conversation = draft.conversation
-    outputs, pinned = conversation.catalog.outputs, _pinned(conversation)
-    calls, again = [], {}
-    for _, key, _ in draft.outputs():
-        if (known := outputs.get(key)) is not None:
-            calls.append(MadeCall(key[0], known.output.tool, known.output.argument, known.recorded_at))
+def _in_use(conversation: Conversation, request: RequestText) -> set[Key]:
+    """The outputs of calls on which the model is working."""
+    known, calls, again = conversation.catalog.outputs, list[MadeCall](), dict[str, Key]()
+    keys = [result.key for _, result in outputs_of(request.messages)]
+    for key in keys:
+        if key in known:
+            output, recorded_at = known[key]
+            calls.append(MadeCall(key[0], output.tool, output.argument, recorded_at))
         if (source := conversation.refetches.source(key)) is not None:
             again[key[0]] = source
     kept = protected_calls(calls, again)
-    return [each for each in candidates if each.key[0] not in kept and each.key not in pinned]
+    return {key for key in keys if key[0] in kept}
 
 
 def _pinned(conversation: Conversation) -> set[Key]:
     """The outputs that the user or the model has pinned."""
     if not conversation.settings.pin:
         return set()
-    known = sorted(conversation.catalog.outputs.items(), key=lambda each: (each[1].output.seq, each[1].output.block))
-    pinned = outputs_of_pins(conversation.settings.pin, [each.output for _, each in known])
-    places = {(output.seq, output.block) for output in pinned}
-    return {key for key, each in known if (each.output.seq, each.output.block) in places}
+    recorded = {(each.output.seq, each.output.block): key for key, each in conversation.catalog.outputs.items()}
+    outputs = [conversation.catalog.outputs[recorded[place]].output for place in sorted(recorded)]
+    return {recorded[each.seq, each.block] for each in outputs_of_pins(conversation.settings.pin, outputs)}

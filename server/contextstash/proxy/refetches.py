@@ -2,77 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from contextstash.messages import FORMATS
-from contextstash.messages.request.text import RequestText, TextMessage
+from contextstash.messages.request.text import TextMessage, ToolResult
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.proxy.request_lines import Line, behind_reply, common_start
 from contextstash.request.proxied import Key, KnownOutput, Pin
-from contextstash.view.outputs_in_use import UNKNOWN_TIME, MadeCall, is_same_file
+from contextstash.view.outputs_in_use import UNKNOWN_TIME
 
 CALL_BYTES = 250
 """Of a call and its result, besides the call's argument and the output: their ids, names and punctuation in JSON, as in
 recorded sessions of Claude Code."""
 
-_UNKNOWN = MadeCall("", "", "")
+MIN_LINES = 3
+MIN_CHARACTERS = 12
+"""Of a text that is looked for within another: fewer lines, or shorter ones, may stand in both by chance."""
+
+_NUMBER = re.compile(r"\A\s{0,20}\d{1,7}(?:→|\t|: ?)")
+"""In front of a line: readers of files number them in different ways."""
 
 
-class _Hidden(NamedTuple):
-    """An output that the request before showed as a placeholder, since when, and the place of its message."""
-
-    key: Key
-    call: MadeCall
-    since: float
-    place: int
-
-
+@dataclass
 class Refetches:
-    """The outputs of a conversation that were fetched again: by our tools, by the same call, or by one that reads the
-    same file. `found` says which output each has shown again, `only` whether the last request brought nothing else, so
-    that it would not have been made."""
+    """The outputs of a conversation that were fetched again: by our tools, or by any call whose output is the text of
+    one out of view, or a part of it. Output with anything new in it, as of a changed file or a test run, would have
+    been fetched anyway. `found` says which output each has shown again, `only` whether the last request brought nothing
+    else, so that it would not have been made."""
 
-    def __init__(self) -> None:
-        self.found: dict[Key, Key] = {}
-        self.only = False
-        self._charged: dict[Key, int] = {}
-        self._new: dict[Key, int] = {}
-        self._noted: Line = ()
+    found: dict[Key, Key] = field(default_factory=dict)
+    only: bool = False
+    _charged: dict[Key, int] = field(default_factory=dict)
+    _noted: Line = ()
 
     def note(
-        self,
-        request: RequestText,
-        outputs: Iterable[tuple[int, Key, object]],
-        pins: Mapping[Key, Pin],
-        recorded: Mapping[Key, KnownOutput],
-        tokens_per_byte: float,
-    ) -> None:
-        """Take over what is new in a request, after one that showed these pins."""
-        messages = request.messages
-        first, again, self._new = common_start(self._noted, messages), set[Key](), {}
-        hidden, calls = _hidden(request, outputs, pins, recorded), dict[str, MadeCall]()
+        self, messages: Line, pins: Mapping[Key, Pin], recorded: Mapping[Key, KnownOutput], tokens_per_byte: float
+    ) -> list[int]:
+        """Take over what is new in a request, after one that showed these pins. Returns the tokens of each output that
+        the model has read again."""
+        again, new, hidden = set[Key](), list[int](), dict[Key, tuple[int, ToolResult]]()
+        for place, message in enumerate(messages if pins else ()):
+            for result in message.results:
+                if result.key in pins:
+                    hidden.setdefault(result.key, (place, result))
+        first, calls = common_start(self._noted, messages), dict[str, tuple[str, str]]()
         for place, message in enumerate(messages[first:], first):
             calls |= _calls_of(message)
-            for output in message.outputs:
-                key, call = (output.call_id, output.sha256), calls.get(output.call_id, _UNKNOWN)
-                known = recorded.get(key)
-                recorded_at = known.recorded_at if known else UNKNOWN_TIME
-                earlier = [each for each in hidden if each.place < place and each.since < recorded_at]
-                source = next((each.key for each in reversed(earlier) if _shows_again(call, key, each)), None)
+            for result in message.results:
+                known, call = recorded.get(result.key), calls.get(result.call_id, ("", ""))
+                at = known.recorded_at if known else UNKNOWN_TIME
+                earlier = [each for where, each in hidden.values() if where < place and pins[each.key].pinned_at < at]
+                source = next((each.key for each in reversed(earlier) if _shows_again(result, each)), None)
+                if source is None and not is_own_call(*call):
+                    continue
+                again.add(result.key)
                 if source is not None:
-                    self.found[key] = source
-                if source is not None or is_own_call(call.tool, call.argument):
-                    again.add(key)
-                    size = CALL_BYTES + len(call.argument) + output.size
-                    self._new[key] = round(size * tokens_per_byte)
-        self._new = {key: tokens for key, tokens in self._new.items() if key not in self._charged}
-        self._charged |= self._new
+                    self.found[result.key] = source
+                if result.key not in self._charged:
+                    size = CALL_BYTES + len(call[1]) + result.size
+                    self._charged[result.key] = round(size * tokens_per_byte)
+                    new += [self._charged[result.key]] if source is not None else []
         self._noted, self.only = messages, _hold_only(behind_reply(messages), again)
-
-    def new_reads(self) -> list[int]:
-        """The tokens of each output that the model has read again in the last request."""
-        return [tokens for key, tokens in self._new.items() if key in self.found]
+        return new
 
     def source(self, key: Key) -> Key | None:
         """The output that an output has shown again, also by way of others; None if it shows none."""
@@ -81,73 +74,43 @@ class Refetches:
             key = found = self.found[key]
         return found
 
-    def tokens_in(self, request: RequestText) -> int:
+    def tokens_in(self, messages: Line) -> int:
         """The tokens that a request holds because of them, or would hold if it were not edited."""
         if not self._charged:
             return 0
-        results = (request.messages[place] for place in request.places("results"))
-        return sum(self._charged.get(key, 0) for message in results for key in _keys_of(message))
+        return sum(self._charged.get(result.key, 0) for message in messages for result in message.results)
 
 
-def _shows_again(call: MadeCall, key: Key, hidden: _Hidden) -> bool:
-    """Whether a call shows what is out of view: the same text, the same call, or the same file."""
-    if call.writes or key == hidden.key:
+def _shows_again(new: ToolResult, hidden: ToolResult) -> bool:
+    """Whether an output is the same text as one that is out of view, or lines of it."""
+    if new.key == hidden.key or new.text is None or hidden.text is None:
         return False
-    if key[1] == hidden.key[1] or (call.tool, call.argument) == (hidden.call.tool, hidden.call.argument):
+    if new.sha256 == hidden.sha256:
         return True
-    return any(is_same_file(path, other) for path in call.paths for other in hidden.call.paths)
+    lines = _lines(new.text)
+    if len(lines) < MIN_LINES or max(lines, key=len) not in hidden.text:  # in C, far faster than what follows
+        return False
+    return lines <= _lines(hidden.text)
 
 
-def _hidden(
-    request: RequestText,
-    outputs: Iterable[tuple[int, Key, object]],
-    pins: Mapping[Key, Pin],
-    recorded: Mapping[Key, KnownOutput],
-) -> list[_Hidden]:
-    """The outputs that are out of view, but for those of files that were changed since: these are read for what is
-    new."""
-    if not pins:
-        return []
-    found = list[_Hidden]()
-    changes = [
-        (place, path)
-        for place in request.places("is_models")
-        for call in _calls_of(request.messages[place]).values()
-        for path in call.changes
-    ]
-    for place, key, _ in outputs:
-        if (pin := pins.get(key)) is None or (known := recorded.get(key)) is None:
-            continue
-        call = MadeCall(key[0], known.output.tool or "", known.output.argument or "")
-        later = [path for at, path in changes if at > place] if call.paths or changes else []
-        if not any(is_same_file(path, other) for path in later for other in call.paths):
-            found.append(_Hidden(key, call, pin.pinned_at, place))
-    return found
-
-
-def _keys_of(message: TextMessage) -> list[Key]:
-    return [(each.call_id, each.sha256) for each in message.outputs]
+def _lines(text: str) -> set[str]:
+    stripped = (_NUMBER.sub("", line, count=1).strip() for line in text.splitlines())
+    return {line for line in stripped if len(line) >= MIN_CHARACTERS}
 
 
 def _hold_only(new: Line, outputs: set[Key]) -> bool:
     """Whether all that is new in a request, reminders of the client aside, are these outputs."""
     messages = [message for message in new if message.native.get("role") != "system"]
     return bool(messages) and all(
-        message.results and len(message.outputs) == len(message.results) and outputs.issuperset(_keys_of(message))
-        for message in messages
+        message.results and outputs.issuperset(each.key for each in message.results) for message in messages
     )
 
 
-def _calls_of(message: TextMessage) -> dict[str, MadeCall]:
-    """The calls of a message that the model wrote, by id."""
-    if not message.is_models:
-        return {}
-    if "calls" not in message.notes:
-        blocks = FORMATS[message.format].read(message.native).blocks
-        message.notes["calls"] = {
-            block.call_id: MadeCall(block.call_id, block.tool or "", block.argument or "")
-            for block in blocks
-            if block.type == "tool_call" and block.call_id
-        }
-    found: dict[str, MadeCall] = message.notes["calls"]
-    return found
+def _calls_of(message: TextMessage) -> dict[str, tuple[str, str]]:
+    """The calls that a message of the model makes, by id: tool and main argument."""
+    blocks = FORMATS[message.format].read(message.native).blocks if message.is_models else ()
+    return {
+        block.call_id: (block.tool or "", block.argument or "")
+        for block in blocks
+        if block.type == "tool_call" and block.call_id
+    }

@@ -49,9 +49,8 @@ _SENT_BACK = {
 
 
 class UsageTap:
-    """Gets every chunk of a response. `response` is the reply with its id, if it came as a whole (Responses API);
-    `dropped` is the reasoning that the provider left out of the request, as far as it says so; `parts` are its events
-    or its body, none if that is too long."""
+    """Gets every chunk of a response. `dropped` is the reasoning that the provider left out of the request, as far as
+    it says so; `parts` are its events or its body, none if that is too long."""
 
     def __init__(self, content_type: str | None, *, long_writes: bool = False) -> None:
         """With `long_writes` the request asks that the cache keeps what it writes for an hour: a usage that does not
@@ -63,7 +62,6 @@ class UsageTap:
         self._reported: dict[str, Any] = {}
         self._size = 0
         self._events: list[bytes] = []
-        self.response: dict[str, Any] | None = None
         self.dropped: tuple[DroppedPiece, ...] = ()
 
     def take(self, chunk: bytes) -> None:
@@ -124,8 +122,6 @@ class UsageTap:
         for holder in (data, data.get("message"), data.get("response")):
             if not isinstance(holder, dict):
                 continue
-            if isinstance(holder.get("output"), list) and holder.get("id"):
-                self.response = holder
             self.dropped = dropped_pieces(holder) or self.dropped
             if isinstance(found := holder.get("usage"), dict):
                 self._reported.update({key: value for key, value in found.items() if value is not None})

@@ -128,6 +128,7 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
     from contextstash.proxy.engine import Engine
 
     upstream = Upstream(check_upstream(served.upstream))
+    threading.Thread(target=_read_prices, daemon=True).start()
     stash: Stash | None = None
     try:
         stash = await served.open_stash()
@@ -187,3 +188,10 @@ def _facts(model: str) -> ModelPricing:
 
     found = model_facts(model)
     return ModelPricing(found.window if found.known else None, partial(price_of, model))
+
+
+def _read_prices() -> None:
+    """Read the price table before the first request needs it: that takes half a second."""
+    from contextstash_storage.records import Usage
+
+    _facts("claude-opus-4-5").price_of(Usage(prompt_tokens=1))

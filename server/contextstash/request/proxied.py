@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from functools import partial, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from contextstash.messages.reasoning_reports import DroppedPiece, dropped_together
 from contextstash.outputs.counts import counted
@@ -20,8 +20,7 @@ from contextstash.reduce.prune import archive_outputs
 from contextstash.results import CompactResult, PruneResult, RestoreResult
 from contextstash.session.access import Access, is_current
 from contextstash.session.edit import Planned, edit
-from contextstash.session.stripped_thinking import stripping_from
-from contextstash.view.branches import known_path, path_to
+from contextstash.view.branches import known_path
 from contextstash.view.ladder import Candidate
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.view.view import edits_in_force, output_tokens
@@ -39,7 +38,6 @@ from contextstash_storage.records import (
     Replacement,
     RestoreEdit,
     Session,
-    StripEdit,
     SummaryEdit,
     Usage,
 )
@@ -49,34 +47,27 @@ Key = tuple[str, str]
 each turn, so that the id alone is no name."""
 
 
-@dataclass(frozen=True)
-class KnownOutput:
+class KnownOutput(NamedTuple):
     """An output of the session that is recorded, and when that was, in seconds since 1970."""
 
     output: Output
     recorded_at: float
 
 
-@dataclass(frozen=True)
-class Pin:
-    """What is sent in place of an output, for the life of the session: `text` for the output with this hash, which
-    takes `saved` tokens less by our count."""
+class Pin(NamedTuple):
+    """What is sent in place of an output, for the life of the session, and since when, in seconds since 1970."""
 
     text: str
-    handle: str
-    sha256: str
     pinned_at: float
-    saved: int = 0
 
 
 @dataclass(frozen=True)
 class ProxiedEdits:
-    """The edits of a session that its next request must show: `pins` by output. `edits` is how many edits the
-    session had."""
+    """The edits of a session that its next request must show: `pins` by output. `edits` is how many edits the session
+    had."""
 
     edits: int = 0
     pins: Mapping[Key, Pin] = field(default_factory=dict)
-    strips: tuple[StripEdit, ...] = ()
     summaries: tuple[SummaryEdit, ...] = ()
 
 
@@ -118,9 +109,8 @@ class Catalog:
                 self.outputs[key] = KnownOutput(output, message.created_at.timestamp())
 
 
-def _pin(edit: Replacement, output: Output) -> Pin:
-    pinned_at = edit.created_at.timestamp() if edit.created_at else 0.0
-    return Pin(edit.text, edit.handle, output.sha256, pinned_at, max(0, output.tokens - edit.tokens))
+def _pin(edit: Replacement) -> Pin:
+    return Pin(edit.text, edit.created_at.timestamp() if edit.created_at else 0.0)
 
 
 class ProxiedSessions:
@@ -170,15 +160,9 @@ class ProxiedSessions:
         """The sessions with requests since a time, the newest first."""
         return await self._access.store.recent_proxied(since, limit)
 
-    async def was_deleted(self, session_id: str, marks: Sequence[str], response: object) -> bool:
+    async def was_deleted(self, session_id: str, marks: Sequence[str]) -> bool:
         """Whether a request that would begin this session goes on with one that was deleted: see DeletedSession."""
-        if await self.find(session_id) is not None:
-            return False
-        return await self._access.was_deleted(session_id, marks, response)
-
-    async def note_unrecorded(self, session_id: str, marks: Sequence[str], responses: Sequence[str]) -> None:
-        """Note the responses to a client that goes on with a deleted session: after a restart it follows them."""
-        await self._access.store.note_responses(session_id, marks, responses)
+        return await self.find(session_id) is None and await self._access.was_deleted(session_id, marks)
 
     async def record(
         self,
@@ -221,13 +205,6 @@ class ProxiedSessions:
         added = tuple(message.seq for message in appended.messages)
         return RecordedList((*known.positions, *added), counters.messages, counters.edits)
 
-    async def natives(self, session_id: str) -> list[Native]:
-        """The messages of the conversation as it goes on now, without those of branches that were left."""
-        edits = await self._access.store.read_edits(session_id)
-        messages = await self._access.store.read_messages(session_id)
-        path = path_to(edits, len(messages) - 1)
-        return [message.body for message in messages if message.seq in path and message.body is not None]
-
     async def positions(self, session_id: str, natives: Sequence[Native]) -> tuple[int, ...]:
         """The positions of the recorded messages that are equal to the beginning of this list."""
         store = self._access.store
@@ -250,19 +227,18 @@ class ProxiedSessions:
         not the pins of their outputs: the client may go back to them."""
         edits = await self._access.store.read_edits(session_id)
         undone = {number for edit in edits if isinstance(edit, RestoreEdit) for number in edit.undoes}
-        live = [edit for edit in edits if edit.edit_id not in undone]
-        known = [(edit, catalog.keys.get((edit.seq, edit.block))) for edit in live if isinstance(edit, Replacement)]
+        live = [edit for edit in edits if isinstance(edit, Replacement) and edit.edit_id not in undone]
+        keys = catalog.keys
         return ProxiedEdits(
             len(edits),
-            {key: _pin(edit, catalog.outputs[key].output) for edit, key in known if key is not None},
-            tuple(edit for edit in live if isinstance(edit, StripEdit)),
+            {keys[edit.seq, edit.block]: _pin(edit) for edit in live if (edit.seq, edit.block) in keys},
             # A summary with a position is the client's own: its requests hold it already.
             tuple(edit for edit in edits_in_force(edits).summaries if edit.seq is None),
         )
 
-    async def archive(self, session_id: str, outputs: Sequence[Output], strip: int | None = None) -> int:
-        """Archive exactly these outputs, durably, before a request shows their placeholders; thinking from message
-        `strip` on is not shown any more. Returns how many were archived."""
+    async def archive(self, session_id: str, outputs: Sequence[Output]) -> int:
+        """Archive exactly these outputs, durably, before a request shows their placeholders. Returns how many were
+        archived."""
         access = self._access
 
         async def plan() -> Planned[int] | int:
@@ -271,13 +247,8 @@ class ProxiedSessions:
             if not made:
                 return 0
             reason = f"Archived by the proxy: {counted(len(made), 'tool output')}."
-            return Planned(
-                snapshot,
-                made,
-                lambda *_: len(made),
-                None if strip is None else stripping_from(strip),
-                event=lambda entries: event_of(snapshot, entries, "prune", reason),
-            )
+            event = partial(event_of, snapshot, kind="prune", reason=reason)
+            return Planned(snapshot, made, lambda *_: len(made), event=event)
 
         return await edit(access, plan)
 

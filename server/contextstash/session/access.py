@@ -126,10 +126,10 @@ class Access:
                 return await self.store.get_session(name)
         return None
 
-    async def was_deleted(self, name: str, marks: Sequence[str] = (), response: object = None) -> bool:
+    async def was_deleted(self, name: str, marks: Sequence[str] = ()) -> bool:
         """Whether a client that would begin this session goes on with one that was deleted: see DeletedSession."""
         deleted = await self.store.deleted_sessions()
-        return any(each.is_continued_by(name, marks, response) for each in deleted)
+        return any(each.is_continued_by(name, marks) for each in deleted)
 
     def lock(self, name: str) -> asyncio.Lock:
         """The lock that whoever records into a session holds: batches of one session wait for each other."""

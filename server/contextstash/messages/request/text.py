@@ -1,15 +1,21 @@
-"""A request to a model API as text: where its messages stand in the JSON, and what they say."""
+"""A request to a model API as text: where its messages stand in the JSON, and what they say.
+
+    request = read_request("anthropic", body, before)
+    body[slice(*request.spans[3])] == request.messages[3].raw
+
+The body is read as a text with one character for each byte (Latin-1), by Python's own decoder: so all positions are
+those of bytes, since JSON's own signs are ASCII, and in UTF-8 no other character has a byte of theirs. A message that
+is not ASCII is then decoded again, as UTF-8. What stands where it stood in the request before is not read again.
+"""
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from hashlib import sha256
-from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from contextstash.messages.anthropic import THINKING
 from contextstash.messages.base import Path
@@ -22,7 +28,6 @@ from contextstash.messages.json_positions import (
     members,
     next_item,
     skip_space,
-    value_at,
 )
 from contextstash_storage.records import Native
 
@@ -40,78 +45,52 @@ MAX_MESSAGES = 10_000
 """A request with more messages is not read: each takes 30 µs, in which no other request goes on. The longest recorded
 session had 2,000."""
 
+_DECODER = json.JSONDecoder()
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
-    """A tool result in a message: the id of its call, the path to its content in the message, and the content."""
+
+class ToolResult(NamedTuple):
+    """A tool result in a message: the id of its call, the path to its content in the message, and the content; if it
+    holds nothing but text, which alone a placeholder may hide, that text, the SHA-256 under which it is recorded, and
+    how many bytes of JSON it takes."""
 
     call_id: str
     path: Path
     content: Any
+    text: str | None = None
+    sha256: str = ""
+    size: int = 0
 
-
-class ToolOutput(NamedTuple):
-    """The text of a tool result: the id of its call, about how many bytes of JSON it takes, and its SHA-256."""
-
-    call_id: str
-    size: int
-    sha256: str
+    @property
+    def key(self) -> tuple[str, str]:
+        """What names the output in its session."""
+        return self.call_id, self.sha256
 
 
 @dataclass(eq=False)
 class TextMessage:
     """A message of a request: its bytes, and what follows from them. The same object stands for the same bytes in later
-    requests, so that nothing is derived twice."""
+    requests, so that nothing is derived twice; `notes` are values that callers keep with it."""
 
     raw: bytes
     native: Native
     format: str
 
     @cached_property
-    def results(self) -> tuple[ToolResult, ...]:
-        return tuple(_results(self.native, self.format))
-
-    @cached_property
-    def texts(self) -> Mapping[Path, str]:
-        """The text of each result that holds nothing but text, by its path."""
-        found = {result.path: plain_text_of(result.content) for result in self.results}
-        return {path: text for path, text in found.items() if text is not None}
-
-    @cached_property
-    def hashes(self) -> Mapping[Path, str]:
-        """The SHA-256 of each of these texts, as outputs are recorded."""
-        return {path: output_sha256(text) for path, text in self.texts.items()}
-
-    @cached_property
-    def sizes(self) -> Mapping[Path, int]:
-        """About how many bytes of JSON the content of each result takes: its share of the message by characters. To
-        find its exact span takes longer than all else that a request needs."""
-        whole = sum(len(text) for text in self.texts.values()) + _characters_beside(self)
-        return {path: round(len(self.raw) * len(text) / max(1, whole)) for path, text in self.texts.items()}
-
-    @cached_property
-    def outputs(self) -> tuple[ToolOutput, ...]:
-        """Its results that hold nothing but text."""
-        return tuple(
-            ToolOutput(result.call_id, self.sizes[result.path], self.hashes[result.path])
-            for result in self.results
-            if result.path in self.texts
-        )
-
-    @cached_property
     def notes(self) -> dict[str, Any]:
-        """Values that a caller derives from the message and keeps as long as the message is known."""
         return {}
-
-    def span(self, path: Path) -> Span:
-        """The span in `raw` of the value at a path. Raises JsonPositionError."""
-        if path not in self._spans:
-            self._spans[path] = find(self.raw, 0, path)
-        return self._spans[path]
 
     @cached_property
-    def _spans(self) -> dict[Path, Span]:
-        return {}
+    def results(self) -> tuple[ToolResult, ...]:
+        found = _contents(self.native, self.format)
+        return tuple(self._result(*each) for each in found if isinstance(each[0], str))
+
+    def _result(self, call_id: str, path: Path, content: Any) -> ToolResult:
+        text = _plain_text(content)
+        if text is None:
+            return ToolResult(call_id, path, content)
+        digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        written = json.dumps(text, ensure_ascii=self.raw.isascii()).encode("utf-8", "surrogatepass")
+        return ToolResult(call_id, path, content, text, digest, len(written))
 
     @cached_property
     def is_models(self) -> bool:
@@ -120,20 +99,124 @@ class TextMessage:
         return role == "assistant" or (role is None and not str(self.native.get("type")).endswith("_output"))
 
     @cached_property
-    def has_long_breakpoint(self) -> bool:
-        """Whether a breakpoint here keeps the cache for an hour."""
-        return b'"1h"' in self.raw and has_long_breakpoint(content_of(self.native))
-
-    @cached_property
-    def thinks(self) -> bool:
-        """Whether the message holds the model's thinking."""
-        return any(is_thinking(block) for block in content_of(self.native))
+    def reasons(self) -> bool:
+        """Whether it holds the model's reasoning, readable or sealed."""
+        blocks = (block.get("type") for block in content_of(self.native) if isinstance(block, dict))
+        return self.native.get("type") == "reasoning" or any(kind in THINKING for kind in blocks)
 
     @cached_property
     def plain(self) -> Native:
         """The message without its cache breakpoints, in one of the shapes that mean the same. Clients move breakpoints
         with each request, and write a text as a list of one block to attach one."""
-        return _plain(self.native)
+        content = self.native.get("content")
+        if not isinstance(content, list):
+            return self.native
+        blocks: Any = [_without_breakpoint(block) for block in content]
+        if len(blocks) == 1 and isinstance(blocks[0], dict) and blocks[0].keys() == {"type", "text"}:
+            blocks = blocks[0]["text"] if blocks[0]["type"] == "text" else blocks
+        return {**self.native, "content": blocks}
+
+    def span(self, path: Path) -> Span:
+        """The span in `raw` of the value at a path. Raises JsonPositionError."""
+        spans = self.notes.setdefault("spans", {})
+        if path not in spans:
+            spans[path] = find(self.raw, 0, path)
+        found: Span = spans[path]
+        return found
+
+
+@dataclass(frozen=True)
+class RequestText:
+    """The body of a request. `spans[i]` is where `messages[i]` stands; `fields` are the spans of the body's members."""
+
+    format: str
+    body: bytes
+    messages: tuple[TextMessage, ...]
+    spans: tuple[Span, ...]
+    fields: dict[str, Span]
+
+    @property
+    def latest(self) -> TextMessage:
+        """The last message that is not an instruction: Claude Code (2.1) writes reminders for newer models as messages
+        of the role `system` behind the user's."""
+        others = (each for each in reversed(self.messages) if each.native.get("role") != "system")
+        return next(others, self.messages[-1])
+
+    def value(self, key: str) -> Any:
+        """A member of the body other than its messages, to be read only; None if the body does not have it."""
+        span = self.fields.get(key)
+        return None if span is None else _parsed(self.body[slice(*span)])
+
+
+@lru_cache(maxsize=64)
+def _parsed(raw: bytes) -> Any:
+    """The value of a member: tools and system prompt are the same in each request."""
+    return json.loads(raw)
+
+
+def read_request(format_name: str, body: bytes, before: RequestText | None = None) -> RequestText:
+    """Read the body of a request. `before` is an earlier request of the same session.
+
+    Raises ValueError, of which JsonPositionError is one kind, if the body is not a JSON object with a list of messages,
+    or has a member twice: parsers differ in which of two equal keys counts.
+    """
+    key, text = LIST_KEYS[format_name], body.decode("latin-1")
+    before = before if before is not None and before.format == format_name else None
+    messages: list[TextMessage] = []
+    spans: list[Span] = []
+
+    def measure(name: str, at: int) -> Span:
+        if name == key and body[at : at + 1] == b"[":
+            for message, span in _messages(body, text, at, before.messages if before else (), format_name):
+                messages.append(message)
+                spans.append(span)
+            return Span(at, skip_space(body, spans[-1].end if spans else at + 1) + 1)
+        former = before.body[slice(*before.fields[name])] if before and name in before.fields else b""
+        if former[:1] in (b"[", b"{") and body.startswith(former, at):
+            return Span(at, at + len(former))
+        return Span(at, _DECODER.raw_decode(text, at)[1])
+
+    start = end = skip_space(body, 0)
+    fields: dict[str, Span] = {}
+    for member in members(body, start, measure):
+        if member.key in fields:
+            raise JsonPositionError(f"the member '{member.key}' is there twice")
+        fields[member.key] = member.value
+        end = member.value.end
+    closing = skip_space(body, end)
+    if body[closing : closing + 1] != b"}" or skip_space(body, closing + 1) != len(body):
+        raise JsonPositionError("something follows the request's object")
+    if not messages:
+        raise JsonPositionError(f"no list of messages in '{key}'")
+    if not body.isascii():
+        body.decode("utf-8", "surrogatepass")  # raises if it is not text
+    return RequestText(format_name, body, tuple(messages), tuple(spans), fields)
+
+
+def _messages(
+    body: bytes, text: str, start: int, known: Sequence[TextMessage], format_name: str
+) -> list[tuple[TextMessage, Span]]:
+    """The messages of the list that begins at `start`. One of the request before that stands here in the same place is
+    taken over: its bytes are a whole message, since an object ends with its last brace, so that no longer one begins
+    with them."""
+    found: list[tuple[TextMessage, Span]] = []
+    at = first_item(body, start, b"[")
+    while at >= 0:
+        place = len(found)
+        if place >= MAX_MESSAGES:
+            raise JsonPositionError(f"more than {MAX_MESSAGES:,} messages")
+        message = known[place] if place < len(known) and body.startswith(known[place].raw, at) else None
+        if message is None:
+            value, end = _DECODER.raw_decode(text, at)
+            if not isinstance(value, dict):
+                raise JsonPositionError(f"the message at byte {at} is not an object")
+            raw = body[at:end]
+            native = value if raw.isascii() else _DECODER.decode(raw.decode("utf-8", "surrogatepass"))
+            message = TextMessage(raw, native, format_name)
+        end = at + len(message.raw)
+        found.append((message, Span(at, end)))
+        at = next_item(body, end, b"]")
+    return found
 
 
 def message_of(native: Native, format_name: str) -> TextMessage:
@@ -141,232 +224,19 @@ def message_of(native: Native, format_name: str) -> TextMessage:
     return TextMessage(json.dumps(native).encode("utf-8", "surrogatepass"), native, format_name)
 
 
-Fact = Literal["results", "thinks", "is_models", "has_long_breakpoint"] | Callable[[TextMessage], bool]
-"""Something that a message is or is not: an attribute that it may have, or a function of it. It follows from the
-message alone, so that it is asked once."""
-
-
-@dataclass(frozen=True)
-class RequestText:
-    """The body of a request. `spans[i]` is where `messages[i]` stands; `fields` are the spans of the body's members.
-    `asked` are the messages of which a fact is true, and of how many messages it was asked. `compacts` says that the
-    request went to the API's own address for compaction."""
-
-    format: str
-    body: bytes
-    messages: tuple[TextMessage, ...]
-    spans: tuple[Span, ...]
-    fields: Mapping[str, Span]
-    small: dict[str, Any] = field(default_factory=dict)
-    asked: dict[Fact, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
-    compacts: bool = False
-
-    def places(self, fact: Fact) -> tuple[int, ...]:
-        """The messages of which this is true, by their places. Only those are asked that the request before did not
-        have."""
-        count, found = self.asked.get(fact, (0, ()))
-        if count < len(self.messages):
-            holds = attrgetter(fact) if isinstance(fact, str) else fact
-            found += tuple(place for place in range(count, len(self.messages)) if holds(self.messages[place]))
-            self.asked[fact] = len(self.messages), found
-        return found
-
-    @property
-    def latest(self) -> TextMessage:
-        """The last message that is not an instruction: Claude Code (2.1) writes reminders for newer models as messages
-        of the role `system` behind the user's."""
-        return next(
-            (each for each in reversed(self.messages) if each.native.get("role") != "system"), self.messages[-1]
-        )
-
-    def value(self, key: str) -> Any:
-        """A member of the body other than its messages; None if it does not have it."""
-        span = self.fields.get(key)
-        if span is None:
-            return None
-        if key not in self.small:
-            self.small[key] = json.loads(self.body[span.start : span.end])
-        return self.small[key]
-
-
-def read_request(format_name: str, body: bytes, before: RequestText | None = None) -> RequestText:
-    """Read the body of a request. `before` is an earlier request of the same session: its messages are not read again.
-
-    Raises JsonPositionError or ValueError if the body is not a JSON object with a list of messages, or has a member
-    twice: parsers differ in which of two equal keys counts.
-    """
-    key = LIST_KEYS[format_name]
-    before = before if before is not None and before.format == format_name else None
-    listed: list[_Messages] = []
-
-    def measure(name: str, at: int) -> Span:
-        if name == key and body[at : at + 1] == b"[":
-            listed.append(_Messages(body, at, before))
-            return listed[-1].read(format_name)
-        span = _same_as_before(body, at, name, before)
-        if span is None:
-            span = value_at(body, at)
-            body[span.start : span.end].decode("utf-8", "surrogatepass")  # raises if it is not text
-        return span
-
-    start = skip_space(body, 0)
-    fields: dict[str, Span] = {}
-    end = start
-    for member in members(body, start, measure):
-        if member.key in fields:
-            raise JsonPositionError(f"the member '{member.key}' is there twice")
-        fields[member.key] = member.value
-        end = member.value.end
-    _check_end(body, end)
-    if not listed or not listed[0].messages:
-        raise JsonPositionError(f"no list of messages in '{key}'")
-    [found] = listed
-    asked = before.asked if before is not None else {}
-    return RequestText(
-        format_name,
-        body,
-        tuple(found.messages),
-        tuple(found.spans),
-        fields,
-        _unchanged(body, fields, before),
-        {
-            fact: (min(count, found.shared), places[: bisect_left(places, found.shared)])
-            for fact, (count, places) in asked.items()
-        },
-    )
-
-
-def _check_end(body: bytes, end: int) -> None:
-    closing = skip_space(body, end)
-    if body[closing : closing + 1] != b"}" or skip_space(body, closing + 1) != len(body):
-        raise JsonPositionError("something follows the request's object")
-
-
-class _Messages:
-    """The messages of the list that begins at `start`, and where they stand. The first `shared` ones are those that the
-    request before begins with too."""
-
-    def __init__(self, body: bytes, start: int, before: RequestText | None) -> None:
-        self._body, self._start = body, start
-        self._first = first_item(body, start, b"[")
-        self._known = before.messages if before is not None else ()
-        self.shared, shift = 0, 0
-        spans: Iterable[Span] = ()
-        if before is not None and self._first >= 0:
-            shift = self._first - before.spans[0].start
-            self.shared = _shared_messages(body, shift, before)
-            spans = before.spans[: self.shared]
-        self.messages = list(self._known[: self.shared])
-        self.spans = [Span(span.start + shift, span.end + shift) for span in spans] if shift else list(spans)
-
-    def read(self, format_name: str) -> Span:
-        """Read the messages that are not shared; the span of the list."""
-        body, end = self._body, self.spans[-1].end if self.spans else self._start + 1
-        at = next_item(body, end, b"]") if self.spans else self._first
-        objects = _Objects(body, at)
-        while at >= 0:
-            if len(self.messages) >= MAX_MESSAGES:
-                raise JsonPositionError(f"more than {MAX_MESSAGES:,} messages")
-            message = self._known_at(at)
-            if message is None:
-                raw, native = objects.read(at)
-                message = TextMessage(raw, native, format_name)
-            end = at + len(message.raw)
-            self.messages.append(message)
-            self.spans.append(Span(at, end))
-            at = next_item(body, end, b"]")
-        return Span(self._start, skip_space(body, end) + 1)
-
-    def _known_at(self, at: int) -> TextMessage | None:
-        """The message of the request before in the same place, if its bytes stand here. They are the whole message: an
-        object ends with its last brace, so that no longer one begins with them."""
-        place = len(self.messages)
-        known = self._known[place] if place < len(self._known) else None
-        return known if known is not None and self._body.startswith(known.raw, at) else None
-
-
-class _Objects:
-    """Reads objects that stand at or behind byte `start`.
-
-    The C decoder finds their ends in a text that has one character for each byte (Latin-1), so that all positions are
-    those of bytes: JSON's own signs are ASCII, and in UTF-8 no other character has a byte of theirs. The value is right
-    if the object is ASCII; otherwise the object is decoded again, as UTF-8."""
-
-    def __init__(self, body: bytes, start: int) -> None:
-        self._body, self._start = body, start
-        self._text = body[start:].decode("latin-1") if start >= 0 else ""
-
-    def read(self, at: int) -> tuple[bytes, Native]:
-        """The bytes of the object at this byte, and its value."""
-        value, end = _DECODER.raw_decode(self._text, at - self._start)
-        if not isinstance(value, dict):
-            raise JsonPositionError(f"the message at byte {at} is not an object")
-        raw = self._body[at : self._start + end]
-        return raw, value if raw.isascii() else _DECODER.decode(raw.decode("utf-8", "surrogatepass"))
-
-
-_DECODER = json.JSONDecoder()
-
-
-def _shared_messages(body: bytes, shift: int, before: RequestText) -> int:
-    """How many messages of the request before the body begins with, if they stand `shift` bytes further on: by few
-    comparisons of many bytes, since a message ends where its braces are closed."""
-    former, spans = memoryview(before.body), before.spans
-    equal, most = 0, len(spans)
-    while equal < most:
-        tried = (equal + most + 1) // 2
-        start = spans[equal - 1].end if equal else spans[0].start
-        if body.startswith(former[start : spans[tried - 1].end], start + shift):
-            equal = tried
-        else:
-            most = tried - 1
-    return equal
-
-
-def _same_as_before(body: bytes, at: int, name: str, before: RequestText | None) -> Span | None:
-    """The span of an object or array that is equal to that of the former request; None if it is another."""
-    former = before.fields.get(name) if before is not None else None
-    if before is None or former is None or before.body[former.start : former.start + 1] not in (b"[", b"{"):
-        return None
-    return Span(at, at + former.end - former.start) if body.startswith(before.body[slice(*former)], at) else None
-
-
-def _unchanged(body: bytes, fields: Mapping[str, Span], before: RequestText | None) -> dict[str, Any]:
-    """The values of members that were read from the former request and have not changed."""
-    if before is None:
-        return {}
-    return {
-        key: value
-        for key, value in before.small.items()
-        if key in fields and body[slice(*fields[key])] == before.body[slice(*before.fields[key])]
-    }
-
-
-def _results(native: Native, format_name: str) -> list[ToolResult]:
+def _contents(native: Native, format_name: str) -> list[tuple[Any, Path, Any]]:
+    """The contents of the results in a message, each with the id of its call and its path."""
     if format_name == "openai-chat":
-        call_id = native.get("tool_call_id")
-        is_result = native.get("role") == "tool" and isinstance(call_id, str)
-        return [ToolResult(str(call_id), ("content",), native.get("content"))] if is_result else []
+        is_result = native.get("role") == "tool"
+        return [(native.get("tool_call_id"), ("content",), native.get("content"))] if is_result else []
     if format_name == "openai-responses":
-        call_id = native.get("call_id")
-        is_result = native.get("type") in RESULT_ITEMS and isinstance(call_id, str)
-        return [ToolResult(str(call_id), ("output",), native.get("output"))] if is_result else []
+        is_result = native.get("type") in RESULT_ITEMS
+        return [(native.get("call_id"), ("output",), native.get("output"))] if is_result else []
     return [
-        ToolResult(block["tool_use_id"], ("content", place, "content"), block.get("content"))
+        (block.get("tool_use_id"), ("content", place, "content"), block.get("content"))
         for place, block in enumerate(content_of(native))
-        if isinstance(block, dict) and block.get("type") == "tool_result" and isinstance(block.get("tool_use_id"), str)
+        if isinstance(block, dict) and block.get("type") == "tool_result"
     ]
-
-
-def _plain(native: Native) -> Native:
-    content = native.get("content")
-    if not isinstance(content, list):
-        return native
-    blocks = [_without_breakpoint(block) for block in content]
-    if len(blocks) == 1 and isinstance(blocks[0], dict) and blocks[0].keys() == {"type", "text"}:
-        blocks_or_text: Any = blocks[0]["text"] if blocks[0]["type"] == "text" else blocks
-        return {**native, "content": blocks_or_text}
-    return {**native, "content": blocks}
 
 
 def _without_breakpoint(block: Any) -> Any:
@@ -381,40 +251,13 @@ def _without_breakpoint(block: Any) -> Any:
     return rest
 
 
-def _characters_beside(message: TextMessage) -> int:
-    """Characters of a message outside its results' texts, if it holds other blocks."""
-    results = {result.path[1] for result in message.results if len(result.path) > 1}
-    others = [block for place, block in enumerate(content_of(message.native)) if place not in results]
-    return sum(len(json.dumps(block)) for block in others)
-
-
-def has_long_breakpoint(blocks: Any) -> bool:
-    """Whether one of these blocks has a breakpoint that keeps the cache for an hour."""
-    marks = [block.get(BREAKPOINT_KEY) for block in blocks if isinstance(block, dict)] if blocks else []
-    return any(isinstance(mark, dict) and mark.get("ttl") == "1h" for mark in marks)
-
-
-def output_sha256(text: str) -> str:
-    """The SHA-256 of an output's text, as it is recorded with the output."""
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def is_thinking(block: Any) -> bool:
-    """Whether a block is the model's thinking, readable or redacted."""
-    return isinstance(block, dict) and block.get("type") in THINKING
-
-
-def plain_text_of(content: Any) -> str | None:
-    """The text of a tool result; None if it contains anything but text, which a placeholder must not hide."""
+def _plain_text(content: Any) -> str | None:
     if isinstance(content, str):
         return content
-    if not isinstance(content, list):
-        return None
-    texts = []
-    for part in content:
-        if not isinstance(part, dict) or part.get("type") not in ("text", "input_text", "output_text"):
+    texts = list[str]()
+    for part in content if isinstance(content, list) else [{}]:
+        kind, text = (part.get("type"), part.get("text")) if isinstance(part, dict) else (None, None)
+        if not isinstance(text, str) or kind not in ("text", "input_text", "output_text"):
             return None
-        if not isinstance(part.get("text"), str):
-            return None
-        texts.append(part["text"])
+        texts.append(text)
     return "\n".join(texts)
