@@ -15,10 +15,10 @@ from contextstash import automatic_retention as automatic
 from contextstash.automatic_retention import automatic_retention, carry_out, news
 from contextstash.clients.follow import ingest
 from contextstash.configuration.setting_layers import configuration
-from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.queries.sessions import delete_session
 from contextstash.session.access import Access
 from contextstash.stash import Stash
+from contextstash.stash_opener import StashOpener
 from contextstash.transfer import retention
 from contextstash.window.settings import ContextSettings, resolve_settings
 from tests.support.command_line import CommandLine
@@ -158,7 +158,7 @@ async def test_a_process_begins_it_in_the_background(tmp_path: Path, monkeypatch
 
 async def test_the_server_and_the_proxy_begin_it_when_they_open_the_database(tmp_path: Path) -> None:
     begun: list[Stash] = []
-    stash = await opener(ServeOptions(db=tmp_path / "s.db", on_open=begun.append))()
+    stash = await StashOpener(tmp_path / "s.db", on_open=begun.append)()
     assert begun == [stash]
     await stash.close()
 

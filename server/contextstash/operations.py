@@ -77,12 +77,13 @@ class Argument:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation. It `creates` sessions, or takes the beginning of a session's id. `slow` is what it reports as its
-    progress, if it may take seconds; `followed` its description for a client that sends its own history, if it has
-    another one."""
+    """An operation. `command` is the command that does the same. It `creates` sessions, or takes the beginning of a
+    session's id. `slow` is what it reports as its progress, if it may take seconds; `followed` its description for a
+    client that sends its own history, if it has another one."""
 
     function: Callable[..., Any]
     title: str
+    command: str | None = None
     for_models: bool = True
     read_only: bool = False
     destructive: bool = False
@@ -128,11 +129,11 @@ OPERATIONS: dict[str, Operation] = {}
 """All operations by name, in the order in which a session uses them; those for programs last."""
 
 
-def operation(title: str, **options: Any) -> Callable[[Callable[..., Any]], Operation]:
+def operation(title: str, command: str | None = None, **options: Any) -> Callable[[Callable[..., Any]], Operation]:
     """Declares the function as an operation; the options are the fields of Operation."""
 
     def declare(function: Callable[..., Any]) -> Operation:
-        return OPERATIONS.setdefault(function.__name__, Operation(function, title, **options))
+        return OPERATIONS.setdefault(function.__name__, Operation(function, title, command, **options))
 
     return declare
 
@@ -163,7 +164,7 @@ OWN_VIEW = "Changes contextstash's own view only, not your window"
 """The first words on a change for a client that sends its own history."""
 
 
-@operation("Estimate context", read_only=True)
+@operation("Estimate context", "status", read_only=True)
 async def estimate_context(
     session_id: SessionId = None,
     messages: Annotated[Messages | None, About("Estimate these messages instead (provider's JSON)")] = None,
@@ -174,6 +175,7 @@ async def estimate_context(
 
 @operation(
     "Prune tool outputs",
+    "prune",
     followed=f"{OWN_VIEW}, unless your client runs behind its proxy. Archives old tool outputs there.",
 )
 async def prune_tool_outputs(
@@ -195,6 +197,7 @@ async def _compacted(stash: "Stash", summary: str | None, **arguments: Any) -> "
 
 @operation(
     "Compact session",
+    "compact",
     idempotent=False,
     slow="Summarizing",
     call=_compacted,
@@ -226,6 +229,7 @@ async def _summary(stash: "Stash", **arguments: Any) -> "SummaryResult":
 
 @operation(
     "Get summary",
+    "show",
     read_only=True,
     call=_summary,
     followed="The summary of the session's older messages, by the client or by you. Use after a compaction or to"
@@ -240,6 +244,7 @@ async def get_summary(
 
 @operation(
     "Get archived output",
+    "show",
     read_only=True,
     followed="Read a tool output that was cut or compacted away word for word, in pages. Use instead of running the"
     " tool again.",
@@ -255,7 +260,7 @@ async def get_archived_output(
     """Read a pruned tool output word for word, in pages. Use instead of running the tool again."""
 
 
-@operation("Search history", read_only=True)
+@operation("Search history", "search", read_only=True)
 async def search_history(
     query: Annotated[str, About("Words, names or paths")],
     session_id: SessionId = None,
@@ -277,7 +282,7 @@ async def _restored(stash: "Stash", **arguments: Any) -> "RestoreResult":
     return result.model_copy(update={"restored": result.restored[:MAX_RESTORED_LISTED], "not_archived": unknown})
 
 
-@operation("Restore outputs", call=_restored, followed=f"{OWN_VIEW}: undoes a prune or compaction there.")
+@operation("Restore outputs", "restore", call=_restored, followed=f"{OWN_VIEW}: undoes a prune or compaction there.")
 async def restore_outputs(
     handles: Annotated[list[str], About("Handles of outputs (out_...) or summaries (sum_...)")],
     session_id: SessionId = None,
@@ -290,12 +295,12 @@ async def _status(stash: "Stash", session_id: str | None) -> "ContextStatus":
     return status.model_copy(update={"timeline": await stash.timeline(status.session_id, points=MAX_POINTS)})
 
 
-@operation("Context status", read_only=True, call=_status)
+@operation("Context status", "status", read_only=True, call=_status)
 async def context_status(session_id: SessionId = None) -> "ContextStatus":
     """Show the user a picture of how full the context is, and with what."""
 
 
-@operation("Record messages", for_models=False, idempotent=False, creates=True)
+@operation("Record messages", "import", for_models=False, idempotent=False, creates=True)
 async def record_messages(
     messages: Annotated[Messages, About("In the provider's own JSON, oldest first")],
     session_id: Annotated[str | None, About("Created if new; default: current")] = None,
@@ -345,7 +350,7 @@ async def _listed(stash: "Stash", limit: int, cursor: str | None) -> "SessionLis
     return await stash.list_sessions(limit=max(1, min(limit, MAX_SESSIONS)), cursor=cursor)
 
 
-@operation("List sessions", for_models=False, read_only=True, call=_listed)
+@operation("List sessions", "sessions", for_models=False, read_only=True, call=_listed)
 async def list_sessions(
     limit: Annotated[int, About("At most 100")] = 50,
     cursor: Annotated[str | None, About("next_cursor of the previous result")] = None,
@@ -373,6 +378,6 @@ async def _deleted(stash: "Stash", session_id: str) -> "DeleteResult":
         return DeleteResult(session_id=session_id, deleted=False, messages=0)
 
 
-@operation("Delete session", for_models=False, destructive=True, call=_deleted)
+@operation("Delete session", "delete", for_models=False, destructive=True, call=_deleted)
 async def delete_session(session_id: Annotated[str, About("The session's id")]) -> "DeleteResult":
     """Delete a session and everything in it permanently."""

@@ -6,7 +6,7 @@ Lists are never bare; a missing value is left out, not null.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
@@ -14,30 +14,50 @@ from pydantic.json_schema import SkipJsonSchema
 from contextstash.result_base import Moment, Result
 from contextstash_storage.records import Level
 
+SessionId = Annotated[str, Field(description="The session")]
+Tokens = Annotated[int, Field(description="Size in tokens")]
+Strategy = Annotated[str, Field(description="Who wrote the summary")]
+TokensBefore = Annotated[int, Field(description="Tokens in view before")]
+TokensAfter = Annotated[int, Field(description="Tokens in view afterwards")]
+Reason = Annotated[str, Field(description="Why this was done, or was not")]
+Handle = Annotated[str, Field(description="Pass it to get_archived_output or restore_outputs")]
+Note = Annotated[str, Field(description="Further information")]
+Percent = Annotated[float, Field(description="Used share in percent")]
+Model = Annotated[str, Field(description="Name of the model")]
+SummaryId = Annotated[str, Field(description="Handle of the summary")]
+Summarized = Annotated[int, Field(description="How many messages the summary covers")]
+Tool = Annotated[str, Field(description="Name of the tool")]
+FirstSeq = Annotated[int, Field(description="Position of the first message covered")]
+LastSeq = Annotated[int, Field(description="Position of the last message covered")]
+ContextLevel = Annotated[
+    Level, Field(description="How full: ok, prune, compact, critical or overflow; of a summary, how detailed")
+]
+Made = Annotated[Moment, Field(description="When it was made, ISO 8601")]
+
 
 class Trigger(Result):
     """The present value of a trigger, and the threshold at which it fires."""
 
-    value: int
-    threshold: int
-    percent: float
+    value: int = Field(description="Current value")
+    threshold: int = Field(description="Value at which it triggers")
+    percent: Percent
 
 
 class Estimate(Result):
-    session_id: str | None = None
+    session_id: SessionId | None = None
     tokens: int = Field(description="What the model would be sent now")
     view_tokens: int | None = Field(
         default=None, description="Tokens of contextstash's view by its own count, if the client sends its own"
     )
-    window: int
+    window: int = Field(description="The model's context window in tokens")
     usable: int = Field(description="Window minus the reserve for the reply")
     percent: float = Field(description="Tokens as a percentage of usable")
-    level: Level
+    level: ContextLevel
     method: str = Field(description="How this was estimated")
-    model: str | None = None
+    model: Model | None = None
     breakdown: dict[str, int] = Field(description="Tokens by part")
-    messages_trigger: Trigger | None = None
-    tokens_trigger: Trigger
+    messages_trigger: Trigger | None = Field(default=None, description="Messages since the last summary")
+    tokens_trigger: Trigger = Field(description="Tokens in view")
     next_step: str = Field(description="What to do now")
     notes: list[str] | None = Field(default=None, description="Why the window fills again and again, if it does")
 
@@ -45,11 +65,11 @@ class Estimate(Result):
 class SummaryMade(Result):
     """A summary in the view, and how many messages it replaces."""
 
-    summary_id: str
+    summary_id: SummaryId
     messages: int = Field(description="Messages that it replaces")
-    tokens: int
-    strategy: str
-    created_at: Moment | None = None
+    tokens: Tokens
+    strategy: Strategy
+    created_at: Made | None = None
 
 
 class Change(Result):
@@ -57,11 +77,11 @@ class Change(Result):
 
     kind: str = Field(description="prune, compaction, restore, recovery or reasoning")
     seq: int = Field(description="Messages recorded by then")
-    tokens_before: int
-    tokens_after: int
-    reason: str
-    strategy: str | None = None
-    created_at: Moment | None = None
+    tokens_before: TokensBefore
+    tokens_after: TokensAfter
+    reason: Reason
+    strategy: Strategy | None = None
+    created_at: Made | None = None
 
 
 class Savings(Result):
@@ -220,28 +240,28 @@ class ShownPage(Result):
 
 
 class ContextStatus(Result):
-    session_id: str
-    title: str | None = None
-    agent: str | None = None
-    estimate: Estimate
+    session_id: SessionId
+    title: str | None = Field(default=None, description="The session's title")
+    agent: str | None = Field(default=None, description="Name of the agent")
+    estimate: Estimate = Field(description="How full the window is")
     due: list[str] | None = Field(default=None, description="What the next message triggers")
     messages: int = Field(description="Messages in the history")
-    messages_summarized: int
+    messages_summarized: Summarized
     outputs_archived: int = Field(description="Outputs that left the view")
     outputs_shortened: int | None = Field(default=None, description="Outputs that hooks and gateways shortened")
     unlogged: str | None = Field(default=None, description="What is known of the tokens that were not recorded")
-    last_summary: SummaryMade | None = None
-    savings: Savings | None = None
-    proxy: ProxyReport | None = None
+    last_summary: SummaryMade | None = Field(default=None, description="The newest summary in the view")
+    savings: Savings | None = Field(default=None, description="What prunes and compactions kept out of requests")
+    proxy: ProxyReport | None = Field(default=None, description="What the proxy sent of the session's requests")
     changes: list[Change] = Field(description="The last changes, newest first")
     timeline: SkipJsonSchema[Timeline | None] = Field(default=None, exclude=True)
 
 
 class ArchivedOutput(Result):
-    handle: str
-    tool: str
-    tokens: int
-    digest: str
+    handle: Handle
+    tool: Tool
+    tokens: Tokens
+    digest: str = Field(description="The output in one line")
 
 
 class CacheCost(Result):
@@ -264,7 +284,7 @@ class ThinkingChange(Result):
 class ViewChange(Result):
     """The outcome of a change of the view, which is not that of the window of a client that sends its own history."""
 
-    session_id: str
+    session_id: SessionId
     note: str | None = Field(default=None, description="What this did not change, and other remarks")
     client_tokens: int | None = Field(
         default=None, description="Tokens that the client sends, which this does not change"
@@ -272,15 +292,15 @@ class ViewChange(Result):
 
 
 class PruneResult(ViewChange):
-    archived: list[ArchivedOutput]
+    archived: list[ArchivedOutput] = Field(description="What was archived")
     more: int | None = Field(default=None, description="Further outputs archived, not listed")
-    tokens_before: int
-    tokens_after: int
-    tokens_saved: int
-    reason: str
-    cache: CacheCost | None = None
+    tokens_before: TokensBefore
+    tokens_after: TokensAfter
+    tokens_saved: int = Field(description="Tokens removed from the view")
+    reason: Reason
+    cache: CacheCost | None = Field(default=None, description="What this does to the provider's prompt cache")
     thinking: ThinkingChange | None = Field(default=None, description="What happens to thinking that this invalidates")
-    dry_run: bool | None = None
+    dry_run: bool | None = Field(default=None, description="True if nothing was changed")
 
 
 class AuditResult(Result):
@@ -293,48 +313,48 @@ class AuditResult(Result):
 
 
 class CompactResult(ViewChange):
-    compacted: bool
-    summary_id: str | None = None
-    summary: str | None = None
-    messages_summarized: int = 0
-    first_seq: int | None = None
-    last_seq: int | None = None
-    strategy: str | None = None
-    model: str | None = None
-    tokens_before: int
-    tokens_after: int
-    tokens_saved: int
-    reason: str
+    compacted: bool = Field(description="Whether messages were replaced by a summary")
+    summary_id: SummaryId | None = None
+    summary: str | None = Field(default=None, description="The summary's text")
+    messages_summarized: Summarized = 0
+    first_seq: FirstSeq | None = None
+    last_seq: LastSeq | None = None
+    strategy: Strategy | None = None
+    model: Model | None = None
+    tokens_before: TokensBefore
+    tokens_after: TokensAfter
+    tokens_saved: int = Field(description="Tokens removed from the view")
+    reason: Reason
     audit: AuditResult | None = Field(default=None, description="Which facts of the messages the summary contains")
     thinking: ThinkingChange | None = Field(default=None, description="What happens to thinking that this invalidates")
     cost: float | None = Field(default=None, description="US dollars")
-    dry_run: bool | None = None
+    dry_run: bool | None = Field(default=None, description="True if nothing was changed")
 
 
 class SummaryResult(Result):
-    session_id: str
-    summary_id: str
-    summary: str
-    messages_summarized: int
-    first_seq: int
-    last_seq: int
-    created_at: Moment
-    tokens: int
-    strategy: str
-    level: str
+    session_id: SessionId
+    summary_id: SummaryId
+    summary: str = Field(description="The summary's text")
+    messages_summarized: Summarized
+    first_seq: FirstSeq
+    last_seq: LastSeq
+    created_at: Made
+    tokens: Tokens
+    strategy: Strategy
+    level: str = Field(description="How full: ok, prune, compact, critical or overflow; of a summary, how detailed")
     merges: list[str] | None = Field(default=None, description="Summaries that this is made of")
 
 
 class OutputPage(Result):
     """One page of an archived output; positions are line numbers from 1."""
 
-    handle: str
-    tool: str
-    text: str
-    total_lines: int
-    total_tokens: int
-    next_offset: int | None = None
-    note: str | None = None
+    handle: Handle
+    tool: Tool
+    text: str = Field(description="The page's text")
+    total_lines: int = Field(description="Lines of the whole output")
+    total_tokens: int = Field(description="Tokens of the whole output")
+    next_offset: int | None = Field(default=None, description="Pass it as offset for the next page")
+    note: Note | None = None
 
 
 class OutputCall(Result):
@@ -347,78 +367,80 @@ class OutputCall(Result):
 
 
 class Hit(Result):
-    handle: str | None = None
-    session_id: str
-    seq: int
-    role: str
-    tool: str | None = None
-    created_at: datetime
-    snippet: str
-    score: float
-    matched: list[str]
+    handle: Handle | None = None
+    session_id: SessionId
+    seq: int = Field(description="Position of the message in its session")
+    role: str = Field(description="Role of the speaker")
+    tool: Tool | None = None
+    created_at: datetime = Field(description="When it was made, ISO 8601")
+    snippet: str = Field(description="The text around the match")
+    score: float = Field(description="Higher is better")
+    matched: list[str] = Field(description="Words of the query that were found")
 
 
 class SearchResult(Result):
-    hits: list[Hit]
-    note: str | None = None
+    hits: list[Hit] = Field(description="Matches, best first")
+    note: Note | None = None
 
 
 class RestoredOutput(Result):
-    handle: str
-    tokens: int
+    handle: Handle
+    tokens: Tokens
 
 
 class RestoreResult(ViewChange):
-    restored: list[RestoredOutput]
-    not_archived: list[str] | None = None
-    tokens_before: int
-    tokens_after: int
+    restored: list[RestoredOutput] = Field(description="What is in view again")
+    not_archived: list[str] | None = Field(default=None, description="Handles that were in view already")
+    tokens_before: TokensBefore
+    tokens_after: TokensAfter
 
 
 class RecordResult(Result):
-    session_id: str
-    recorded: int
-    duplicates: int
+    session_id: SessionId
+    recorded: int = Field(description="Number of messages stored by this call")
+    duplicates: int = Field(description="Number of messages that were already stored")
     next_seq: int = Field(description="Position of the next message; first_seq of the next batch")
     first_seq: int | None = Field(default=None, description="Position of the first message of this batch")
-    tokens: int
-    percent: float
-    level: Level
+    tokens: Tokens
+    percent: Percent
+    level: ContextLevel
     done: list[str] = Field(description="What was done automatically")
-    note: str | None = None
+    note: Note | None = None
 
 
 class LeftOut(Result):
-    messages: int
-    tokens: int
-    first_seq: int
-    last_seq: int
+    messages: int = Field(description="Messages, or their number")
+    tokens: Tokens
+    first_seq: FirstSeq
+    last_seq: LastSeq
 
 
 class ContextResult(Result):
-    session_id: str
-    format: str
-    messages: list[dict[str, Any]]
-    system: str | list[dict[str, Any]] | None = None
-    tokens: int
-    budget: int
-    fits: bool
+    session_id: SessionId
+    format: str = Field(description="The messages' format")
+    messages: list[dict[str, Any]] = Field(description="Messages, or their number")
+    system: str | list[dict[str, Any]] | None = Field(
+        default=None, description="System prompt, if the provider takes it separately from the messages"
+    )
+    tokens: Tokens
+    budget: int = Field(description="Limit for the messages, in tokens")
+    fits: bool = Field(description="Whether the messages fit the budget")
     request_id: str | None = Field(default=None, description="Pass it with the reply's usage")
-    left_out: LeftOut | None = None
-    done: list[str] | None = None
+    left_out: LeftOut | None = Field(default=None, description="Messages that did not fit")
+    done: list[str] | None = Field(default=None, description="What was done automatically")
     next_seq: int | None = Field(default=None, description="Position of the next message")
     request: dict[str, Any] | None = Field(
         default=None,
         description="Fields to add to the request; `betas` is for the SDK's beta method, over plain HTTP the header"
         " anthropic-beta",
     )
-    reason: str | None = None
+    reason: Reason | None = None
 
 
 class RecoverResult(Result):
     """The messages to send after the provider refused a request as too long."""
 
-    session_id: str
+    session_id: SessionId
     recovered: bool = Field(description="Whether `context` is worth sending")
     provider: str = Field(description="Whose error it is")
     limit: int | None = Field(default=None, description="The window that the error names, in tokens")
@@ -432,24 +454,24 @@ class RecoverResult(Result):
 
 
 class SessionLine(Result):
-    session_id: str
-    title: str | None = None
-    agent: str | None = None
-    model: str | None = None
-    messages: int
-    tokens: int
-    percent: float
-    level: Level
-    updated_at: Moment
-    last_message_at: Moment | None = None
+    session_id: SessionId
+    title: str | None = Field(default=None, description="The session's title")
+    agent: str | None = Field(default=None, description="Name of the agent")
+    model: Model | None = None
+    messages: int = Field(description="Messages, or their number")
+    tokens: Tokens
+    percent: Percent
+    level: ContextLevel
+    updated_at: Moment = Field(description="Last change, ISO 8601")
+    last_message_at: Moment | None = Field(default=None, description="When the newest message was recorded, ISO 8601")
     project: str | None = Field(default=None, description="The folder in which the client ran")
     deleted_by: str | None = Field(default=None, description="Day by which the client had deleted its transcript")
-    parent_session_id: str | None = None
+    parent_session_id: str | None = Field(default=None, description="The session that this is a part or fork of")
 
 
 class SessionList(Result):
-    sessions: list[SessionLine]
-    next_cursor: str | None = None
+    sessions: list[SessionLine] = Field(description="Sessions, last changed first")
+    next_cursor: str | None = Field(default=None, description="Pass it as cursor for the next page")
 
 
 class ToolUse(Result):
@@ -525,18 +547,18 @@ class CallUse(Result):
 
 
 class ConfigureResult(Result):
-    session_id: str
-    settings: dict[str, Any]
-    changed: list[str]
+    session_id: SessionId
+    settings: dict[str, Any] = Field(description="The session's own settings")
+    changed: list[str] = Field(description="Names of the settings that were changed")
     note: str | None = Field(default=None, description="What the change does not affect")
 
 
 class DeleteResult(Result):
-    session_id: str
-    deleted: bool
-    messages: int
+    session_id: SessionId
+    deleted: bool = Field(description="Whether the session was deleted")
+    messages: int = Field(description="Messages, or their number")
     sub_agents: int = Field(default=0, description="Sessions of its sub-agents, deleted with it")
-    note: str | None = None
+    note: Note | None = None
 
 
 class RetainedOut(Result):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -118,9 +117,3 @@ def test_the_pages_take_the_next_port_if_theirs_is_in_use(capsys: pytest.Capture
         free = next_free(port)
         assert port < free < port + MAX_TRIED
         assert f"Port {port} is in use" in capsys.readouterr().err
-
-
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which nobody can make a file")
-def test_no_advice_is_given_that_cannot_work(contextstash: CommandLine) -> None:
-    said = failure_of(contextstash.run("sessions", "--db", "/proc/x.db"))
-    assert said == "There is no database /proc/x.db. None can be created there: name another with --db."

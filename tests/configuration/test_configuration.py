@@ -140,7 +140,6 @@ def test_none_takes_a_presets_value_back(layers: dict[str, Path]) -> None:
         ("context: [1]", "must hold settings"),
         ("- 1", "must hold settings"),
         ("a: [", "not valid YAML"),
-        ("window: 1\nwindow: 2", "duplicate key"),
         ("window: !!python/object:os.system {}", "not valid YAML"),
     ],
 )

@@ -124,11 +124,11 @@ def test_starting_and_listing_opens_no_database_and_imports_nothing_heavy(tmp_pa
     code = """
 import sys, anyio
 from mcp import Client
-from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.mcp.server import build_server
+from contextstash.stash_opener import StashOpener
 
 async def main():
-    async with Client(build_server(opener(ServeOptions()), "all")) as client:
+    async with Client(build_server(StashOpener(), "all")) as client:
         await client.list_tools()
         await client.list_resources()
         await client.list_prompts()

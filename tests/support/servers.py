@@ -34,8 +34,9 @@ SESSION = "parser-fix"
 def stdio_command(database: Path, tools: str = "all") -> list[str]:
     """The command that serves this database over stdio."""
     code = (
-        "import sys, pathlib; from contextstash.mcp.serve import ServeOptions, serve_stdio;"
-        " serve_stdio(ServeOptions(db=pathlib.Path(sys.argv[1]), tools=sys.argv[2]))"
+        "import sys, pathlib; from contextstash.mcp.stdio import serve_stdio;"
+        " from contextstash.stash_opener import StashOpener;"
+        " serve_stdio(StashOpener(pathlib.Path(sys.argv[1])), sys.argv[2])"
     )
     return [sys.executable, "-c", code, str(database), tools]
 
@@ -43,12 +44,11 @@ def stdio_command(database: Path, tools: str = "all") -> list[str]:
 def http_command(database: Path | str, host: str = "127.0.0.1", tools: str = "all", **options: object) -> list[str]:
     """The command that serves this database over HTTP on a free port, with more of HttpOptions."""
     code = (
-        "import sys; from contextstash.mcp.serve import ServeOptions, serve_http;"
-        " from contextstash.mcp.http import HttpOptions;"
+        "import sys; from contextstash.mcp.http import HttpOptions, serve_http;"
+        " from contextstash.stash_opener import StashOpener;"
         " from contextstash_storage.databases import location_of;"
-        " options = ServeOptions(db=location_of(sys.argv[1]), tools=sys.argv[2]);"
         " http = HttpOptions(host=sys.argv[3], port=0, **eval(sys.argv[4]));"
-        " serve_http(options, http)"
+        " serve_http(StashOpener(location_of(sys.argv[1])), sys.argv[2], http)"
     )
     return [sys.executable, "-c", code, str(database), tools, host, repr(options)]
 

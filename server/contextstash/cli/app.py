@@ -20,73 +20,58 @@ INTERRUPTED = 130
 """The exit code of shells for a process that SIGINT ended: 128 + 2."""
 
 
-SECTIONS: Mapping[str, Mapping[str, str]] = {
+SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Start": {
-        "demo": "See the main job step by step, on a sample session.",
-        "install": "Add contextstash to a client's configuration.",
-        "import": "Record the sessions that clients have written to disk.",
-        "run": "Start a client behind a proxy that shortens its requests.",
-        "continue": "Go on with a session in another client.",
-        "doctor": "Check database, settings, clients and hooks.",
-        "uninstall": "Remove contextstash from a client's configuration.",
+        "demo": ("demo_command", "See the main job step by step, on a sample session."),
+        "install": ("client_commands", "Add contextstash to a client's configuration."),
+        "import": ("import_command", "Record the sessions that clients have written to disk."),
+        "run": ("run_commands", "Start a client behind a proxy that shortens its requests."),
+        "continue": ("run_commands", "Go on with a session in another client."),
+        "doctor": ("doctor_command", "Check database, settings, clients and hooks."),
+        "uninstall": ("client_commands", "Remove contextstash from a client's configuration."),
     },
     "Look": {
-        "sessions": "List the sessions, newest first.",
-        "status": "Show how full a session's context is, and with what.",
-        "search": "Search everything that was recorded.",
-        "show": "Print an output, a summary, or messages.",
-        "advise": "Compare what your sessions would have cost in smaller windows.",
-        "receipt": "Say what was billed, and what contextstash saved or cost.",
-        "ui": "Show sessions in a browser.",
+        "sessions": ("session_commands", "List the sessions, newest first."),
+        "status": ("session_commands", "Show how full a session's context is, and with what."),
+        "search": ("search_command", "Search everything that was recorded."),
+        "show": ("session_commands", "Print an output, a summary, or messages."),
+        "advise": ("cost_commands", "Compare what your sessions would have cost in smaller windows."),
+        "receipt": ("cost_commands", "Say what was billed, and what contextstash saved or cost."),
+        "ui": ("server_commands", "Show sessions in a browser."),
     },
     "Change": {
-        "prune": "Archive a session's old tool outputs.",
-        "compact": "Show a session's older messages as a summary.",
-        "restore": "Undo a prune or a compaction.",
-        "pin": "Keep outputs in the view, whatever their age.",
-        "delete": "Delete a session for good.",
-        "retain": "Delete sessions older or larger than you want to keep.",
-        "encrypt": "Encrypt the database file.",
-        "decrypt": "Make the database file readable without a key again.",
-        "config": "Show and change settings.",
+        "prune": ("change_commands", "Archive a session's old tool outputs."),
+        "compact": ("change_commands", "Show a session's older messages as a summary."),
+        "restore": ("change_commands", "Undo a prune or a compaction."),
+        "pin": ("change_commands", "Keep outputs in the view, whatever their age."),
+        "delete": ("change_commands", "Delete a session for good."),
+        "retain": ("change_commands", "Delete sessions older or larger than you want to keep."),
+        "encrypt": ("file_commands", "Encrypt the database file."),
+        "decrypt": ("file_commands", "Make the database file readable without a key again."),
+        "config": ("config_commands", "Show and change settings."),
     },
     "Share and check": {
-        "export": "Write a session to a file: whole, messages, Markdown or HTML.",
-        "migrate-store": "Copy all sessions into another database.",
+        "export": ("file_commands", "Write a session to a file: whole, messages, Markdown or HTML."),
+        "migrate-store": ("file_commands", "Copy all sessions into another database."),
     },
     "For clients and scripts": {
-        "serve": "Serve the tools over MCP; clients start this.",
-        "token": "Make, list and revoke tokens for a server over HTTP.",
-        "gateway": "Serve other MCP servers' tools, with limited outputs.",
-        "proxy": "Stand between a client and the model API.",
-        "hook": "Handle an event of a client's hooks.",
-        "statusline": "Print Claude Code's status line.",
-        "window": "Answer a compaction of a client, for its plugin.",
+        "serve": ("server_commands", "Serve the tools over MCP; clients start this."),
+        "token": ("server_commands", "Make, list and revoke tokens for a server over HTTP."),
+        "gateway": ("server_commands", "Serve other MCP servers' tools, with limited outputs."),
+        "proxy": ("server_commands", "Stand between a client and the model API."),
+        "hook": ("client_commands", "Handle an event of a client's hooks."),
+        "statusline": ("client_commands", "Print Claude Code's status line."),
+        "window": ("client_commands", "Answer a compaction of a client, for its plugin."),
     },
 }
-
-MODULES = {
-    "change_commands": ("prune", "compact", "restore", "pin", "delete", "retain"),
-    "client_commands": ("install", "uninstall", "hook", "statusline", "window"),
-    "config_commands": ("config",),
-    "cost_commands": ("receipt", "advise"),
-    "demo_command": ("demo",),
-    "doctor_command": ("doctor",),
-    "file_commands": ("export", "migrate-store", "encrypt", "decrypt"),
-    "import_command": ("import",),
-    "run_commands": ("run", "continue"),
-    "search_command": ("search",),
-    "server_commands": ("serve", "ui", "proxy", "gateway", "token"),
-    "session_commands": ("sessions", "status", "show"),
-}
-"""The module of each command."""
+"""The module of each command, and what it does, by section."""
 
 
 class Commands(Mapping[str, click.Command]):
     """The commands of SECTIONS; each is imported when it is looked up."""
 
     def __getitem__(self, name: str) -> click.Command:
-        module = next((module for module, names in MODULES.items() if name in names), None)
+        module, _ = next((lines[name] for lines in SECTIONS.values() if name in lines), (None, ""))
         if module is None:
             raise KeyError(name)
         found = vars(import_module(f"contextstash.cli.{module}")).values()
@@ -105,7 +90,7 @@ class SectionedGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for section, lines in SECTIONS.items():
             with formatter.section(section):
-                formatter.write_dl(list(lines.items()))
+                formatter.write_dl([(name, text) for name, (_, text) in lines.items()])
 
 
 def _print_version(context: click.Context, _: click.Parameter, given: bool) -> None:

@@ -5,37 +5,20 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, MutableMapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from contextstash.base.atomic_file import replace_file
-from contextstash.cli.console import print_table
-from contextstash.cli.options import (
-    DATABASE,
-    JSON,
-    PRESET,
-    SET,
-    StashOpener,
-    find_session,
-    settings_from,
-)
+from contextstash.cli.console import echo_json, print_table
+from contextstash.cli.options import DATABASE, JSON, PRESET, SET, find_session, settings_from
 from contextstash.clients.projects import project_folder
 from contextstash.configuration.encryption_key import SETTING as KEY_SETTING
-from contextstash.configuration.locations import (
-    AGENT_ENDINGS,
-    AGENTS_FOLDER,
-    SETTINGS_FILE,
-    user_config_folder,
-)
-from contextstash.configuration.setting_layers import (
-    Layer,
-    read_pairs,
-    shown,
-)
+from contextstash.configuration.locations import AGENT_ENDINGS, AGENTS_FOLDER, SETTINGS_FILE, user_config_folder
+from contextstash.configuration.setting_layers import Layer, read_pairs, shown
 from contextstash.configuration.settings_files import (
     AGENTS_TABLE,
     ProjectFile,
@@ -46,6 +29,7 @@ from contextstash.configuration.settings_files import (
     read_project_file,
     text_of,
 )
+from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -54,7 +38,163 @@ if TYPE_CHECKING:
     from contextstash_storage.records import Session
 
 
-@click.command("trust")
+@click.group()
+def config() -> None:
+    """Show and change settings: the effective ones, the layer that set each, and the presets."""
+
+
+@config.command("show")
+@click.option("--agent", metavar="NAME", help="Include the settings of this agent, agents/NAME.yaml.")
+@click.option("--session", metavar="SESSION", help="Include the settings of this session and of its agent.")
+@click.option("--changed", is_flag=True, help="Only the settings whose values are not the defaults.")
+@DATABASE
+@PRESET
+@SET
+@JSON
+def show(
+    agent: str | None,
+    session: str | None,
+    changed: bool,
+    db: Location | None,
+    preset: str | None,
+    given: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Show each effective value, the layer that set it, and whether data may leave this machine."""
+    from contextstash.configuration.consent import key_line, network_use
+    from contextstash.window.settings import session_layer
+
+    async def read(stash: Stash) -> Session:
+        return await stash.read_session(await find_session(stash, session))
+
+    remarks: list[str] = []
+    configuration = settings_from(preset, given, remarks.append)
+    found = StashOpener(db, configuration).run(read) if session else None
+    agent = agent or (found.agent if found else None)
+    own = session_layer(found.settings) if found else {}
+    layers = [*configuration.layers(agent), *([Layer("session", own)] if found else [])]
+    layers = [_without_unused_key(layer, remarks) for layer in layers]
+    key, network = key_line(configuration, os.environ, agent), network_use(configuration, os.environ, agent, own)
+    values, thresholds = _effective(layers), _thresholds(layers, found.model if found else None)
+    if as_json:
+        other = {"api_key": key, "network": network.sentence, "ignored": remarks}
+        echo_json({"settings": values, "tokens": thresholds, **other})
+        return
+    listed = [value for value in values if not changed or value["layer"] != "default"]
+    if listed:
+        print_table(
+            ["setting", "value", "set by"], [(each["name"], _text(each["value"]), each["layer"]) for each in listed]
+        )
+    if changed:
+        click.echo(f"{len(values) - len(listed)} settings have default values.")
+    click.echo(", ".join(f"{name.replace('_', ' ')} {tokens:,}" for name, tokens in thresholds.items()) + " tokens.")
+    for line in (key, " ".join(filter(None, (network.sentence, network.detail))), *remarks):
+        click.echo(line)
+
+
+def _without_unused_key(layer: Layer, remarks: list[str]) -> Layer:
+    """A layer without `encryption_key`, and a remark that says so, if its key is never looked for."""
+    used = ("environment", str(user_config_folder() / SETTINGS_FILE))
+    if KEY_SETTING not in layer.values or layer.name in used:
+        return layer
+    remarks.append(f"{KEY_SETTING} in {layer.name} is not used: it counts in the environment or in {used[1]} alone.")
+    return replace(layer, values={name: value for name, value in layer.values.items() if name != KEY_SETTING})
+
+
+def _effective(layers: Sequence[Layer]) -> list[dict[str, Any]]:
+    """The name of every setting in order, its value and its layer. Raises BadInputError if a value is invalid."""
+    from contextstash.configuration.consent import without_credentials
+    from contextstash.window.presets import PRESETS
+    from contextstash.window.settings import UserSettings, resolve_settings
+
+    resolved = resolve_settings(*(layer.values for layer in layers))
+    of_preset = dict.fromkeys(PRESETS[resolved.preset], f"preset {resolved.preset}")
+    setters = {**of_preset, **{name: layer.name for layer in layers for name in layer.values}}
+    return [
+        {"name": name, "value": without_credentials(value), "layer": setters.get(name, "default")}
+        for name, value in resolved.model_dump(include=set(UserSettings.model_fields)).items()
+    ]
+
+
+def _thresholds(layers: Sequence[Layer], model: str | None) -> dict[str, int]:
+    """The thresholds in tokens, computed from the window."""
+    from contextstash.configuration.windows_and_prices import model_facts
+    from contextstash.window.settings import resolve_settings
+    from contextstash.window.thresholds import budget_of
+
+    settings = resolve_settings(*(layer.values for layer in layers))
+    facts = model_facts(model)
+    budget = budget_of(settings, settings.window or facts.window, known=facts.known or settings.window is not None)
+    above = {f"{name}_above": getattr(budget, f"{name}_at") for name in ("prune", "compact", "critical")}
+    return {"window": budget.window, "usable": budget.usable, **above}
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "none"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+@config.command("presets")
+@JSON
+def presets(as_json: bool) -> None:
+    """List the presets, each with the values that differ from the defaults."""
+    from contextstash.window.presets import PRESETS
+
+    if as_json:
+        echo_json(PRESETS)
+        return
+    for name, values in PRESETS.items():
+        click.echo(name)
+        for setting, value in values.items():
+            click.echo(f"  {setting} = {_text(value)}")
+
+
+@config.command("set")
+@click.argument("pairs", nargs=-1, metavar="KEY=VALUE...")
+@click.option("--unset", multiple=True, metavar="KEY", help="Remove a setting; may be given several times.")
+@click.option("--agent", metavar="NAME", help="Only for this agent.")
+def set_(pairs: tuple[str, ...], unset: tuple[str, ...], agent: str | None) -> None:
+    """Write settings to your own settings file; its comments and everything else in it stay.
+
+    Example: contextstash config set preset=default-quality window=200000
+    """
+    if not pairs and not unset:
+        raise BadInputError("Nothing to set. Example: contextstash config set window=200000")
+    check_names(dict.fromkeys(unset), "--unset")
+    if len(pairs) == 2 and not any("=" in each for each in pairs):
+        pairs = ("=".join(pairs),)
+    written = write_settings({**read_pairs(pairs, "config set"), **dict.fromkeys(unset)}, agent)
+    for name, value in written.items():
+        click.echo(f"{name} is no longer set" if value is None else f"{name} = {value}")
+    click.echo(f"Written to {user_config_folder() / SETTINGS_FILE}", err=True)
+
+
+def write_settings(given: Mapping[str, Any], agent: str | None = None) -> dict[str, Any]:
+    """Write settings, of all agents or one, to the user's own file, and take out those that are None. Returns them
+    with their types. Raises BadInputError if one is invalid."""
+    from contextstash.clients.configuration_files import edited
+    from contextstash.window.settings import resolve_settings
+
+    resolved = resolve_settings(given)
+    values = {name: None if value is None else getattr(resolved, name) for name, value in given.items()}
+    file = user_config_folder() / SETTINGS_FILE
+
+    def change(data: MutableMapping[str, Any]) -> None:
+        place = data if agent is None else data.setdefault(AGENTS_TABLE, {}).setdefault(agent, {})
+        for name in [name for name, value in values.items() if value is None]:
+            place.pop(name, None)
+        # TOML's top-level keys stand before its first table; tomlkit puts new ones there.
+        place.update({name: value for name, value in values.items() if value is not None})
+
+    text = edited("toml", text_of(file) or "", change, str(file))
+    settings, tables = checked(text, file)
+    resolve_settings({**settings, **(tables.get(agent, {}) if agent else {})})
+    replace_file(file, text.encode())
+    return values
+
+
+@config.command("trust")
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("--revoke", is_flag=True, help="Stop trusting this file.")
 @click.option("--list", "listed", is_flag=True, help="List the trusted files, and whether they have changed.")
@@ -69,17 +209,25 @@ def trust(path: Path | None, revoke: bool, listed: bool, yes: bool) -> None:
     """
     trusted = TrustedFiles(user_config_folder())
     if listed:
-        _list(trusted)
+        for name, sha256 in sorted(trusted.hashes().items()) or [("No project file is trusted.", "")]:
+            click.echo(f"{sha256[:12]}  {shown(name)}  {_state(Path(name), sha256)}" if sha256 else name)
         return
     file, project = _named(path or project_folder(os.environ))
     if revoke:
-        _revoke(trusted, file)
+        if not trusted.remove(file.resolve()):
+            raise BadInputError(f"{file} is not trusted. contextstash config trust --list shows the trusted files.")
+        click.echo(f"No longer trusted: {file}")
         return
-    read = _read(file, project)
-    _show(read, trusted)
+    try:
+        read = read_project_file(file, project)
+        if read is None:
+            raise BadInputError(f"{file} does not exist.")
+        _show(read, already=trusted.holds(read))
+    except RefusedFileError as error:
+        raise BadInputError(f"{file} cannot be trusted: {error}.") from error
+    if not yes and not sys.stdin.isatty():
+        raise BadInputError("Not a terminal: pass --yes to trust this file without being asked.")
     if not yes:
-        if not sys.stdin.isatty():
-            raise BadInputError("Not a terminal: pass --yes to trust this file without being asked.")
         click.confirm("Trust this file?", abort=True)
     trusted.add(read)
     click.echo(f"Trusted until it changes: {shown(read.resolved)}")
@@ -97,52 +245,19 @@ def _named(path: Path) -> tuple[Path, Path]:
     return path, path.parent
 
 
-def _read(file: Path, project: Path) -> ProjectFile:
-    try:
-        read = read_project_file(file, project)
-    except RefusedFileError as error:
-        raise BadInputError(f"{file} cannot be trusted: {error}.") from error
-    if read is None:
-        raise BadInputError(f"{file} does not exist.")
-    return read
-
-
-def _show(file: ProjectFile, trusted: TrustedFiles) -> None:
-    """Print what the file sets."""
-    # a name from the repository too: a link can lead to a file whose name hides what is printed after it
-    click.echo(f"{shown(file.resolved)}{' (already trusted)' if trusted.holds(file) else ''} sets:")
-    for head, values in _tables(file):
-        for name, value in values.items():
-            click.echo(f"  {head}{name} = {json.dumps(value, default=str)}")
-
-
-def _tables(file: ProjectFile) -> list[tuple[str, Mapping[str, Any]]]:
-    """The file's settings, and those of each agent in it. Raises BadInputError if they are invalid."""
+def _show(file: ProjectFile, *, already: bool) -> None:
+    """Print what the file sets. Raises BadInputError if that is invalid, RefusedFileError if it cannot be read."""
     from contextstash.window.settings import resolve_settings
 
-    try:
-        text = file.text()
-    except RefusedFileError as error:
-        raise BadInputError(f"{file.path} cannot be trusted: {error}.") from error
-    settings, agents = checked(text, file.path)
-    found = [("", settings), *((f"[{json.dumps(name)}] ", table) for name, table in agents.items())]
-    for _, values in found:
+    settings, agents = checked(file.text(), file.path)
+    tables = [("", settings), *((f"[{json.dumps(name)}] ", table) for name, table in agents.items())]
+    for _, values in tables:
         resolve_settings(values)
-    return found
-
-
-def _revoke(trusted: TrustedFiles, file: Path) -> None:
-    if not trusted.remove(file.resolve()):
-        raise BadInputError(f"{file} is not trusted. contextstash config trust --list shows the trusted files.")
-    click.echo(f"No longer trusted: {file}")
-
-
-def _list(trusted: TrustedFiles) -> None:
-    found = trusted.hashes()
-    if not found:
-        click.echo("No project file is trusted.")
-    for path, sha256 in sorted(found.items()):
-        click.echo(f"{sha256[:12]}  {shown(path)}  {_state(Path(path), sha256)}")
+    # A name from the repository too: a link can lead to a file whose name hides what is printed after it.
+    click.echo(f"{shown(file.resolved)}{' (already trusted)' if already else ''} sets:")
+    for head, values in tables:
+        for name, value in values.items():
+            click.echo(f"  {head}{name} = {json.dumps(value, default=str)}")
 
 
 def _state(path: Path, sha256: str) -> str:
@@ -153,182 +268,3 @@ def _state(path: Path, sha256: str) -> str:
     if file is None:
         return "missing"
     return "unchanged" if file.sha256 == sha256 else "changed, so no longer trusted"
-
-
-@dataclass(frozen=True)
-class Effective:
-    """The effective value of a setting, and the layer that set it."""
-
-    name: str
-    value: Any
-    layer: str
-
-
-@click.group()
-def config() -> None:
-    """Show and change settings: the effective ones, the layer that set each, and the presets."""
-
-
-@config.command("show")
-@click.option("--agent", metavar="NAME", help="Include the settings of this agent, agents/NAME.yaml.")
-@click.option("--session", metavar="ID", help="Include the settings of this session and of its agent.")
-@click.option("--model", metavar="NAME", help="The model whose window the thresholds at the end are computed for.")
-@click.option("--changed", is_flag=True, help="Only the settings whose values are not the defaults.")
-@DATABASE
-@PRESET
-@SET
-@JSON
-def show(
-    agent: str | None,
-    session: str | None,
-    model: str | None,
-    changed: bool,
-    db: Location | None,
-    preset: str | None,
-    given: tuple[str, ...],
-    as_json: bool,
-) -> None:
-    """Show each effective value, the layer that set it, and whether data may leave this machine."""
-    from contextstash.configuration.consent import key_line, network_use
-    from contextstash.window.settings import session_layer
-
-    remarks: list[str] = []
-    configuration = settings_from(preset, given, remarks.append)
-    found = _session(StashOpener(db, configuration), session) if session else None
-    agent = agent or (found.agent if found else None)
-    own = session_layer(found.settings) if found else {}
-    layers = [*configuration.layers(agent), *([Layer("session", own)] if found else [])]
-    layers = [_without_unused_key(layer, remarks) for layer in layers]
-    values = effective(layers)
-    key, network = key_line(configuration, os.environ, agent), network_use(configuration, os.environ, agent, own)
-    thresholds = _thresholds(layers, model or (found.model if found else None))
-    if as_json:
-        rows = [asdict(value) for value in values]
-        other = {"api_key": key, "network": network.sentence, "ignored": remarks}
-        click.echo(json.dumps({"settings": rows, "tokens": thresholds, **other}, indent=2, ensure_ascii=False))
-        return
-    shown = [value for value in values if not changed or value.layer != "default"]
-    if shown:
-        print_table(["setting", "value", "set by"], [(each.name, _text(each.value), each.layer) for each in shown])
-    if changed:
-        click.echo(f"{len(values) - len(shown)} settings have default values.")
-    click.echo(", ".join(f"{name.replace('_', ' ')} {tokens:,}" for name, tokens in thresholds.items()) + " tokens.")
-    for line in (key, " ".join(filter(None, (network.sentence, network.detail))), *remarks):
-        click.echo(line)
-
-
-def _without_unused_key(layer: Layer, remarks: list[str]) -> Layer:
-    """A layer without `encryption_key`, and a remark that says so, if its key is never looked for."""
-    used = ("environment", str(user_config_folder() / SETTINGS_FILE))
-    if KEY_SETTING not in layer.values or layer.name in used:
-        return layer
-    remarks.append(f"{KEY_SETTING} in {layer.name} is not used: it counts in the environment or in {used[1]} alone.")
-    return replace(layer, values={name: value for name, value in layer.values.items() if name != KEY_SETTING})
-
-
-def _session(opener: StashOpener, prefix: str) -> Session:
-    async def work(stash: Stash) -> Session:
-        return await stash.read_session(await find_session(stash, prefix))
-
-    return opener.run(work)
-
-
-def effective(layers: list[Layer]) -> list[Effective]:
-    """Every setting in order, with its value and its layer. Raises BadInputError if a value is invalid."""
-    from contextstash.configuration.consent import without_credentials
-    from contextstash.window.presets import PRESETS
-    from contextstash.window.settings import UserSettings, resolve_settings
-
-    resolved = resolve_settings(*(layer.values for layer in layers))
-    setters = {name: layer.name for layer in layers for name in layer.values}
-    own = PRESETS[resolved.preset]
-    return [
-        Effective(
-            name,
-            without_credentials(value),
-            setters.get(name) or (f"preset {resolved.preset}" if name in own else "default"),
-        )
-        for name, value in resolved.model_dump(include=set(UserSettings.model_fields)).items()
-    ]
-
-
-def _thresholds(layers: list[Layer], model: str | None) -> dict[str, int]:
-    """The thresholds in tokens, computed from the window."""
-    from contextstash.configuration.windows_and_prices import model_facts
-    from contextstash.window.settings import resolve_settings
-    from contextstash.window.thresholds import budget_of
-
-    settings = resolve_settings(*(layer.values for layer in layers))
-    facts = model_facts(model)
-    window = settings.window or facts.window
-    budget = budget_of(settings, window, known=facts.known or settings.window is not None)
-    return {
-        "window": budget.window,
-        "usable": budget.usable,
-        "prune_above": budget.prune_at,
-        "compact_above": budget.compact_at,
-        "critical_above": budget.critical_at,
-    }
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "none"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-@config.command("presets")
-@JSON
-def presets(as_json: bool) -> None:
-    """List the presets, each with the values that differ from the defaults."""
-    from contextstash.window.presets import PRESETS
-
-    if as_json:
-        click.echo(json.dumps(PRESETS, indent=2, ensure_ascii=False))
-        return
-    for name, values in PRESETS.items():
-        click.echo(name)
-        for setting, value in values.items():
-            click.echo(f"  {setting} = {_text(value)}")
-
-
-@click.command("set")
-@click.argument("pairs", nargs=-1, metavar="KEY=VALUE...")
-@click.option("--unset", multiple=True, metavar="KEY", help="Remove a setting; may be given several times.")
-@click.option("--agent", metavar="NAME", help="Only for this agent.")
-def set_(pairs: tuple[str, ...], unset: tuple[str, ...], agent: str | None) -> None:
-    """Write settings to your own settings file; its comments and everything else in it stay.
-
-    Example: contextstash config set preset=default-quality window=200000
-    """
-    from contextstash.clients.configuration_files import edited
-    from contextstash.window.settings import resolve_settings
-
-    if not pairs and not unset:
-        raise BadInputError("Nothing to set. Example: contextstash config set window=200000")
-    check_names(dict.fromkeys(unset), "--unset")
-    if len(pairs) == 2 and not any("=" in each for each in pairs):
-        pairs = ("=".join(pairs),)
-    given = read_pairs(pairs, "config set")
-    resolved = resolve_settings(given)
-    values = {name: getattr(resolved, name) for name in given if given[name] is not None}
-    file = user_config_folder() / SETTINGS_FILE
-
-    def change(data: MutableMapping[str, Any]) -> None:
-        place = data if agent is None else data.setdefault(AGENTS_TABLE, {}).setdefault(agent, {})
-        for name in {*unset, *given} - set(values):
-            place.pop(name, None)
-        # TOML's top-level keys stand before its first table; tomlkit puts new ones there.
-        place.update(values)
-
-    text = edited("toml", text_of(file) or "", change, str(file))
-    settings, tables = checked(text, file)
-    resolve_settings({**settings, **(tables.get(agent, {}) if agent else {})})
-    replace_file(file, text.encode())
-    for name in (*values, *({*unset, *given} - set(values))):
-        click.echo(f"{name} = {values[name]}" if name in values else f"{name} is no longer set")
-    click.echo(f"Written to {file}", err=True)
-
-
-config.add_command(set_)
-config.add_command(trust)

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -25,26 +25,12 @@ PIPE_WIDTH = 100_000
 MIN_LAST_WIDTH = 28
 """Characters of the last column for which columns that are less wanted are left out: a title needs about as much."""
 
-COMMANDS = {
-    "prune_tool_outputs": "prune",
-    "compact_session": "compact",
-    "restore_outputs": "restore",
-    "search_history": "search",
-    "get_archived_output": "show",
-    "get_summary": "show",
-    "list_sessions": "sessions",
-    "context_status": "status",
-    "estimate_context": "status",
-    "delete_session": "delete",
-    "record_messages": "import",
-}
-"""The command that does what a tool does."""
-
 
 def in_commands(text: str) -> str:
     """A message that names tools and their arguments, with the commands and options that do the same."""
-    for name, command in COMMANDS.items():
-        text = text.replace(name, f"contextstash {command}")
+    for name, operation in OPERATIONS.items():
+        if operation.command is not None:
+            text = text.replace(name, f"contextstash {operation.command}")
     for argument in OPERATIONS["prune_tool_outputs"].arguments:
         if argument != "session_id":
             text = text.replace(argument, f"--{argument.replace('_', '-')}")
@@ -94,12 +80,14 @@ def echo_json(document: object) -> None:
     click.echo(visible_json(json.dumps(document, ensure_ascii=False, indent=2)))
 
 
-def print_json(result: Result | Sequence[Result]) -> None:
-    """Print a result as JSON, with the field names of the tools."""
-    if isinstance(result, Sequence):
-        echo_json([item.model_dump(mode="json") for item in result])
-    else:
-        echo_json(result.model_dump(mode="json"))
+def print_json(result: Result | Sequence[Result] | object) -> None:
+    """Print a result as JSON, with the field names of the tools; or a JSON document as it is."""
+    dumped = [each.model_dump(mode="json") if hasattr(each, "model_dump") else each for each in _listed(result)]
+    echo_json(dumped if isinstance(result, list) else dumped[0])
+
+
+def _listed(result: object) -> list[Any]:
+    return result if isinstance(result, list) else [result]
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, less_wanted: Sequence[str] = ()) -> None:
@@ -162,15 +150,12 @@ def when(moment: str | None, now: datetime | None = None) -> str:
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show progress and the time elapsed on standard error, if it is a terminal."""
-    if not sys.stderr.isatty():
+def working(what: str | None) -> Iterator[None]:
+    """Show on standard error that something is done, if it is a terminal."""
+    if what is None or not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        progress.add_task(what, total=None)
+    with Console(stderr=True).status(what):
         yield

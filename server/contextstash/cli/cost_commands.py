@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextstash.cli.console import print_json, print_table, say
-from contextstash.cli.options import SESSION, StashOpener, database_options, find_session
+from contextstash.cli.console import print_table, say
+from contextstash.cli.options import NAMED, SESSION, find_session, stash_command
 from contextstash.display.template_filters import LEVERS
 from contextstash.outputs.counts import amount, counted
 
@@ -32,40 +32,37 @@ def first_day(value: str) -> date:
         raise click.BadParameter(text) from None
 
 
-@click.command()
+@stash_command("receipt")
 @SESSION
+@NAMED
 @click.option("--since", type=first_day, metavar="TIME", help="From this day on (UTC), such as 7d or 2026-05-31.")
-@database_options
-def receipt(opener: StashOpener, as_json: bool, session: str | None, since: date | None) -> None:
+async def receipt(stash: Stash, session: str | None, since: date | None) -> Any:
     """Say what the provider billed for SESSION with its sub-agents, or for all sessions of the last 7 days (of all time
     if there was none in them), and what it would have billed without contextstash. What contextstash cost is in it: the
     cache written again, what was fetched again, its own tools."""
+    session_id = None if session is None else await find_session(stash, session)
     usual = session is None and since is None
-    if usual:
-        since = datetime.now(UTC).date() - timedelta(days=DEFAULT_DAYS)
+    result = await stash.receipt(
+        session_id, datetime.now(UTC).date() - timedelta(days=DEFAULT_DAYS) if usual else since
+    )
+    older = result if result.requests else await stash.receipt(session_id)
 
-    async def read(stash: Stash) -> tuple[Receipt, Receipt | None]:
-        session_id = None if session is None else await find_session(stash, session)
-        found = await stash.receipt(session_id, since)
-        with_older = since is not None and not found.requests and not as_json
-        return found, await stash.receipt(session_id) if with_older else None
+    def show() -> None:
+        if result.requests:
+            _print_receipt(result)
+        elif older.requests and usual:
+            click.echo(f"None in the last {DEFAULT_DAYS} days. All before:")
+            _print_receipt(older)
+        else:
+            say(_nothing(result, older))
 
-    result, older = opener.run(read)
-    if as_json:
-        print_json(result)
-    elif result.requests:
-        _print_receipt(result)
-    elif older is not None and older.requests and usual:
-        click.echo(f"None in the last {DEFAULT_DAYS} days. All before:")
-        _print_receipt(older)
-    else:
-        say(_nothing(result, older))
+    return result, show
 
 
-def _nothing(result: Receipt, older: Receipt | None) -> str:
+def _nothing(result: Receipt, older: Receipt) -> str:
     """Why a receipt cannot be written, and how to get one."""
     when = f" since {result.since}" if result.since else ""
-    if older is None or not older.requests:
+    if not older.requests:
         return f"No request whose usage was reported{when}. contextstash run CLIENT records them as they are made."
     return (
         f"No request whose usage was reported{when}, but {counted(older.requests, 'older request')} in"
@@ -89,8 +86,16 @@ def _print_receipt(result: Receipt) -> None:
     say(result.method)
     if result.unpriced_requests:
         click.echo(f"The price of {counted(result.unpriced_requests, 'request')} is not known: not in the dollars.")
+    if result.unchanged_sessions == result.sessions:
+        say(UNCHANGED)
     if result.dollars_billed is not None and result.dollars_saved is not None:
         click.echo(bill_line(result.dollars_billed, result.dollars_saved))
+
+
+UNCHANGED = (
+    "These sessions were recorded after their requests, which contextstash did not change: nothing could be saved in"
+    " them. The plugin of a client, or contextstash run CLIENT, keeps its window small."
+)
 
 
 def _lever_row(lever: ReceiptLever) -> tuple[object, ...]:
@@ -116,24 +121,20 @@ WORTH_PERCENT = 90.0
 """Of the recorded cost. A window that saves less than a tenth is not recommended: the estimate is hardly better."""
 
 
-@click.command()
+@stash_command("advise")
 @click.argument("session", nargs=-1)
 @click.option(
     "--last", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="The newest N sessions."
 )
-@database_options
-def advise(opener: StashOpener, as_json: bool, session: tuple[str, ...], last: int) -> None:
+async def advise(stash: Stash, session: tuple[str, ...], last: int) -> Any:
     """Compare what your sessions would have cost if their clients had compacted earlier: a smaller window is cheaper
     and compacts more often. Set it with contextstash run CLIENT --window."""
+    chosen = [await stash.read_session(await find_session(stash, name)) for name in session]
+    result = await stash.advise(chosen or await stash.recent_sessions(limit=last))
+    return result, lambda: _print_advice(result)
 
-    async def read(stash: Stash) -> WindowAdvice:
-        chosen = [await stash.read_session(await find_session(stash, name)) for name in session]
-        return await stash.advise(chosen or await stash.recent_sessions(limit=last))
 
-    result = opener.run(read)
-    if as_json:
-        print_json(result)
-        return
+def _print_advice(result: WindowAdvice) -> None:
     if not result.conversations:
         say(NOTHING)
         return

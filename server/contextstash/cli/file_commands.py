@@ -8,23 +8,20 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from contextstash.base.atomic_file import replacement
+from contextstash.cli.config_commands import write_settings
 from contextstash.cli.console import echo
-from contextstash.cli.options import (
-    DATABASE,
-    PRESET,
-    SET,
-    DatabaseType,
-    StashOpener,
-    find_session,
-    settings_from,
-)
+from contextstash.cli.options import DATABASE, NAMED, SESSION, DatabaseType, find_session, opener_options
+from contextstash.configuration.encryption_key import SETTING
+from contextstash.configuration.setting_layers import Layer
 from contextstash.outputs.counts import counted
+from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
@@ -37,27 +34,25 @@ FORMS = ("session", "messages", "view", "markdown", "html")
 
 
 @click.command(epilog="Example: contextstash export 3f2a -o session.html")
-@click.argument("session")
+@SESSION
+@NAMED
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file. [default: standard output]"
 )
 @click.option("--format", "form", type=click.Choice(FORMS), help="[default: by the suffix of the file, else session]")
 @click.option("--with-secrets", is_flag=True, help="Write keys, tokens and passwords as they were recorded.")
 @click.option("--yes", is_flag=True, help="Overwrite the file without asking.")
-@DATABASE
-@PRESET
-@SET
+@opener_options
 def export(
-    session: str,
+    opener: StashOpener,
+    session: str | None,
+    named: str | None,
     output: Path | None,
     form: Form | None,
     with_secrets: bool,
     yes: bool,
-    db: Location | None,
-    preset: str | None,
-    given: tuple[str, ...],
 ) -> None:
-    """Write a session to a file.
+    """Write a session to a file. [default: the one with the newest message]
 
     session: everything, as JSON lines; contextstash import reads it without loss, if it was written with
     --with-secrets: otherwise masks stand in the place of keys and passwords. messages: the history in its
@@ -73,20 +68,25 @@ def export(
             f"A whole session is JSON lines: name the file {output.with_suffix('.jsonl')}. For one list of messages:"
             " --format messages or view."
         )
-    opener = StashOpener(db, settings_from(preset, (*given, "secrets=off") if with_secrets else given))
-    if output is None:
-        opener.run(lambda stash: _write(stash, session, chosen, sys.stdout))
-        return
-    if output.exists() and not yes:
-        _confirm(output)
-    with _written(output) as file:
-        opener.run(lambda stash: _write(stash, session, chosen, file, as_list=as_list))
-    click.echo(f"Written to {output}", err=True)
+    if with_secrets:
+        opener = replace(opener, settings=opener.settings.over(Layer("--with-secrets", {"secrets": "off"})))
+    with _written(output, yes) as file:
+        opener.run(lambda stash: _write(stash, session or named, chosen, file, as_list=as_list))
+    if output is not None:
+        click.echo(f"Written to {output}", err=True)
 
 
 @contextmanager
-def _written(output: Path) -> Iterator[IO[str]]:
-    """The text that becomes the file once it is whole. Raises BadInputError if there can be no such file."""
+def _written(output: Path | None, yes: bool) -> Iterator[IO[str]]:
+    """The text that becomes the file once it is whole. Raises BadInputError if there can be no such file, or if the
+    user does not want to overwrite it."""
+    if output is None:
+        yield sys.stdout
+        return
+    if output.exists() and not yes and not sys.stdin.isatty():
+        raise BadInputError(f"{output} exists. Pass --yes to overwrite it.")
+    if output.exists() and not yes and not click.confirm(f"{output} exists. Overwrite it?", err=True):
+        raise BadInputError(f"{output} is unchanged.")
     with ExitStack() as stack:
         try:
             file = stack.enter_context(replacement(output))
@@ -95,15 +95,7 @@ def _written(output: Path) -> Iterator[IO[str]]:
         yield stack.enter_context(io.TextIOWrapper(file, encoding="utf-8", errors="replace"))
 
 
-def _confirm(output: Path) -> None:
-    """Ask whether to overwrite a file. Raises BadInputError if the user says no, or cannot be asked."""
-    if not sys.stdin.isatty():
-        raise BadInputError(f"{output} exists. Pass --yes to overwrite it.")
-    if not click.confirm(f"{output} exists. Overwrite it?", err=True):
-        raise BadInputError(f"{output} is unchanged.")
-
-
-async def _write(stash: Stash, session: str, form: Form, file: IO[str], *, as_list: bool = False) -> None:
+async def _write(stash: Stash, session: str | None, form: Form, file: IO[str], *, as_list: bool = False) -> None:
     """Write the export; `as_list`: the lines, each a JSON document, as one JSON list."""
     from contextstash.sharing.export import exported_text
 
@@ -168,27 +160,23 @@ def _migrate(source: Location, target: Location) -> Migrated:
         return asyncio.run(work(bar))
 
 
-SETTING = "encryption_key"
-
 PLACES = "keyring or file:PATH"
 
 
 @click.command(epilog="Example: contextstash encrypt --key keyring")
 @click.option("--key", metavar="PLACE", help=f"Where the key is: {PLACES}. [default: {SETTING}]")
 @DATABASE
-@click.pass_context
-def encrypt(context: click.Context, db: Location | None, key: str | None) -> None:
+def encrypt(db: Location | None, key: str | None) -> None:
     """Encrypt the database file, and new ones from now on.
 
     If the keyring or the file has no key yet, one is made. --key is written to your settings as encryption_key. End all
     clients first: nothing is changed while another process has the database open.
     """
-    from contextstash.cli.config_commands import set_
-    from contextstash.configuration.encryption_key import read_key, read_or_make_key, shown
+    from contextstash.configuration.encryption_key import key_source, read_key, read_or_make_key, shown
     from contextstash_storage.sqlite.conversion import convert, readable_files
     from contextstash_storage.sqlite.database_file import begins_encrypted
 
-    path, known = _file(db), _known_place()
+    path, known = _file(db), key_source(os.environ)
     place = key or known
     if place is None:
         raise BadInputError(f"Where shall the key be? Pass --key: {PLACES}.")
@@ -198,16 +186,16 @@ def encrypt(context: click.Context, db: Location | None, key: str | None) -> Non
         )
     # A key that is lost is not replaced: the database would stay closed, and nobody would see why.
     made = read_key(place) if begins_encrypted(path) else read_or_make_key(place)
-    if known is None:
-        context.invoke(set_, pairs=(f"{SETTING}={place}",))
+    if known is None:  # first: whoever is killed now still knows where the key of an encrypted database is
+        write_settings({SETTING: place})
     try:
         done = convert(path, made, encrypt=True)
     except ContextstashError:
         if known is None:  # the database is as it was, and the setting would keep every command from opening it
-            context.invoke(set_, pairs=(), unset=(SETTING,))
+            write_settings({SETTING: None})
         raise
     echo(f"Encrypted {path}." if done else f"{path} is encrypted already.")
-    echo("Keep a copy of the key in another place: without it, all of the database is lost.")
+    echo(f"Its key is in {place}. Keep a copy of the key in another place: without it, all of the database is lost.")
     if left := readable_files(path.parent):
         names = ", ".join(str(file) for file in left)
         echo(f"Other databases in that folder can still be read: {names}", err=True)
@@ -215,38 +203,28 @@ def encrypt(context: click.Context, db: Location | None, key: str | None) -> Non
 
 @click.command()
 @DATABASE
-@click.pass_context
-def decrypt(context: click.Context, db: Location | None) -> None:
+def decrypt(db: Location | None) -> None:
     """Decrypt the database file, so that it can be read without a key. End all clients first.
 
     The setting encryption_key is removed from your own settings: new databases are not encrypted any more.
     """
-    from contextstash.cli.config_commands import set_
-    from contextstash.configuration.encryption_key import read_key, shown
+    from contextstash.configuration.encryption_key import key_source, read_key, shown
     from contextstash_storage.sqlite.conversion import convert
 
-    path, place = _file(db), _known_place()
+    path, place = _file(db), key_source(os.environ)
     if place is None:
         raise BadInputError(f"No setting says where the key is: contextstash config set {SETTING}=… ({PLACES}).")
     done = convert(path, read_key(place), encrypt=False)
     echo(f"Decrypted {path}." if done else f"{path} is not encrypted.")
-    context.invoke(set_, pairs=(), unset=(SETTING,))
-    if (still := _known_place()) is not None:
+    write_settings({SETTING: None})
+    if (still := key_source(os.environ)) is not None:
         echo(f"{SETTING} is still set, to {shown(still)}: new databases are encrypted until you remove it.", err=True)
 
 
 def _file(database: Location | None) -> Path:
-    from contextstash.configuration.locations import default_database
-
-    path = database or default_database()
-    if not isinstance(path, Path):
+    path = StashOpener(database).file
+    if path is None:
         raise BadInputError("Only a file can be encrypted here; for PostgreSQL, encrypt the disk of its server.")
     if not path.exists():
         raise BadInputError(f"There is no database {path} yet. With the setting {SETTING} it is made encrypted.")
     return path.resolve()
-
-
-def _known_place() -> str | None:
-    from contextstash.configuration.encryption_key import key_source
-
-    return key_source(os.environ)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.console import echo, echo_json, print_table
-from contextstash.cli.options import StashOpener, database_options
+from contextstash.cli.options import database_options
 from contextstash.display.visible_text import visible
 from contextstash.outputs.counts import counted
+from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:

@@ -1,16 +1,12 @@
-"""The options that commands share, the stash that they open, and the session that they name."""
+"""What commands share: their options, the session that they name, and how a function becomes a command."""
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 import re
 import shutil
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
@@ -18,19 +14,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 import click
 from click.core import ParameterSource
 
+from contextstash.cli.console import print_json, tell, working
 from contextstash.clients.projects import project_folder
 from contextstash.configuration.setting_layers import Configuration, RemarkHandler, configuration
 from contextstash.session_names import named_by
+from contextstash.stash_opener import StashOpener
 from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 
 if TYPE_CHECKING:
-    from contextstash.mcp.serve import ServeOptions
     from contextstash.operations import Operation
     from contextstash.stash import Stash
     from contextstash_storage.databases import Location
 
-T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 RECORDING = frozenset({"create", "demo", "gateway", "hook", "import", "install", "proxy", "run", "serve"})
@@ -50,17 +46,12 @@ class DatabaseType(click.ParamType[Any]):
         return location
 
 
-class AddressType(click.ParamType[Any]):
-    """HOST:PORT, as a host and a port."""
-
-    name = "host:port"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
-        host, colon, port = str(value).rpartition(":")
-        if not colon or not port.isdecimal() or int(port) > 65_535:
-            option = param.opts[0] if param else "It"
-            raise BadInputError(f"{option} takes HOST:PORT, not '{value}'. Example: {option} 127.0.0.1:8787")
-        return host.strip("[]") or "127.0.0.1", int(port)
+def address(value: str) -> tuple[str, int]:
+    """The host and the port of HOST:PORT."""
+    host, colon, port = value.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65_535:
+        raise BadInputError(f"'{value}' is not HOST:PORT. Example: 127.0.0.1:8787")
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 MIN_WINDOW = 5_000
@@ -87,20 +78,10 @@ def _named_database(context: click.Context, _: click.Parameter, database: Locati
         # Click would prefer the environment to an option that stands before the command.
         database, named = location_of(str(root.params["db"])), True
     if named and isinstance(database, Path) and context.command.name not in RECORDING and not database.exists():
-        create = f"contextstash import --db {database} PATH creates it."
-        advice = create if _can_be_created(database) else "None can be created there: name another with --db."
-        raise BadInputError(f"There is no database {database}. {advice}")
+        raise BadInputError(
+            f"There is no database {database}. contextstash import --db {database} PATH makes one if it can."
+        )
     return database
-
-
-def _can_be_created(database: Path) -> bool:
-    """Whether a file can be made in the nearest folder above that exists: only trying says so for /proc."""
-    folder = next((parent for parent in database.absolute().parents if parent.is_dir()), Path("/"))
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
 
 
 DATABASE = click.option(
@@ -116,53 +97,11 @@ PRESET = click.option("--preset", metavar="NAME", help="The named set of setting
 SET = click.option(
     "--set", "given", multiple=True, metavar="KEY=VALUE", help="One setting; may be given several times."
 )
+SESSION = click.argument("session", required=False)
+"""A session, by the beginning of its id; by default the one with the newest message."""
 
-
-@dataclass(frozen=True)
-class StashOpener:
-    """Opens the database that a command works on, with its settings."""
-
-    database: Location | None
-    settings: Configuration
-
-    @property
-    def file(self) -> Path | None:
-        """The file of the database; None if it is on a server."""
-        from contextstash.configuration.locations import default_database
-
-        location = self.database or default_database()
-        return location if isinstance(location, Path) else None
-
-    @asynccontextmanager
-    async def stash(self) -> AsyncIterator[Stash]:
-        """The open stash. Closes it at the end."""
-        from contextstash.configuration.api_key import api_key_from
-        from contextstash.mcp.serve import opener
-
-        async with await opener(self._options(api_key=api_key_from(os.environ)))() as stash:
-            yield stash
-
-    def serving(self, **more: Any) -> ServeOptions:
-        """The options of a server or proxy that works on this database."""
-        from contextstash.automatic_retention import automatic_retention
-
-        return self._options(on_open=automatic_retention(self.file, self.settings.of_user()), **more)
-
-    def _options(self, **more: Any) -> ServeOptions:
-        from contextstash.mcp.serve import ServeOptions
-
-        return ServeOptions(
-            db=self.database, settings=self.settings.settings_layer, consent=self.settings.may_call_model, **more
-        )
-
-    def run(self, work: Callable[[Stash], Awaitable[T]]) -> T:
-        """Run `work` with an open stash and return its result."""
-
-        async def with_stash() -> T:
-            async with self.stash() as stash:
-                return await work(stash)
-
-        return asyncio.run(with_stash())
+NAMED = click.option("--session", "named", metavar="SESSION", help="The same as SESSION.")
+"""Each command on a session takes --session; one that takes nothing else before its options, SESSION alone too."""
 
 
 def settings_from(preset: str | None, given: tuple[str, ...], on_remark: RemarkHandler | None = None) -> Configuration:
@@ -173,12 +112,8 @@ def settings_from(preset: str | None, given: tuple[str, ...], on_remark: RemarkH
         environment=os.environ,
         preset=preset,
         given=given,
-        on_remark=on_remark or _warn,
+        on_remark=on_remark or (lambda remark: click.echo(f"contextstash: {remark}", err=True)),
     )
-
-
-def _warn(remark: str) -> None:
-    click.echo(f"contextstash: {remark}", err=True)
 
 
 def opener_options(command: Command) -> Command:
@@ -196,22 +131,55 @@ def database_options(command: Command) -> Command:
     return opener_options(JSON(command))
 
 
-def options_of(operation: Operation, *names: str) -> Callable[[Command], Command]:
-    """Add an option for each of these arguments of an operation, in its words."""
-
-    def add(command: Command) -> Command:
-        for name in reversed(names):
-            declared = operation.arguments[name]
-            text = f"{declared.text}."
-            command = click.option(
-                f"--{name.replace('_', '-')}", help=text, **_option(declared.type, declared.default)
-            )(command)
-        return command
-
-    return add
+Work = Callable[..., Awaitable[Any]]
+"""What a command does: with the open stash and its arguments. It returns a result, or a result and the function that
+prints it for a person."""
 
 
-def _option(kind: Any, default: Any) -> dict[str, Any]:
+def stash_command(name: str, *, epilog: str | None = None, doing: str | None = None) -> Callable[[Work], click.Command]:
+    """Makes a command of what it does with an open stash. The result is printed as JSON with --json, else in words;
+    `doing` says what a person waits for."""
+
+    def declare(work: Work) -> click.Command:
+        @functools.wraps(work)
+        def run(opener: StashOpener, as_json: bool, **arguments: Any) -> None:
+            if given := arguments.pop("named", None):
+                if arguments.get("session"):
+                    raise click.UsageError("Name the session once: as SESSION, or with --session.")
+                arguments["session"] = given
+            with working(doing):
+                done = opener.run(lambda stash: work(stash, **arguments))
+            result, show = done if isinstance(done, tuple) else (done, lambda: tell(done))
+            if as_json:
+                print_json(result)
+            else:
+                show()
+
+        return click.command(name, epilog=epilog)(database_options(run))
+
+    return declare
+
+
+def operation_command(
+    name: str, operation: Operation, listing: Callable[[Any], None] = tell, /, **changed: Any
+) -> click.Command:
+    """The command that carries out an operation on a session, with an option for each other argument, in its words;
+    `listing` prints the result. `changed` are Click's keywords for single options; a file's text is their value."""
+
+    async def work(stash: Stash, session: str | None, **given: Any) -> Any:
+        given = {key: value.read() if hasattr(value, "read") else value for key, value in given.items()}
+        result = await getattr(stash, operation.name)(await find_session(stash, session), **given)
+        return result, lambda: listing(result)
+
+    work.__doc__ = changed.pop("help", None) or operation.description
+    for argument in reversed(list(operation.arguments.values())):
+        if argument.name != "session_id":
+            keywords = {"help": f"{argument.text}.", **_keywords(argument.type, argument.default)}
+            click.option(f"--{argument.name.replace('_', '-')}", **{**keywords, **changed.get(argument.name, {})})(work)
+    return stash_command(name, doing=operation.slow)(SESSION(NAMED(work)))
+
+
+def _keywords(kind: Any, default: Any) -> dict[str, Any]:
     """What Click needs to know of an option with this type."""
     if isinstance(kind, UnionType):
         kind = get_args(kind)[0]
@@ -222,10 +190,6 @@ def _option(kind: Any, default: Any) -> dict[str, Any]:
     if get_origin(kind) is Literal:
         return {"type": click.Choice(get_args(kind)), "default": default, "show_default": True}
     return {}
-
-
-SESSION = click.argument("session", required=False)
-"""A session, by the beginning of its id; by default the one with the newest message."""
 
 
 class NoProgramError(click.ClickException):

@@ -19,7 +19,6 @@ from contextstash.cli.options import (
     DATABASE,
     PRESET,
     SET,
-    StashOpener,
     find_session,
     opener_options,
     program_on_path,
@@ -28,6 +27,7 @@ from contextstash.cli.options import (
 )
 from contextstash.clients.client import client as client_of
 from contextstash.clients.launch import CONTINUED, MAX_ARGUMENT_BYTES, continued, first_message
+from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:

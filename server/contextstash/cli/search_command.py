@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextstash.cli.console import echo, for_reader, in_commands, print_json, say, shortened, when
-from contextstash.cli.options import StashOpener, database_options, find_session
+from contextstash.cli.console import echo, for_reader, in_commands, say, shortened, when
+from contextstash.cli.options import find_session, stash_command
 from contextstash.outputs.counts import counted
 from contextstash.session_names import short_id
 from contextstash_storage.errors import NotFoundError
@@ -28,16 +28,15 @@ OUTPUTS_SUFFIX = ".outputs"
 MAX_TITLE_CHARACTERS = 60
 """Characters of a session's title above its hit: leaves room for the rest of the line in 80 columns."""
 
-MAX_HITS = 50
-"""Hits by which a hint says what else there is: the most that the service returns."""
-
 SMALLEST_PAGE = 100
 """Tokens: as in queries/retrieval.py. Of the output only its size is shown."""
+
+ALL_WORDS = "No text has all of these words."
 
 SCOPES = click.Choice(["session", "outputs", "messages", "project", "everywhere"])
 
 
-@click.command()
+@stash_command("search")
 @click.argument("words", nargs=-1, required=True)
 @click.option("--session", help="Search only this session. [default: all sessions]")
 @click.option(
@@ -49,104 +48,68 @@ SCOPES = click.Choice(["session", "outputs", "messages", "project", "everywhere"
 @click.option("--since", metavar="TIME", help="Only from this date or time on, such as 2026-05-31 or 2026-05-31T14:00.")
 @click.option("--until", metavar="TIME", help="Only up to this date or time, included.")
 @click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True)
-@database_options
-def search(opener: StashOpener, as_json: bool, words: tuple[str, ...], session: str | None, **filters: Any) -> None:
+async def search(stash: Stash, words: tuple[str, ...], session: str | None, **filters: Any) -> Any:
     """Search everything that was recorded, for whole words; texts with all of them come first."""
-    since, until = filters["since"], filters["until"]
     if HANDLE.fullmatch(" ".join(words)):
-        opener.run(lambda stash: _show_handle(stash, as_json, words[0]))
-        return
-    if since and until and since[: len(until)] > until:
-        raise click.UsageError(f"--since {since} is after --until {until}: no time is between them.")
-    opener.run(lambda stash: _search(stash, as_json, words, session, filters))
+        return await _handle(stash, words[0])
+    found = await stash.search_history(
+        " ".join(words),
+        session_id=await find_session(stash, session) if session else None,
+        project=None if session else str(Path.cwd()),
+        unseen_first=False,
+        line_breaks=not click.get_current_context().params["as_json"],
+        **filters,
+    )
+    origins = [await _origin(stash, hit) for hit in found.hits]
+    note = await _note(stash, found, words, [name for name in ("scope", "tool", "since", "until") if filters[name]])
+    return found, lambda: _print_hits(found.hits, origins, words, note)
 
 
-async def _search(
-    stash: Stash, as_json: bool, words: Sequence[str], session: str | None, filters: dict[str, Any]
+async def _note(stash: Stash, found: SearchResult, words: Sequence[str], limits: Sequence[str]) -> str | None:
+    """What else to know: why nothing was found, or that no text has all words."""
+    if found.hits:
+        every = {*" ".join(words).casefold().split()}
+        return found.note or (None if any(len(hit.matched) >= len(every) for hit in found.hits) else ALL_WORDS)
+    if not await stash.recent_sessions(limit=1):
+        return "Nothing is recorded yet. To record sessions: contextstash import PATH"
+    given = " and ".join(f"--{name}" for name in limits)
+    return f"Nothing found within {given}: leave that out to search everything." if given else found.note
+
+
+async def _handle(stash: Stash, handle: str) -> Any:
+    """What a handle is, and the command that prints it whole."""
+    if handle.startswith("sum_"):
+        summary = await stash.get_summary(await find_session(stash, None), level=handle)
+        return summary, lambda: echo(f"{handle} is a summary: contextstash show {handle}")
+    page, call = await stash.get_archived_output(handle, max_tokens=SMALLEST_PAGE), await stash.read_call(handle)
+    where = f", message {call.seq} of session {call.session_id}" if call is not None else ""
+    size = f"{counted(page.total_lines, 'line')}, {page.total_tokens:,} tokens"
+    return page, lambda: echo(f"{handle} is an output of {page.tool}, {size}{where}: contextstash show {handle}")
+
+
+def _print_hits(
+    hits: Sequence[Hit], origins: Sequence[tuple[str, str]], words: Sequence[str], note: str | None
 ) -> None:
-    session_id = await find_session(stash, session) if session else None
-
-    async def found(**without: Any) -> SearchResult:
-        return await stash.search_history(
-            " ".join(words),
-            session_id=session_id,
-            project=None if session else str(Path.cwd()),
-            unseen_first=False,
-            line_breaks=not as_json,
-            **{**filters, **without},
-        )
-
-    result = await found()
-    if as_json:
-        print_json(result)
-        return
-    for hit in result.hits:
-        await _print_hit(stash, hit, words)
-    note = result.note
-    if not result.hits:
-        note = await _hint(stash, session, filters, found) or note
-    elif not any(len(hit.matched) >= len({*" ".join(words).casefold().split()}) for hit in result.hits):
-        note = note or "No text has all of these words."
+    """Each hit: where it is, the piece that matches, and the command that shows it whole."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for hit, (title, short) in zip(hits, origins, strict=True):
+        where = hit.handle or f"message {hit.seq}"
+        heading = f"{hit.tool or hit.role}  {when(hit.created_at.isoformat())}  {title}{short}".rstrip()
+        if width is not None:
+            heading = shortened(heading, width - len(where) - 2)
+        click.echo(f"{click.style(where, bold=True)}  {for_reader(heading)}")
+        for text in hit.snippet.splitlines():
+            click.echo(f"  {highlighted(text if width is None else around_match(text, words, width - 2), words)}")
+        if not hit.matched:
+            click.secho("  (none of the words is here: the call, or the messages next to it, have them)", dim=True)
+        echo(f"  contextstash show {hit.handle or f'{short} --message {hit.seq}'}", dim=True)
     if note:
         say(in_commands(note), err=True)
 
 
-async def _hint(
-    stash: Stash, session: str | None, filters: dict[str, Any], found: Callable[..., Awaitable[SearchResult]]
-) -> str | None:
-    """Why nothing was found, if it is not for the words; None to say what the search says."""
-    if not (await stash.recent_sessions(limit=1)):
-        return "Nothing is recorded yet. To record sessions: contextstash import PATH"
-    limiting = [f"--{name}" for name in ("scope", "tool", "since", "until") if filters[name]] + ["--session"] * bool(
-        session
-    )
-    if not limiting:
-        return None
-    others = (await found(scope="everywhere", tool=None, since=None, until=None, limit=MAX_HITS)).hits
-    number = len({_conversation(hit.session_id) for hit in others if hit.session_id})
-    where = f"Nothing found there, but in {'at least ' * (len(others) == MAX_HITS)}{counted(number, 'session')}"
-    return f"{where}: leave {' and '.join(limiting)} out." if number else None
-
-
-async def _show_handle(stash: Stash, as_json: bool, handle: str) -> None:
-    """Print what a handle is, and the command that prints it whole."""
-    if handle.startswith("sum_"):
-        echo(f"{handle} is a summary: contextstash show {handle}")
-        return
-    page = await stash.get_archived_output(handle, max_tokens=SMALLEST_PAGE)
-    if as_json:
-        print_json(page)
-        return
-    call = await stash.read_call(handle)
-    where = f", message {call.seq} of session {call.session_id}" if call is not None else ""
-    size = f"{counted(page.total_lines, 'line')}, {page.total_tokens:,} tokens"
-    echo(f"{handle} is an output of {page.tool}, {size}{where}: contextstash show {handle}")
-
-
-async def _print_hit(stash: Stash, hit: Hit, words: Sequence[str]) -> None:
-    """A hit: where it is, the piece that matches, and the command that shows it whole."""
-    title, short = await _origin(stash, hit)
-    where = hit.handle or f"message {hit.seq}"
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    heading = f"{hit.tool or hit.role}  {when(hit.created_at.isoformat())}  {title}{short}".rstrip()
-    if width is not None:
-        heading = shortened(heading, width - len(where) - 2)
-    click.echo(f"{click.style(where, bold=True)}  {for_reader(heading)}")
-    for text in hit.snippet.splitlines():
-        click.echo(f"  {highlighted(text if width is None else around_match(text, words, width - 2), words)}")
-    if not hit.matched:
-        click.secho("  (none of the words is here: the call, or the messages next to it, have them)", dim=True)
-    echo(f"  contextstash show {hit.handle or f'{short} --message {hit.seq}'}", dim=True)
-
-
-def _conversation(session_id: str) -> str:
-    """The session that an archive of outputs belongs to; any other session itself."""
-    return session_id.removesuffix(OUTPUTS_SUFFIX)
-
-
 async def _origin(stash: Stash, hit: Hit) -> tuple[str, str]:
     """The session of a hit, as a person knows it: its title, and the id for the next command."""
-    session_id = _conversation(hit.session_id)
+    session_id = hit.session_id.removesuffix(OUTPUTS_SUFFIX)
     try:
         title = (await stash.session_line(session_id)).title
     except NotFoundError:  # only its outputs are stored

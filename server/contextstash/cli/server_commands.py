@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
+import logging
 import os
 import socket
 import sys
 import webbrowser
-from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.core import ParameterSource
 
 from contextstash.base.plain_logs import configure_logs
 from contextstash.cli.console import print_table
-from contextstash.cli.options import DATABASE, JSON, AddressType, StashOpener, opener_options
+from contextstash.cli.options import address, opener_options, stash_command
 from contextstash.configuration.setting_layers import sets_output_limits
 from contextstash.web.access_tokens import DEFAULT_SCOPES, SCOPES
 from contextstash_storage.errors import BadInputError, NotFoundError
 
 if TYPE_CHECKING:
     from contextstash.gateway.server import Gateway
-    from contextstash.mcp.http import HttpOptions
-    from contextstash_storage.databases import Location
-    from contextstash_storage.tokens import Token, TokenStore
-
-T = TypeVar("T")
+    from contextstash.stash import Stash
+    from contextstash.stash_opener import StashOpener
+    from contextstash_storage.tokens import Token
 
 FOLLOWED = ["claude-code", "codex", "gemini", "opencode", "pi"]
 
@@ -50,7 +47,7 @@ FOLLOWED = ["claude-code", "codex", "gemini", "opencode", "pi"]
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("-v", "--verbose", is_flag=True, help="Log each change of a session to standard error.")
 @click.option("--json-logs", is_flag=True, help="Write each line of the log as a JSON object.")
-@click.option("--http", type=AddressType(), metavar="HOST:PORT", help="Serve over HTTP instead of stdin and stdout.")
+@click.option("--http", type=address, metavar="HOST:PORT", help="Serve over HTTP instead of stdin and stdout.")
 @click.option("--public-url", metavar="URL", help="With --http: the https:// address that clients use.")
 @click.option("--stateful", is_flag=True, help="With --http: keep a session for each client of the older protocol.")
 @click.option("--oauth-issuer", metavar="URL", help="With --public-url: accept this authorization server's tokens too.")
@@ -76,35 +73,23 @@ def serve(
 
     PATH, with --follow, is the folder or file of the transcripts. [default: the client's own folder]
     """
-    from contextstash.configuration.api_key import api_key_from
-    from contextstash.mcp.serve import serve_http, serve_stdio
-
     if path is not None and follow is None:
         raise BadInputError("PATH is the folder of transcripts: pass --follow too.")
-    serving = _http_options(http, over_http)
-    options = opener.serving(
-        tools=tools,
-        follow=follow,
-        follow_path=path,
-        api_key=api_key_from(os.environ),
-        verbose=verbose,
-        json_logs=json_logs,
-    )
-    if serving is None:
-        serve_stdio(options)
-        return
-    serve_http(options, serving)
-
-
-def _http_options(address: tuple[str, int] | None, given: Mapping[str, Any]) -> HttpOptions | None:
-    """The options of a server over HTTP; None for stdio. Raises BadInputError if they do not fit together."""
-    from contextstash.mcp.http import HttpOptions
-
-    if address is None and (given["public_url"] is not None or given["stateful"]):
+    if http is None and (over_http["public_url"] is not None or over_http["stateful"]):
         raise BadInputError("--public-url and --stateful are for a server over HTTP: pass --http HOST:PORT too.")
-    if given["oauth_issuer"] is not None and given["public_url"] is None:
+    if over_http["oauth_issuer"] is not None and over_http["public_url"] is None:
         raise BadInputError("--oauth-issuer issues tokens for this server's public address: pass --public-url URL too.")
-    return None if address is None else HttpOptions(*address, **given)
+    if verbose:
+        logging.getLogger("contextstash").setLevel(logging.INFO)
+    serving = replace(opener.serving(), follow=follow, follow_path=path)
+    if http is None:
+        from contextstash.mcp.stdio import serve_stdio
+
+        serve_stdio(serving, tools, json_logs=json_logs)
+        return
+    from contextstash.mcp.http import HttpOptions, serve_http
+
+    serve_http(serving, tools, HttpOptions(*http, **over_http), json_logs=json_logs)
 
 
 HOST = "127.0.0.1"
@@ -122,13 +107,12 @@ def ui(opener: StashOpener, port: int, browser: bool) -> None:
 
     Only this machine can reach the pages; the printed address contains the token that opens them.
     """
-    from contextstash.mcp.serve import opener as stash_opener
     from contextstash.pages.app import serve_ui
 
     source = click.get_current_context().get_parameter_source("port")
     if source is ParameterSource.DEFAULT:
         port = next_free(port)
-    serve_ui(stash_opener(opener.serving()), port, _open if browser else _open_nothing)
+    serve_ui(opener.serving(), port, _open if browser else lambda _: None)
 
 
 def next_free(port: int) -> int:
@@ -152,17 +136,13 @@ def _open(address: str) -> None:
         webbrowser.open(address)
 
 
-def _open_nothing(_: str) -> None:
-    """For --no-open."""
-
-
 DEFAULT_UPSTREAM = "https://api.anthropic.com"
 
 
 @click.command("proxy")
 @click.option(
     "--listen",
-    type=AddressType(),
+    type=address,
     metavar="HOST:PORT",
     default="127.0.0.1:8788",
     show_default=True,
@@ -189,23 +169,18 @@ def proxy(
 
     Set the client's base URL to the printed address, or let `contextstash run` do it.
     """
-    from contextstash.configuration.api_key import api_key_from
-    from contextstash.mcp.serve import opener as stash_opener
     from contextstash.proxy.plan import DEFAULT_KEEP_TOKENS, ProxyOptions
     from contextstash.proxy.serve import ServedProxy, serve_proxy
     from contextstash.proxy.supervisor import SECRET_VARIABLE, UPSTREAM_VARIABLE
 
     host, port = listen
     served["upstream"] = os.environ.pop(UPSTREAM_VARIABLE, served["upstream"])
+    keep = DEFAULT_KEEP_TOKENS if keep_tokens is None else keep_tokens
+    options = ProxyOptions(keep_tokens=keep, prune=not no_prune, configured=configured, project=project)
     serve_proxy(
         ServedProxy(
-            options=ProxyOptions(
-                keep_tokens=DEFAULT_KEEP_TOKENS if keep_tokens is None else keep_tokens,
-                prune=not no_prune,
-                configured=configured,
-                project=project,
-            ),
-            open_stash=stash_opener(opener.serving(api_key=api_key_from(os.environ))),
+            options=options,
+            open_stash=opener.serving(),
             host=host,
             port=port,
             database=opener.file,
@@ -292,7 +267,7 @@ def token() -> None:
     """Make, list and revoke the tokens of clients that use a server over HTTP."""
 
 
-@token.command("create")
+@stash_command("create")
 @click.argument("name")
 @click.option("--owner", metavar="NAME", help="Whose sessions it gives access to. [default: the name of the token]")
 @click.option(
@@ -305,11 +280,7 @@ def token() -> None:
     help="What it allows; may be given several times: read, write (record, prune, …), admin (delete).",
 )
 @click.option("--days", type=click.IntRange(1, 36_500), metavar="N", help="It expires after N days. [default: never]")
-@DATABASE
-@JSON
-def create(
-    db: Location | None, name: str, owner: str | None, scopes: tuple[str, ...], days: int | None, as_json: bool
-) -> None:
+async def create(stash: Stash, name: str, owner: str | None, scopes: tuple[str, ...], days: int | None) -> Any:
     """Make a token and print it, once: only its hash is stored.
 
     A client sends it as the header `Authorization: Bearer TOKEN`. Two tokens with the same owner see the same sessions;
@@ -318,76 +289,52 @@ def create(
     from contextstash.web.access_tokens import create_token, now
 
     expires = now() + timedelta(days=days) if days else None
-    given = sorted(set(scopes), key=SCOPES.index)
+    whose, given = owner or name, sorted(set(scopes), key=SCOPES.index)
+    secret = await create_token(stash.tokens, name, whose, given, expires)
 
-    async def work(tokens: TokenStore) -> str:
-        return await create_token(tokens, name, owner or name, given, expires)
+    def show() -> None:
+        click.echo(secret)
+        said = f"The token {name} for the sessions of {whose}: {', '.join(given)}. It is not shown again."
+        click.echo(said, err=True)
 
-    secret = _run(db, work)
-    if as_json:
-        shown = {"name": name, "owner": owner or name, "scopes": given, "token": secret}
-        click.echo(json.dumps(shown | ({"expires_at": expires.isoformat()} if expires else {})))
-        return
-    click.echo(secret)
-    click.echo(
-        f"The token {name} for the sessions of {owner or name}: {', '.join(given)}. It is not shown again.", err=True
-    )
+    times = {"expires_at": expires.isoformat()} if expires else {}
+    return {"name": name, "owner": whose, "scopes": given, "token": secret, **times}, show
 
 
-@token.command("list")
-@DATABASE
-@JSON
-def list_(db: Location | None, as_json: bool) -> None:
+@stash_command("list")
+async def list_(stash: Stash) -> Any:
     """List the tokens, without their secrets."""
+    found = await stash.tokens.read_all()
 
-    async def work(tokens: TokenStore) -> list[Token]:
-        return await tokens.read_all()
+    def show() -> None:
+        if not found:
+            click.echo("No tokens yet: contextstash token create NAME")
+            return
+        print_table(["name", "owner", "scopes", "created", "last used", "expires"], map(_row, found))
 
-    found = _run(db, work)
-    if as_json:
-        click.echo(json.dumps({"tokens": [_fields(each) for each in found]}))
-    elif not found:
-        click.echo("No tokens yet: contextstash token create NAME")
-    else:
-        print_table(["name", "owner", "scopes", "created", "last used", "expires"], [_row(each) for each in found])
+    return {"tokens": [_fields(each) for each in found]}, show
 
 
-@token.command("revoke")
+@stash_command("revoke")
 @click.argument("name")
-@DATABASE
-def revoke(db: Location | None, name: str) -> None:
+async def revoke(stash: Stash, name: str) -> Any:
     """Revoke a token: running servers refuse it within two seconds."""
-
-    async def work(tokens: TokenStore) -> bool:
-        return await tokens.remove(name)
-
-    if not _run(db, work):
+    if not await stash.tokens.remove(name):
         raise NotFoundError(f"There is no token {name}. contextstash token list shows the tokens.")
-    click.echo(f"Revoked {name}.")
+    return {"revoked": name}, lambda: click.echo(f"Revoked {name}.")
 
 
-def _run(database: Location | None, work: Callable[[TokenStore], Awaitable[T]]) -> T:
-    """Run `work` on the tokens of a database."""
-    from contextstash.configuration.database import open_database
-
-    async def with_store() -> T:
-        async with await open_database(database) as store:
-            return await work(store.tokens)
-
-    return asyncio.run(with_store())
+for each in (create, list_, revoke):
+    token.add_command(each)
 
 
-def _fields(token: Token) -> dict[str, Any]:
-    times = {"created_at": token.created_at, "expires_at": token.expires_at, "last_used_at": token.last_used_at}
+def _fields(found: Token) -> dict[str, Any]:
+    times = {"created_at": found.created_at, "expires_at": found.expires_at, "last_used_at": found.last_used_at}
     given = {name: at.isoformat() for name, at in times.items() if at is not None}
-    return {"name": token.name, "owner": token.owner, "scopes": list(token.scopes), **given}
+    return {"name": found.name, "owner": found.owner, "scopes": list(found.scopes), **given}
 
 
-def _row(token: Token) -> list[object]:
-    times = (token.created_at, token.last_used_at, token.expires_at)
-    return [
-        token.name,
-        token.owner,
-        " ".join(token.scopes),
-        *(None if at is None else at.strftime("%Y-%m-%d %H:%M") for at in times),
-    ]
+def _row(found: Token) -> list[object]:
+    times = (found.created_at, found.last_used_at, found.expires_at)
+    shown = (None if at is None else at.strftime("%Y-%m-%d %H:%M") for at in times)
+    return [found.name, found.owner, " ".join(found.scopes), *shown]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from contextstash.base.project_names import project_name
-from contextstash.cli.console import echo, echo_json, for_reader, in_commands, print_json, print_table, say, tell, when
-from contextstash.cli.options import SESSION, StashOpener, database_options, find_session
+from contextstash.cli.console import echo, echo_json, for_reader, in_commands, print_table, say, tell, when
+from contextstash.cli.options import NAMED, SESSION, find_session, stash_command
 from contextstash.clients.projects import deleted_by
 from contextstash.outputs.counts import amount, before_and_after, counted
 from contextstash.session_names import short_id
@@ -22,89 +21,65 @@ from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
     from contextstash.messages.base import Format
-    from contextstash.results import (
-        ContextStatus,
-        MessageLine,
-        OutputPage,
-        SessionLine,
-        SessionList,
-    )
+    from contextstash.results import CallUse, ContextStatus, MessageLine, OutputPage, SessionLine
     from contextstash.stash import Stash
     from contextstash_storage.records import Event
 
 PAGE = 200
 """Sessions that are read in one call. The list is the same with any value."""
 
-SORTS: dict[str, Callable[[SessionLine], Any]] = {
-    "tokens": lambda line: line.tokens,
-    "messages": lambda line: line.messages,
-    "full": lambda line: line.percent,
-}
 
-
-@click.command()
+@stash_command("sessions")
 @click.argument("text", required=False)
 @click.option("--project", metavar="PART", help="Only sessions whose project's folder contains PART.")
-@click.option("--agent", metavar="NAME", help="Only sessions of this client or agent.")
-@click.option("--sort", type=click.Choice(["time", *SORTS]), default="time", show_default=True)
-@click.option("--all", "everything", is_flag=True, help="Also list the sessions of sub-agents.")
+@click.option("--all", "everything", is_flag=True, help="Also list the sessions of sub-agents; --json always does.")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
-@database_options
-def sessions(opener: StashOpener, as_json: bool, sort: str, everything: bool, limit: int, **parts: str | None) -> None:
+async def sessions(stash: Stash, everything: bool, limit: int, **parts: str | None) -> Any:
     """List the sessions, the one with the newest message first; with TEXT, those with TEXT in the title."""
-    from contextstash.automatic_retention import news
+    from contextstash.results import SessionList
+
+    everything = everything or bool(click.get_current_context().params["as_json"])
 
     def is_wanted(line: SessionLine) -> bool:
         is_sub_agent = line.session_id.startswith(f"{line.parent_session_id}.")
         found = {"text": line.title, "project": line.project}
-        return (
-            (everything or as_json or not is_sub_agent)
-            and parts["agent"] in (None, line.agent)
-            and all((parts[name] or "").casefold() in (value or "").casefold() for name, value in found.items())
+        return (everything or not is_sub_agent) and all(
+            (parts[name] or "").casefold() in (value or "").casefold() for name, value in found.items()
         )
 
-    found, names = opener.run(lambda stash: _listed(stash, is_wanted, sort, limit))
-    if as_json:
-        print_json(found)
-        return
-    if not found.sessions:
-        none = "No session matches." if any(parts.values()) else "No sessions yet. Record one: contextstash import PATH"
+    lines: list[SessionLine] = []
+    cursor: str | None = None
+    while len(lines) <= limit and (page := await stash.recent_sessions(limit=min(PAGE, limit + 1), cursor=cursor)):
+        for session, project in zip(page, await stash.projects_of(page), strict=True):
+            day = await asyncio.to_thread(deleted_by, session.source)
+            also = {"project": project, "deleted_by": day and day.isoformat()}
+            line = (await stash.line_of(session)).model_copy(update=also)
+            lines += [line] * is_wanted(line)
+        cursor = page[-1].session_id
+    more, lines = len(lines) > limit, lines[:limit]
+    names = [await short_id(stash, line.session_id) for line in lines]
+    none = "No session matches." if any(parts.values()) else "No sessions yet. Record one: contextstash import PATH"
+    found = SessionList(sessions=lines, next_cursor=lines[-1].session_id if more else None)
+    return found, lambda: _print_sessions(lines, names, none, limit if more else 0)
+
+
+def _print_sessions(lines: Sequence[SessionLine], names: Sequence[str], none: str, limit: int) -> None:
+    from contextstash.automatic_retention import news
+    from contextstash.stash_opener import StashOpener
+
+    if not lines:
         click.echo(none)
     else:
         columns = ["session", "last", "messages", "tokens", "full", "client", "project", "title"]
-        rows = map(_session_row, found.sessions, names)
-        print_table(columns, rows, less_wanted=["project", "client", "messages", "tokens"])
-        if deleted := [line.deleted_by for line in found.sessions if line.deleted_by]:
-            what = f"{counted(len(deleted), 'session')} deleted by the client by {max(deleted)}"
-            click.echo(f"Marked †: {what}, kept here whole.", err=True)
-        if found.next_cursor:
-            click.echo(f"More: contextstash sessions --limit {limit * 2}", err=True)
-    if said := news(opener.file, is_read=sys.stderr.isatty()):
+        print_table(columns, map(_session_row, lines, names), less_wanted=["project", "client", "messages", "tokens"])
+    if deleted := [line.deleted_by for line in lines if line.deleted_by]:
+        what = f"{counted(len(deleted), 'session')} deleted by the client by {max(deleted)}"
+        click.echo(f"Marked †: {what}, kept here whole.", err=True)
+    if limit:
+        click.echo(f"More: contextstash sessions --limit {limit * 2}", err=True)
+    database = click.get_current_context().params["db"]
+    if said := news(StashOpener(database).file, is_read=sys.stderr.isatty()):
         click.echo(said, err=True)
-
-
-async def _listed(
-    stash: Stash, is_wanted: Callable[[SessionLine], bool], sort: str, limit: int
-) -> tuple[SessionList, list[str]]:
-    """The sessions to list, and for each the beginning of its id that is enough for a command."""
-    from contextstash.results import SessionList
-
-    found: list[tuple[SessionLine, str | None]] = []
-    cursor: str | None = None
-    most = limit + 1 if sort == "time" else sys.maxsize
-    while len(found) < most and (page := await stash.recent_sessions(limit=min(PAGE, most), cursor=cursor)):
-        for session, project in zip(page, await stash.projects_of(page), strict=True):
-            line = (await stash.line_of(session)).model_copy(update={"project": project})
-            found += [(line, session.source)] * is_wanted(line)
-        cursor = page[-1].session_id
-    if sort != "time":
-        found.sort(key=lambda each: SORTS[sort](each[0]), reverse=True)
-    lines = []
-    for line, source in found[:limit]:
-        day = await asyncio.to_thread(deleted_by, source)
-        lines.append(line.model_copy(update={"deleted_by": day and day.isoformat()}))
-    names = [await short_id(stash, line.session_id) for line in lines]
-    return SessionList(sessions=lines, next_cursor=lines[-1].session_id if len(found) > limit else None), names
 
 
 def _session_row(line: SessionLine, name: str) -> tuple[object, ...]:
@@ -120,58 +95,39 @@ def _session_row(line: SessionLine, name: str) -> tuple[object, ...]:
     )
 
 
-WATCH_SECONDS = 2.0
-"""Seconds between two updates of `status --watch`."""
+EVENTS_PAGE = 500
+"""Events that are read in one call. The result is the same with any value."""
+
+MAX_CALLS = 100_000
+"""Calls of a session that are summed up: more than any session is expected to have."""
 
 
-@click.command()
+@stash_command("status")
 @SESSION
-@click.option("--watch", is_flag=True, help="Update until Ctrl-C.")
+@NAMED
 @click.option("--events", is_flag=True, help="What happened to its context: levels, prunes, compactions, recoveries.")
 @click.option("--calls", is_flag=True, help="Its model calls: tokens and cost of each.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="List the newest N.")
 @click.option("--request", type=click.IntRange(1), metavar="CALL", help="Print this call's messages as JSON.")
-@database_options
-def status(
-    opener: StashOpener,
-    as_json: bool,
-    session: str | None,
-    watch: bool,
-    events: bool,
-    calls: bool,
-    limit: int,
-    request: int | None,
-) -> None:
+async def status(stash: Stash, session: str | None, events: bool, calls: bool, limit: int, request: int | None) -> Any:
     """Show how full a session's context is, with what, and the next step. [default: the one with the newest message]
 
     With --events or --calls, list those instead.
     """
+    session_id = await find_session(stash, session)
     if request is not None:
-        opener.run(lambda stash: _print_request(stash, session, request))
-    elif events:
-        opener.run(lambda stash: _print_events(stash, session, limit, as_json=as_json))
-    elif calls:
-        opener.run(lambda stash: _print_calls(stash, session, limit, as_json=as_json))
-    else:
-        with suppress(KeyboardInterrupt):
-            opener.run(lambda stash: _print_status(stash, session, as_json=as_json, watch=watch))
+        return await _request(stash, session_id, request)
+    if events:
+        return await _events(stash, session_id, limit)
+    if calls:
+        return await _calls(stash, session_id, limit)
+    found = await stash.context_status(session_id)
+    return found, lambda: _print_status(found)
 
 
-async def _print_status(stash: Stash, session: str | None, *, as_json: bool, watch: bool) -> None:
-    """Print the status once, or until Ctrl-C; if no session is named, each time of the one with the newest message."""
-    while True:
-        found = await stash.context_status(await find_session(stash, session))
-        watch = watch and sys.stdout.isatty() and not as_json
-        if watch:
-            click.clear()
-        if as_json:
-            print_json(found)
-        else:
-            _print_title(found)
-            tell(found)
-        if not watch:
-            return
-        await asyncio.sleep(WATCH_SECONDS)
+def _print_status(found: ContextStatus) -> None:
+    _print_title(found)
+    tell(found)
 
 
 def _print_title(found: ContextStatus) -> None:
@@ -180,30 +136,22 @@ def _print_title(found: ContextStatus) -> None:
     echo(found.session_id, dim=True)
 
 
-EVENTS_PAGE = 500
-"""Events that are read in one call. The result is the same with any value."""
-
-MAX_CALLS = 100_000
-"""Calls of a session that are summed up: more than any session is expected to have."""
-
-
-async def _print_events(stash: Stash, session: str | None, limit: int, *, as_json: bool) -> None:
-    """Print the events of a session's context: levels crossed, prunes, compactions, recoveries."""
-    session_id = await find_session(stash, session)
+async def _events(stash: Stash, session_id: str, limit: int) -> Any:
+    """The newest events of a session's context: levels crossed, prunes, compactions, recoveries."""
     found = await stash.read_events(session_id, limit=EVENTS_PAGE)
     while found and (more := await stash.read_events(session_id, after=found[-1].event_id, limit=EVENTS_PAGE)):
         found += more
     # An imported session's events are logged as its file is read: by their times they are in order.
-    found.sort(key=lambda event: event.created_at or datetime.min.replace(tzinfo=UTC))
-    found = found[-limit:]
-    if as_json:
-        echo_json([event.model_dump(mode="json", exclude_none=True) for event in found])
-    elif not found:
-        echo(f"No events in session {session_id} yet.")
-    else:
+    found = sorted(found, key=lambda event: event.created_at or datetime.min.replace(tzinfo=UTC))[-limit:]
+
+    def show() -> None:
+        if not found:
+            echo(f"No events in session {session_id} yet.")
+            return
         columns = ["when", "event", "tokens", "messages", "took", "cost", "what"]
-        rows = map(_event_row, found)
-        print_table(columns, rows, less_wanted=["cost", "took", "messages", "tokens"])
+        print_table(columns, map(_event_row, found), less_wanted=["cost", "took", "messages", "tokens"])
+
+    return [event.model_dump(mode="json", exclude_none=True) for event in found], show
 
 
 def _event_row(event: Event) -> tuple[object, ...]:
@@ -232,36 +180,21 @@ def _dollars(cost: float | None) -> str:
     return "" if cost is None else f"{cost:.4f}"
 
 
-async def _print_calls(stash: Stash, session: str | None, limit: int, *, as_json: bool) -> None:
-    """Print the model calls of a session: the tokens of each, and how the context grew. Each has its number in
-    the session in place of that in the database."""
-    session_id = await find_session(stash, session)
+async def _calls(stash: Stash, session_id: str, limit: int) -> Any:
+    """The model calls of a session, each with its number in the session in place of that in the database."""
     listed = await stash.list_calls(session_id, limit=MAX_CALLS)
     every = [call.model_copy(update={"call_id": number}) for number, call in enumerate(listed.calls, start=1)]
-    if as_json:
-        print_json(listed.model_copy(update={"calls": every[-limit:]}))
-        return
+    return listed.model_copy(update={"calls": every[-limit:]}), lambda: _print_calls(session_id, every, limit)
+
+
+def _print_calls(session_id: str, every: Sequence[CallUse], limit: int) -> None:
     if not every:
         what = "a call is a recorded reply with the usage that its provider reported."
         echo(f"No model calls in session {session_id} yet: {what}")
         return
     columns = ["call", "who", "model", "prompt", "growth", "cached", "reply", "took", "cost", "error"]
-    rows = [
-        (
-            line.call_id,
-            line.purpose,
-            line.model or "",
-            line.prompt_tokens,
-            "" if line.growth_tokens is None else f"{line.growth_tokens:+,}",
-            line.cached_tokens,
-            line.completion_tokens,
-            _seconds(line.duration_ms),
-            _dollars(line.cost),
-            line.error or "",
-        )
-        for line in every[-limit:]
-    ]
-    print_table(columns, rows, less_wanted=["error", "who", "took", "growth", "model"])
+    rows = list(map(_call_row, every[-limit:]))
+    print_table(columns, rows, less_wanted=["error", "took", "growth", "model", "who"])
     if len(rows) < len(every):
         echo(f"The newest {len(rows)} are shown; --limit shows more. Total of all calls:")
     known = [line.cost for line in every if line.cost is not None]
@@ -271,15 +204,22 @@ async def _print_calls(stash: Stash, session: str | None, limit: int, *, as_json
     echo(f"{counted(len(every), 'call')}, {prompt:,} prompt tokens{cost}{unknown}.")
 
 
-async def _print_request(stash: Stash, session: str | None, number: int) -> None:
-    """Print the messages of one model call as JSON. Raises NotFoundError if the session has fewer calls."""
-    session_id = await find_session(stash, session)
+def _call_row(line: CallUse) -> tuple[object, ...]:
+    growth = "" if line.growth_tokens is None else f"{line.growth_tokens:+,}"
+    took, cost = _seconds(line.duration_ms), _dollars(line.cost)
+    counts = (line.prompt_tokens, growth, line.cached_tokens, line.completion_tokens)
+    return (line.call_id, line.purpose, line.model or "", *counts, took, cost, line.error or "")
+
+
+async def _request(stash: Stash, session_id: str, number: int) -> Any:
+    """The messages of one model call. Raises NotFoundError if the session has fewer calls."""
     every = (await stash.list_calls(session_id, limit=MAX_CALLS)).calls
     if number > len(every):
         raise NotFoundError(
             f"There is no call {number}: session {session_id} has {len(every)}. contextstash status --calls lists them."
         )
-    echo_json(await stash.read_request(session_id, every[number - 1].call_id))
+    sent = await stash.read_request(session_id, every[number - 1].call_id)
+    return sent, lambda: echo_json(sent)
 
 
 PREVIEW_CHARACTERS = 160
@@ -289,9 +229,9 @@ PAGE_TOKENS = 8_000
 """Tokens of an output that are read in one call. The text is the same with any value."""
 
 
-@click.command()
-@click.argument("what", metavar="HANDLE|SESSION")
-@click.option("--session", help="The session of a summary. [default: the one that has it]")
+@stash_command("show", epilog="Example: contextstash show 3f2a --message 196")
+@click.argument("what", metavar="HANDLE|SESSION", required=False)
+@click.option("--session", metavar="SESSION", help="The session. [default: the one with the newest message]")
 @click.option("--pattern", help="Print only the lines of an output that match this regular expression.")
 @click.option("--call", is_flag=True, help="Print the arguments of the call that an output answers.")
 @click.option("--message", type=click.IntRange(0), metavar="N", help="Print message N of a session in full.")
@@ -300,68 +240,57 @@ PAGE_TOKENS = 8_000
     "--limit", type=click.IntRange(1), default=50, metavar="N", show_default=True, help="List at most N messages."
 )
 @click.option("--raw", is_flag=True, help="Print control characters to a terminal too, as they were recorded.")
-@database_options
-def show(opener: StashOpener, as_json: bool, raw: bool, what: str, **given: Any) -> None:
-    """Print an archived output (out_…), a summary (sum_…), or the messages of a session.
-
-    Example: contextstash show 3f2a --message 196
-    """
-    if what.startswith("sum_"):
-        opener.run(lambda stash: _show_summary(stash, what, given["session"], as_json, raw))
-    elif what.startswith("out_") and given["call"]:
-        opener.run(lambda stash: _show_call(stash, what, as_json, raw))
-    elif what.startswith("out_"):
-        opener.run(lambda stash: _show_output(stash, what, given["pattern"], as_json, raw))
-    elif given["message"] is not None:
-        opener.run(lambda stash: _show_message(stash, what, given["message"], as_json, raw))
-    else:
-        opener.run(lambda stash: _show_messages(stash, what, given["first"], given["limit"], as_json))
+async def show(stash: Stash, what: str | None, session: str | None, raw: bool, **given: Any) -> Any:
+    """Print an archived output (out_…), a summary (sum_…), or the messages of a session."""
+    if what is not None and what.startswith("sum_"):
+        return await _summary(stash, what, session, raw)
+    if what is not None and what.startswith("out_"):
+        return await (_call(stash, what, raw) if given["call"] else _output(stash, what, given["pattern"], raw))
+    session_id = await find_session(stash, what or session)
+    if given["message"] is not None:
+        return await _message(stash, session_id, given["message"], raw)
+    return await _messages(stash, session_id, given["first"], given["limit"])
 
 
-async def _show_messages(stash: Stash, session: str, first: int, limit: int, as_json: bool) -> None:
+async def _messages(stash: Stash, session_id: str, first: int, limit: int) -> Any:
     from contextstash.messages import get_format
 
-    session_id = await find_session(stash, session)
     messages = await stash.read_messages(session_id, first=first, limit=limit)
-    if as_json:
-        print_json(messages)
-        return
     found = await stash.context_status(session_id)
-    _print_title(found)
-    summarized = f" ({found.messages_summarized:,} summarized)" if found.messages_summarized else ""
-    archived = counted(found.outputs_archived, "tool output")
-    echo(f"{counted(messages.total, 'message')} in history{summarized}, {archived} archived")
-    fmt = get_format((await stash.read_session(session_id)).format)
-    rows = [
-        (line.seq, line.role, line.kind, line.tokens, _outputs(line), _preview(line, fmt)) for line in messages.messages
-    ]
-    print_table(["seq", "role", "kind", "tokens", "output", "message"], rows, less_wanted=["kind", "output"])
-    if messages.next_seq is not None:
-        echo(f"More: contextstash show {session} --first {messages.next_seq}")
-    echo(f"One in full: contextstash show {session} --message {first}", err=True)
+    fmt, name = get_format((await stash.read_session(session_id)).format), await short_id(stash, session_id)
+
+    def show() -> None:
+        _print_title(found)
+        summarized = f" ({found.messages_summarized:,} summarized)" if found.messages_summarized else ""
+        archived = counted(found.outputs_archived, "tool output")
+        echo(f"{counted(messages.total, 'message')} in history{summarized}, {archived} archived")
+        print_table(
+            ["seq", "role", "kind", "tokens", "output", "message"],
+            [(each.seq, each.role, each.kind, each.tokens, *_pieces(each, fmt)) for each in messages.messages],
+            less_wanted=["kind", "output"],
+        )
+        if messages.next_seq is not None:
+            echo(f"More: contextstash show {name} --first {messages.next_seq}")
+        echo(f"One in full: contextstash show {name} --message {first}", err=True)
+
+    return messages, show
 
 
-def _outputs(line: MessageLine) -> str:
-    """The handle of the output in a message, and how many more there are."""
+def _pieces(line: MessageLine, fmt: Format) -> tuple[str, str]:
+    """The handle of the output in a message, and how many more there are; the beginning of its text and calls."""
     handles = line.handles or []
-    return f"{handles[0]} +{len(handles) - 1}" if len(handles) > 1 else "".join(handles)
-
-
-def _preview(line: MessageLine, fmt: Format) -> str:
+    output = f"{handles[0]} +{len(handles) - 1}" if len(handles) > 1 else "".join(handles)
     reading = fmt.read(line.message)
     said = [text for block, text in zip(reading.blocks, reading.texts, strict=True) if block.type != "tool_call"]
-    return " ".join(" ".join([*said, *(line.calls or ())]).split())[:PREVIEW_CHARACTERS] or "(no text)"
+    return output, " ".join(" ".join([*said, *(line.calls or ())]).split())[:PREVIEW_CHARACTERS] or "(no text)"
 
 
-async def _show_message(stash: Stash, session: str, seq: int, as_json: bool, raw: bool) -> None:
-    session_id = await find_session(stash, session)
+async def _message(stash: Stash, session_id: str, seq: int, raw: bool) -> Any:
     page = await stash.read_messages(session_id, first=seq, limit=1)
     if not page.messages:
         raise NotFoundError(f"There is no message {seq}: the session has {page.total:,}, from 0 to {page.total - 1:,}.")
-    if as_json:
-        print_json(page.messages[0])
-    else:
-        echo(_whole(page.messages[0], (await stash.read_session(session_id)).format), raw=raw)
+    text = _whole(page.messages[0], (await stash.read_session(session_id)).format)
+    return page.messages[0], lambda: echo(text, raw=raw)
 
 
 def _whole(line: MessageLine, format_name: str) -> str:
@@ -398,7 +327,7 @@ def _value(value: object) -> str:
     return f"\n{text}" if "\n" in text else text
 
 
-async def _show_summary(stash: Stash, summary_id: str, session: str | None, as_json: bool, raw: bool) -> None:
+async def _summary(stash: Stash, summary_id: str, session: str | None, raw: bool) -> Any:
     session_id = await find_session(stash, session)
     try:
         summary = await stash.get_summary(session_id, level=summary_id)
@@ -406,41 +335,40 @@ async def _show_summary(stash: Stash, summary_id: str, session: str | None, as_j
         raise NotFoundError(
             f"There is no summary {summary_id}. contextstash status --events SESSION lists them."
         ) from error
-    if as_json:
-        print_json(summary)
-        return
-    echo(f"{summary.summary}\n", raw=raw)
-    tell(summary)
-    covered = f"--first {summary.first_seq} --limit {summary.messages_summarized}"
-    echo(f"The messages: contextstash show {summary.session_id} {covered}")
+
+    def show() -> None:
+        echo(f"{summary.summary}\n", raw=raw)
+        tell(summary)
+        covered = f"--first {summary.first_seq} --limit {summary.messages_summarized}"
+        echo(f"The messages: contextstash show {summary.session_id} {covered}")
+
+    return summary, show
 
 
-async def _show_call(stash: Stash, handle: str, as_json: bool, raw: bool) -> None:
+async def _call(stash: Stash, handle: str, raw: bool) -> Any:
     found = await stash.read_call(handle)
     if found is None:
         raise NotFoundError(f"The call that {handle} answers was not recorded.")
-    if as_json:
-        print_json(found)
-    else:
-        echo(readable_arguments(found.arguments), raw=raw)
+    return found, lambda: echo(readable_arguments(found.arguments), raw=raw)
 
 
-async def _show_output(stash: Stash, handle: str, pattern: str | None, as_json: bool, raw: bool) -> None:
-    """Print an output. A pipe, or a terminal with `raw`, gets it unchanged; a note goes to standard error."""
+async def _output(stash: Stash, handle: str, pattern: str | None, raw: bool) -> Any:
+    """An output. A pipe, or a terminal with `raw`, gets it unchanged; notes go to standard error."""
     pages = await read_output(stash, handle, pattern)
-    if as_json:
-        print_json(pages)
-        return
-    text = ("" if pattern is None else "\n").join(page.text for page in pages)
-    sys.stdout.write(text if raw else for_reader(text))
-    if text and not text.endswith("\n") and (sys.stdout.isatty() or pattern is not None):
-        sys.stdout.write("\n")
-    if pages[-1].note and len(pages) == 1:
-        echo(in_commands(pages[-1].note), err=True)
-    # A search also finds what is in the call, which is not part of the output. A pipe gets the output unchanged.
-    if (call := await stash.read_call(handle)) is not None:
-        line = f"The output of {call.tool}; the arguments of that call: contextstash show {handle} --call"
-        echo(line, dim=True, err=not sys.stdout.isatty())
+    call = await stash.read_call(handle)
+
+    def show() -> None:
+        text = ("" if pattern is None else "\n").join(page.text for page in pages)
+        sys.stdout.write(text if raw else for_reader(text))
+        if text and not text.endswith("\n") and (sys.stdout.isatty() or pattern is not None):
+            sys.stdout.write("\n")
+        if pages[-1].note and len(pages) == 1:
+            echo(in_commands(pages[-1].note), err=True)
+        if call is not None:  # a search also finds what is in the call, which is not part of the output
+            line = f"The output of {call.tool}; the arguments of that call: contextstash show {handle} --call"
+            echo(line, dim=True, err=not sys.stdout.isatty())
+
+    return pages, show
 
 
 async def read_output(

@@ -10,8 +10,6 @@ OWN_KEY = "CONTEXTSTASH_ANTHROPIC_API_KEY"
 INHERITED_KEY = "ANTHROPIC_API_KEY"
 """Meant for any program, and inherited from a client: a credential, not consent."""
 
-"""By which a server over HTTP proves itself to an authorization server that it asks about tokens."""
-
 KEY_VARIABLES = (OWN_KEY, INHERITED_KEY)
 """The environment variables that may hold the key; the first one that is set is used."""
 

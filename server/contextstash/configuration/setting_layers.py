@@ -9,14 +9,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from contextstash.configuration.api_key import OWN_KEY, is_key
 from contextstash.configuration.encryption_key import SETTING as KEY_SETTING
-from contextstash.configuration.locations import SETTINGS_FILE, agent_files, user_config_folder
+from contextstash.configuration.locations import AGENTS_FOLDER, SETTINGS_FILE, agent_files, user_config_folder
 from contextstash.configuration.settings_files import (
     AGENTS_TABLE,
     RefusedFileError,
@@ -55,64 +54,35 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Folder:
-    """A folder of settings: the user's own, or a project's, of whose files only those that are `trusted` count."""
-
-    path: Path
-    trusted: TrustedFiles | None = None
-    on_remark: RemarkHandler = _log
-
-    @cached_property
-    def file(self) -> tuple[Layer, Tables]:
-        """The folder's file, read once, and the tables for single agents in it."""
-        return self.read(self.path / SETTINGS_FILE)
-
-    def read(self, path: Path) -> tuple[Layer, Tables]:
-        """The settings of a file that count, none if it does not exist. Raises BadInputError."""
-        if self.trusted is None:
-            text = text_of(path)
-            settings, tables = ({}, {}) if text is None else checked(text, path)
-            return Layer(str(path), settings), tables
-        settings, tables = self._of_project(path, self.trusted)
-        return Layer(str(path), settings, of_user=False), tables
-
-    def layers_of(self, agent: str) -> list[Layer]:
-        """The layers of an agent's own files."""
-        return [self.read(path)[0] for path in agent_files(self.path, agent)]
-
-    def _of_project(self, path: Path, trusted: TrustedFiles) -> tuple[dict[str, Any], Tables]:
-        try:
-            file = read_project_file(path, self.path)
-            if file is None:
-                return {}, {}
-            if trusted.holds(file):
-                return checked(file.text(), path)
-        except RefusedFileError as error:
-            self.on_remark(f"{shown(path)} is ignored: {error}.")
-            return {}, {}
-        self.on_remark(
-            f"{shown(path)} is a project's file that you have not accepted, so it is not used."
-            f" To accept exactly this file: contextstash config trust {shown(path)}"
-        )
-        return {}, {}
-
-
-@dataclass(frozen=True)
 class Configuration:
-    """All layers except the session's own. Each file is read once: an agent's file when its layers are first needed."""
+    """All layers except the session's own. `folders` are the user's and the project's, in which a file counts only if
+    it is among the `trusted`. Each file is read once: an agent's file when its layers are first needed."""
 
-    folders: tuple[Folder, ...] = ()
+    folders: tuple[Path, ...] = ()
     strongest: tuple[Layer, ...] = ()
     has_own_key: bool = False
-    _by_agent: dict[str | None, tuple[Layer, ...]] = field(default_factory=dict, repr=False, compare=False)
+    trusted: TrustedFiles | None = None
+    on_remark: RemarkHandler = _log
+    _files: dict[Path, tuple[Layer, Tables]] = field(default_factory=dict, repr=False, compare=False)
+
+    def over(self, layer: Layer) -> Configuration:
+        """The same with a layer that is stronger than all others."""
+        return replace(self, strongest=(*self.strongest, layer))
 
     def layers(self, agent: str | None = None) -> tuple[Layer, ...]:
         """The layers for an agent, the weakest first, without empty ones. Raises BadInputError if the agent's file is
         not valid."""
-        if agent not in self._by_agent:
-            found = (*(folder.file[0] for folder in self.folders), *self._of_agent(agent), *self.strongest)
-            self._by_agent[agent] = tuple(layer for layer in found if layer.values)
-        return self._by_agent[agent]
+        files = [self._read(folder, folder / SETTINGS_FILE) for folder in self.folders]
+        own = [(layer, tables[agent]) for layer, tables in files if agent in tables] if agent else []
+        tables = [Layer(f"{layer.name} [{AGENTS_TABLE}.{agent}]", table, layer.of_user) for layer, table in own]
+        alone = [self._read(each, path)[0] for each in self.folders for path in agent_files(each, agent or "")]
+        return tuple(each for each in (*(file for file, _ in files), *tables, *alone, *self.strongest) if each.values)
+
+    def agents(self) -> list[str]:
+        """The agents that a file names, or that have a file of their own."""
+        tables = {name for folder in self.folders for name in self._read(folder, folder / SETTINGS_FILE)[1]}
+        files = {path.stem for folder in self.folders for path in (folder / AGENTS_FOLDER).glob("*.y*ml")}
+        return sorted(tables | files)
 
     def settings_layer(self, agent: str | None = None) -> dict[str, Any]:
         """The layers for an agent as one: the server's layer of settings."""
@@ -137,15 +107,29 @@ class Configuration:
         """Whether the user allows calls to a model for an agent's sessions."""
         return self.consent(agent) is not None
 
-    def _of_agent(self, agent: str | None) -> list[Layer]:
-        if not agent:
-            return []
-        tables = [
-            Layer(f"{layer.name} [{AGENTS_TABLE}.{agent}]", tables[agent], layer.of_user)
-            for layer, tables in (folder.file for folder in self.folders)
-            if agent in tables
-        ]
-        return tables + [layer for folder in self.folders for layer in folder.layers_of(agent)]
+    def _read(self, folder: Path, path: Path) -> tuple[Layer, Tables]:
+        """The settings of a file that count, none if it does not exist, and its tables for single agents."""
+        if path not in self._files:
+            of_user = folder == self.folders[0]
+            text = text_of(path) if of_user else self._accepted(folder, path)
+            settings, tables = ({}, {}) if text is None else checked(text, path)
+            self._files[path] = Layer(str(path), settings, of_user), tables
+        return self._files[path]
+
+    def _accepted(self, folder: Path, path: Path) -> str | None:
+        """A project's file, None if it does not exist or was not accepted by the user."""
+        try:
+            file = read_project_file(path, folder)
+            if file is None or (self.trusted is not None and self.trusted.holds(file)):
+                return None if file is None else file.text()
+        except RefusedFileError as error:
+            self.on_remark(f"{shown(path)} is ignored: {error}.")
+            return None
+        self.on_remark(
+            f"{shown(path)} is a project's file that you have not accepted, so it is not used."
+            f" To accept exactly this file: contextstash config trust {shown(path)}"
+        )
+        return None
 
 
 def configuration(
@@ -168,17 +152,16 @@ def configuration(
     options = read_pairs(given)
     if KEY_SETTING in options:  # files are opened without the layers of settings
         raise BadInputError(f"{KEY_SETTING} cannot be given by --set: contextstash config set {KEY_SETTING}=…")
-    folders = [Folder(own)]
-    if project.resolve() != own.resolve():
-        folders.append(Folder(project, TrustedFiles(own), on_remark or _log))
     found = Configuration(
-        folders=tuple(folders),
+        folders=(own,) if project.resolve() == own.resolve() else (own, project),
         strongest=(
             Layer("environment", _read_environment(environment)),
             Layer("--preset", {"preset": preset} if preset else {}),
             Layer("--set", options),
         ),
         has_own_key=is_key(environment.get(OWN_KEY)),
+        trusted=TrustedFiles(own),
+        on_remark=on_remark or _log,
     )
     if merged := found.settings_layer():
         from contextstash.window.settings import resolve_settings
@@ -222,7 +205,10 @@ def _example(pair: str) -> str:
 
 
 def _read_value(text: str) -> str | None:
-    """The value of a variable or option as text; the settings themselves convert numbers and truth values."""
+    """The value of a variable or option as text; the settings themselves convert numbers and truth values. A number of
+    thousands may be written as 50k."""
+    if re.fullmatch(r"[0-9_]+k", text, re.IGNORECASE):
+        return f"{text[:-1]}000"
     return None if text.lower() in ("", "none") else text
 
 

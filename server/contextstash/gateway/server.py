@@ -25,11 +25,11 @@ from contextstash.base.near_names import nearest
 from contextstash.gateway.servers import ServerEntry
 from contextstash.gateway.upstream import CONNECT_SECONDS, Request, Upstream, UpstreamError
 from contextstash.mcp.lazy_stash import LazyStash
-from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.mcp.server import build_server
 from contextstash.mcp.stdio import protocol_server, run_until_signal
 from contextstash.messages.main_argument import main_argument
 from contextstash.outputs.own_tools import OWN_TOOLS, is_own_retrieval
+from contextstash.stash_opener import StashOpener
 
 INSTRUCTIONS = """\
 The tools of several servers. An output that is too long is kept whole under a handle (out_...) and shown in part: \
@@ -68,14 +68,14 @@ class Gateway:
     def __init__(
         self,
         entries: Sequence[ServerEntry],
-        options: ServeOptions,
+        opener: StashOpener,
         tools: Literal["retrieval", "agent", "all"] = "retrieval",
         *,
         session_id: str | None = None,
         limits: Mapping[str, Any] | None = None,
     ) -> None:
-        self._stash, self._session_id, self._limits = LazyStash(opener(options)), session_id, limits or {}
-        own = protocol_server(build_server(self._stash, tools, followed=options.follow is not None))
+        self._stash, self._session_id, self._limits = LazyStash(opener), session_id, limits or {}
+        own = protocol_server(build_server(self._stash, tools, followed=opener.follow is not None))
         self.upstreams = [Upstream(entry, self._changed) for entry in entries]
         self.upstreams.append(Upstream(ServerEntry(name="contextstash"), self._changed, own))
         self.first_list_seconds = FIRST_LIST_SECONDS

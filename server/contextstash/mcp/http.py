@@ -25,9 +25,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from contextstash.base.plain_logs import announcement
+from contextstash.base.plain_logs import announcement, configure_logs
+from contextstash.configuration.locations import token_file
 from contextstash.mcp.answers import with_whole_characters
-from contextstash.mcp.lazy_stash import OpenStash
 from contextstash.mcp.server import HttpAccess, ToolSet, build_server
 from contextstash.mcp.tokens import (
     IssuedTokens,
@@ -38,6 +38,7 @@ from contextstash.mcp.tokens import (
     check_issuer,
     check_scope,
 )
+from contextstash.stash_opener import StashOpener
 from contextstash.web.access_tokens import local_token
 from contextstash.web.host_names import OwnHosts, hosts_behind
 from contextstash.web.loopback import serve
@@ -94,23 +95,17 @@ class HttpOptions:
     oauth_owner_claim: str = "sub"
 
 
-def run_http(
-    open_stash: OpenStash,
-    tools: ToolSet,
-    options: HttpOptions,
-    *,
-    token_file: Path,
-    followed: bool = False,
-    json_logs: bool = False,
-) -> None:
-    """Serve until a signal ends it; `followed` as in build_server. The token of this machine's clients is kept in
-    `token_file`. Raises BadInputError if the server cannot listen on the address."""
+def serve_http(opener: StashOpener, tools: ToolSet, options: HttpOptions, *, json_logs: bool = False) -> None:
+    """Serve many clients over HTTP; returns after SIGTERM or SIGINT, when the running requests have ended, with the
+    store closed. Raises BadInputError if the options cannot be used, or if the host is not this machine and no proxy is
+    in front."""
+    configure_logs(as_json=json_logs)
     hosts = _checked(options)
-    stashes = OwnerStashes(open_stash)
+    stashes = OwnerStashes(opener)
 
     async def app() -> Any:
-        endpoint = _endpoint(stashes, tools, options, followed=followed)
-        said = await _where_tokens_are(stashes, token_file)
+        endpoint = _endpoint(stashes, tools, options, followed=opener.follow is not None)
+        said = await _where_tokens_are(stashes, token_file(opener.database))
         sys.stderr.write(announcement(said, as_json=json_logs) + "\n")
         sys.stderr.flush()
         return _Answered(HostChecks(endpoint, hosts))

@@ -17,10 +17,11 @@ from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, json
 from pydantic import ValidationError
 
 from contextstash.base.own_interpreter import own_interpreter
+from contextstash.base.plain_logs import configure_logs
 from contextstash.base.signals import end_signals
 from contextstash.mcp.answers import with_whole_characters
-from contextstash.mcp.lazy_stash import OpenStash
 from contextstash.mcp.server import ToolSet, build_server
+from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import ContextstashError
 
 logger = logging.getLogger(__name__)
@@ -28,17 +29,18 @@ logger = logging.getLogger(__name__)
 UNREADABLE = "The line is not a JSON-RPC message. Send one JSON object with 'jsonrpc', 'id' and 'method' on each line."
 
 
-def run_stdio(open_stash: OpenStash, tools: ToolSet, *, followed: bool = False) -> None:
-    """Serve until stdin is closed or a signal ends it. `followed` as in build_server."""
+def serve_stdio(opener: StashOpener, tools: ToolSet, *, json_logs: bool = False) -> None:
+    """Serve one client over stdin and stdout; returns when stdin is closed. SIGTERM and SIGINT end the process with
+    exit code 0 and the store closed."""
+    configure_logs(as_json=json_logs)
     own_interpreter()
-    anyio.run(_serve, open_stash, tools, followed)
+    anyio.run(_serve, opener, tools)
 
 
-async def _serve(open_stash: OpenStash, tools: ToolSet, followed: bool) -> None:
+async def _serve(opener: StashOpener, tools: ToolSet) -> None:
     stopped = anyio.Event()
-    await run_until_signal(
-        protocol_server(build_server(open_stash, tools, on_stopped=stopped.set, followed=followed)), stopped
-    )
+    server = build_server(opener, tools, on_stopped=stopped.set, followed=opener.follow is not None)
+    await run_until_signal(protocol_server(server), stopped)
 
 
 async def run_until_signal(

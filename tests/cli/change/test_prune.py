@@ -27,7 +27,7 @@ def test_a_prune_that_can_do_nothing_names_the_options_that_can_and_takes_the_ne
 def test_a_prune_says_how_to_undo_it_and_that_undoes_all_of_it(orchard: Orchard) -> None:
     before = orchard.json("status")["estimate"]["view_tokens"]
     last = orchard.run("prune", orchard.session, "--keep-last", "2").stdout.splitlines()[-1]
-    assert last == f"To undo: contextstash restore {orchard.session[:8]} --last"
+    assert last == f"To undo: contextstash restore --last --session {orchard.session}"
     assert orchard.run(*last.removeprefix("To undo: contextstash ").split()).returncode == 0
     status = orchard.json("status")
     assert (status["outputs_archived"], status["estimate"]["view_tokens"]) == (0, before)

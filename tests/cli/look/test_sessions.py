@@ -37,6 +37,6 @@ def test_a_narrow_terminal_keeps_the_titles_and_leaves_out_the_projects(orchard:
 
 
 def test_sessions_are_filtered_by_project_and_title_and_a_wrong_filter_says_so(orchard: Orchard) -> None:
-    [found] = orchard.json("sessions", "orchard", "--sort", "tokens")["sessions"]
+    [found] = orchard.json("sessions", "orchard")["sessions"]
     assert found["session_id"] == orchard.session
     assert orchard.run("sessions", "--project", "nowhere").stdout == "No session matches.\n"

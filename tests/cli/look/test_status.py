@@ -94,7 +94,3 @@ def test_status_says_that_a_compaction_is_due(tmp_path: Path) -> None:
 def test_nothing_is_due_if_only_the_client_can_compact_its_window(orchard: Orchard) -> None:
     messages = orchard.json("status")["messages"]
     assert "Auto-compaction" not in orchard.run("status", "--set", f"messages_at={messages + 1}").stdout
-
-
-def test_watch_in_a_pipe_prints_once(orchard: Orchard) -> None:
-    assert "usable tokens" in orchard.run("status", "--watch").stdout

@@ -1,0 +1,97 @@
+"""Opens the sessions' database with its settings: for a command, a server, the proxy, the gateway, the pages.
+
+async with await StashOpener(Path("sessions.db"))() as stash:
+    await stash.list_sessions()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from contextstash.configuration.setting_layers import Configuration
+
+if TYPE_CHECKING:
+    from contextstash.clients.follow import Follower
+    from contextstash.stash import Stash
+    from contextstash_storage.databases import Location
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StashOpener:
+    """A database, None for the user's default one, and the settings of what opens it.
+
+    `follow` names the client whose transcripts are read (`claude-code`), `follow_path` their folder or file. `on_open`
+    is called with the stash when it is opened.
+    """
+
+    database: Location | None = None
+    settings: Configuration = field(default_factory=Configuration)
+    follow: str | None = None
+    follow_path: Path | None = None
+    on_open: Callable[[Stash], None] | None = None
+
+    @property
+    def file(self) -> Path | None:
+        """The file of the database; None if it is on a server."""
+        from contextstash.configuration.locations import default_database
+
+        location = self.database or default_database()
+        return location if isinstance(location, Path) else None
+
+    def serving(self) -> StashOpener:
+        """The same for a process that runs for long, and deletes what is older than the user wants to keep."""
+        from contextstash.automatic_retention import automatic_retention
+
+        return replace(self, on_open=automatic_retention(self.file, self.settings.of_user()))
+
+    async def __call__(self) -> Stash:
+        """The open stash, to be closed by the caller. Raises StoreError if the database cannot be used, BadInputError
+        if no transcripts can be followed."""
+        from contextstash.clients.client import used_windows
+        from contextstash.clients.projects import project_of
+        from contextstash.configuration.api_key import api_key_from
+        from contextstash.configuration.database import open_database
+        from contextstash.stash import Stash
+
+        follower: Follower | None = None
+
+        async def current_session() -> str | None:
+            return await follower.catch_up() if follower else None
+
+        store = await open_database(self.database)
+        try:
+            stash = Stash(
+                store,
+                settings=self.settings.settings_layer,
+                api_key=api_key_from(os.environ),
+                consent=self.settings.may_call_model,
+                current_session=current_session,
+                host_windows=used_windows(),
+                project_of=project_of,
+            )
+            if self.follow is not None:
+                from contextstash.clients.follow import Follower, find_transcripts
+
+                follower = Follower(stash, find_transcripts(self.follow, self.follow_path))
+            if self.on_open is not None:
+                self.on_open(stash)
+        except BaseException:
+            await store.close()
+            raise
+        return stash
+
+    def run(self, work: Callable[[Stash], Awaitable[T]]) -> T:
+        """Run `work` with an open stash and return its result."""
+
+        async def with_stash() -> T:
+            async with await self() as stash:
+                return await work(stash)
+
+        return asyncio.run(with_stash())
