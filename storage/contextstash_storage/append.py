@@ -27,6 +27,7 @@ from contextstash_storage.records import (
     SentRequest,
     Session,
     StoredBatch,
+    WeighedEdits,
 )
 from contextstash_storage.rows import checksum, facts_of, group_of
 from contextstash_storage.search.documents import Document, documents_of, indexed_pieces, stored_texts
@@ -186,8 +187,7 @@ def append_piece(tx: Tx, batch: Batch, progress: Progress, most: int) -> Progres
         _note_batch(tx, row, batch, stored)
     complete = done == len(batch.messages)
     if complete and batch.edits is not None and stored:
-        after = number_edits(batch.edits(counters, tuple(stored)), counters.edits)
-        counters = insert_edits(tx, row, counters, after, own=False)
+        counters = _with_edits(tx, row, counters, batch.edits(counters, tuple(stored)))
     if complete and batch.cursor is not None:
         put_cursor(tx, batch.owner, row, batch.cursor)
     if stored or counters != session.counters:
@@ -218,11 +218,14 @@ def _with_edits_before(tx: Tx, row: int, counters: Counters, batch: Batch, progr
     if batch.before is None:
         return counters
     if progress.left is None:
-        before = number_edits(batch.before(counters), counters.edits)
-        return insert_edits(tx, row, counters, before, own=False)
+        return _with_edits(tx, row, counters, batch.before(counters))
     if (counters.messages, counters.edits) != (progress.left.messages, progress.left.edits):
         raise EditConflictError("The session was changed while messages were appended to it.")
     return counters
+
+
+def _with_edits(tx: Tx, row: int, counters: Counters, change: WeighedEdits) -> Counters:
+    return insert_edits(tx, row, counters, number_edits(change.edits, counters.edits), change.delta, own=False)
 
 
 def _known(tx: Tx, row: int, length: int, batch: Batch, done: int) -> tuple[int, int]:

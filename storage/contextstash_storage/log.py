@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeVar
 
@@ -28,6 +27,7 @@ from contextstash_storage.records import (
     RestoreEdit,
     SummaryEdit,
     Usage,
+    ViewDelta,
 )
 from contextstash_storage.rows import checksum, edit_json, edit_of, from_json, group_of, to_json
 from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, now, only
@@ -128,10 +128,13 @@ def _edit_key(edit: EditRecord) -> str | None:
     return edit.summary_id if isinstance(edit, SummaryEdit) else _RESTORES if isinstance(edit, RestoreEdit) else None
 
 
-def insert_edits(tx: Tx, row: int, counters: Counters, edits: Sequence[EditRecord], *, own: bool) -> Counters:
-    """Store numbered edits; returns the counters after them. `own` edits count as `unsent`."""
+def insert_edits(
+    tx: Tx, row: int, counters: Counters, edits: Sequence[EditRecord], delta: ViewDelta, *, own: bool
+) -> Counters:
+    """Store numbered edits, which change the view by so much; returns the counters after them. `own` edits count as
+    `unsent`."""
     _put_edits(tx, row, edits)
-    counters = _counted(counters, edits, own)
+    counters = _counted(counters, edits, delta, own)
     if any(isinstance(each, RestoreEdit) for each in edits):
         # The index finds the few that matter: to read 10,000 edits here would keep the lock for 0.3 s.
         known = _rows(tx, row, "edit", "key IS NOT NULL", (), MAX_INTEGER, newest=False)
@@ -140,31 +143,28 @@ def insert_edits(tx: Tx, row: int, counters: Counters, edits: Sequence[EditRecor
     return counters
 
 
-def _counted(counters: Counters, edits: Sequence[EditRecord], own: bool) -> Counters:
-    """The counters after edits, summed up first: a copy for each of 10,000 edits takes 0.3 s."""
-    delta = Counter[Part]()
-    for edit in edits:
-        delta.update(edit.delta)
-    changed_by_us = _added(counters.own, delta) if own else counters.own
+def _counted(counters: Counters, edits: Sequence[EditRecord], delta: ViewDelta, own: bool) -> Counters:
+    """The counters after edits that change the view by so much."""
+    changed_by_us = _added(counters.own, delta.parts) if own else counters.own
     if not own and any(isinstance(edit, SummaryEdit) for edit in edits):
         changed_by_us = {}
     covered = [edit.last_seq for edit in edits if isinstance(edit, SummaryEdit)]
     return counters.model_copy(
         update={
-            "parts": _added(counters.parts, delta),
+            "parts": _added(counters.parts, delta.parts),
             "edits": counters.edits + len(edits),
-            "view_messages": counters.view_messages + sum(edit.view_messages for edit in edits),
-            "view_results": counters.view_results + sum(edit.view_results for edit in edits),
-            "unsent": counters.unsent - sum(delta.values()) * own,
+            "view_messages": counters.view_messages + delta.messages,
+            "view_results": counters.view_results + delta.results,
+            "unsent": counters.unsent - sum(delta.parts.values()) * own,
             "own": changed_by_us,
             "summary_seq": max([counters.summary_seq, *covered]),
         }
     )
 
 
-def _added(parts: Mapping[Part, int], delta: Mapping[Part, int]) -> dict[Part, int]:
+def _added(parts: Mapping[Part, int], change: Mapping[Part, int]) -> dict[Part, int]:
     """The tokens by part with the changes; parts of none are left out."""
-    added = {part: parts.get(part, 0) + delta.get(part, 0) for part in (*parts, *delta)}
+    added = {part: parts.get(part, 0) + change.get(part, 0) for part in (*parts, *change)}
     return {part: tokens for part, tokens in added.items() if tokens}
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, TypeAdapter, model_serializer
 
@@ -159,18 +159,13 @@ SummaryLevel = Literal["recent", "medium", "long"]
 
 
 class EditRecord(Record):
-    """What every edit has: an append-only change of the view, laid over the history.
+    """What every edit has: an append-only change of the view, laid over the history. `edit_id` and `created_at` are set
+    when the edit is stored."""
 
-    `delta` is by how many tokens the edit changes each part of the view; `view_messages` by how many messages,
-    `view_results` by how many tool results that are shown whole or cut. `edit_id` and `created_at` are set when the
-    edit is stored.
-    """
+    model_config = ConfigDict(extra="ignore")  # exports of version 4 hold what each edit changes in the view too
 
     kind: EditKind
     edit_id: int = 0
-    delta: dict[Part, int] = Field(default_factory=dict)
-    view_messages: int = 0
-    view_results: int = 0
     created_at: datetime | None = None
 
     @model_serializer(mode="wrap")
@@ -285,6 +280,26 @@ Edit = Annotated[
 
 EDIT: TypeAdapter[Edit] = TypeAdapter(Edit)
 """Reads an edit of any kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDelta:
+    """By how much edits change a view together: the tokens of each part, how many messages there are, and how many tool
+    results that are shown whole or cut. A session's counters follow it; it is not stored."""
+
+    parts: Mapping[Part, int] = field(default_factory=dict)
+    messages: int = 0
+    results: int = 0
+
+
+UNCHANGED = ViewDelta()
+
+
+class WeighedEdits(NamedTuple):
+    """Edits, and by how much they change the view together."""
+
+    edits: Sequence[Edit]
+    delta: ViewDelta = UNCHANGED
 
 
 Level = Literal["ok", "prune", "compact", "critical", "overflow"]
@@ -703,11 +718,11 @@ Count = Callable[[Counters, NewMessage, int], Counters]
 """`count(counters, message, seq)`: the session's counters with one more message. Pure."""
 
 
-EditsAfter = Callable[[Counters, tuple[Message, ...]], Sequence[Edit]]
+EditsAfter = Callable[[Counters, tuple[Message, ...]], WeighedEdits]
 """`edits(counters, messages)`: edits to append together with messages, given the counters after them
 and the messages newly stored; not called if none are. Pure."""
 
 
-EditsBefore = Callable[[Counters], Sequence[Edit]]
+EditsBefore = Callable[[Counters], WeighedEdits]
 """`before(counters)`: edits to append before messages, given the counters as they are. Raises EditConflictError if they
 are not those that the edits were planned for. Pure."""

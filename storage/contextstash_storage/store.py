@@ -24,6 +24,7 @@ from contextstash_storage.errors import (
 )
 from contextstash_storage.records import (
     LOCAL_OWNER,
+    UNCHANGED,
     Appended,
     Call,
     Copied,
@@ -42,6 +43,7 @@ from contextstash_storage.records import (
     SearchHit,
     Session,
     Usage,
+    ViewDelta,
 )
 from contextstash_storage.search.query_terms import EVERYWHERE, SearchFilter
 from contextstash_storage.search.search import Weigh as Weigh
@@ -280,10 +282,12 @@ class SessionStore:
         edits: Sequence[Edit],
         *,
         expected: int,
+        delta: ViewDelta = UNCHANGED,
         event: Event | None = None,
         own: bool = True,
     ) -> Session:
-        """Append edits if the session has exactly `expected` of them, else raise EditConflictError.
+        """Append edits, which change the view by so much, if the session has exactly `expected` of them, else raise
+        EditConflictError.
 
         What our `own` edits remove from the view is also counted separately: a client that sends its own history has
         not seen them. Other edits mirror the client's own."""
@@ -291,7 +295,7 @@ class SessionStore:
 
         def change(tx: Tx, row: int, session: Session) -> Session:
             log.check_expected(session.counters, expected)
-            counters = log.insert_edits(tx, row, session.counters, numbered, own=own)
+            counters = log.insert_edits(tx, row, session.counters, numbered, delta, own=own)
             return _stored_change(tx, row, session, counters, event)
 
         return await self._change(session_id, change)

@@ -19,11 +19,12 @@ from contextstash_storage.records import (
     Block,
     Counters,
     Cursor,
-    Edit,
     Message,
     NewMessage,
     Part,
     Usage,
+    ViewDelta,
+    WeighedEdits,
 )
 from contextstash_storage.sqlite.store import SqliteStore
 from contextstash_storage.store import SessionStore
@@ -215,8 +216,8 @@ async def test_a_cursor_is_stored_with_the_messages_and_also_without_any(store: 
 
 
 async def test_edits_come_in_the_same_transaction_and_see_what_was_stored(store: SessionStore) -> None:
-    def shorten(counters: Counters, messages: tuple[Message, ...]) -> list[Edit]:
-        return [archiving(messages[-1].seq, text="…", delta={Part.USER: -2})]
+    def shorten(counters: Counters, messages: tuple[Message, ...]) -> WeighedEdits:
+        return WeighedEdits([archiving(messages[-1].seq, text="…")], ViewDelta({Part.USER: -2}))
 
     appended = await record(store, says("x" * 40), edits=shorten)
     [edit] = await store.read_edits(SESSION)

@@ -12,7 +12,6 @@ from contextstash_storage.records import (
     ArchiveEdit,
     DigestEdit,
     Edit,
-    Part,
     RestoreEdit,
     RewindEdit,
     StripEdit,
@@ -24,7 +23,7 @@ from tests.support.stored_edits import archiving, summarizing
 
 EDITS: list[Edit] = [
     archiving(0, text="[\ud800]", edit_id=1),
-    TruncateEdit(seq=3, block=1, handle="out_b", text="", tokens=0, delta={Part.USER: -2}),
+    TruncateEdit(seq=3, block=1, handle="out_b", text="", tokens=0),
     DigestEdit(after_seq=4, handles=("out_a",), text="x", tokens=0),
     StripEdit(first_seq=2, last_seq=5, handles=("out_a",)),
     summarizing(0, 9, seq=9, summary_id="s", strategy="host", merges=("a",), text="", summary=""),

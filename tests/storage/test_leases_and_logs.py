@@ -13,7 +13,7 @@ import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.records import CachedSummary, Call, Counters, Event, EventKind, Part
+from contextstash_storage.records import CachedSummary, Call, Counters, Event, EventKind, Part, ViewDelta
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.storage.conftest import Opener
@@ -151,12 +151,12 @@ async def test_messages_at_some_positions_come_in_order_with_their_bodies(store:
 async def test_our_own_edits_are_tallied_until_the_client_compacts(store: SessionStore) -> None:
     await new_session(store)
     await record(store, *conversation(4))
-    prune = archiving(0, delta={Part.USER: -5, Part.ARCHIVED: 2}, view_results=-1)
-    session = await store.append_edits(SESSION, [prune], expected=0)
+    pruned = ViewDelta({Part.USER: -5, Part.ARCHIVED: 2}, results=-1)
+    session = await store.append_edits(SESSION, [archiving(0)], expected=0, delta=pruned)
     assert session.counters.own == {Part.USER: -5, Part.ARCHIVED: 2}
     assert session.counters.view_results == -1
-    whole = summarizing(0, 3, delta={Part.SUMMARIES: 1})
-    session = await store.append_edits(SESSION, [whole], expected=1, own=False)
+    compacted = ViewDelta({Part.SUMMARIES: 1})
+    session = await store.append_edits(SESSION, [summarizing(0, 3)], expected=1, delta=compacted, own=False)
     assert session.counters.own == {}
 
 

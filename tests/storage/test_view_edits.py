@@ -8,26 +8,21 @@ from pathlib import Path
 import pytest
 
 from contextstash_storage.errors import EditConflictError
-from contextstash_storage.records import ArchiveEdit, Edit, Event, Part, RestoreEdit, SummaryEdit
+from contextstash_storage.records import ArchiveEdit, Edit, Event, Part, RestoreEdit, SummaryEdit, ViewDelta
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.stored_edits import archiving, summarizing
 from tests.support.stored_sessions import SESSION, conversation, record
 
 
-def summary(first: int, last: int, *, delta: int = -4, hidden: int = 1) -> SummaryEdit:
-    return summarizing(
-        first,
-        last,
-        text="Before: …",
-        delta={Part.USER: delta, Part.SUMMARIES: 1},
-        view_messages=-hidden,
-    )
+def summary(first: int, last: int) -> SummaryEdit:
+    return summarizing(first, last, text="Before: …")
 
 
 async def test_edits_are_numbered_and_change_the_counters(store: SessionStore) -> None:
     before = (await record(store, *conversation(4))).session.counters
-    session = await store.append_edits(SESSION, [summary(0, 1), summary(0, 3)], expected=0)
+    delta = ViewDelta({Part.USER: -8, Part.SUMMARIES: 2}, messages=-2)
+    session = await store.append_edits(SESSION, [summary(0, 1), summary(0, 3)], expected=0, delta=delta)
     after = session.counters
     assert [edit.edit_id for edit in await store.read_edits(SESSION)] == [1, 2]
     assert after.edits == 2
@@ -66,7 +61,7 @@ async def test_the_text_of_an_edit_survives_whatever_is_in_it(store: SessionStor
 
 
 def archives(count: int, text: str = "[archived]") -> list[Edit]:
-    return [archiving(place, text=f"{text} {place}", delta={Part.USER: -2}, view_results=-1) for place in range(count)]
+    return [archiving(place, text=f"{text} {place}") for place in range(count)]
 
 
 def texts(edits: list[Edit]) -> list[str]:
@@ -76,7 +71,8 @@ def texts(edits: list[Edit]) -> list[str]:
 async def test_many_edits_are_seen_at_once(store: SqliteStore, path: Path) -> None:
     await record(store, *conversation(4))
     other = await open_sqlite(path)
-    storing = asyncio.create_task(store.append_edits(SESSION, archives(95), expected=0))
+    delta = ViewDelta({Part.USER: -190}, results=-95)
+    storing = asyncio.create_task(store.append_edits(SESSION, archives(95), expected=0, delta=delta))
     seen = set()
     while not storing.done():
         seen.add(len(await other.read_edits(SESSION)))

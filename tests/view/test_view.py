@@ -46,7 +46,7 @@ def test_a_rewind_hides_messages_and_shows_nothing_instead() -> None:
 def test_an_archived_output_takes_the_tokens_of_its_placeholder() -> None:
     before = build_view(messages(), edits_in_force([]))
     after = build_view(messages(), edits_in_force([archive(1, 2)]))
-    assert difference(before, after)["delta"] == {Part.ARCHIVED: 5, Part.TOOL_RESULTS: -100}
+    assert difference(before, after).parts == {Part.ARCHIVED: 5, Part.TOOL_RESULTS: -100}
 
 
 def test_a_restore_returns_exactly_the_view_from_before() -> None:

@@ -11,7 +11,7 @@ from contextstash.results import Change, Timeline, TimelinePoint
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session
 from contextstash.view.view import part_named
-from contextstash_storage.records import Call, Edit, Event, TokenSum, TruncateEdit
+from contextstash_storage.records import Call, Event, Part, Session, TokenSum, TruncateEdit
 
 POINTS = 200
 """Points of a timeline; each stands for a run of messages. Enough for a chart of ordinary width."""
@@ -37,7 +37,7 @@ async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> 
     runs = _by_run(await access.store.token_sums(session_id, width))
     calls = await access.store.read_calls(session_id, limit=MAX_CALLS)
     events = (await access.store.last_events(session_id, SHRINKING, MAX_CHANGES))[::-1]
-    _apply_limits(runs, width, await access.edits(session), events)
+    await _apply_limits(access, session, runs, width, events)
     counted = _points(runs, width, total, [event for event in events if event.parts])
     shown = list(_with_reported(counted, [call for call in calls if call.purpose == "agent"]))
     shown.append(TimelinePoint(seq=total, parts=estimate.breakdown))
@@ -58,15 +58,18 @@ def _by_run(sums: Sequence[TokenSum]) -> dict[int, Parts]:
     return runs
 
 
-def _apply_limits(runs: dict[int, Parts], width: int, edits: Sequence[Edit], events: Sequence[Event]) -> None:
-    """Take from the runs what the limit of one output cut when it was recorded: no view ever showed it. A later
+async def _apply_limits(
+    access: Access, session: Session, runs: dict[int, Parts], width: int, events: Sequence[Event]
+) -> None:
+    """Take from the runs about what the limit of one output cut when it was recorded: no view ever showed it. A later
     cut is in the parts of its event."""
     at = [event.created_at for event in events if event.kind in ("prune", "recovery") and event.created_at]
-    for edit in edits:
-        if isinstance(edit, TruncateEdit) and not _is_made_with(edit, at):
+    edits = [edit for edit in await access.edits(session) if isinstance(edit, TruncateEdit)]
+    limited = {edit.handle: edit for edit in edits if not _is_made_with(edit, at)}
+    for output in await access.store.read_outputs(session.session_id) if limited else ():
+        if edit := limited.get(output.handle):
             parts = runs.setdefault(edit.seq // width, {})
-            for part, change in edit.delta.items():
-                parts[part] = parts.get(part, 0) + change
+            parts[Part.TOOL_RESULTS] = parts.get(Part.TOOL_RESULTS, 0) - max(0, output.tokens - edit.tokens)
 
 
 def _is_made_with(edit: TruncateEdit, at: Sequence[datetime]) -> bool:

@@ -17,12 +17,12 @@ from contextstash.record.messages import append, check_limits, in_thread_if_larg
 from contextstash.record.output_limits import limit_outputs
 from contextstash.record.usage import book_late, fields_with_usage, with_usage
 from contextstash.session.access import Access, check_conversation_id
-from contextstash.session.edit import retrying, weighed_together
+from contextstash.session.edit import retrying, weighed
 from contextstash.session.masks import stored_body
 from contextstash.session.open_session import digest_of
 from contextstash.view.branches import KnownPath, known_path, path_to, rewinding
 from contextstash_storage.errors import BadInputError, BadMessageError, EditConflictError
-from contextstash_storage.records import Appended, Counters, Edit, Native, RewindEdit, Session
+from contextstash_storage.records import Appended, Counters, Edit, Native, RewindEdit, Session, WeighedEdits
 
 MAX_BATCH_ID = 200
 """Characters of a batch_id; the same limit as for a session's id."""
@@ -255,19 +255,19 @@ async def _store_branch(access: Access, session: Session, batch: Batch) -> Appen
     async def attempt() -> Appended:
         edits, stored = await store.read_edits(name), await store.read_fingerprints(name)
         path = known_path(edits, stored, batch.prints)
-        changes = rewinding(edits, len(stored), path.last)
-        batch.check_writer(session, changes)
+        changes = WeighedEdits(rewinding(edits, len(stored), path.last))
+        batch.check_writer(session, changes.edits)
         paths.append(path)
 
-        def unchanged(counters: Counters) -> Sequence[Edit]:
+        def unchanged(counters: Counters) -> WeighedEdits:
             if (counters.messages, counters.edits) != (len(stored), len(edits)):
                 raise EditConflictError("The session changed while a whole conversation was compared with it.")
             return changes
 
-        if changes:
+        if changes.edits:
             snapshot = await access.snapshot(name)
             unchanged(snapshot.session.counters)
-            changes = await weighed_together(access, snapshot, changes)
+            changes = await weighed(access, snapshot, changes.edits)
         elif path.count == len(batch.messages):
             return Appended(messages=(), duplicates=path.count, session=await store.get_session(name))
         known, new = batch.messages[: path.count], batch.messages[path.count :]

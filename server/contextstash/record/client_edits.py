@@ -8,10 +8,10 @@ from typing import Any
 from contextstash.outputs.digest import digest_output
 from contextstash.record.transcript_records import TranscriptMessage, is_window_key
 from contextstash.session.access import Access
-from contextstash.session.edit import Planned, edit, entries_after, weighed_together
+from contextstash.session.edit import Planned, edit, entries_after, weighed
 from contextstash.session.estimate import estimate_session
 from contextstash.view.branches import HOST, restored, rewinding
-from contextstash.view.edits import ReplacedBlocks, archive_edit, placeholder_of, summary_id
+from contextstash.view.edits import archive_edit, placeholder_of, summary_id
 from contextstash.view.ladder import cuts_of
 from contextstash.view.view import Entry
 from contextstash_storage.errors import EditConflictError
@@ -25,6 +25,8 @@ from contextstash_storage.records import (
     Part,
     Session,
     SummaryEdit,
+    ViewDelta,
+    WeighedEdits,
 )
 
 CLIENT = "client"
@@ -51,21 +53,15 @@ async def mirror_before(access: Access, session: Session, message: TranscriptMes
 def whole_compaction(text: str) -> EditsAfter:
     """The edit that replaces everything up to the client's own summary, `text`, with that summary."""
 
-    def edits(counters: Counters, stored: tuple[Message, ...]) -> list[Edit]:
+    def edits(counters: Counters, stored: tuple[Message, ...]) -> WeighedEdits:
         last = stored[-1]
         if last.kind != "summary":
-            return []
+            return WeighedEdits(())
         tokens = last.tokens
-        delta = {part: -count for part, count in counters.parts.items()}
-        delta[Part.SUMMARIES] = delta.get(Part.SUMMARIES, 0) + tokens
-        edit = _summary(text, 0, last.seq, tokens, at=last.seq)
-        changes: dict[str, Any] = {
-            "created_at": last.created_at,
-            "delta": {part: change for part, change in delta.items() if change},
-            "view_messages": 1 - counters.view_messages,
-            "view_results": -counters.view_results,
-        }
-        return [edit.model_copy(update=changes)]
+        parts = {part: -count for part, count in counters.parts.items()}
+        parts[Part.SUMMARIES] = parts.get(Part.SUMMARIES, 0) + tokens
+        edit = _summary(text, 0, last.seq, tokens, at=last.seq).model_copy(update={"created_at": last.created_at})
+        return WeighedEdits([edit], ViewDelta(parts, 1 - counters.view_messages, -counters.view_results))
 
     return edits
 
@@ -93,9 +89,9 @@ async def partial_compaction(
         return None
     tokens = snapshot.counter.count(text) + snapshot.settings.message_overhead
     summary = _summary(text, first, last, tokens, at=own).model_copy(update={"created_at": message.created_at})
-    edits = await weighed_together(access, snapshot, [*restored(undone), summary])
+    edits = await weighed(access, snapshot, [*restored(undone), summary])
 
-    def unchanged(counters: Counters, stored: tuple[Message, ...]) -> list[Edit]:
+    def unchanged(counters: Counters, stored: tuple[Message, ...]) -> WeighedEdits:
         if (counters.messages - len(stored), counters.edits) != (own, len(snapshot.edits)):
             raise EditConflictError("The session changed while its client's compaction was being recorded.")
         return edits
@@ -179,13 +175,12 @@ async def _rewind(access: Access, session_id: str, message: TranscriptMessage) -
     edits = rewinding(snapshot.edits, snapshot.session.counters.messages, to)
     if not edits:
         return None
-    together = await weighed_together(access, snapshot, edits)
-    return Planned(snapshot, together, lambda *_: None, after=snapshot.entries, own=False)
+    return Planned(snapshot, edits, lambda *_: None, own=False)
 
 
 async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> Planned[None] | None:
     snapshot = await access.snapshot(session_id)
-    blocks = ReplacedBlocks(snapshot.entries)
+    edits: list[Edit] = []
     for entry in snapshot.entries:
         for index, block in enumerate(entry.message.blocks if entry.message else ()):
             output = snapshot.outputs.get((entry.first_seq, index))
@@ -195,7 +190,5 @@ async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> P
             digest = digest_output(output.tool, output.argument, text, output.is_error)
             made = archive_edit(snapshot, output, placeholder_of(snapshot, output, digest))
             if made.tokens < block.tokens:
-                blocks.add(made)
-    if not blocks.edits:
-        return None
-    return Planned(snapshot, blocks.edits, lambda *_: None, after=snapshot.entries, own=False)
+                edits.append(made)
+    return Planned(snapshot, edits, lambda *_: None, own=False) if edits else None

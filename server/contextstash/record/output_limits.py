@@ -18,8 +18,8 @@ from contextstash.result_base import Result
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit
 from contextstash.session.open_session import READ_AT_ONCE, WITHIN_REACH
-from contextstash.session.stripped_thinking import plan_stripping
-from contextstash.view.edits import ReplacedBlocks, truncate_edit
+from contextstash.session.thinking import plan_stripping
+from contextstash.view.edits import truncate_edit
 from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Message, Session, TruncateEdit
@@ -167,12 +167,12 @@ async def _over_limits(access: Access, session: Session, messages: Sequence[Mess
 
 
 def _truncate_edits(snapshot: SessionSnapshot, texts: Mapping[Place, str], rules: Rules) -> list[TruncateEdit]:
-    blocks = ReplacedBlocks(snapshot.entries)
+    shown = {entry.first_seq: entry for entry in snapshot.entries if entry.message}
     edits = []
     for (seq, block), text in texts.items():
-        output, before = snapshot.outputs.get((seq, block)), blocks.entry(seq)
+        output, before = snapshot.outputs.get((seq, block)), shown.get(seq)
         if output is None or before is None or block in before.replaced:
             continue
         if not is_own_retrieval(output.tool, output.argument):
-            edits.append(blocks.add(truncate_edit(snapshot, output, text, rules[seq])))
+            edits.append(truncate_edit(snapshot, output, text, rules[seq]))
     return edits

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -29,7 +28,7 @@ from contextstash.results import CompactResult
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit, entries_after
 from contextstash.session.open_session import WITHIN_REACH
-from contextstash.session.stripped_thinking import Stripping, binds, plan_stripping
+from contextstash.session.thinking import Stripping, binds, plan_stripping
 from contextstash.view.compaction_plan import (
     MAX_SUMMARY_SHARE,
     CompactPlan,
@@ -42,11 +41,10 @@ from contextstash.view.compaction_plan import (
 from contextstash.view.edits import summary_edit
 from contextstash.view.ladder import Candidate, oldest_outputs
 from contextstash.view.pinned_outputs import unpinned_outputs
-from contextstash.view.reach import Beyond
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
-from contextstash.view.view import Changes, Entry, difference, total_tokens
+from contextstash.view.view import Entry, total_tokens
 from contextstash.writers.base import WrittenSummary
-from contextstash_storage.records import ArchiveEdit, Edit, Event, Part, Session, SummaryEdit
+from contextstash_storage.records import ArchiveEdit, Edit, Event, Session, SummaryEdit
 
 WITH_BODIES = replace(WITHIN_REACH, bodies=True)
 """Nearly all of what a compaction reads of a session, it reads with bodies."""
@@ -195,34 +193,17 @@ async def _edits(
 ) -> list[Edit]:
     """The summary and the edits that go with it: `outputs` become placeholders, outputs of recent messages beyond
     `prune_at_results` are archived with one digest message, and invalidated thinking is stripped."""
-    entries = await entries_after(access, snapshot, [summary])
-    archives = [each.edit for each in await archive_outputs(access, snapshot, outputs)]
     settings = snapshot.settings
-    changes = _with_beyond(await asyncio.to_thread(difference, snapshot.entries, entries), plan.beyond)
-    edits: list[Edit] = [summary.model_copy(update=changes), *archives]
+    edits: list[Edit] = [summary, *(each.edit for each in await archive_outputs(access, snapshot, outputs))]
     if settings.prune_at_results is not None and settings.tool_digest in ("llm", "heuristic"):
         oldest = oldest_outputs(plan.kept, unpinned_outputs(snapshot), settings.prune_at_results)
         archived = await archive_outputs(access, snapshot, oldest, even_if_larger=True)
         edits += [each.edit for each in archived]
         entries = await entries_after(access, snapshot, edits)
         edits += compaction_digest_edit(snapshot, entries, [(each.output, each.text) for each in archived])
-    entries = await entries_after(access, snapshot, edits)
     handles = tuple(edit.handle for edit in edits if isinstance(edit, ArchiveEdit))
     edits[0] = edits[0].model_copy(update={"archived": handles})
-    return edits + stripping.edits(snapshot, entries, [summary.summary_id])
-
-
-def _with_beyond(changes: Changes, beyond: Beyond | None) -> Changes:
-    """The change of the counters by a summary that covers messages beyond the reach too."""
-    if beyond is None:
-        return changes
-    delta = Counter[Part](changes["delta"])
-    delta.subtract(beyond.parts)
-    return {
-        "delta": {part: tokens for part, tokens in sorted(delta.items()) if tokens},
-        "view_messages": changes["view_messages"] - beyond.messages,
-        "view_results": changes["view_results"] - beyond.results,
-    }
+    return edits + stripping.edits(snapshot, [summary.summary_id])
 
 
 def _nothing(snapshot: SessionSnapshot, reason: str) -> CompactResult:

@@ -14,7 +14,7 @@ from contextstash.view.ladder import cuts_of
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.view.view import Entry
 from contextstash.writers.base import WriterCall, WriterFailedError
-from contextstash_storage.records import DigestEdit, Output, Part
+from contextstash_storage.records import DigestEdit, Output
 
 logger = logging.getLogger(__name__)
 
@@ -72,8 +72,7 @@ def last_anchor(entries: Sequence[Entry]) -> int | None:
 def digest_edit(snapshot: SessionSnapshot, anchor: int, text: str, handles: tuple[str, ...]) -> DigestEdit:
     """The edit that adds this message after the position `anchor`."""
     tokens = snapshot.counter.count(text) + snapshot.settings.message_overhead
-    delta = {Part.SUMMARIES: tokens}
-    return DigestEdit(after_seq=anchor, handles=handles, text=text, tokens=tokens, delta=delta, view_messages=1)
+    return DigestEdit(after_seq=anchor, handles=handles, text=text, tokens=tokens)
 
 
 async def _text(access: Access, snapshot: SessionSnapshot, output: Output, text: str) -> str:

@@ -13,7 +13,7 @@ from contextstash.results import ConfigureResult
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit
 from contextstash.session.masks import shown_text
-from contextstash.session.stripped_thinking import binds
+from contextstash.session.thinking import binds
 from contextstash.view.pinned_outputs import HANDLE_PREFIX, outputs_of_pins, pinned_outputs, pinned_text
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.window.settings import session_layer
@@ -76,7 +76,7 @@ async def _rules_shown(access: Access, session_id: str) -> Planned[None] | None:
     at_end = rules is not None and snapshot.entries[-1].last_seq == rules.after_seq
     if rules is None or not (at_end or not binds(snapshot.settings, snapshot.session.model)):
         return None
-    return Planned(snapshot, [rules], lambda *_: None, after=snapshot.entries)
+    return Planned(snapshot, [rules], lambda *_: None)
 
 
 async def _bring_back(access: Access, session_id: str, added: Sequence[str]) -> str | None:

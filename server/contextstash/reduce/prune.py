@@ -17,8 +17,8 @@ from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit, entries_after
 from contextstash.session.masks import shown_text
 from contextstash.session.open_session import WHOLE, WITHIN_REACH
-from contextstash.session.stripped_thinking import Stripping, plan_stripping
-from contextstash.view.edits import ReplacedBlocks, archive_edit, placeholder_of
+from contextstash.session.thinking import Stripping, plan_stripping
+from contextstash.view.edits import archive_edit, placeholder_of
 from contextstash.view.ladder import BY_SETTINGS, Candidate, PruneOptions, Step, cache_effect, count_step, prune_step
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.view.view import Entry, total_tokens
@@ -110,8 +110,8 @@ async def take(
             return _nothing(snapshot, plan.reason or "Nothing done: placeholders would be no smaller.", dry_run)
         first = min(archived.output.seq for archived in made)
         stripping = await asyncio.to_thread(plan_stripping, snapshot, first, needed=needed)
-        if stripping.waits:
-            return _nothing(snapshot, f"Nothing done: {stripping.effect.reason}", dry_run, stripping)
+        if stripping.choice == "wait":
+            return _nothing(snapshot, f"Nothing done: {stripping.reason}", dry_run, stripping)
         edits: list[Edit] = [archived.edit for archived in made]
         after: list[Entry] | None = await entries_after(access, snapshot, edits)
         if digests is not None and not dry_run and after is not None:
@@ -159,7 +159,7 @@ def _done(
 ) -> PruneResult:
     saved = total_tokens(snapshot.entries) - total_tokens(entries)
     rewritten, requests = cache_effect(entries, min(archived.output.seq for archived in made), saved)
-    breakpoints = stripping.effect.breakpoints or None
+    breakpoints = stripping.breakpoints or None
     return PruneResult(
         **view_change(snapshot, snapshot.view_tokens - saved),
         archived=[archived.line for archived in made[:MAX_LISTED]],
@@ -193,7 +193,6 @@ async def archive_outputs(
     """The edits that archive the chosen outputs: those whose placeholder takes fewer tokens than the output, or all of
     them with `even_if_larger`."""
     costs = {(each.output.seq, each.output.block): each.view_tokens for each in chosen}
-    blocks = ReplacedBlocks(snapshot.entries)
     made: list[Archived] = []
 
     def add(batch: Sequence[tuple[Output, str]]) -> None:
@@ -205,7 +204,7 @@ async def archive_outputs(
         for output, text, digest, placeholder, tokens in zip(outputs, texts, digests, shown, counted, strict=True):
             archived = archive_edit(snapshot, output, placeholder, tokens)
             if even_if_larger or archived.tokens < costs[output.seq, output.block]:
-                made.append(Archived(blocks.add(archived), output, text if even_if_larger else "", digest))
+                made.append(Archived(archived, output, text if even_if_larger else "", digest))
 
     async for batch in access.output_texts(snapshot, [candidate.output for candidate in chosen], OUTPUTS_AT_ONCE):
         await asyncio.to_thread(add, batch)

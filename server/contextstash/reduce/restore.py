@@ -9,9 +9,9 @@ from contextstash.results import RestoredOutput, RestoreResult
 from contextstash.session.access import OUTPUTS_SUFFIX, Access
 from contextstash.session.edit import Planned, edit, entries_after
 from contextstash.session.open_session import WITH_ALL_OUTPUTS
-from contextstash.session.stripped_thinking import Undone, strips_after_restore, strips_of
+from contextstash.session.thinking import Undone, strips_after_restore, strips_of
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
-from contextstash.view.view import Entry, difference, edits_in_force, total_tokens
+from contextstash.view.view import Entry, edits_in_force, total_tokens
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import ArchiveEdit, Edit, Replacement, RestoreEdit, Session, SummaryEdit
 
@@ -99,7 +99,7 @@ async def _plan(
     def result(_: Session, entries: Sequence[Entry]) -> RestoreResult:
         return RestoreResult(
             session_id=snapshot.session_id,
-            restored=[_restored(edit, snapshot) for edit in undone],
+            restored=[_restored(edit, snapshot, entries) for edit in undone],
             not_archived=untouched or None,
             tokens_before=total_tokens(snapshot.entries),
             tokens_after=total_tokens(entries),
@@ -137,7 +137,6 @@ async def _edits(access: Access, snapshot: SessionSnapshot, undone: Sequence[Und
     strips = strips_of(snapshot, undone)
     edit = RestoreEdit(undoes=tuple(each.edit_id for each in (*undone, *strips)))
     entries = await entries_after(access, snapshot, [edit])
-    edit = edit.model_copy(update=difference(snapshot.entries, entries))
     return [edit, *strips_after_restore(snapshot, entries, undone)]
 
 
@@ -148,9 +147,10 @@ def _nothing(snapshot: SessionSnapshot, untouched: list[str]) -> RestoreResult:
     )
 
 
-def _restored(edit: Shortening, snapshot: SessionSnapshot) -> RestoredOutput:
+def _restored(edit: Shortening, snapshot: SessionSnapshot, entries: Sequence[Entry]) -> RestoredOutput:
+    """What is back: of a summary by how much the messages that it covered are larger."""
     if isinstance(edit, SummaryEdit):
-        return RestoredOutput(handle=edit.summary_id, tokens=-sum(edit.delta.values()))
+        covered = [entry for entry in entries if edit.first_seq <= entry.first_seq and entry.last_seq <= edit.last_seq]
+        return RestoredOutput(handle=edit.summary_id, tokens=total_tokens(covered) - edit.tokens)
     output = snapshot.outputs.get((edit.seq, edit.block))
-    tokens = -sum(edit.delta.values()) if output is None else output.tokens
-    return RestoredOutput(handle=edit.handle, tokens=tokens)
+    return RestoredOutput(handle=edit.handle, tokens=0 if output is None else output.tokens)

@@ -10,12 +10,11 @@ from contextstash.events.turns import Turn
 from contextstash.handoff.user_block import pinned_rules, read_block, rules_block, user_block
 from contextstash.reduce.digests import digest_edit, last_anchor
 from contextstash.reduce.session_turns import SessionTurns
-from contextstash.safety.sanitize import USER_BLOCK_WHOLE
 from contextstash.session.open_session import READ_AT_ONCE
 from contextstash.view.ladder import leading_fixed
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.window.settings import ContextSettings
-from contextstash_storage.records import DigestEdit, Message, Part
+from contextstash_storage.records import DigestEdit, Message
 
 WORDS_PARTS = 4
 """All messages with the user's words take at most so many times what a compaction adds, beside the first request: then
@@ -48,28 +47,18 @@ def rules_edit(snapshot: SessionSnapshot) -> DigestEdit | None:
 
 @dataclass(frozen=True)
 class Words:
-    """The user's words beside a new summary: all texts as one, and what a compaction up to message `last_seq` adds to
-    them."""
+    """The user's words beside a new summary: all texts as one, and what the compaction adds to them."""
 
     told: str = ""
     added: str = ""
-    last_seq: int = -1
 
     def edits(self, snapshot: SessionSnapshot, summary_id: str) -> list[DigestEdit]:
-        """The edit that shows what is added after the system messages, if anything is. It is undone with its summary,
-        which covers the messages up to `last_seq`."""
+        """The edit that shows what is added after the system messages, if anything is. It is undone with its
+        summary."""
         if not self.added:
             return []
-        fixed = leading_fixed(snapshot.entries)
-        head = [entry.last_seq for entry in snapshot.entries[:fixed] if entry.message]
-        edit = digest_edit(snapshot, head[-1] if head else BEFORE_ALL, self.added, (summary_id,))
-        if not self.added.startswith(USER_BLOCK_WHOLE):
-            return [edit]
-        # The messages that it takes the place of leave the view; those of what is summarized leave it with that.
-        stays = [entry for at, entry in enumerate(snapshot.entries) if at < fixed or entry.last_seq > self.last_seq]
-        gone = [entry.tokens for entry in stays if entry.is_user_block]
-        delta = {Part.SUMMARIES: edit.tokens - sum(gone)}
-        return [edit.model_copy(update={"delta": delta, "view_messages": 1 - len(gone)})]
+        head = [entry.last_seq for entry in snapshot.entries[: leading_fixed(snapshot.entries)] if entry.message]
+        return [digest_edit(snapshot, head[-1] if head else BEFORE_ALL, self.added, (summary_id,))]
 
 
 async def words_with(turns: SessionTurns, last_seq: int, replaced: int) -> Words:
@@ -95,7 +84,7 @@ async def words_with(turns: SessionTurns, last_seq: int, replaced: int) -> Words
         count=snapshot.counter.count,
         renew=renew,
     )
-    return Words("\n\n".join([*before, added]), added, last_seq)
+    return Words("\n\n".join([*before, added]), added)
 
 
 MAX_WHOLE = 1_500

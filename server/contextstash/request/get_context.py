@@ -20,8 +20,8 @@ from contextstash.results import ContextResult, LeftOut
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit
 from contextstash.session.open_session import Scope
-from contextstash.session.stripped_thinking import plan_stripping, request_fields, strip_after, strips_when_changed
-from contextstash.view.edits import ReplacedBlocks, archive_edit, placeholder_of, truncate_edit
+from contextstash.session.thinking import plan_stripping, request_fields, strip_left_out
+from contextstash.view.edits import archive_edit, placeholder_of, truncate_edit
 from contextstash.view.ladder import Fitted, fit
 from contextstash.view.pinned_outputs import pinned_outputs, pinned_text
 from contextstash.view.session_counters import RequestBudget, request_budget
@@ -301,11 +301,10 @@ def _plan(sources: _Sources) -> _Plan:
     edits: list[Edit] = list(cut)
     if cut:
         stripping = plan_stripping(snapshot, min(edit.seq for edit in cut), needed=True)
-        handles = [edit.handle for edit in cut]
-        edits += stripping.edits(snapshot, _with(snapshot.entries, edits), handles)
+        edits += stripping.edits(snapshot, [edit.handle for edit in cut])
     left_out = _left_out(snapshot, known, fitted.dropped)
-    if left_out is not None and left_out != known and strips_when_changed(snapshot):
-        edits += strip_after(snapshot, _with(snapshot.entries, edits), left_out.last_seq + 1)
+    if left_out is not None and left_out != known:
+        edits += strip_left_out(snapshot, _with(snapshot.entries, edits), left_out.last_seq)
     return _Plan(sources, tuple(edits), tuple(_with(snapshot.entries, edits)), left_out, fitted.excess)
 
 
@@ -383,14 +382,15 @@ def _left_out(snapshot: SessionSnapshot, known: LeftOutSpan | None, dropped: Seq
 
 
 def _cut_edits(before: Sequence[Entry], kept: Sequence[Entry]) -> list[Replacement]:
-    """The edits by which the kept entries differ from the view, each with its change of the counters."""
-    blocks = ReplacedBlocks(before)
-    for entry in kept:
-        shown = blocks.entry(entry.first_seq) if entry.message else None
-        for block, made in entry.replaced.items() if shown is not None else ():
-            if shown is not None and shown.replaced.get(block) is not made:
-                blocks.add(made)
-    return blocks.edits
+    """The edits by which the kept entries differ from the view."""
+    shown = {entry.first_seq: entry.replaced for entry in before if entry.message}
+    return [
+        made
+        for entry in kept
+        if entry.message
+        for block, made in entry.replaced.items()
+        if shown[entry.first_seq].get(block) is not made
+    ]
 
 
 def _result(sources: _Sources, plan: _Plan) -> ContextResult:

@@ -16,16 +16,15 @@ from contextstash.results import ContextResult, Estimate, RecoverResult
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit
 from contextstash.session.estimate import estimate_session
-from contextstash.session.stripped_thinking import plan_stripping
-from contextstash.view.edits import ReplacedBlocks, truncate_edit
-from contextstash.view.ladder import PruneOptions
-from contextstash.view.pinned_outputs import unpinned_outputs
+from contextstash.session.thinking import plan_stripping
+from contextstash.view.edits import truncate_edit
+from contextstash.view.ladder import PruneOptions, cut_candidates
 from contextstash.view.session_counters import explains, refused
 from contextstash.view.session_snapshot import event_without_edits
 from contextstash.view.view import Entry, total_tokens
 from contextstash.window.refusals import ContextOverflow, recognize
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Output, Session, TruncateEdit
+from contextstash_storage.records import Session, TruncateEdit
 
 LOWER_THE_REPLY = (
     "The tokens reserved for the reply alone fill the window: no smaller context helps. Send the same messages again"
@@ -184,18 +183,11 @@ async def _outputs_cut(access: Access, session_id: str) -> Planned[str | None] |
     snapshot = await access.snapshot(session_id)
     most = snapshot.settings.recovery_output_bytes
     rules = OutputLimits(bytes=most, cut="middle")
-    blocks = ReplacedBlocks(snapshot.entries)
-    visible = [
-        output
-        for output in unpinned_outputs(snapshot).values()
-        if (entry := blocks.entry(output.seq)) is not None and _shown_characters(entry, output) > most // 4
-    ]
-    async for batch in access.output_texts(snapshot, visible):
-        for output, text in batch:
-            shorter = truncate_edit(snapshot, output, text, rules)
-            if blocks.shrinks(shorter):
-                blocks.add(shorter)
-    cut = blocks.edits
+    costs = {each.output: each.view_tokens for each in cut_candidates(snapshot, most // 4)}
+    cut: list[TruncateEdit] = []
+    async for batch in access.output_texts(snapshot, list(costs)):
+        shorter = [(truncate_edit(snapshot, output, text, rules), costs[output]) for output, text in batch]
+        cut += [made for made, cost in shorter if made.tokens < cost]
     if not cut:
         return None
 
@@ -204,10 +196,3 @@ async def _outputs_cut(access: Access, session_id: str) -> Planned[str | None] |
         return f"Cut {len(cut)} outputs to {most:,} bytes each, {saved:,} tokens less."
 
     return Planned(snapshot, cut, said, plan_stripping(snapshot, min(each.seq for each in cut), needed=True))
-
-
-def _shown_characters(entry: Entry, output: Output) -> int:
-    edit = entry.replaced.get(output.block)
-    if edit is None:
-        return output.characters
-    return len(edit.text) if isinstance(edit, TruncateEdit) else 0

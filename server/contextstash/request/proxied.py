@@ -30,7 +30,6 @@ from contextstash_storage.errors import EditConflictError, SessionNotFoundError
 from contextstash_storage.records import (
     ArchiveEdit,
     Counters,
-    Edit,
     Message,
     Native,
     Output,
@@ -40,6 +39,7 @@ from contextstash_storage.records import (
     Session,
     SummaryEdit,
     Usage,
+    WeighedEdits,
 )
 
 Key = tuple[str, str]
@@ -83,11 +83,11 @@ class RecordedList:
         """Whether nothing was recorded or edited since."""
         return (counters.messages, counters.edits) == (self.messages, self.edits)
 
-    def no_edits(self, counters: Counters) -> tuple[Edit, ...]:
+    def no_edits(self, counters: Counters) -> WeighedEdits:
         """No edits in front of an append. Raises EditConflictError if another process was faster."""
         if not self.is_current(counters):
             raise EditConflictError("The session changed while a request was recorded.")
-        return ()
+        return WeighedEdits(())
 
 
 @dataclass

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from contextstash.session.access import Access
-from contextstash.session.stripped_thinking import Stripping
+from contextstash.session.thinking import Stripping
 from contextstash.view.session_snapshot import SessionSnapshot
-from contextstash.view.view import Entry, build_view, difference, edits_in_force, untouched
+from contextstash.view.view import Entry, build_view, edits_in_force, untouched
 from contextstash_storage.errors import EditConflictError
-from contextstash_storage.records import Edit, Event, Replacement, RestoreEdit, Session
+from contextstash_storage.records import Edit, Event, Replacement, RestoreEdit, Session, WeighedEdits
 
 ATTEMPTS = 5
 """Edits of one session are rare: after so many conflicts in a row the caller gets the error."""
@@ -52,22 +52,19 @@ async def edit(access: Access, plan: Callable[[], Awaitable[Planned[Result] | Re
 
 
 async def _carry_out(access: Access, planned: Planned[Result]) -> Result:
-    snapshot, edits = planned.snapshot, list(planned.edits)
-    entries = await entries_after(access, snapshot, edits) if planned.after is None else planned.after
-    if planned.stripping is not None and (
-        strips := planned.stripping.edits(
-            snapshot, entries, [each.handle for each in edits if isinstance(each, Replacement)]
-        )
-    ):
-        edits += strips
+    snapshot, edits, entries = planned.snapshot, list(planned.edits), planned.after
+    if planned.stripping is not None:
+        edits += planned.stripping.edits(snapshot, [each.handle for each in edits if isinstance(each, Replacement)])
+    if entries is None or len(edits) > len(planned.edits):
         entries = await entries_after(access, snapshot, edits)
     if planned.dry_run:
         return await asyncio.to_thread(planned.result, snapshot.session, entries)
     event = None if planned.event is None else await asyncio.to_thread(planned.event, entries)
+    delta = await asyncio.to_thread(snapshot.delta_to, entries)
     if planned.check is not None:
         planned.check()
     session = await access.store.append_edits(
-        snapshot.session_id, edits, expected=len(snapshot.edits), event=event, own=planned.own
+        snapshot.session_id, edits, expected=len(snapshot.edits), delta=delta, event=event, own=planned.own
     )
     return await asyncio.to_thread(planned.result, session, entries)
 
@@ -97,7 +94,6 @@ def _changed(snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[Entry]:
     return build_view(messages, edits_in_force([*snapshot.edits, *edits]), untouched(snapshot.entries, edits))
 
 
-async def weighed_together(access: Access, snapshot: SessionSnapshot, edits: list[Edit]) -> list[Edit]:
-    """The edits; the last one carries what they all change in the counters."""
-    entries = await entries_after(access, snapshot, edits)
-    return [*edits[:-1], edits[-1].model_copy(update=difference(snapshot.entries, entries))]
+async def weighed(access: Access, snapshot: SessionSnapshot, edits: Sequence[Edit]) -> WeighedEdits:
+    """The edits, with what they change in the view."""
+    return WeighedEdits(edits, snapshot.delta_to(await entries_after(access, snapshot, edits)))

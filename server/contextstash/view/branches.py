@@ -10,7 +10,7 @@ from contextstash_storage.records import Cover, DigestEdit, Edit, RestoreEdit, R
 HOST = "host"
 """The strategy of edits that repeat what a client or a program did to its own conversation."""
 
-AS_NEW: dict[str, object] = {"edit_id": 0, "created_at": None, "delta": {}, "view_messages": 0, "view_results": 0}
+AS_NEW: dict[str, object] = {"edit_id": 0, "created_at": None}
 """The fields that are reset if an earlier edit is made again."""
 
 

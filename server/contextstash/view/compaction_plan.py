@@ -18,7 +18,6 @@ from contextstash.view.ladder import (
 from contextstash.view.pinned_outputs import pinned_tokens, unpinned_outputs
 from contextstash.view.reach import Beyond
 from contextstash.view.session_snapshot import Place, SessionSnapshot
-from contextstash.view.thinking_blocks import later_cut
 from contextstash.view.view import Entry, total_tokens
 from contextstash_storage.records import Output, SummaryEdit
 
@@ -129,8 +128,11 @@ def plan_without_thinking(plan: CompactPlan) -> CompactPlan:
     """The plan with its cut moved so that no thinking is kept, if at least half of what it keeps is still kept; else
     the same plan."""
     entries = [*plan.covered, *plan.kept]
-    cut = later_cut(entries, cuts_of(entries), len(plan.covered))
-    return plan if cut is None else replace(plan, covered=tuple(entries[:cut]), kept=tuple(entries[cut:]), reason="")
+    last = max((place for place, entry in enumerate(plan.kept, len(plan.covered)) if entry.thinks), default=-1)
+    cut = next((cut for cut in cuts_of(entries) if cut > last), len(entries))
+    if last < 0 or 2 * total_tokens(entries[cut:]) < total_tokens(plan.kept):
+        return plan
+    return replace(plan, covered=tuple(entries[:cut]), kept=tuple(entries[cut:]), reason="")
 
 
 def _wanted_cut(costs: Sequence[int], budget: int, keep_messages: int) -> int:

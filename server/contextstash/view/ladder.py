@@ -127,6 +127,22 @@ def count_step(snapshot: SessionSnapshot) -> PrunePlan:
     return PrunePlan(oldest, f"Nothing done: the view holds no more tool outputs than {keep}.")
 
 
+def cut_candidates(snapshot: SessionSnapshot, characters: int) -> list[Candidate]:
+    """The outputs that show more than so many characters, whole or cut, but no pinned ones."""
+    outputs = unpinned_outputs(snapshot)
+    return [
+        candidate
+        for entry in snapshot.entries
+        for candidate in reversed(visible_outputs(entry, outputs))
+        if _shown_characters(entry, candidate.output) > characters
+    ]
+
+
+def _shown_characters(entry: Entry, output: Output) -> int:
+    edit = entry.replaced.get(output.block)
+    return output.characters if edit is None else len(edit.text)
+
+
 def plan_prune(entries: Sequence[Entry], outputs: Mapping[Place, Output], limits: PruneLimits) -> PrunePlan:
     """Goes back from the newest output, skips what is protected, and takes all others as one batch.
 

@@ -10,11 +10,11 @@ from contextstash.messages.base import Format
 from contextstash.view import session_counters as counting
 from contextstash.view.outputs_in_use import MadeCall
 from contextstash.view.reach import Beyond
-from contextstash.view.view import Entry, Overlay, parts_of, total_tokens
+from contextstash.view.view import Entry, Overlay, difference, parts_of, total_tokens
 from contextstash.window.settings import ContextSettings
 from contextstash.window.thresholds import WindowBudget
 from contextstash.window.token_counters import Counter
-from contextstash_storage.records import Edit, Event, EventKind, Message, Output, RewindEdit, Session
+from contextstash_storage.records import Edit, Event, EventKind, Message, Output, RewindEdit, Session, ViewDelta
 
 Place = tuple[int, int]
 """The place of an output: the position of its message, and the index of its block."""
@@ -97,6 +97,14 @@ class SessionSnapshot:
             for path in () if output.is_error else call.changes:
                 newest[path] = max(output.seq, newest.get(path, -1))
         return newest
+
+    def delta_to(self, entries: Sequence[Entry]) -> ViewDelta:
+        """By how much the view changes if it has these entries then."""
+        delta, beyond = difference(self.entries, entries), self.beyond
+        if beyond is None or beyond_after(self, entries) is not None:
+            return delta
+        parts = {part: delta.parts.get(part, 0) - beyond.parts.get(part, 0) for part in (*delta.parts, *beyond.parts)}
+        return ViewDelta(parts, delta.messages - beyond.messages, delta.results - beyond.results)
 
     @cached_property
     def handles(self) -> Mapping[Place, str]:

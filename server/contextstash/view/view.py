@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TypedDict
 
 from contextstash.safety.sanitize import USER_BLOCK, USER_BLOCK_WHOLE
 from contextstash_storage.records import (
@@ -29,6 +28,7 @@ from contextstash_storage.records import (
     StripEdit,
     SummaryEdit,
     TruncateEdit,
+    ViewDelta,
 )
 
 NO_POSITION = 2**63 - 1
@@ -196,6 +196,11 @@ class Entry:
         return known[1]
 
     @property
+    def thinks(self) -> bool:
+        """Whether it shows thinking of the model."""
+        return self.message is not None and not self.stripped and thinking_tokens(self.message) > 0
+
+    @property
     def is_system(self) -> bool:
         return self.message is not None and self.message.role == "system"
 
@@ -212,6 +217,11 @@ class Entry:
             and self.message.role == "user"
             and any(block.type != "tool_result" for block in own_blocks(self.message))
         )
+
+
+def thinking_tokens(message: Message) -> int:
+    """The tokens of a message's thinking; hidden thinking counts as one."""
+    return sum([max(1, block.tokens) for block in message.blocks if block.type == "thinking"])
 
 
 def own_blocks(message: Message) -> list[Block]:
@@ -388,21 +398,16 @@ def results_of(entries: Iterable[Entry]) -> int:
     return sum([entry.visible_results for entry in entries])
 
 
-class Changes(TypedDict):
-    """The fields of an edit that say what it changes in the view."""
-
-    delta: dict[Part, int]
-    view_messages: int
-    view_results: int
-
-
-def difference(before: Sequence[Entry], after: Sequence[Entry]) -> Changes:
-    """The fields of an edit by which a session's counters are updated: what it changes in the view. `delta` has no
-    parts that do not differ."""
-    old, new = parts_of(before), parts_of(after)
-    deltas = {part: new.get(part, 0) - old.get(part, 0) for part in (*old, *new)}
-    return {
-        "delta": {part: delta for part, delta in sorted(deltas.items()) if delta},
-        "view_messages": len(after) - len(before),
-        "view_results": results_of(after) - results_of(before),
-    }
+def difference(before: Iterable[Entry], after: Iterable[Entry]) -> ViewDelta:
+    """What changes from one view to another. Entries that are in both, as the same objects, are not looked at."""
+    old = {id(entry): entry for entry in before}
+    new = {id(entry): entry for entry in after}
+    gone = [entry for key, entry in old.items() if key not in new]
+    come = [entry for key, entry in new.items() if key not in old]
+    less, more = parts_of(gone), parts_of(come)
+    parts = {part: more.get(part, 0) - less.get(part, 0) for part in (*less, *more)}
+    return ViewDelta(
+        {part: tokens for part, tokens in parts.items() if tokens},
+        len(come) - len(gone),
+        results_of(come) - results_of(gone),
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from contextstash.session.thinking import DROP_REQUEST, stripping_of
 from contextstash.view.compaction_plan import CompactPlan, plan_without_thinking
-from contextstash.view.thinking_blocks import DROP_REQUEST, thinking_effect
 from contextstash.view.view import Entry
 from contextstash_storage.records import Block, Message
 from tests.support.handmade_views import loop, message, text
@@ -36,27 +36,27 @@ IN_A_LOOP = [*ANSWERED[:4], CALLING]
     ],
 )
 def test_what_happens_to_invalidated_thinking(messages: list[Message], choice: str, needed: bool, chosen: str) -> None:
-    effect = thinking_effect(messages, 0, bound=True, choice=choice, needed=needed)
+    effect = stripping_of(messages, 0, bound=True, choice=choice, needed=needed)
     assert effect.choice == chosen
     assert bool(effect.reason) == (chosen != "none")
 
 
 def test_only_thinking_after_the_change_is_invalidated() -> None:
-    effect = thinking_effect(ANSWERED, 2, bound=True, choice="auto", needed=False)
-    assert (effect.broken_seqs, effect.broken_tokens) == ((3,), 30)
-    assert thinking_effect(ANSWERED, 4, bound=True, choice="auto", needed=False).choice == "none"
-    assert thinking_effect(ANSWERED, 0, bound=False, choice="auto", needed=False).broken_seqs == ()
+    effect = stripping_of(ANSWERED, 2, bound=True, choice="auto", needed=False)
+    assert (effect.messages, effect.tokens) == (1, 30)
+    assert stripping_of(ANSWERED, 4, bound=True, choice="auto", needed=False).choice == "none"
+    assert stripping_of(ANSWERED, 0, bound=False, choice="auto", needed=False).messages == 0
 
 
 def test_the_first_message_after_a_cut_thought_on_top_of_what_is_summarized() -> None:
-    effect = thinking_effect(ANSWERED, 3, bound=True, choice="auto", needed=False)
-    assert (effect.choice, effect.broken_seqs) == ("strip", (3,))
+    effect = stripping_of(ANSWERED, 3, bound=True, choice="auto", needed=False)
+    assert (effect.choice, effect.messages) == ("strip", 1)
 
 
 def test_an_edit_waits_for_an_open_tool_loop_only_if_it_invalidates_the_loop_s_thinking() -> None:
     calling = message(5, "assistant", Block(type="tool_call", call_id="c"))
     answer = message(6, "user", Block(type="tool_result", call_id="c"))
-    effect = thinking_effect([*ANSWERED, calling, answer], 0, bound=True, choice="auto", needed=False)
+    effect = stripping_of([*ANSWERED, calling, answer], 0, bound=True, choice="auto", needed=False)
     assert effect.choice == "strip"
 
 
@@ -69,8 +69,8 @@ def test_the_request_that_makes_the_provider_drop_thinking_is_complete() -> None
 def test_cache_breakpoints_from_the_change_on_are_counted() -> None:
     marked = message(2, "user", Block(type="text", tokens=9, breakpoint=True))
     messages = [ANSWERED[0], ANSWERED[1], marked, *ANSWERED[3:]]
-    assert thinking_effect(messages, 2, bound=False, choice="auto", needed=False).breakpoints == 1
-    assert thinking_effect(messages, 3, bound=False, choice="auto", needed=False).breakpoints == 0
+    assert stripping_of(messages, 2, bound=False, choice="auto", needed=False).breakpoints == 1
+    assert stripping_of(messages, 3, bound=False, choice="auto", needed=False).breakpoints == 0
 
 
 def plan(kept: list[Message]) -> CompactPlan:

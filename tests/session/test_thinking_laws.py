@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from contextstash.messages import get_format
 from contextstash.messages.cuts import safe_cuts
 from contextstash.messages.repair import render
-from contextstash.view.thinking_blocks import thinking_effect
+from contextstash.session.thinking import stripping_of
 from contextstash_storage.records import Native
 from tests.support.conversations import as_messages, conversations
 from tests.support.effort import examples
@@ -43,14 +43,14 @@ def test_after_any_edit_the_thinking_left_is_an_unbroken_run_from_the_start(data
     natives = data.draw(conversations("anthropic"))
     messages = as_messages("anthropic", natives)
     first = data.draw(st.integers(0, len(natives) - 1))
-    effect = thinking_effect(messages, first, bound=True, choice="strip", needed=False)
+    effect = stripping_of(messages, first, bound=True, choice="strip", needed=False)
     shown = stripped(natives, first) if effect.choice == "strip" else natives
     all_of_it, left = thoughts(natives), thoughts(shown)
     assert left == all_of_it[: len(left)]
     assert violations("anthropic", render(ANTHROPIC, shown)) == []
     if effect.choice == "strip":
         assert left == thoughts(natives[:first])
-        assert len(effect.broken_seqs) > 0
+        assert effect.messages > 0
 
 
 @laws
@@ -73,5 +73,5 @@ def test_after_any_cut_what_is_kept_is_valid_without_its_thinking(data: st.DataO
     shown = [ANTHROPIC.user_message("Summary of what came before."), *stripped(natives, cut)[cut:]]
     assert thoughts(shown) == []
     assert violations("anthropic", render(ANTHROPIC, shown)) == []
-    effect = thinking_effect(messages, cut, bound=True, choice="strip", needed=False)
-    assert bool(effect.broken_seqs) == bool(thoughts(natives[cut:]))
+    effect = stripping_of(messages, cut, bound=True, choice="strip", needed=False)
+    assert bool(effect.messages) == bool(thoughts(natives[cut:]))
