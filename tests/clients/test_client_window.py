@@ -89,10 +89,10 @@ def window(transcript: Path, answer: dict[str, Any]) -> list[ClientMessage]:
     return applied(messages, answer["messages"])
 
 
-def write_window(transcript: Path, messages: list[ClientMessage], at: str) -> None:
+def write_window(transcript: Path, messages: list[ClientMessage], at: str, session: str = SESSION) -> None:
     """What Claude Code 2.1.330 writes after a plugin returned these messages: all of them again, under new ids."""
     boundary = {"type": "system", "subtype": "compact_boundary", "uuid": f"boundary-{at}", "timestamp": f"{at}.500Z"}
-    records: list[dict[str, Any]] = [{**boundary, "sessionId": SESSION, "parentUuid": None}]
+    records: list[dict[str, Any]] = [{**boundary, "sessionId": session, "parentUuid": None}]
     for number, message in enumerate(messages):
         blocks: list[dict[str, Any]] = [{"type": "text", "text": message.text}] if message.text else []
         blocks += [{"type": "tool_use", "id": c.id, "name": c.tool, "input": c.input} for c in message.calls]
@@ -103,7 +103,7 @@ def write_window(transcript: Path, messages: list[ClientMessage], at: str) -> No
                 "type": message.role,
                 "uuid": f"{at}-{number}",
                 "parentUuid": records[-1]["uuid"],
-                "sessionId": SESSION,
+                "sessionId": session,
                 "timestamp": f"{at}.400Z",
                 "message": {"role": message.role, "content": blocks, **made},
             }
@@ -208,6 +208,16 @@ def test_a_second_compaction_holds_one_hand_off_with_the_first_request(home: Com
         write_window(transcript, shown, f"2026-11-20T12:0{number}:00")
         assert sum(message.text.startswith("[contextstash: hand-off") for message in shown) == 1
         assert PROMPT in shown[0].text
+
+
+def test_a_fork_of_a_compacted_session_keeps_what_the_user_said_before(home: CommandLine, transcript: Path) -> None:
+    """Claude Code writes no message from before the compaction into a fork's file."""
+    compacted = window(transcript, ask(home, transcript, tokens=6_000))
+    fork = transcript.with_name("5b1f6c1e-0000-4000-8000-000000000002.jsonl")
+    write_window(fork, compacted, "2026-11-20T12:00:00", fork.stem)
+    first, *_ = window(fork, ask(home, fork, tokens=3_000))
+    assert f"hand-off of session {fork.stem}" in first.text
+    assert first.text.count(PROMPT) == 1
 
 
 def test_the_hooks_give_no_second_hand_off_to_a_window_that_we_compacted(home: CommandLine, transcript: Path) -> None:

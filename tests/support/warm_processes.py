@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TextIO
 
@@ -27,14 +28,17 @@ def run_command(
     typed: bytes = b"",
     seconds: float = 120.0,
 ) -> subprocess.CompletedProcess[bytes]:
-    """What `contextstash` prints and returns with these arguments. Raises TimeoutExpired."""
+    """What `contextstash` prints and returns with these arguments, once a process that it left behind has ended too.
+    Raises TimeoutExpired."""
+    alive, held = _processes.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as streams:
         names = [Path(streams) / name for name in ("in", "out", "err")]
         names[0].write_bytes(typed)
-        process = _processes.Process(target=_run, args=(list(arguments), folder, dict(environment), names))
+        process = _processes.Process(target=_run, args=(list(arguments), folder, dict(environment), names, held))
         process.start()
+        held.close()
         process.join(seconds)
-        if process.exitcode is None:
+        if process.exitcode is None or not alive.poll(seconds):  # readable at its end
             process.kill()
             process.join()
             raise subprocess.TimeoutExpired(list(arguments), seconds)
@@ -47,7 +51,7 @@ def decoded(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedPro
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def _run(arguments: list[str], folder: Path, environment: dict[str, str], names: list[Path]) -> None:
+def _run(arguments: list[str], folder: Path, environment: dict[str, str], names: list[Path], _held: Connection) -> None:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

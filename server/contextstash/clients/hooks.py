@@ -40,6 +40,10 @@ HANDED_OFF = ("compact", "clear", "resume")
 """The sources of a session's start whose window may lack what the session is about. A resumed window holds what the
 client recorded, with the hand-off that it was given, so it usually needs none."""
 
+ENDS = "SessionEnd"
+"""The event of a client that is about to end. Claude Code waits 1.5 s for it, and then kills its hooks; reading a long
+transcript on a busy machine takes longer."""
+
 Result = TypeVar("Result")
 Event = Mapping[str, Any]
 HookPart = tuple[int, int]
@@ -68,13 +72,28 @@ def run(client: Client, read: Callable[[int], bytes] | None = None, part: HookPa
     many."""
     try:
         event = lenient_value(_bounded(read or sys.stdin.buffer.read))
-        response = _response_to(client, event, part) if isinstance(event, dict) else None
+        if not isinstance(event, dict) or (read is None and event.get("hook_event_name") == ENDS and _leaves_a_child()):
+            return 0
+        response = _response_to(client, event, part)
         if response is not None:
             sys.stdout.write(json.dumps(response))
             sys.stdout.flush()
     except BaseException as error:  # an error of contextstash must not stop the client
         note(client.name, f"{type(error).__name__}: {error}")
     return 0
+
+
+def _leaves_a_child() -> bool:
+    """Leave the event to a process that outlives the client; true in the one that may end now. Not on Windows."""
+    if not hasattr(os, "fork"):
+        return False
+    if os.fork():
+        return True
+    os.setsid()  # the client may end all processes of its group
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):  # or it would wait for the ends of these
+        os.dup2(nothing, stream)
+    return False
 
 
 def _bounded(read: Callable[[int], bytes]) -> bytes:
@@ -193,7 +212,7 @@ async def _read_transcripts(client: Client, event: Event) -> None:
     name, hooks = event.get("hook_event_name"), hooks_of(client)
     if hooks.after_compaction is not None and name == hooks.before_compaction and any(sessions.values()):
         _mark("compacted", event)
-    if name == "SessionEnd":
+    if name == ENDS:
         _marker("read", event).unlink(missing_ok=True)
     elif hooks.read_after is not None:
         _mark("read", event)

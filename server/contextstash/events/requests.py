@@ -156,6 +156,8 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Asked], list[Told]]:
         if turn.role != "user" or any(map(_is_result, texts)):
             continue
         if turn.kind == "summary":
+            asked, texts = _of_another_session(turn, texts)
+            requests += asked
             carried += [Told(turn.seq, without_notes(text)) for text in texts if text.strip()]
             continue
         for whole in texts:
@@ -170,6 +172,13 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Asked], list[Told]]:
                 said = ""
             command = given if given or text or _COMMAND_OUTPUT.match(whole) else command
     return requests, carried
+
+
+def _of_another_session(turn: Turn, texts: list[str]) -> tuple[list[Asked], list[str]]:
+    """What the user said before a session that begins with a hand-off, and the rest of that: a fork of a session that
+    we compacted, in which both are nowhere else."""
+    words = words_handed_over(texts[0]) if turn.seq == 0 and texts else ""
+    return ([Asked(turn.seq, words)], [texts[0].partition("\n\n## ")[2]]) if words else ([], texts)
 
 
 _SKILL_TEXT = re.compile(r"\A\s*Base directory for this skill:[^\n]*\n")

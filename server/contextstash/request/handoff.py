@@ -226,7 +226,9 @@ def _wanted(listed: Sequence[Message], abandoned: Sequence[RewindEdit]) -> list[
     wanted: list[int] = []
     left = MAX_READ_TOKENS
     for message in reversed(listed):
-        if message.kind == "summary" or any(edit.first_seq <= message.seq <= edit.last_seq for edit in abandoned):
+        begins = message.seq == 0 and is_window_key(message.key)  # with a window of ours, in a fork
+        is_left = any(edit.first_seq <= message.seq <= edit.last_seq for edit in abandoned)
+        if is_left or (message.kind == "summary" and not begins):
             continue
         left -= message.tokens
         if left >= 0 or (message.role == "user" and message.kind == "message"):
