@@ -177,7 +177,7 @@ def test_a_constraint_is_kept_even_if_the_task_is_too_long_to_show() -> None:
 
 def test_a_file_is_listed_with_everything_that_was_done_to_it() -> None:
     files = summary_of(fines_session())[Section.FILES]
-    assert files == ["`/srv/app/fines.py`: edited, read (charged_today)"]
+    assert files == ["`/srv/app/fines.py`: edited, read (charge_fine, charged_today)"]
 
 
 def test_an_error_leaves_with_a_later_success_of_a_wider_run() -> None:
@@ -260,7 +260,7 @@ def test_an_earlier_summary_is_merged_section_by_section_not_nested() -> None:
     assert sections[Section.TASK][0] == TASK
     assert sections[Section.FILES] == [
         "`/srv/app/CHANGELOG.md`: created",
-        "`/srv/app/fines.py`: edited, read (charged_today)",
+        "`/srv/app/fines.py`: edited, read (charge_fine, charged_today)",
     ]
     assert Section.FAILED not in sections
     assert sections[Section.OPEN] == ["[ ] Tag the release"]

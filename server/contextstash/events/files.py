@@ -10,11 +10,10 @@ from typing import Any
 
 from contextstash.events.calls import Call
 from contextstash.events.kinds import FileUse, Replaced, Shown, Verb
-from contextstash.events.names import MAX_CHANGED, changed_names, path_key
+from contextstash.events.names import path_key
 from contextstash.events.shell import (
     MAX_TEXT,
     TO_THE_END,
-    definitions,
     files_of_command,
     range_of,
     staged_files,
@@ -34,7 +33,7 @@ def file_uses(call: Call) -> list[FileUse]:
         refused = call.output is not None and call.output.text.lstrip().startswith("apply_patch verification failed")
         uses = [] if call.failed or refused else list(_patched_files(patch))
     elif call.command is not None:
-        uses = list(files_of_command(call.command, MAX_CHANGED))
+        uses = list(files_of_command(call.command))
     else:
         uses = _from_arguments(call)
     if len(uses) == 1 and uses[0].verb == "read":
@@ -130,10 +129,7 @@ def _from_arguments(call: Call) -> list[FileUse]:
     inserted = None if replaced or text is not None else _text(arguments, _INSERTED_KEYS)
     if inserted is not None:
         replaced = [Replaced("", inserted)]
-    new = text if text is not None else "\n".join(each.new for each in replaced)
-    old = "\n".join(each.old for each in replaced)
-    names = definitions(new, MAX_CHANGED) if verb == "created" else changed_names(old, new)
-    return [FileUse(path, verb, names, text=text, replaced=tuple(replaced))]
+    return [FileUse(path, verb, text=text, replaced=tuple(replaced))]
 
 
 def _verb_of(call: Call) -> Verb | None:
@@ -231,7 +227,7 @@ def _patched_files(patch: str) -> Iterator[FileUse]:
 
 def _patched(path: str, verb: Verb, lines: Iterable[str]) -> FileUse:
     hunks: list[Replaced] = []
-    old, new, removed, added = list[str](), list[str](), list[str](), list[str]()
+    old, new = list[str](), list[str]()
     was = ""
     for line in (*lines, "@@"):
         if line.startswith(("@@", "*** End")):
@@ -244,12 +240,9 @@ def _patched(path: str, verb: Verb, lines: Iterable[str]) -> FileUse:
             sign, text = line[:1], line[1:]
             old += [text] * (sign != "+")
             new += [text] * (sign != "-")
-            added += [text] * (sign == "+")
-            removed += [text] * (sign == "-")
     if verb == "created":
-        return FileUse(path, verb, changed_names("", "\n".join(added)), text="\n".join(each.new for each in hunks))
-    names = () if was or verb == "deleted" else changed_names("\n".join(removed), "\n".join(added))
-    return FileUse(path, verb, names, was, replaced=() if verb == "deleted" else tuple(hunks))
+        return FileUse(path, verb, text="\n".join(each.new for each in hunks))
+    return FileUse(path, verb, was, replaced=() if verb == "deleted" else tuple(hunks))
 
 
 MAX_NEAR = 20

@@ -34,16 +34,14 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class FileUse:
-    """One use of one file. `names` are the definitions and identifiers that a change affects. `was` is the path that a
-    renamed file had, or of which a created one is a copy. `staged` is whether the file was only added to Git's index:
-    it was changed before.
+    """One use of one file. `was` is the path that a renamed file had, or of which a created one is a copy. `staged` is
+    whether the file was only added to Git's index: it was changed before.
 
     Of a change, as far as the call shows it: the `text` that was written, as the whole file or with `appended` at its
     end, or what was `replaced`. `shown` is what a read of this file alone printed."""
 
     path: str
     verb: Verb
-    names: tuple[str, ...] = ()
     was: str = ""
     staged: bool = False
     text: str | None = field(default=None, compare=False)

@@ -10,8 +10,6 @@ from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from contextstash.events.shell import definitions
-
 AGENT_WEIGHT = 5.0
 """How much more a message of the agent says about a name than one that only shows it. Measured on recorded sessions: 2
 to 8 keep about the same; a list of names that the agent itself wrote is the more readable one."""
@@ -37,9 +35,6 @@ MAX_NAMES = 1_500
 
 MAX_HOMES = 4
 """Files that are known to show a name, the newest; and of so many files a call may show the names."""
-
-MAX_CHANGED = 4
-"""Names of one change."""
 
 _TOKEN = re.compile(r"[$)}*]?[\w./@+~-]{5,}")
 """Words with what stands between the parts of a path. After `$`, `)`, `}` and `*` it is the end of a pattern, or of a
@@ -112,18 +107,6 @@ def _is_name(word: str) -> bool:
     )
 
 
-def changed_names(old: str, new: str) -> tuple[str, ...]:
-    """The names that a change affects: definitions in the new text first, then names that it adds, then one that it
-    removes."""
-    defined = definitions(new, MAX_CHANGED)
-    if len(defined) == MAX_CHANGED:
-        return defined
-    before, after = names_of(old), names_of(new)
-    added = [name for name in after if name not in before and "/" not in name]
-    removed = [name for name in before if name not in after and "/" not in name]
-    return tuple(dict.fromkeys([*defined, *added[:MAX_CHANGED], *removed[:1]]))[:MAX_CHANGED]
-
-
 @dataclass(slots=True)
 class Name:
     """A name as it was written last, with the newest messages that contain it, of the agent and of others, and the
@@ -150,7 +133,6 @@ class NamesInUse:
 
     def add(self, seq: int, names: Iterable[str], *, by_agent: bool, files: Collection[str] = ()) -> None:
         """Count that a message contains the names, as the text of these files."""
-        homes = [path_key(path) for path in files] if len(files) <= MAX_HOMES else []
         for form in names:
             key = name_key(form)
             name = self.known.get(key)
@@ -161,8 +143,22 @@ class NamesInUse:
             uses.append(seq)
             if len(uses) > MAX_USES:
                 del uses[0]
-            if homes and "/" not in form:
+        self.place(names, files)
+
+    def place(self, names: Iterable[str], files: Collection[str]) -> None:
+        """Note that these files show the names, as far as they are known."""
+        homes = [path_key(path) for path in files] if len(files) <= MAX_HOMES else []
+        for form in names if homes else ():
+            if "/" not in form and (name := self.known.get(form)) is not None:
                 name.homes = [*(home for home in name.homes if home not in homes), *homes][-MAX_HOMES:]
+
+    def by_file(self, now: int) -> dict[str, list[str]]:
+        """The names of each file, by the key of its path: those that it showed last, the first of them most in use."""
+        found: dict[str, list[str]] = {}
+        for name in sorted(self.known.values(), key=lambda name: -name.weight(now)):
+            if name.homes:
+                found.setdefault(name.homes[-1], []).append(name.form)
+        return found
 
     def ranked(self, now: int, changed: Container[str], hidden: Container[str] = ()) -> list[str]:
         """The names with the highest weight per token: first those of the agent's work, which it wrote or which the

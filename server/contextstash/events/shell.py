@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from contextstash.events.kinds import FileUse, Verb
-from contextstash.outputs.salient import DEFINITION
 from contextstash.outputs.shell_envelope import without_heredocs
 from contextstash.safety.sanitize import one_line
 
@@ -77,25 +76,20 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _FILE_LIKE = re.compile(r"^(?!-)(?!https?:)[\w.@~+/-]{1,200}$")
 
 
-def definitions(text: str, most: int) -> tuple[str, ...]:
-    """The first definitions in a code."""
-    return tuple(dict.fromkeys(DEFINITION.findall(text[:MAX_SCANNED])))[:most]
-
-
-def files_of_command(command: str, most_names: int) -> Iterator[FileUse]:
+def files_of_command(command: str) -> Iterator[FileUse]:
     """The files that a command reads, writes or runs."""
     shell, bodies = without_heredocs(command[:MAX_TEXT])
-    shell, body = shell[:MAX_SCANNED], "\n".join(bodies)
+    shell = shell[:MAX_SCANNED]
     written = [
         (sign, path)
         for sign, path in _REDIRECT.findall(_QUOTED.sub('""', shell))
         if not path.startswith(("/dev/", "&", "$", '"')) and not path.isdigit()
     ]
-    text = body if bodies and command.count("<<") == 1 else None
+    text = "\n".join(bodies) if bodies and command.count("<<") == 1 else None
     for sign, path in written:
         verb: Verb = "created" if sign == ">" else "edited"
         its = text if len(written) == 1 else None
-        yield FileUse(path, verb, definitions(body, most_names), text=its, appended=sign == ">>")
+        yield FileUse(path, verb, text=its, appended=sign == ">>")
     for part in _COMMAND.findall(_REDIRECT.sub(" ", shell)):
         yield from _files_of_words(_words(part), None if written else text)
 

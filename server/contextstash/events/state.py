@@ -57,9 +57,6 @@ MIN_OPENING = 60
 MIN_HANDLED = 400
 """Of outputs with fewer characters the handle is not told: the line of the call already says most of it."""
 
-MAX_NAMES = 6
-"""Names of a changed file, the newest ones: as many as fit one line."""
-
 MAX_SINCE = 4
 """Files that are told as changed since a run, the newest: as many as fit one line. One more is kept, so that the line
 does not read as complete if it is not."""
@@ -67,10 +64,10 @@ does not read as complete if it is not."""
 
 @dataclass(slots=True)
 class FileState:
-    """What was done to a file, with the names that its changes affect, and the message of the last use."""
+    """What was done to a file, the paths that it was renamed or copied from, and the message of the last use."""
 
     verbs: list[str] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
+    was: list[str] = field(default_factory=list)
     seq: int = -1
 
     @property
@@ -86,16 +83,15 @@ class FileState:
         if use.staged and self.changed:
             return
         if use.verb == "deleted":
-            self.verbs, self.names = [], []
+            self.verbs, self.was = [], []
         elif "deleted" in self.verbs:
             self.verbs.remove("deleted")
         # A file that was used before was there before: writing it as a whole is a change of it.
         verb = "edited" if use.verb == "created" and self.verbs and "created" not in self.verbs else use.verb
         if verb not in self.verbs:
             self.verbs.append(verb)
-        names = (f"{'was' if use.verb == 'renamed' else 'copy of'} {use.was}",) if use.was else use.names
-        names = tuple(one_line(name, 200) for name in names)
-        self.names = [*(name for name in self.names if name not in names), *names][-MAX_NAMES:]
+        if use.was:
+            self.was = [f"{'was' if use.verb == 'renamed' else 'copy of'} {one_line(use.was, 200)}"]
         self.seq = seq
 
 
@@ -174,13 +170,14 @@ class _Fold:
         self.state = state
         self._paths = KnownPaths(state.files)
         self._told: list[tuple[Call, list[FileUse]]] = []
+        self._said_before: Told | None = None
 
     def add(self, happened: Asked | Told | Turn | tuple[Call, list[FileUse]]) -> None:
         """The next event."""
         if isinstance(happened, Asked):
             self._asked(happened)
         elif isinstance(happened, Told):
-            self.state.earlier = Told(happened.seq, defused(happened.text))
+            self._carried(happened)
         elif isinstance(happened, Turn):
             self._turn(happened)
         else:
@@ -213,6 +210,13 @@ class _Fold:
         state.plan.asked_since.append(event.seq)
         state.ended, state.decision, state.skill = False, None, None
 
+    def _carried(self, summary: Told) -> None:
+        """A client's summary. Codex records the reply in which its model wrote it like any other."""
+        state = self.state
+        if state.said is not None and summary.text.strip().endswith(state.said.text.strip()):
+            state.said = self._said_before
+        state.earlier = Told(summary.seq, defused(summary.text))
+
     def _end_turn(self) -> None:
         """The user says something: what the agent said last ended its turn, if no call came after it."""
         state = self.state
@@ -228,6 +232,7 @@ class _Fold:
         if text:
             if len(text) > 2 * MAX_TEXT:
                 text = f"{text[:MAX_TEXT]}\n[…]\n{text[-MAX_TEXT:]}"
+            self._said_before = state.said
             state.said, state.ended = Told(turn.seq, text), turn.ends_work
             state.skill = None if turn.ends_work else state.skill
         if turn.role == "system" or turn.kind == "host":  # the client puts these into every window itself
@@ -257,8 +262,9 @@ class _Fold:
         state.plan.take(call)
         for text in _quoted(call):
             state.quoted[text] = state.quoted.pop(text, 0) + 1
+        files = {use.path for use in uses if use.verb != "run"}
+        state.names.place(names_of(call.written), {use.path for use in uses if use.text is not None or use.replaced})
         if call.output is not None:
-            files = {use.path for use in uses if use.verb != "run"}
             state.names.add(call.seq, names_of(call.output.text), by_agent=False, files=files)
 
     def _ran(self, call: Call) -> None:

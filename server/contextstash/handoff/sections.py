@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from contextstash.events.state import fold
+from contextstash.events.state import State
 from contextstash.events.turns import Turn
 from contextstash.handoff.audit import letters_of
 from contextstash.handoff.file_pieces import focus_of, known_files, pieces_of_files
@@ -40,10 +40,13 @@ out."""
 
 @dataclass(frozen=True, slots=True)
 class HandedOff:
-    """What a hand-off is made from: the session's turns, the pinned rules, the summary that a model wrote for us of
-    those up to `written_to`, and the client's own summary of its window; these two may be empty."""
+    """What a hand-off is made from: the session's state, the turns in which the user speaks, the newest turns, the
+    pinned rules, the summary that a model wrote for us of those up to `written_to`, and the client's own summary of its
+    window; these two may be empty."""
 
-    turns: Sequence[Turn]
+    state: State
+    user: Sequence[Turn]
+    recent: Sequence[Turn]
     rules: Sequence[str] = ()
     written: str = ""
     written_to: int = -1
@@ -55,7 +58,7 @@ def handoff_sections(of: HandedOff, max_tokens: int, count: Count) -> str:
     words = _user_words(of, max_tokens, count)
     written = unforged(of.written)
     left = max_tokens - sum(count(text) + 2 for text in (words, written) if text)
-    files, focus = known_files(of.turns), focus_of(of.turns)
+    files, focus = known_files(of.recent), focus_of(of.recent)
 
     def pieces(room: int) -> str:
         text = pieces_of_files(files, room - count(FILES_HEADING) - 1, count, focus)
@@ -64,7 +67,8 @@ def handoff_sections(of: HandedOff, max_tokens: int, count: Count) -> str:
     texts = pieces(int(left * FILES_SHARE))
     beside = Beside(words=True, texts=[text for text in (words, written, texts, of.client_summary) if text])
     room = left - (count(texts) + 2 if texts else 0)
-    state = fold(of.turns)
+    # The window begins with the client's own summary. What a session begins with, such as a fork, is nowhere else.
+    state = of.state if of.state.earlier and not of.state.earlier.seq else replace(of.state, earlier=None)
     summary = summary_of(
         state, since=of.written_to + 1, beside=beside, names_share=NAMES_SHARE, max_tokens=room, count=count
     )
@@ -75,9 +79,9 @@ def handoff_sections(of: HandedOff, max_tokens: int, count: Count) -> str:
 def _user_words(of: HandedOff, max_tokens: int, count: Count) -> str:
     """The user's requests and rules, without those that stand word for word in the client's summary."""
     held = letters_of(of.client_summary)
-    turns = [turn if turn.role != "user" else _without_held(turn, held) for turn in of.turns]
+    turns = [turn if turn.role != "user" else _without_held(turn, held) for turn in of.user]
     room = int(max_tokens * USER_SHARE)
-    span = (of.turns[0].seq, of.turns[-1].seq) if of.turns else (0, 0)
+    span = (0, max(0, of.state.seq))
     first = min(MAX_FIRST_REQUEST, room)
     return user_block(turns, span=span, rules=of.rules, first_tokens=first, tokens=room, count=count, client_puts=True)
 

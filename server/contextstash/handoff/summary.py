@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from contextstash.events.commits import MADE
 from contextstash.events.kinds import Asked, Told
-from contextstash.events.names import name_key, names_of
+from contextstash.events.names import name_key, names_of, path_key
 from contextstash.events.pasted_text import first_lines, shortened
 from contextstash.events.replies import is_reply, reply_lines
 from contextstash.events.requests import user_rules, without_notes
@@ -24,7 +24,7 @@ from contextstash.handoff.fill import MIN_ITEM, Count, Section, cut_middle, fill
 from contextstash.safety.imitations import defused
 from contextstash.safety.sanitize import clip, one_line
 
-NAMES_SHARE = 0.32
+NAMES_SHARE = 0.2
 """The share of a summary that is kept for the names in use; they have what the other sections leave, too. With more,
 less room is left for what is read."""
 
@@ -33,6 +33,11 @@ LITERALS_SHARE = 0.2
 
 SAID_SHARE = 0.3
 """The share of the section on the last state that the last message may take before the newest calls have room."""
+
+NAMES_OF_FILE, NAMED_READ = 16, 8
+"""Names that the line of a file tells, those most in use, and files that were only read that have such a line. Beside
+their file they say where something is. Measured with the judges: as many facts are in view as in one list, and ten
+points more without that list."""
 
 LATELY_CHANGED = 12
 """Changed files that get a line with what was done; of older ones the path is listed, so that in a summary of 1,000
@@ -113,7 +118,7 @@ def summary_of(
         Section(f"Earlier summary{as_of}", 0.3, 6, write.earlier),
         *decisions,
         Section("Said at the end of turns, and commits", 0.15, 7, write.done),
-        Section("Files touched", 0.3, 4, write.files),
+        Section("Files touched", 0.6, 4, write.files),
         Section("Failed when last run", 0.09, 5, write.failures),
         Section("Open items", 0.25, 0, write.open),
         Section("Last state", 0.2, 1, write.state),
@@ -124,13 +129,14 @@ def summary_of(
 
     write.told = fill(sections, max_tokens - int(max_tokens * names_share), count)
     names = fill([Section("Names in use", 1.0, 0, write.names)], max_tokens - cost(write.told), count)
+    write.listed |= {*names_of(names)}
     told = fill(sections, max_tokens - cost(names), count)
     return "\n\n".join(part for part in (told, names) if part)
 
 
 class _Writer:
     """Writes the sections: each method returns the items of one, in at most so many tokens. `told` is what the sections
-    before the names tell."""
+    before the names tell, `listed` are the names in their list."""
 
     def __init__(self, state: State, since: int, beside: Beside, earlier: str, instructions: str, count: Count) -> None:
         self._state = state
@@ -140,6 +146,8 @@ class _Writer:
         self._wanted = _long_words(instructions)
         self._count = count
         self.told = ""
+        self.listed: set[str] = set()
+        self._beside_names = {name_key(name) for text in beside.texts for name in names_of(text)}
 
     def _item(self, text: str) -> int:
         """The tokens of an item."""
@@ -216,11 +224,18 @@ class _Writer:
             *_listed("Created and run", scripts),
             *_listed("Deleted", [path for path, file in files if file.deleted]),
         ]
-        lines = [_file_line(path, file, file.names) for path, file in told] + listed
-        if sum(map(self._item, lines)) > room:
-            lines = [_file_line(path, file, ()) for path, file in told] + listed
-        read = [path for path, file in files if not file.changed and "read" in file.verbs]
-        return first_of([*lines, *_listed("Only read", read[:MAX_READ])], room, self._count)
+        read = [(path, file) for path, file in files if not file.changed and "read" in file.verbs][:MAX_READ]
+        by_file, hidden = self._state.names.by_file(self._state.seq), self._beside_names | self.listed
+        names = {path: [n for n in by_file.get(path_key(path), ()) if n not in hidden] for path, _ in [*told, *read]}
+        found: list[str] = []
+        for most, named in ((NAMES_OF_FILE, NAMED_READ), (NAMES_OF_FILE // 2, NAMED_READ // 2), (0, 0)):
+            with_names = [each for each in read if names[each[0]]][:named]
+            found = [*(_file_line(path, file, names[path][:most]) for path, file in told), *listed]
+            found += [_file_line(path, file, names[path][:most]) for path, file in with_names]
+            found += _listed("Only read", [path for path, file in read if (path, file) not in with_names])
+            if sum(map(self._item, found)) <= room:
+                break
+        return first_of(found, room, self._count)
 
     def failures(self, room: int) -> list[str]:
         """Runs of tests, checks and builds that failed, and were not run again with success."""
@@ -290,9 +305,8 @@ class _Writer:
     def names(self, room: int) -> list[str]:
         """The names most in use, without those that stand beside the list, and literals: those that the agent wrote
         again first, the newest of each first."""
-        texts = [*self._beside.texts, self.told]
-        shown = "\n".join(texts)
-        hidden = {name_key(name) for text in texts for name in names_of(text)}
+        shown = "\n".join([*self._beside.texts, self.told])
+        hidden = self._beside_names | {name_key(name) for name in names_of(self.told)}
         quoted = [(uses > 1, text) for text, uses in self._state.quoted.items() if text.strip('"') not in shown]
         wanted = [text for again in (True, False) for own, text in reversed(quoted) if own is again]
         literals = self._within(wanted, int(room * LITERALS_SHARE))
@@ -319,7 +333,7 @@ class _Writer:
 
 def _file_line(path: str, file: FileState, names: Sequence[str]) -> str:
     verbs = ", ".join(verb for verb in VERBS if verb in file.verbs)
-    told = f" ({', '.join(names)})" if names else ""
+    told = f" ({', '.join([*file.was, *names])})" if names or file.was else ""
     return one_line(f"`{path}`: {verbs}{told}", 600)
 
 

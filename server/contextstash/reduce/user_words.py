@@ -75,7 +75,7 @@ async def words_with(turns: SessionTurns, last_seq: int, replaced: int) -> Words
     renew = sum(map(snapshot.counter.count, before)) + budget.words_tokens > room
     added = await asyncio.to_thread(
         user_block,
-        await _user_turns(turns, first, last_seq),
+        await user_turns(turns, first, last_seq),
         before=block,
         span=(first, max(first, last_seq)),
         rules=pinned_rules(snapshot.settings.pin),
@@ -91,7 +91,7 @@ MAX_WHOLE = 1_500
 """Of so many messages all are read, of more only those that may hold the user's words. As session_turns.MAX_READ."""
 
 
-async def _user_turns(turns: SessionTurns, first: int, last: int) -> tuple[Turn, ...]:
+async def user_turns(turns: SessionTurns, first: int, last: int) -> tuple[Turn, ...]:
     """The messages in a range that tell what the user said, and what it was said to; without abandoned branches."""
     if last - first < MAX_WHOLE:
         return await turns.between(first, last)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from contextstash.events.turns import Turn, without_own_calls
+from contextstash.events.turns import Turn
 from contextstash.handoff.sections import HandedOff, handoff_sections
 from contextstash.handoff.user_block import pinned_rules
 from contextstash.outputs.limits import OutputLimits, limit
@@ -15,17 +14,19 @@ from contextstash.outputs.own_tools import is_own_call
 from contextstash.outputs.placeholders import output_line
 from contextstash.record.output_archive import outputs_session_id
 from contextstash.record.transcript_records import is_window_key
-from contextstash.reduce.session_turns import turn_of
+from contextstash.reduce.session_turns import SessionTurns, keep_state, state_at, turn_of
+from contextstash.reduce.summary_request import HISTORY_MESSAGES
+from contextstash.reduce.user_words import user_turns
 from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session
 from contextstash.session.masks import shown_text
-from contextstash.session.open_session import READ_AT_ONCE, WITH_ALL_OUTPUTS
+from contextstash.session.open_session import WITH_ALL_OUTPUTS
 from contextstash.view.handoff_parts import HEAD_CHARACTERS, MAX_PARTS, WHOLE, Part, divided
 from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash_storage.errors import BadInputError, NotFoundError
 from contextstash_storage.handles import HANDLE
-from contextstash_storage.records import Edit, Event, Message, Output, RewindEdit, SummaryEdit
+from contextstash_storage.records import Edit, Event, Output, SummaryEdit
 
 
 @dataclass(frozen=True)
@@ -93,10 +94,6 @@ SMALLEST, LARGEST = 1_500, 7_200
 model, some 27,000 characters, as the three parts of a client's hooks hold it. A larger one is written two or three
 times until it fits them. With half as much again it cost more than it gave back (bench.windows, at 100,000 tokens)."""
 
-MAX_READ_TOKENS = 600_000
-"""How much of a session a hand-off is made from, the newest first; of what is older, only the user's own messages. The
-client waits for it: 500,000 tokens took 2 s on an idle machine."""
-
 EXTRACTIVE = "extractive"
 
 PART_SECONDS, LOOK_SECONDS, END_SECONDS = 10.0, 0.05, 0.25
@@ -124,14 +121,13 @@ async def hand_off(
     `max_tokens` is too small, or if there are fewer parts. With `same`, the window begins with the client's own summary
     of the session."""
     snapshot = await access.snapshot(session_id, WITH_ALL_OUTPUTS)
-    listed = await access.store.read_messages(session_id, bodies=False)
     if max_tokens is None:
-        max_tokens = default_tokens(snapshot, sum(message.tokens for message in listed))
+        max_tokens = default_tokens(snapshot, snapshot.session.counters.appended)
     used = part.used(round(max_tokens / snapshot.counter.factor))
     if part.number > used:
         return None
     whole = await whole_outputs(access, snapshot)
-    given = await _given(access, snapshot, whole, listed, same=same)
+    given = await _given(access, snapshot, whole, same=same)
     text = await _written(snapshot, whole, given, max_tokens)
     if text is None or part.characters is None:
         return text
@@ -152,22 +148,31 @@ def default_tokens(snapshot: SessionSnapshot, recorded: int) -> int:
     return min(most, max(SMALLEST, min(snapshot.budget.window // WINDOW_SHARE, recorded // SESSION_SHARE)))
 
 
-async def _given(
-    access: Access, snapshot: SessionSnapshot, whole: WholeOutputs, listed: Sequence[Message], *, same: bool
-) -> HandedOff:
-    """What the hand-off is made from."""
+async def _given(access: Access, snapshot: SessionSnapshot, whole: WholeOutputs, *, same: bool) -> HandedOff:
+    """What the hand-off is made from; the state is kept for the next one."""
     written = _written_by_model(snapshot.edits)
-    # A window of ours that the client did not take is not its summary.
-    summaries = (each for each in reversed(listed) if each.kind == "summary" and not is_window_key(each.key))
-    own = next((message.seq for message in summaries if same), None)
-    found = [] if own is None else await access.store.read_messages_at(snapshot.session_id, [own])
+    turns = SessionTurns(access, snapshot)
+    state = await state_at(turns, turns.last_seq)
+    await keep_state(access, snapshot, state)
+    recent = await turns.between(max(0, turns.last_seq - HISTORY_MESSAGES + 1), turns.last_seq)
     return HandedOff(
-        turns=await _turns(access, snapshot, whole, listed),
+        state=state,
+        user=await user_turns(turns, 0, turns.last_seq),
+        recent=[_with_whole_texts(turn, whole) for turn in recent],
         rules=pinned_rules(snapshot.settings.pin),
         written=written.summary if written else "",
         written_to=written.last_seq if written else -1,
-        client_summary="\n".join(text for message in found for text in turn_of(snapshot, message, {}).texts),
+        client_summary=await _client_summary(access, snapshot) if same else "",
     )
+
+
+async def _client_summary(access: Access, snapshot: SessionSnapshot) -> str:
+    """The newest summary by the client; a window of ours that it did not take is none."""
+    seqs = [edit.seq for edit in snapshot.edits if isinstance(edit, SummaryEdit) and edit.seq is not None]
+    for message in reversed(await access.messages_at(snapshot, seqs)):
+        if not is_window_key(message.key):
+            return "\n".join(turn_of(snapshot, message, {}).texts)
+    return ""
 
 
 async def _written(snapshot: SessionSnapshot, whole: WholeOutputs, given: HandedOff, max_tokens: int) -> str | None:
@@ -191,55 +196,6 @@ def _written_by_model(edits: Sequence[Edit]) -> SummaryEdit | None:
     extract of ours would be made again from the same messages."""
     own = (edit for edit in reversed(edits) if isinstance(edit, SummaryEdit) and edit.seq is None)
     return next((edit for edit in own if edit.strategy != EXTRACTIVE and edit.text != edit.summary), None)
-
-
-async def _turns(
-    access: Access, snapshot: SessionSnapshot, whole: WholeOutputs, listed: Sequence[Message]
-) -> tuple[Turn, ...]:
-    """The session's messages, also those that the client has compacted; without abandoned branches, the client's
-    summaries, and the calls of our own tools. The outputs have no handles: the index names those."""
-    own = await _written_for_client(access, snapshot, listed)
-    wanted = _wanted([message for message in listed if message.seq not in own], _abandoned(snapshot))
-    turns: list[Turn] = []
-    for start in range(0, len(wanted), READ_AT_ONCE):
-        messages = await access.store.read_messages_at(snapshot.session_id, wanted[start : start + READ_AT_ONCE])
-        read = await asyncio.to_thread(lambda found: [turn_of(snapshot, each, {}) for each in found], messages)
-        turns += [_with_whole_texts(turn, whole) for turn in read]
-    return without_own_calls(turns)
-
-
-async def _written_for_client(access: Access, snapshot: SessionSnapshot, listed: Sequence[Message]) -> set[int]:
-    """The positions of replies in which the model wrote a summary for its client. Codex records such a reply like any
-    other, and then compacts with a message that ends with its text."""
-    before = {
-        after.seq: reply.seq
-        for reply, after in pairwise(listed)
-        if after.kind == "summary" and reply.role == "assistant"
-    }
-    read = await access.store.read_messages_at(snapshot.session_id, sorted({*before, *before.values()}))
-    texts = {message.seq: "\n".join(snapshot.format.read(message.body or {}).texts).strip() for message in read}
-    return {reply for summary, reply in before.items() if texts[reply] and texts[summary].endswith(texts[reply])}
-
-
-def _wanted(listed: Sequence[Message], abandoned: Sequence[RewindEdit]) -> list[int]:
-    """The positions of the messages that a hand-off is made from."""
-    wanted: list[int] = []
-    left = MAX_READ_TOKENS
-    for message in reversed(listed):
-        begins = message.seq == 0 and is_window_key(message.key)  # with a window of ours, in a fork
-        is_left = any(edit.first_seq <= message.seq <= edit.last_seq for edit in abandoned)
-        if is_left or (message.kind == "summary" and not begins):
-            continue
-        left -= message.tokens
-        if left >= 0 or (message.role == "user" and message.kind == "message"):
-            wanted.append(message.seq)
-    return wanted[::-1]
-
-
-def _abandoned(snapshot: SessionSnapshot) -> list[RewindEdit]:
-    """The rewinds in force. One that lies inside a later summary is in force too: that summary did not undo it."""
-    undone = {number for edit in snapshot.edits if edit.kind == "restore" for number in edit.undoes}
-    return [edit for edit in snapshot.edits if isinstance(edit, RewindEdit) and edit.edit_id not in undone]
 
 
 def _with_whole_texts(turn: Turn, whole: WholeOutputs) -> Turn:

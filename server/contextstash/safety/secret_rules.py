@@ -287,7 +287,7 @@ def _read() -> Iterator[list[Rule]]:
     """The rules of each section of the table."""
     parts: dict[str, str] = {}
     rules: list[Rule] = []
-    readers = {"begins": _begins, "shape": _shape, "form": _form}
+    readers: dict[str, Callable[..., Rule]] = {"begins": _begins, "shape": _shape, "form": _form}
     text = (get_data(__package__, "secret_forms.txt") or b"").decode()
     for line in (each for each in text.split("\n") if not each.startswith("#")):
         first, *fields = re.sub(r"\{([A-Z_]+)\}", lambda name: parts[name[1]], line).split("\t")
