@@ -248,7 +248,6 @@ class Stash(Access):
     export_view = transfer.export_view
     import_session = transfer.import_session
     list_calls = call_log.list_calls
-    read_request = call_log.read_request
 
     async def read_cursor(self, source: str) -> Cursor | None:
         """Up to where a transcript was read; None if it never was."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 
 import pytest
 
 from contextstash.cli.app import SECTIONS, cli
-from contextstash.cli.server_commands import MAX_TRIED, next_free
 from tests.support.command_line import CommandLine, failure_of
 
 
@@ -107,13 +105,3 @@ def test_an_install_where_no_client_is_lists_the_clients_in_a_sentence(contextst
     [line] = contextstash.run("install").stderr.splitlines()
     assert "Choose from: claude-code, " in line
     assert line.endswith("opencode, pi. See: contextstash install --help")
-
-
-def test_the_pages_take_the_next_port_if_theirs_is_in_use(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        free = next_free(port)
-        assert port < free < port + MAX_TRIED
-        assert f"Port {port} is in use" in capsys.readouterr().err

@@ -51,7 +51,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "config": ("config_commands", "Show and change settings."),
     },
     "Share and check": {
-        "export": ("file_commands", "Write a session to a file: whole, messages, Markdown or HTML."),
+        "export": ("file_commands", "Write a session to a file: whole, its messages, or HTML."),
         "migrate-store": ("file_commands", "Copy all sessions into another database."),
     },
     "For clients and scripts": {

@@ -42,9 +42,9 @@ def for_reader(text: str) -> str:
     return visible(text) if sys.stdout.isatty() else text
 
 
-def echo(text: str, *, err: bool = False, bold: bool = False, dim: bool = False, raw: bool = False) -> None:
-    """Print a text that may hold recorded text: as `for_reader` returns it, unless it is to be `raw`."""
-    shown = visible(text) if (sys.stderr if err else sys.stdout).isatty() and not raw else text
+def echo(text: str, *, err: bool = False, bold: bool = False, dim: bool = False) -> None:
+    """Print a text that may hold recorded text: as `for_reader` returns it."""
+    shown = visible(text) if (sys.stderr if err else sys.stdout).isatty() else text
     click.secho(shown, err=err, bold=bold or None, dim=dim or None)
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from contextstash.transfer.transfer import Migrated, Progress
     from contextstash_storage.databases import Location
 
-FORMS = ("session", "messages", "view", "markdown", "html")
+FORMS = ("session", "messages", "view", "html")
 
 
 @click.command(epilog="Example: contextstash export 3f2a -o session.html")
@@ -57,7 +57,7 @@ def export(
     session: everything, as JSON lines; contextstash import reads it without loss, if it was written with
     --with-secrets: otherwise masks stand in the place of keys and passwords. messages: the history in its
     provider's own JSON, one message per line, with what only replies have (model, usage); in a file that ends with
-    .json one list. view: the messages for the next request, likewise. markdown and html: for people.
+    .json one list. view: the messages for the next request, likewise. html: for people.
     """
     from contextstash.sharing.export import form_of
 

@@ -13,10 +13,8 @@ import click
 
 from contextstash.cli.console import echo, for_reader, in_commands, say, shortened, when
 from contextstash.cli.options import find_session, stash_command
-from contextstash.outputs.counts import counted
 from contextstash.session_names import short_id
 from contextstash_storage.errors import NotFoundError
-from contextstash_storage.handles import HANDLE
 
 if TYPE_CHECKING:
     from contextstash.results import Hit, SearchResult
@@ -27,9 +25,6 @@ OUTPUTS_SUFFIX = ".outputs"
 
 MAX_TITLE_CHARACTERS = 60
 """Characters of a session's title above its hit: leaves room for the rest of the line in 80 columns."""
-
-SMALLEST_PAGE = 100
-"""Tokens: as in queries/retrieval.py. Of the output only its size is shown."""
 
 ALL_WORDS = "No text has all of these words."
 
@@ -50,8 +45,6 @@ SCOPES = click.Choice(["session", "outputs", "messages", "project", "everywhere"
 @click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True)
 async def search(stash: Stash, words: tuple[str, ...], session: str | None, **filters: Any) -> Any:
     """Search everything that was recorded, for whole words; texts with all of them come first."""
-    if HANDLE.fullmatch(" ".join(words)):
-        return await _handle(stash, words[0])
     found = await stash.search_history(
         " ".join(words),
         session_id=await find_session(stash, session) if session else None,
@@ -74,17 +67,6 @@ async def _note(stash: Stash, found: SearchResult, words: Sequence[str], limits:
         return "Nothing is recorded yet. To record sessions: contextstash import PATH"
     given = " and ".join(f"--{name}" for name in limits)
     return f"Nothing found within {given}: leave that out to search everything." if given else found.note
-
-
-async def _handle(stash: Stash, handle: str) -> Any:
-    """What a handle is, and the command that prints it whole."""
-    if handle.startswith("sum_"):
-        summary = await stash.get_summary(await find_session(stash, None), level=handle)
-        return summary, lambda: echo(f"{handle} is a summary: contextstash show {handle}")
-    page, call = await stash.get_archived_output(handle, max_tokens=SMALLEST_PAGE), await stash.read_call(handle)
-    where = f", message {call.seq} of session {call.session_id}" if call is not None else ""
-    size = f"{counted(page.total_lines, 'line')}, {page.total_tokens:,} tokens"
-    return page, lambda: echo(f"{handle} is an output of {page.tool}, {size}{where}: contextstash show {handle}")
 
 
 def _print_hits(

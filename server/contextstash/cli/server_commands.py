@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import sys
 import webbrowser
 from dataclasses import replace
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
-from click.core import ParameterSource
 
 from contextstash.base.plain_logs import configure_logs
 from contextstash.cli.console import print_table
@@ -92,14 +90,8 @@ def serve(
     serve_http(serving, tools, HttpOptions(*http, **over_http), json_logs=json_logs)
 
 
-HOST = "127.0.0.1"
-
-MAX_TRIED = 20
-"""Ports that are tried, before the command says that none is free."""
-
-
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65_535), default=8787, show_default=True, help="0: any free port.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="[default: any free one]")
 @click.option("--open/--no-open", "browser", default=True, help="Whether to open a browser.  [default: open]")
 @opener_options
 def ui(opener: StashOpener, port: int, browser: bool) -> None:
@@ -109,25 +101,7 @@ def ui(opener: StashOpener, port: int, browser: bool) -> None:
     """
     from contextstash.pages.app import serve_ui
 
-    source = click.get_current_context().get_parameter_source("port")
-    if source is ParameterSource.DEFAULT:
-        port = next_free(port)
     serve_ui(opener.serving(), port, _open if browser else lambda _: None)
-
-
-def next_free(port: int) -> int:
-    """The port, or if another program has it, the next one that is free; the same one if none of them is."""
-    for candidate in range(port, port + MAX_TRIED):
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, candidate))
-            except OSError:
-                continue
-        if candidate != port:
-            click.echo(f"Port {port} is in use, perhaps by another contextstash ui: this is on {candidate}.", err=True)
-        return candidate
-    return port
 
 
 def _open(address: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from contextstash.base.project_names import project_name
-from contextstash.cli.console import echo, echo_json, for_reader, in_commands, print_table, say, tell, when
+from contextstash.cli.console import echo, for_reader, in_commands, print_table, say, tell, when
 from contextstash.cli.options import NAMED, SESSION, find_session, stash_command
 from contextstash.clients.projects import deleted_by
 from contextstash.outputs.counts import amount, before_and_after, counted
@@ -108,15 +108,12 @@ MAX_CALLS = 100_000
 @click.option("--events", is_flag=True, help="What happened to its context: levels, prunes, compactions, recoveries.")
 @click.option("--calls", is_flag=True, help="Its model calls: tokens and cost of each.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="List the newest N.")
-@click.option("--request", type=click.IntRange(1), metavar="CALL", help="Print this call's messages as JSON.")
-async def status(stash: Stash, session: str | None, events: bool, calls: bool, limit: int, request: int | None) -> Any:
+async def status(stash: Stash, session: str | None, events: bool, calls: bool, limit: int) -> Any:
     """Show how full a session's context is, with what, and the next step. [default: the one with the newest message]
 
     With --events or --calls, list those instead.
     """
     session_id = await find_session(stash, session)
-    if request is not None:
-        return await _request(stash, session_id, request)
     if events:
         return await _events(stash, session_id, limit)
     if calls:
@@ -211,17 +208,6 @@ def _call_row(line: CallUse) -> tuple[object, ...]:
     return (line.call_id, line.purpose, line.model or "", *counts, took, cost, line.error or "")
 
 
-async def _request(stash: Stash, session_id: str, number: int) -> Any:
-    """The messages of one model call. Raises NotFoundError if the session has fewer calls."""
-    every = (await stash.list_calls(session_id, limit=MAX_CALLS)).calls
-    if number > len(every):
-        raise NotFoundError(
-            f"There is no call {number}: session {session_id} has {len(every)}. contextstash status --calls lists them."
-        )
-    sent = await stash.read_request(session_id, every[number - 1].call_id)
-    return sent, lambda: echo_json(sent)
-
-
 PREVIEW_CHARACTERS = 160
 """Of one message: about a line of a wide terminal."""
 
@@ -239,16 +225,16 @@ PAGE_TOKENS = 8_000
 @click.option(
     "--limit", type=click.IntRange(1), default=50, metavar="N", show_default=True, help="List at most N messages."
 )
-@click.option("--raw", is_flag=True, help="Print control characters to a terminal too, as they were recorded.")
-async def show(stash: Stash, what: str | None, session: str | None, raw: bool, **given: Any) -> Any:
-    """Print an archived output (out_…), a summary (sum_…), or the messages of a session."""
+async def show(stash: Stash, what: str | None, session: str | None, **given: Any) -> Any:
+    """Print an archived output (out_…), a summary (sum_…), or the messages of a session. In a
+    pipe they are as they were recorded; a terminal gets nothing that it would obey."""
     if what is not None and what.startswith("sum_"):
-        return await _summary(stash, what, session, raw)
+        return await _summary(stash, what, session)
     if what is not None and what.startswith("out_"):
-        return await (_call(stash, what, raw) if given["call"] else _output(stash, what, given["pattern"], raw))
+        return await (_call(stash, what) if given["call"] else _output(stash, what, given["pattern"]))
     session_id = await find_session(stash, what or session)
     if given["message"] is not None:
-        return await _message(stash, session_id, given["message"], raw)
+        return await _message(stash, session_id, given["message"])
     return await _messages(stash, session_id, given["first"], given["limit"])
 
 
@@ -285,12 +271,12 @@ def _pieces(line: MessageLine, fmt: Format) -> tuple[str, str]:
     return output, " ".join(" ".join([*said, *(line.calls or ())]).split())[:PREVIEW_CHARACTERS] or "(no text)"
 
 
-async def _message(stash: Stash, session_id: str, seq: int, raw: bool) -> Any:
+async def _message(stash: Stash, session_id: str, seq: int) -> Any:
     page = await stash.read_messages(session_id, first=seq, limit=1)
     if not page.messages:
         raise NotFoundError(f"There is no message {seq}: the session has {page.total:,}, from 0 to {page.total - 1:,}.")
     text = _whole(page.messages[0], (await stash.read_session(session_id)).format)
-    return page.messages[0], lambda: echo(text, raw=raw)
+    return page.messages[0], lambda: echo(text)
 
 
 def _whole(line: MessageLine, format_name: str) -> str:
@@ -327,7 +313,7 @@ def _value(value: object) -> str:
     return f"\n{text}" if "\n" in text else text
 
 
-async def _summary(stash: Stash, summary_id: str, session: str | None, raw: bool) -> Any:
+async def _summary(stash: Stash, summary_id: str, session: str | None) -> Any:
     session_id = await find_session(stash, session)
     try:
         summary = await stash.get_summary(session_id, level=summary_id)
@@ -337,7 +323,7 @@ async def _summary(stash: Stash, summary_id: str, session: str | None, raw: bool
         ) from error
 
     def show() -> None:
-        echo(f"{summary.summary}\n", raw=raw)
+        echo(f"{summary.summary}\n")
         tell(summary)
         covered = f"--first {summary.first_seq} --limit {summary.messages_summarized}"
         echo(f"The messages: contextstash show {summary.session_id} {covered}")
@@ -345,21 +331,21 @@ async def _summary(stash: Stash, summary_id: str, session: str | None, raw: bool
     return summary, show
 
 
-async def _call(stash: Stash, handle: str, raw: bool) -> Any:
+async def _call(stash: Stash, handle: str) -> Any:
     found = await stash.read_call(handle)
     if found is None:
         raise NotFoundError(f"The call that {handle} answers was not recorded.")
-    return found, lambda: echo(readable_arguments(found.arguments), raw=raw)
+    return found, lambda: echo(readable_arguments(found.arguments))
 
 
-async def _output(stash: Stash, handle: str, pattern: str | None, raw: bool) -> Any:
-    """An output. A pipe, or a terminal with `raw`, gets it unchanged; notes go to standard error."""
+async def _output(stash: Stash, handle: str, pattern: str | None) -> Any:
+    """An output. A pipe gets it unchanged, also what a terminal would obey; notes go to standard error."""
     pages = await read_output(stash, handle, pattern)
     call = await stash.read_call(handle)
 
     def show() -> None:
         text = ("" if pattern is None else "\n").join(page.text for page in pages)
-        sys.stdout.write(text if raw else for_reader(text))
+        sys.stdout.write(for_reader(text))
         if text and not text.endswith("\n") and (sys.stdout.isatty() or pattern is not None):
             sys.stdout.write("\n")
         if pages[-1].note and len(pages) == 1:

@@ -10,13 +10,10 @@ import errno
 import hashlib
 import json
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from contextstash.base.atomic_file import PRIVATE, replace_file
 from contextstash.base.regular_files import read_regular
@@ -138,6 +135,8 @@ def checked(text: str, path: Path) -> tuple[dict[str, Any], Tables]:
 
 
 def _toml(text: str, place: str) -> tuple[dict[str, Any], Tables]:
+    import tomllib
+
     try:
         settings = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits raises a plain ValueError
@@ -150,6 +149,8 @@ def _toml(text: str, place: str) -> tuple[dict[str, Any], Tables]:
 
 def _agents_file(text: str, place: str) -> dict[str, Any]:
     """The settings of an agent's YAML file: under `context` if it exists, else the whole file."""
+    import yaml  # few have such files, and each start of a server waits for its imports
+
     try:
         data = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -16,10 +16,10 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, ToolAnnotations
 from mcp.types import Tool as ListedTool
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
+from pydantic import BaseModel, Field, ValidationError, WithJsonSchema, create_model
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from contextstash import results
-from contextstash.mcp import schemas
 from contextstash.mcp.answers import answer_of, sendable, sendable_text
 from contextstash.mcp.errors import report_crash, unknown_name, wrong_arguments
 from contextstash.mcp.lazy_stash import LazyStash
@@ -41,9 +41,7 @@ class OperationTool:
     @cached_property
     def _arguments(self) -> type[BaseModel]:
         fields = {name: _field(each) for name, each in self.operation.arguments.items()}
-        return create_model(
-            self.operation.name, __config__=ConfigDict(title=f"{self.operation.name}Arguments"), **fields
-        )
+        return create_model(self.operation.name, **fields)
 
     @cached_property
     def listed(self) -> ListedTool:
@@ -53,8 +51,10 @@ class OperationTool:
             name=operation.name,
             title=operation.title,
             description=(self._followed and operation.followed) or operation.description,
-            input_schema=schemas.input_schema(self._arguments.model_json_schema()),
-            output_schema=schemas.output_schema(getattr(results, operation.result)),
+            # Closed to unknown arguments, so that a client that validates finds a misspelt name first.
+            input_schema=self._arguments.model_json_schema(schema_generator=ShortSchema)
+            | {"additionalProperties": False},
+            output_schema=getattr(results, operation.result).model_json_schema(schema_generator=ShortSchema),
             annotations=ToolAnnotations(
                 read_only_hint=operation.read_only,
                 destructive_hint=operation.destructive,
@@ -158,3 +158,30 @@ async def _report(context: Context[None, Any], what: str) -> None:
         await asyncio.sleep(REPORT_SECONDS)
         seconds += REPORT_SECONDS
         await context.report_progress(seconds, message=f"{what}, {seconds:.0f} s")
+
+
+class ShortSchema(GenerateJsonSchema):
+    """JSON schemas as a client sees them, without the titles and null defaults of pydantic, which cost tokens. A
+    missing field has the same meaning as null, which is not named."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """No field has a title."""
+        return False
+
+    def model_schema(self, schema: Any) -> JsonSchemaValue:
+        """A model without its title."""
+        return {name: each for name, each in super().model_schema(schema).items() if name != "title"}
+
+    def nullable_schema(self, schema: Any) -> JsonSchemaValue:
+        """`X or null` as X."""
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: Any) -> JsonSchemaValue:
+        """A default, unless it is null."""
+        made = super().default_schema(schema)
+        return made if made.get("default") is not None else {name: made[name] for name in made if name != "default"}
+
+    def dict_schema(self, schema: Any) -> JsonSchemaValue:
+        """An object, without saying that it may hold anything."""
+        made = super().dict_schema(schema)
+        return {name: each for name, each in made.items() if each is not True}

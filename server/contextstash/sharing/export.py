@@ -1,4 +1,4 @@
-"""The export of a session: lossless, or as messages, view, Markdown or an HTML page."""
+"""The export of a session: lossless, or as messages, view or an HTML page."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from contextstash.sharing.html import PAGE_MESSAGES, html_pieces, seer_of, shown_messages
-from contextstash.sharing.markdown import markdown_head, markdown_message, markdown_summary
+from contextstash.sharing.html import PAGE_MESSAGES, html_pieces
 
 if TYPE_CHECKING:
     from contextstash.stash import Stash
 
-Form = Literal["session", "messages", "view", "markdown", "html"]
+Form = Literal["session", "messages", "view", "html"]
 
-FORMS: tuple[Form, ...] = ("session", "messages", "view", "markdown", "html")
+FORMS: tuple[Form, ...] = ("session", "messages", "view", "html")
 
 SUFFIXES: dict[str, Form] = {
     ".jsonl": "session",
-    ".md": "markdown",
-    ".markdown": "markdown",
     ".html": "html",
     ".htm": "html",
 }
@@ -61,18 +58,9 @@ async def _view(stash: Stash, session_id: str) -> AsyncIterator[str]:
         yield json.dumps(message) + "\n"
 
 
-async def _markdown(stash: Stash, session_id: str) -> AsyncIterator[str]:
-    status = await stash.context_status(session_id)
-    seer = seer_of(status)
-    yield markdown_head(status)
-    async for summary, message in shown_messages(stash, session_id):
-        yield markdown_message(message, seer) if summary is None else markdown_summary(summary, seer)
-
-
 _PIECES: dict[Form, Callable[[Stash, str], AsyncIterator[str]]] = {
     "session": _session,
     "messages": _messages,
     "view": _view,
-    "markdown": _markdown,
     "html": html_pieces,
 }

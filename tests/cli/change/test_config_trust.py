@@ -74,16 +74,6 @@ def test_an_invalid_file_is_not_trusted(untrusted: UntrustedProject, text: str, 
     assert (done.returncode, says in done.stderr) == (1, True)
 
 
-def test_a_copy_of_a_trusted_file_in_another_project_is_not_trusted(untrusted: UntrustedProject) -> None:
-    untrusted.run("config", "trust", "--yes")
-    another = UntrustedProject(untrusted.folder / "another")
-    another.write(FILE)
-    trusted = (untrusted.user_folder / "trusted.json").read_text()
-    another.user_folder.mkdir(parents=True)
-    (another.user_folder / "trusted.json").write_text(trusted)
-    assert shown(another)["settings"]["placeholder"] == "described"
-
-
 @pytest.mark.parametrize("damaged", ["{", "[]", '{"files": 1}', ""])
 def test_a_damaged_list_trusts_nothing_and_is_named(untrusted: UntrustedProject, damaged: str) -> None:
     untrusted.user_folder.mkdir(parents=True)
@@ -91,13 +81,6 @@ def test_a_damaged_list_trusts_nothing_and_is_named(untrusted: UntrustedProject,
     assert shown(untrusted)["settings"]["placeholder"] == "described"
     done = untrusted.run("config", "trust", "--yes")
     assert (done.returncode, "trusted.json" in done.stderr) == (1, True)
-
-
-def test_an_agents_file_is_trusted_separately(untrusted: UntrustedProject) -> None:
-    path = untrusted.write("summary_prompt: mine\n", "agents/quick.yaml")
-    assert shown(untrusted, "--agent", "quick")["settings"]["summary_prompt"] == "handoff"
-    assert untrusted.run("config", "trust", str(path), "--yes").returncode == 0
-    assert shown(untrusted, "--agent", "quick")["settings"]["summary_prompt"] == "mine"
 
 
 def test_a_trusted_file_does_not_give_consent(untrusted: UntrustedProject) -> None:

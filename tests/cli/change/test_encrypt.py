@@ -8,12 +8,14 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from typing import Any
 
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
 from tests.support.command_line import CommandLine, failure_of, write_transcript
 from tests.support.file_keyring import PLACE, SECONDS
+from tests.support.servers import answered
 
 WORD = "pomegranate"
 ENCRYPTED = b"contextstash\0enc"
@@ -97,7 +99,7 @@ def test_a_key_that_is_missing_or_wrong_is_an_error_that_says_what_to_do(
         (line.folder / name).write_text("cd" * 32)
         (line.folder / name).chmod(mode)
     setting = {"CONTEXTSTASH_ENCRYPTION_KEY": source.format(folder=line.folder)}
-    for command in (["sessions"], ["search", WORD], ["decrypt"]):
+    for command in (["sessions"], ["decrypt"]):
         said = failure_of(line.run(*command, environment=setting))
         assert advice in said or (command == ["decrypt"] and not source)
         assert "cdcd" not in said
@@ -183,11 +185,6 @@ def test_a_client_that_is_running_is_not_disturbed(line: CommandLine) -> None:
     assert line.run("encrypt", "--key", f"file:{line.folder}/key").returncode == 0
 
 
-def test_postgresql_is_for_its_servers_disk(line: CommandLine) -> None:
-    said = failure_of(line.run("encrypt", "--db", "postgresql://nobody@127.0.0.1:1/none", "--key", "keyring"))
-    assert "encrypt the disk of its server" in said
-
-
 def test_a_hook_the_status_line_and_the_server_open_it_too(line: CommandLine) -> None:
     assert line.run("encrypt", "--key", f"file:{line.folder}/key").returncode == 0
     folder = line.folder / ".claude" / "projects" / "p"
@@ -202,35 +199,19 @@ def test_a_hook_the_status_line_and_the_server_open_it_too(line: CommandLine) ->
     assert shown.returncode == 0
     environment = {"HOME": str(line.folder), "XDG_CONFIG_HOME": str(line.folder), "PATH": "/usr/bin:/bin"}
     started = [sys.executable, "-m", "contextstash", "serve", "--db", str(line.database)]
-    requests = [
-        {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "initialize",
-            "params": {
-                "protocolVersion": "2025-06-18",
-                "capabilities": {},
-                "clientInfo": {"name": "t", "version": "1"},
-            },
-        },
+    call = {"name": "search_history", "arguments": {"query": WORD, "scope": "everywhere"}}
+    told = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    requests: list[dict[str, Any]] = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": told},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {
-            "jsonrpc": "2.0",
-            "id": 2,
-            "method": "tools/call",
-            "params": {"name": "search_history", "arguments": {"query": WORD, "scope": "everywhere"}},
-        },
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
     ]
     with subprocess.Popen(
-        started, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=line.folder, text=True
+        started, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=line.folder
     ) as server:
-        assert server.stdin
-        assert server.stdout
-        server.stdin.write("".join(f"{json.dumps(each)}\n" for each in requests))
-        server.stdin.flush()
-        answers = [server.stdout.readline() for _ in range(2)]
-        server.stdin.close()
-    assert WORD in answers[1]
+        answer = answered(server, *requests)
+        server.kill()
+    assert WORD in json.dumps(answer)
     assert not [path for path in line.folder.glob("*.db*") if WORD.encode() in path.read_bytes()]
 
 

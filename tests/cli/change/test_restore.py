@@ -13,12 +13,6 @@ def test_a_compaction_is_undone_by_restoring_its_summary(orchard: Orchard) -> No
     assert restored["tokens_after"] == compacted["tokens_before"]
 
 
-def test_a_compaction_that_was_not_made_offers_nothing_to_undo(orchard: Orchard) -> None:
-    shown = orchard.run("compact", orchard.session, *WINDOW, "--dry-run").stdout
-    assert "Would summarize" in shown
-    assert "To undo" not in shown
-
-
 def test_the_last_change_is_undone_alone_and_then_the_one_before_it(orchard: Orchard) -> None:
     full = orchard.json("prune", orchard.session, "--keep-last", "6")
     pruned = orchard.json("prune", orchard.session, "--keep-last", "2")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -30,35 +29,6 @@ def filled(path: Path) -> None:
             await stash.configure_session("aged-100", settings={"pin": ["rule: keep this"]})
 
     asyncio.run(fill())
-
-
-def left(path: Path, **limits: float) -> tuple[list[str], list[str], int]:
-    """The sessions that a dry run names, those that are there after the deletion, and how many are kept for a pin."""
-    now = datetime.now(UTC)
-
-    async def run() -> tuple[list[str], list[str], int]:
-        async with stash_at(path) as stash:
-            said = await stash.retain(now + timedelta(days=50), dry_run=True, **limits)  # type: ignore[arg-type]
-            assert len((await stash.list_sessions()).sessions) == len(DAYS)
-            done = await stash.retain(now + timedelta(days=50), dry_run=False, **limits)  # type: ignore[arg-type]
-            assert [each.session_id for each in done.sessions] == [each.session_id for each in said.sessions]
-            there = [line.session_id for line in (await stash.list_sessions()).sessions]
-            return [each.session_id for each in said.sessions], there, said.pinned
-
-    return asyncio.run(run())
-
-
-def test_old_sessions_go_and_pinned_ones_stay(tmp_path: Path) -> None:
-    filled(tmp_path / "s.db")
-    named, there, pinned = left(tmp_path / "s.db", days=30)
-    assert sorted(named) == ["aged-0", "aged-10", "aged-40", "aged-400"]
-    assert there == ["aged-100"]
-    assert pinned == 1
-
-
-def test_nothing_young_goes(tmp_path: Path) -> None:
-    filled(tmp_path / "s.db")
-    assert left(tmp_path / "s.db", days=60)[0] == []
 
 
 def make_old(path: Path) -> None:

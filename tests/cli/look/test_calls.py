@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import CommandLine, failure_of
+from tests.support.command_line import CommandLine
 
 
 @pytest.mark.usefixtures("session")
@@ -17,19 +16,6 @@ def test_calls_have_tokens_and_growth(contextstash: CommandLine) -> None:
     assert [call.get("growth_tokens") for call in calls] == [None, 900, 900, 900, 900, 900]
     assert all(call["cost"] > 0 for call in calls)
     assert "6 calls, 19,500 prompt tokens" in contextstash.run("status", "--calls").stdout
-
-
-def test_the_request_of_a_call_is_rebuilt(contextstash: CommandLine, session: Path) -> None:
-    third = contextstash.json("status", "--calls")["calls"][2]["call_id"]
-    sent = json.loads(contextstash.run("status", "--request", str(third)).stdout)
-    recorded = json.loads(session.read_text())[:5]
-    assert [message["role"] for message in sent] == [message["role"] for message in recorded]
-    assert [message["content"] for message in sent] == [message["content"] for message in recorded]
-
-
-@pytest.mark.usefixtures("session")
-def test_an_unknown_call_is_an_error_in_one_line(contextstash: CommandLine) -> None:
-    assert "no call 99" in failure_of(contextstash.run("status", "--request", "99"))
 
 
 def test_a_session_without_calls_says_so(contextstash: CommandLine) -> None:

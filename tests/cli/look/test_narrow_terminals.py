@@ -18,11 +18,8 @@ COMMANDS = (
     ("sessions",),
     ("status",),
     ("show", "build", "--limit", "6"),
-    ("status", "--events"),
     ("advise",),
-    ("search", "nosuchword"),
     ("search", "built"),
-    ("doctor",),
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextstash import open_stash_sync
 from contextstash.cli.search_command import around_match
-from tests.support.command_line import CommandLine, failure_of, write_transcript
+from tests.support.command_line import CommandLine, write_transcript
 from tests.support.orchard import Orchard
 
 
@@ -58,15 +58,6 @@ def test_a_long_line_is_cut_around_the_words_that_match() -> None:
     assert " quince " in shown
     assert (shown[0], shown[-1]) == ("…", "…")
     assert around_match("short quince", ["quince"], 60) == "short quince"
-
-
-def test_a_handle_is_said_to_be_what_it_is_instead_of_searched_for(orchard: Orchard) -> None:
-    [hit, *_] = orchard.json("search", "tree 733")["hits"]
-    handle = hit["handle"]
-    [line] = orchard.run("search", handle).stdout.splitlines()
-    assert line.startswith(f"{handle} is an output of Read, 121 lines, ")
-    assert line.endswith(f", message {hit['seq'] - 1} of session {orchard.session}: contextstash show {handle}")
-    assert "There is no output" in failure_of(orchard.run("search", "out_nosuchnosuchnosu"))
 
 
 def test_nothing_found_says_why(orchard: Orchard) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -96,15 +95,6 @@ def test_the_html_page_runs_and_loads_nothing_and_holds_every_text(contextstash:
     assert "prefers-color-scheme" in file.read_text(encoding="utf-8") or "light-dark(" in file.read_text(
         encoding="utf-8"
     )
-
-
-def test_markdown_in_recorded_texts_is_quoted(contextstash: CommandLine) -> None:
-    text = written(contextstash, "--format", "markdown")
-    outside = re.sub(r"^(`{3,})\n.*?\n\1$", "", text, flags=re.DOTALL | re.MULTILINE)
-    unquoted = [line for line in outside.splitlines() if not line.startswith(">")]
-    assert "<script>" not in "\n".join(unquoted)
-    assert "## Summary sum_" in text
-    assert re.search(r"^## 0 user, in summary sum_", text, flags=re.MULTILINE)
 
 
 def test_a_failed_export_is_reported_and_leaves_no_file(contextstash: CommandLine, tmp_path: Path) -> None:

@@ -43,16 +43,6 @@ async def test_recorded_messages_are_returned_unchanged(database: Path, mode: Mo
     assert context["fits"] is True
 
 
-@pytest.mark.parametrize("mark", [{"first_seq": 0}, {"batch_id": "one"}, {"whole": True}], ids=str)
-async def test_a_batch_recorded_twice_with_a_mark_is_stored_once(database: Path, mark: dict[str, Any]) -> None:
-    async with stdio_client(database, "auto") as client:
-        once = await record(client, **mark)
-        again = await record(client, **mark)
-    assert (again["recorded"], again["duplicates"]) == (0, len(small_session()))
-    assert once["next_seq"] == again["next_seq"] == len(small_session())
-    assert "note" not in again
-
-
 async def test_a_batch_without_a_mark_is_stored_twice_and_a_note_says_how_to_mark_it(
     database: Path, mode: Mode
 ) -> None:
@@ -63,15 +53,6 @@ async def test_a_batch_without_a_mark_is_stored_twice_and_a_note_says_how_to_mar
     assert (again["first_seq"], again["next_seq"]) == (once["next_seq"], 2 * once["next_seq"])
     assert "note" not in once
     assert "first_seq" in again["note"]
-
-
-async def test_an_estimate_says_how_full_the_window_is(database: Path, mode: Mode) -> None:
-    async with stdio_client(database, mode) as client:
-        await record(client)
-        estimate = await answer(client, "estimate_context", session_id=SESSION)
-    assert 0 < estimate["tokens"] < estimate["usable"] < estimate["window"]
-    assert sum(estimate["breakdown"].values()) == estimate["tokens"]
-    assert estimate["level"] == "ok"
 
 
 async def test_a_session_is_named_by_the_beginning_of_its_id_and_never_recorded_under_it(database: Path) -> None:
@@ -105,41 +86,6 @@ async def test_a_pruned_output_is_read_back_word_for_word(database: Path, mode: 
             offset = page.get("next_offset")
     assert len(pages) > 1
     assert "\n".join(page.rstrip("\n") for page in pages) == small_session()[3]["content"]
-
-
-async def test_a_pattern_finds_the_line_that_matters(database: Path, mode: Mode) -> None:
-    async with stdio_client(database, mode) as client:
-        await record(client)
-        handle = await archived_handle(client)
-        page = await answer(client, "get_archived_output", handle=handle, pattern="ParseError")
-    assert "raise ParseError" in page["text"]
-    assert page["total_lines"] == 150
-
-
-async def test_a_prune_is_undone_by_restoring(database: Path, mode: Mode) -> None:
-    async with stdio_client(database, mode) as client:
-        await record(client)
-        before = await answer(client, "get_context", session_id=SESSION)
-        pruned = await answer(client, "prune_tool_outputs", session_id=SESSION, keep_last=0)
-        handles = [each["handle"] for each in pruned["archived"]]
-        restored = await answer(client, "restore_outputs", handles=handles, session_id=SESSION)
-        after = await answer(client, "get_context", session_id=SESSION)
-    assert pruned["tokens_saved"] > 0
-    assert restored["tokens_after"] == pruned["tokens_before"]
-    assert after["messages"] == before["messages"]
-
-
-async def test_a_dry_run_changes_nothing(database: Path, mode: Mode) -> None:
-    async with stdio_client(database, mode) as client:
-        await record(client)
-        before = await answer(client, "get_context", session_id=SESSION)
-        pruned = await answer(client, "prune_tool_outputs", session_id=SESSION, keep_last=0, dry_run=True)
-        compacted = await answer(client, "compact_session", session_id=SESSION, dry_run=True)
-        after = await answer(client, "get_context", session_id=SESSION)
-    assert pruned["tokens_saved"] > 0
-    assert pruned["dry_run"] is True
-    assert compacted["compacted"] is False
-    assert after == before
 
 
 async def test_a_summary_by_the_host_replaces_the_older_messages(database: Path, mode: Mode) -> None:
@@ -182,45 +128,12 @@ async def test_a_summary_that_is_json_text_stays_text(database: Path, mode: Mode
     assert summary["summary"].split("\n\n## Missing above")[0].partition("\n\n")[2] == text
 
 
-async def test_messages_that_left_the_window_are_found(database: Path, mode: Mode) -> None:
-    async with stdio_client(database, mode) as client:
-        await record(client)
-        handle = await archived_handle(client)
-        found = await answer(client, "search_history", query="value_0_12 compute", session_id=SESSION)
-        [hit, *_] = [hit for hit in found["hits"] if hit.get("handle") == handle]
-        limited = await answer(client, "search_history", query="value_0_12", tool=hit["tool"], until="2999-01-01")
-        later = await answer(client, "search_history", query="value_0_12 compute", since="2999-01-01")
-    assert handle in [hit.get("handle") for hit in limited["hits"]]
-    assert later["hits"] == []
-
-
 async def test_lists_sent_as_json_text_are_accepted(database: Path, mode: Mode) -> None:
     async with stdio_client(database, mode) as client:
         await record(client)
         handle = await archived_handle(client)
         restored = await answer(client, "restore_outputs", handles=f'["{handle}"]', session_id=SESSION)
     assert [each["handle"] for each in restored["restored"]] == [handle]
-
-
-async def test_sessions_are_listed_configured_and_deleted(database: Path, mode: Mode) -> None:
-    async with stdio_client(database, mode) as client:
-        await record(client)
-        changed = await answer(client, "configure_session", session_id=SESSION, settings={"preset": "token-budget"})
-        listed = await answer(client, "list_sessions", limit=10)
-        deleted = await answer(client, "delete_session", session_id=SESSION)
-        left = await answer(client, "list_sessions")
-    assert {"preset", "window", "prune_protect_tokens"} <= set(changed["changed"])
-    assert [each["session_id"] for each in listed["sessions"]] == [SESSION]
-    assert (deleted["deleted"], deleted["messages"]) == (True, len(small_session()))
-    assert left["sessions"] == []
-
-
-async def test_recorded_messages_outlive_the_server(database: Path, mode: Mode) -> None:
-    async with stdio_client(database, mode) as client:
-        await record(client)
-    async with stdio_client(database, mode) as client:
-        context = await answer(client, "get_context", session_id=SESSION)
-    assert context["messages"] == small_session()
 
 
 CALLS: list[tuple[str, dict[str, Any]]] = [
