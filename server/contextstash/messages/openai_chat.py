@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from contextstash.messages.base import Call, Format, Part, Reading, ToolSchema
+from contextstash.messages.base import Call, Format, Outline, Part, Reading, ToolSchema
 from contextstash.messages.parts import (
     Piece,
     as_json,
@@ -133,6 +133,17 @@ class OpenAIChatFormat(Format):
             {"name": each.name, "description": each.description, "parameters": each.arguments} for each in tools
         ]
         return [{"type": "function", "function": function} for function in functions]
+
+    def outline(self, native: Native) -> Outline | None:
+        message = _request_shaped(native)
+        role = message["role"]
+        if role in RESULT_ROLES:
+            return Outline(message, False, answers=(_answered_id(message),), said=False)
+        if role != "assistant":
+            return None if _is_empty(message) else Outline(message, False)
+        calls = _calls(message)
+        is_whole = len(calls) >= len(message.get("tool_calls") or ()) and not _is_empty(message)
+        return Outline(message, True, tuple(calls)) if is_whole else None
 
     def sent_parts(self, native: Native) -> Iterator[Part]:
         message = _request_shaped(native)
@@ -269,9 +280,10 @@ def _read_call(call_id: str, name: str, arguments: object) -> Piece:
 
 def _request_shaped(native: Native) -> Native:
     """The message without keys that a request may not have."""
-    message = {
-        key: value for key, value in native.items() if key not in REPLY_KEYS and (value is not None or key in NULLABLE)
-    }
+    message = dict(native)
+    if not native.keys().isdisjoint(REPLY_KEYS) or None in native.values():
+        allowed = (key for key in native if key not in REPLY_KEYS and (native[key] is not None or key in NULLABLE))
+        message = {key: native[key] for key in allowed}
     if message["role"] != "assistant":
         message.pop("tool_calls", None)
         message.pop("function_call", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextstash.messages.base import Call, Format, Part, Reading, ToolSchema
+from contextstash.messages.base import Call, Format, Outline, Part, Reading, ToolSchema
 from contextstash.messages.parts import (
     Piece,
     as_json,
@@ -41,6 +41,8 @@ _OTHER_TYPES = frozenset(
 )
 _CALLS_WITH_ID = (APPROVAL_REQUEST, "computer_call", "local_shell_call")
 """Calls that the client answers by their id, or that may not be sent without one."""
+
+_PLAIN_CALLS = ("function_call", "custom_tool_call")
 
 REPLY_KEYS = frozenset({"usage", "response_id", "model", "object", "created_at", "timestamp"})
 """Keys that recorders add to an item, and that a request may not have. `status` is allowed, but not null."""
@@ -124,11 +126,24 @@ class OpenAIResponsesFormat(Format):
             for each in tools
         ]
 
+    def outline(self, native: Native) -> Outline | None:
+        item = _request_shaped(native)
+        kind = item_type(item)
+        if kind == "message":
+            return Outline(item, item.get("role") == "assistant")
+        if kind == "reasoning" and isinstance(item.get("summary"), list):
+            return Outline(item, True, thinks=True)
+        call_id = item.get("call_id")
+        if kind in _PLAIN_CALLS and call_id:
+            return Outline(item, True, (f"{kind} {call_id}",))
+        call = kind.removesuffix("_output")
+        if call in _PLAIN_CALLS and call_id and item.get("output") is not None:
+            return Outline(item, False, answers=(f"{call} {call_id}",), said=False)
+        return None
+
     def sent_parts(self, native: Native) -> list[Part]:
-        item = {key: value for key, value in native.items() if key not in REPLY_KEYS}
+        item = dict(_request_shaped(native))
         kind, call_id, answered = item_type(item), _call_id(item), _answered_id(item)
-        if item.get("status", "") is None:
-            del item["status"]
         if kind == "reasoning" and not isinstance(item.get("summary"), list):
             item["summary"] = []
         if kind.endswith("_call_output") and item.get("output") is None:
@@ -157,11 +172,12 @@ class OpenAIResponsesFormat(Format):
         return [{"type": "message", "role": "user", "content": parts}] if parts else []
 
 
-def _call(item: Native, kind: str, call_id: str) -> Call:
-    """Nothing but a screenshot answers a computer call; but open calls may not share an id, whatever their kinds."""
-    if kind == "computer_call":
-        return Call((_screen(call_id),), item, closes=(call_id,))
-    return Call((call_id,), item, closes=(_screen(call_id),))
+def _request_shaped(native: Native) -> Native:
+    """The item without keys that a request may not have."""
+    left_out = REPLY_KEYS if native.get("status", "") is not None else REPLY_KEYS | {"status"}
+    if native.keys().isdisjoint(left_out):
+        return native
+    return {key: value for key, value in native.items() if key not in left_out}
 
 
 def _screen(call_id: str) -> str:
