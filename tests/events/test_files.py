@@ -171,3 +171,11 @@ def test_the_agents_own_scripts_are_one_line_behind_the_files_of_the_work() -> N
     for name in ("one.py", "two.py", "three.py"):
         script.call("bash", {"command": f"cat > {name} <<'EOF'\nprint()\nEOF\npython {name}"}, "")
     assert lines_in(script) == ["`/srv/dates.py`: edited", "Created and run: `three.py`, `two.py`, `one.py`"]
+
+
+def test_the_files_that_git_lists_as_changed_are_changed_whatever_changed_them() -> None:
+    printed = " M src/a.py\nM  src/b.py\n?? notes.md\n"
+    script = Script().call("Bash", {"command": "cd /srv && git apply fix.patch && git status --short"}, printed)
+    script.call("Bash", {"command": "cd /srv && git diff --stat"}, " src/c.py | 4 +-\n 1 file changed\n")
+    script.call("Bash", {"command": "cd /srv && git diff --stat main..HEAD"}, " src/d.py | 4 +-\n 1 file changed\n")
+    assert lines_in(script) == ["`/srv/src/c.py`: edited", "`/srv/src/b.py`: edited", "`/srv/src/a.py`: edited"]

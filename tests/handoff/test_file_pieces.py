@@ -228,3 +228,13 @@ def test_the_newest_changes_of_two_files_come_before_what_the_messages_speak_of(
     text = pieces_of_files(known_files(script.turns), 60, quarter, focus=focus_of(script.turns))
     assert "return 0" in text
     assert "return 1" in text
+
+
+def test_a_line_that_was_replaced_is_not_told_beside_its_replacement() -> None:
+    shown = numbered(["def f():", "    total = first(x)", "    return total", "", "", "def g():"], 11)
+    script = Script().call("Read", {"file_path": "/srv/a.py", "offset": 11, "limit": 6}, shown)
+    edit(script, "    before = 1\n    total = first(x)", "    before = 1\n    total = second(x)")
+    lines = [line for run in edited(script).runs for line in run.lines]
+    assert "    total = second(x)" in lines
+    assert "    total = first(x)" not in lines
+    assert "    return total" in lines

@@ -55,7 +55,7 @@ def test_the_last_state_says_what_each_change_wrote_and_in_which_message() -> No
     script.call("Edit", {"file_path": "/srv/a.py", "old_string": "x = 1\ny = 2", "new_string": "x = 1"}, "updated")
     state = summary_of(script)[Section.STATE]
     assert state == [
-        "The assistant's last message (1): First the parser.",
+        "The assistant said last (1): First the parser.",
         "(3) Edit /srv/a.py: + y = 2",
         "(5) ran `cd /srv && cat > b.py <<…`: 2 lines",
         "(7) Edit /srv/a.py: - y = 2",
@@ -216,7 +216,7 @@ def test_open_items_are_the_newest_to_do_list() -> None:
 
 def test_the_last_message_and_the_last_commands_are_kept() -> None:
     state = summary_of(fines_session())[Section.STATE]
-    assert state[0].startswith("The assistant's last message (18): Fines are charged once now.")
+    assert state[0].startswith("The assistant said last (18): Fines are charged once now.")
     assert "Tests passed at message 12: `cd /srv/app && pytest -q 2>&1 | tail -5`: 4 passed" in state
 
 
@@ -264,7 +264,7 @@ def test_an_earlier_summary_is_merged_section_by_section_not_nested() -> None:
     ]
     assert Section.FAILED not in sections
     assert sections[Section.OPEN] == ["[ ] Tag the release"]
-    assert sections[Section.STATE][0] == "The assistant's last message (6): The changelog is written."
+    assert sections[Section.STATE][0] == "The assistant said last (6): The changelog is written."
     assert "Asked “Should I keep the daily run?” the user answered “yes, keep it”" in sections[Section.DECISIONS]
 
 

@@ -73,7 +73,23 @@ def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:
             found += [target for use in uses if use.verb == "run" for target in scripts.get(use.path, ())]
             staged = (FileUse(path, "edited", staged=True) for path in staged_files(command))
             found += [_within(call.folder, use) for use in staged]
+            told = (FileUse(path, "edited", staged=True) for path in _told_changed(command, call))
+            found += [_within(call.folder, use) for use in told]
         yield found
+
+
+_TELLS_CHANGES = re.compile(r"\bgit (?:-C \S+ )?(?:status|diff (?:--stat|--name-only|--numstat))\b(?![^\n]*\.\.)")
+_CHANGED = re.compile(
+    r"^(?: ?[MA][M ]? |\tmodified: +|\tnew file: +|\d+\t\d+\t| (?=[\w./@+-]+ +\| +\d))(?P<path>[\w./@+-]+\.\w+)",
+    re.MULTILINE,
+)
+"""How Git lists the files that differ from the last commit: after a command that changes many, it says which."""
+
+
+def _told_changed(command: str, call: Call) -> list[str]:
+    if call.output is None or not _TELLS_CHANGES.search(command):
+        return []
+    return [*dict.fromkeys(found["path"] for found in _CHANGED.finditer(call.output.text[:MAX_LISTING]))]
 
 
 MAX_LISTING = 20_000

@@ -113,9 +113,7 @@ class KnownFile:
             for start, stop in _kept([line.strip() not in known for line in run.lines]):
                 if len(_telling(run.lines[start:stop])) >= MIN_SAME_LINES:
                     gone[start:stop] = [True] * (stop - start)
-            for start, stop in _kept(gone):
-                first = run.first + start if run.first else 0
-                yield Run(run.lines[start:stop], run.changed[start:stop], first)
+            yield from _without(run, gone)
 
     def write(self, text: str, seq: int, *, appended: bool = False) -> None:
         """Take over what was written, as the whole file or at its end."""
@@ -129,14 +127,24 @@ class KnownFile:
             self.whole, self.unseen = not appended, self.unseen and appended
 
     def replace(self, change: Replaced, seq: int) -> None:
-        """Put a new text in the place of the old one, wherever that is known."""
-        places = [(run, place) for run in self.runs for place in _places(run, change.old)] if change.old else []
-        for run, place in reversed(places if change.everywhere else places[:1]):
+        """Put a new text in the place of the old one, wherever that is known. Where only a part of the old one is
+        known, its lines leave."""
+        most = None if change.everywhere else 1
+        places = [(run, place) for run in self.runs for place in _places(run, change.old)[:most]] if change.old else []
+        for run, place in reversed(places):
             _put(run, place, change, seq)
         if not places and change.new.strip():
             lines = change.new.strip("\n").split("\n")
+            gone = {*_telling(change.old.split("\n"))}.difference(line.strip() for line in lines)
+            self.runs = [part for run in self.runs for part in _without(run, [x.strip() in gone for x in run.lines])]
             self.runs = [*self.runs, Run(lines, [seq] * len(lines))][-MAX_RUNS:]
             self.whole = False
+
+
+def _without(run: Run, gone: Sequence[bool]) -> Iterator[Run]:
+    """The parts of a run that are not gone."""
+    for start, stop in _kept(gone):
+        yield Run(run.lines[start:stop], run.changed[start:stop], run.first + start if run.first else 0)
 
 
 def _kept(gone: Sequence[bool]) -> Iterator[tuple[int, int]]:

@@ -297,7 +297,7 @@ class _Writer:
         calls = [*([_passed(state.passed)] if state.passed else []), *map(_numbered, state.calls)]
         short = ""
         if state.said is not None:
-            said = f"The assistant's last message ({state.said.seq}): {_opened(defused(state.said.text.strip()))}"
+            said = f"The assistant said last ({state.said.seq}): {_opened(defused(state.said.text.strip()))}"
             short = cut_middle(said, max(int(room * SAID_SHARE), room - sum(map(self._item, calls))), self._item)
         head = [short] if short else []
         return [*head, *newest(calls, room - sum(map(self._item, head)), self._count)]
