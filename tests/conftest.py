@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from contextstash.window.presets import PRESETS
 from tests.support.effort import THOROUGH, sample
@@ -25,10 +25,11 @@ for most of a second; with one, `make test` takes 5 minutes on two cores instead
 QUICK_POSTGRES = 2
 """The same for the mark `postgres`: each test copies a database, which takes 0.1 s, and each worker starts a server."""
 
-settings.register_profile("random", deadline=None)
-settings.register_profile("repeatable", deadline=None, derandomize=True)
-# A change is refused or taken for what it does, not for the examples of that day; `make hunt` looks for new ones.
-# `--hypothesis-profile` still chooses another profile. No test has a deadline: machines are noisy.
+# A change is refused or taken for what it does, not for the examples of that day, nor for a busy machine;
+# `make hunt` looks for new examples.
+NOISY: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("random", **NOISY)
+settings.register_profile("repeatable", derandomize=True, **NOISY)
 settings.load_profile("repeatable")
 
 
