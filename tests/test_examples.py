@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import CommandLine
-from tests.support.loop_provider import COMMAND, loop_provider
+from tests.support.provider import Asked, Said, provider
 
 pytestmark = pytest.mark.processes
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+COMMAND = "echo forty-two files"
 
 
 def run(name: str, folder: Path, **environment: str) -> str:
@@ -50,16 +51,25 @@ def test_an_output_is_recorded_archived_and_read_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "sent"), [("anthropic", [1, 3]), ("openai", [2, 4]), ("over_mcp", [1, 3])])
 def test_a_loop_calls_its_tool_answers_and_is_recorded(tmp_path: Path, name: str, sent: list[int]) -> None:
-    with loop_provider() as provider:
+    sizes: list[int] = []
+
+    def say(asked: Asked) -> Said:
+        """A call of the shell once, then what it printed."""
+        sizes.append(len(asked.items))
+        found = asked.outputs[-1:]
+        call = None if found else ("shell", {"command": COMMAND})
+        return Said(f"I found: {found[0]}" if found else "", call, None, len(sizes), 300, 20)
+
+    with provider(say) as url:
         environment = {
-            "ANTHROPIC_BASE_URL": provider.url,
+            "ANTHROPIC_BASE_URL": url,
             "ANTHROPIC_API_KEY": "test",
-            "OPENAI_BASE_URL": f"{provider.url}/v1",
+            "OPENAI_BASE_URL": f"{url}/v1",
             "OPENAI_API_KEY": "test",
         }
         printed = run(f"agent_loop_{name}.py", tmp_path, **environment)
     assert "I found: forty-two files" in printed
-    assert [len(request["messages"]) for request in provider.requests] == sent
+    assert sizes == sent
     line = CommandLine(tmp_path)
     shown = line.run("show", "loop-").stdout
     assert "4 messages in history" in shown

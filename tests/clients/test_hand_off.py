@@ -6,13 +6,16 @@ Runs if `claude` is on the PATH. Of what one hook adds beyond 10,000 characters 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from contextstash.clients.client import client, hooks_of
 from tests.support.command_line import CommandLine
-from tests.support.compacting_provider import compacting_provider
+from tests.support.provider import Asked, Said, provider
 from tests.support.real_clients import SECONDS, run_claude
 
 KINDS = [
@@ -21,6 +24,47 @@ KINDS = [
 """Files that the model reads; the client compacts after nine or ten, by the usage that is reported."""
 
 pytestmark = [pytest.mark.timeout(2 * SECONDS), pytest.mark.processes]
+
+
+FIXED_TOKENS, RESULT_TOKENS = 20_000, 5_000
+"""The usage that is reported: of a request without results, and of each result. The client compacts by these."""
+
+SUMMARY = "<summary>The files part0.py and the following were read.</summary>"
+
+
+@dataclass
+class ReadingModel:
+    """Reads these files until the client compacts, and then ends; `after` are the texts of the first request after the
+    compaction, one for each block."""
+
+    paths: Sequence[Path]
+    made: int = 0
+    summarized: bool = False
+    after: list[str] = field(default_factory=list)
+
+    def say(self, asked: Asked) -> Said:
+        """The next call, the summary, or the end."""
+        read = len(asked.outputs)
+        tokens = FIXED_TOKENS + RESULT_TOKENS * read
+        if any("detailed summary of" in text for text in texts_of(asked.items[-1:])):
+            self.summarized = True
+            return Said(SUMMARY, number=read, input_tokens=tokens)
+        if self.summarized and not self.after and SUMMARY[9:40] in asked.text:
+            self.after = texts_of(asked.items)
+        offered = {tool.get("name") for tool in asked.body.get("tools") or ()}
+        if self.summarized or self.made >= len(self.paths) or "Read" not in offered:
+            return Said("Done.", number=read, input_tokens=tokens)
+        self.made += 1
+        call = ("Read", {"file_path": str(self.paths[self.made - 1])})
+        return Said("", call, number=self.made, input_tokens=tokens)
+
+
+def texts_of(messages: Sequence[dict[str, Any]]) -> list[str]:
+    found = []
+    for content in (message["content"] for message in messages):
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        found += [block["text"] for block in blocks if block.get("type") == "text"]
+    return found
 
 
 def functions(kind: str) -> list[str]:
@@ -54,12 +98,11 @@ def test_claude_code_takes_a_hand_off_whole_after_a_compaction(tmp_path: Path) -
     home = CommandLine(tmp_path)
     # The hooks alone, as in a client without mods.
     assert home.run("install", "claude-code", "--scope", "project", "--hooks", "--yes").returncode == 0
-    calls = [("Read", {"file_path": str(project / f"{kind}.py")}) for kind in KINDS]
-    with compacting_provider(calls) as provider:
-        said = run_claude(tmp_path, provider.url, "Sum up the fines. Never round them.", "--allowedTools", "Read")
-        assert provider.summarized, said[-2_000:]
-        texts = provider.after_compaction()
-    added = "\n".join(text for text in texts if "hand-off" in text)
+    model = ReadingModel([project / f"{kind}.py" for kind in KINDS])
+    with provider(model.say) as url:
+        said = run_claude(tmp_path, url, "Sum up the fines. Never round them.", "--allowedTools", "Read")
+    assert model.summarized, said[-2_000:]
+    added = "\n".join(text for text in model.after if "hand-off" in text)
     parts = re.findall(r"\[contextstash: part (\d) of (\d) of a hand-off", added)
     assert parts == [("1", "2"), ("2", "2")]
     limit = hooks_of(client("claude-code")).context_limit

@@ -11,15 +11,16 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.provider import Asked, Json, Said, provider
 from tests.support.servers import SESSION, answer, small_session, stdio_client, stdio_command, text_of
 from tests.support.stashes import stash_at
-from tests.support.tool_calling_provider import Calls, tool_calling_provider
 
 DRIVERS = Path(__file__).parent / "drivers"
 PLANTED = 'valve 7 reports "stuck"\n\tpressure 4.2 bar'
@@ -33,6 +34,9 @@ FRAMEWORKS = {
     "pydantic_ai_agent": "pydantic_ai.mcp",
 }
 """The module that each driver needs."""
+
+Calls = Sequence[tuple[str, Json]]
+"""The tools that the model calls one by one, by the end of their names, with their arguments."""
 
 pytestmark = [pytest.mark.timeout(2 * SECONDS), pytest.mark.processes]
 
@@ -69,19 +73,46 @@ async def calls(tmp_path: Path) -> Calls:
 def sent_to_model(calls: Calls, command: list[str], folder: Path, **environment: str) -> list[str]:
     """The results of the two calls as the model was sent them by this client. `URL` stands for the provider's address
     in its command line and environment."""
-    with tool_calling_provider(calls) as provider:
+    results: list[str] = []
+
+    def say(asked: Asked) -> Said:
+        """The next call, or the end."""
+        offered = list(_offered(asked.body.get("tools") or []))
+        if not any(name.endswith(calls[0][0]) for name, _ in offered):
+            return Said("done")
+        results[:] = map(_text, asked.outputs)
+        made = len(results)
+        if made >= len(calls):
+            return Said("done", number=made)
+        wanted, arguments = calls[made]
+        name, space = next(each for each in offered if each[0].endswith(wanted))
+        return Said("", (name, arguments), number=made, more={"namespace": space} if space else {})
+
+    with provider(say) as url:
         done = subprocess.run(
-            [part.replace("URL", provider.url) for part in command],
-            env={**os.environ, **{name: value.replace("URL", provider.url) for name, value in environment.items()}},
+            [part.replace("URL", url) for part in command],
+            env={**os.environ, **{name: value.replace("URL", url) for name, value in environment.items()}},
             cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=SECONDS,
         )
-        results = provider.results()
     assert len(results) == len(calls), done.stdout[-2_000:] + done.stderr[-2_000:]
     return results
+
+
+def _offered(tools: list[Json], space: str | None = None) -> Iterator[tuple[str, str | None]]:
+    """The names of the tools, and the namespace of each: Codex offers an MCP server's tools inside one."""
+    for tool in tools:
+        if tool.get("type") == "namespace":
+            yield from _offered(tool.get("tools") or [], tool["name"])
+        elif name := tool.get("name") or (tool.get("function") or {}).get("name"):
+            yield name, space
+
+
+def _text(content: Any) -> str:
+    return "\n".join(each.get("text") or "" for each in content) if isinstance(content, list) else str(content)
 
 
 def lost(results: list[str]) -> list[str]:

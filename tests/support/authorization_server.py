@@ -14,7 +14,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from tests.support.loopback_server import served
+from tests.support.provider import served
 
 ALGORITHM = "ES256"
 

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler
 from types import MappingProxyType
 from typing import Any
 
-from tests.support.loopback_server import served
+from tests.support.provider import served
 
 LOOK_BACK = 20
 """Blocks before a breakpoint in which an earlier request's end is searched (Anthropic's page on prompt caching)."""

@@ -1,7 +1,7 @@
 """A provider on loopback whose model runs one shell command after the other, as long as it is told to.
 
-Messages and Responses, streamed. It counts a request by its bytes and reports that as usage, so that a client compacts
-when its own threshold is reached, and it writes the summary that the client then asks for.
+It counts a request by its bytes and reports that as usage, so that a client compacts when its own threshold is reached,
+and it writes the summary that the client then asks for.
 """
 
 from __future__ import annotations
@@ -10,21 +10,11 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from tests.support.bound_reasoning import reasoning_after
-from tests.support.loopback_server import served
-from tests.support.model_replies import (
-    ReplyingHandler,
-    function_call,
-    message_events,
-    output_text,
-    response_events,
-    tool_use,
-)
-
-Json = dict[str, Any]
+from tests.support.provider import Asked as AnyRequest
+from tests.support.provider import Json, Said, Sent, provider, refused
 
 BYTES_PER_TOKEN = 4
 SUMMARY = "<summary>The model's summary: the work goes on.</summary>"
@@ -43,28 +33,11 @@ _SHELLS = {"Bash": "command", "bash": "command", "exec_command": "cmd", "shell_c
 
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(AnyRequest):
     """A request that the provider got. `compacts` is true if it asks for the client's own summary."""
 
-    path: str
-    headers: dict[str, str]
-    body: Json
     tokens: int
     compacts: bool
-
-    @property
-    def text(self) -> str:
-        """What the request says, as JSON."""
-        return json.dumps(self.body.get("messages") or self.body.get("input"), ensure_ascii=False)
-
-    @property
-    def outputs(self) -> list[Any]:
-        """The outputs of tools that the request holds."""
-        listed = self.body.get("input") or []
-        blocks = [block for message in self.body.get("messages") or [] for block in message["content"]]
-        found = [item["output"] for item in listed if str(item.get("type")).endswith("call_output")]
-        results = [block for block in blocks if isinstance(block, dict) and block.get("type") == "tool_result"]
-        return found + [block["content"] for block in results]
 
     @property
     def is_sub_agent(self) -> bool:
@@ -100,7 +73,31 @@ class CodingProvider:
         """The main agent's requests, without those for a summary."""
         return [each for each in self.asked if not each.compacts and not each.is_sub_agent]
 
-    def next_call(self, asked: Asked) -> tuple[str, Json] | None:
+    def say(self, got: AnyRequest) -> Said | Sent:
+        """The model's next reply."""
+        compacts = _asks_for_summary((got.items or [{}])[-1])
+        tokens = int(got.size / self.bytes_per_token)
+        asked = Asked(got.path, got.format, got.headers, got.body, got.size, tokens, compacts)
+        if compacts and self.fails_to_compact:
+            self.refused += 1
+            return refused(got, "No.")
+        call, body = self._next_call(asked), asked.body
+        self.usages.append((body["model"], tokens))
+        if body.get("tools") or compacts or "additional_tools" in asked.text:  # an item of the input for GPT-6
+            self.asked.append(asked)
+        number, thought, about, item = len(self.asked), None, {}, None
+        if call is not None and self.thinks:
+            self.thoughts += asked.text.count('"signature"') + asked.text.count('"encrypted_content"')
+            thought = reasoning_after(asked.format, body, number)
+        if number == self.drops_at:
+            self.drops_at = None
+            about = {"input_transformations": [{"type": "dropped", "id": "r_1", "reason": "prefix_mismatch"}]}
+        if compacts and "compaction_trigger" in asked.text:  # OpenAI's own compaction, whose item only it can read
+            item = {"type": "compaction", "id": f"cmp_{number}", "encrypted_content": "c2VhbGVk"}
+        text = "" if call else SUMMARY if compacts else "All done."
+        return Said(text, call, thought, number, tokens, about=about, item=item)
+
+    def _next_call(self, asked: Asked) -> tuple[str, Json] | None:
         """The call of the model's next reply, None if it is done."""
         tools = {tool.get("name"): tool for tool in asked.body.get("tools") or []}
         shell = next((name for name in _SHELLS if name in tools), None)
@@ -120,82 +117,11 @@ class CodingProvider:
 
 
 @contextmanager
-def coding_provider(
-    command: str,
-    steps: int,
-    sub_agent_steps: int = 0,
-    bytes_per_token: float = BYTES_PER_TOKEN,
-    *,
-    thinks: bool = False,
-    drops_at: int | None = None,
-) -> Iterator[CodingProvider]:
+def coding_provider(command: str, steps: int, sub_agent_steps: int = 0, **how: Any) -> Iterator[CodingProvider]:
     """A provider on a free port of this machine."""
-    provider = CodingProvider(command, steps, sub_agent_steps, bytes_per_token, thinks, drops_at)
-    with served(_Handler, provider=provider) as provider.url:
-        yield provider
-
-
-class _Handler(ReplyingHandler, BaseHTTPRequestHandler):
-    provider: CodingProvider
-
-    def do_GET(self) -> None:
-        self.provider.others.append(("GET", self.path))
-        self.send_json({})
-
-    def do_POST(self) -> None:
-        data = self.asked_bytes()
-        path = self.path.partition("?")[0]
-        write = _messages if path.endswith("/messages") else _responses if path.endswith("/responses") else None
-        if write is None:
-            self.provider.others.append(("POST", self.path))
-            self.send_json({"input_tokens": 10})
-            return
-        body = json.loads(data)
-        compacts = _asks_for_summary((body.get("messages") or body.get("input") or [{}])[-1])
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        asked = Asked(self.path, headers, body, int(len(data) / self.provider.bytes_per_token), compacts)
-        if compacts and self.provider.fails_to_compact:
-            self.provider.refused += 1
-            self.send_json({"type": "error", "error": {"type": "invalid_request_error", "message": "No."}}, 400)
-            return
-        call = self.provider.next_call(asked)
-        self.provider.usages.append((body["model"], asked.tokens))
-        if body.get("tools") or compacts or b'"additional_tools"' in data:  # an item of the input for GPT-6
-            self.provider.asked.append(asked)
-        number = len(self.provider.asked)
-        events = write(asked, call, number)
-        if call is not None and self.provider.thinks:
-            self._think(asked, events, "anthropic" if write is _messages else "openai-responses")
-        if number == self.provider.drops_at:
-            self.provider.drops_at = None
-            first = events[0].get("message") or events[-1]["response"]
-            first["input_transformations"] = [{"type": "dropped", "id": "r_1", "reason": "prefix_mismatch"}]
-        self.send_events(events)
-
-    def _think(self, asked: Asked, events: list[Json], fmt: str) -> None:
-        """Put reasoning in front of the call, and count what came back of earlier ones."""
-        self.provider.thoughts += asked.text.count('"signature"') + asked.text.count('"encrypted_content"')
-        thought = reasoning_after(fmt, asked.body, len(self.provider.asked))
-        assert thought is not None
-        if fmt == "anthropic":
-            for event in events[1:4]:
-                event["index"] = 1
-            deltas = [{"type": "thinking_delta", "thinking": thought["thinking"]}]
-            deltas.append({"type": "signature_delta", "signature": thought["signature"]})
-            empty = {"type": "thinking", "thinking": "", "signature": ""}
-            events[1:1] = [
-                {"type": "content_block_start", "index": 0, "content_block": empty},
-                *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas),
-                {"type": "content_block_stop", "index": 0},
-            ]
-        else:
-            for event in events[1:3]:
-                event["output_index"] = 1
-            events[-1]["response"]["output"].insert(0, thought)
-            kinds = ("response.output_item.added", "response.output_item.done")
-            events[1:1] = [{"type": kind, "output_index": 0, "item": thought} for kind in kinds]
-            for at, event in enumerate(events):
-                event["sequence_number"] = at
+    running = CodingProvider(command, steps, sub_agent_steps, **how)
+    with provider(running.say, running.others) as running.url:
+        yield running
 
 
 def _asks_for_summary(last: Json) -> bool:
@@ -205,19 +131,3 @@ def _asks_for_summary(last: Json) -> bool:
     said = json.dumps(content[-1] if isinstance(content, list) and content else content).lower()
     asked = last.get("role") == "user" and any(words in said for words in _COMPACTION)
     return asked or last.get("type") == "compaction_trigger"
-
-
-def _text(asked: Asked) -> str:
-    return SUMMARY if asked.compacts else "All done."
-
-
-def _messages(asked: Asked, call: tuple[str, Json] | None, number: int) -> list[Json]:
-    block = {"type": "text", "text": _text(asked)} if call is None else tool_use(number, *call)
-    return message_events(asked.body["model"], number, block, asked.tokens)
-
-
-def _responses(asked: Asked, call: tuple[str, Json] | None, number: int) -> list[Json]:
-    item = output_text(number, _text(asked)) if call is None else function_call(number, *call)
-    if asked.compacts and "compaction_trigger" in asked.text:  # OpenAI's own compaction, whose item only it can read
-        item = {"type": "compaction", "id": f"cmp_{number}", "encrypted_content": "c2VhbGVk"}
-    return response_events(asked.body["model"], number, item, asked.tokens)

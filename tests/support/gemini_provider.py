@@ -13,8 +13,7 @@ from typing import Any
 
 from contextstash.tokenizer import count_with
 from tests.support.gemini_rules import RefusedError, checked, signature_of
-from tests.support.loopback_server import served
-from tests.support.model_replies import ReplyingHandler
+from tests.support.provider import ReplyingHandler, served
 
 IMAGE_TOKENS = 1_120
 """Of an image at the default resolution of Gemini 3: https://ai.google.dev/gemini-api/docs/media-resolution"""
@@ -120,7 +119,6 @@ def gemini_provider(window: int, plan: Callable[[int], Planned], **about: Any) -
 
 class _Handler(ReplyingHandler, BaseHTTPRequestHandler):
     provider: GeminiProvider
-    protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
         body = json.loads(self.asked_bytes())
