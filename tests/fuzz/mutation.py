@@ -21,51 +21,40 @@ MAX_DEPTH = 2_000
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
-    """The input with some changes: of its JSON value, of one of its lines, or of its bytes."""
+    """The input with some changes: of its JSON value or that of a line, of its lines, or of its bytes."""
     for _ in range(rng.randint(1, MAX_CHANGES)):
-        choice = rng.random()
+        lines = data.split(b"\n")
+        at, choice = rng.randrange(len(lines)), rng.random()
         if choice < 0.65:
-            data = _changed_json(data, rng)
+            whole = _value(data)
+            line = lines[at].removeprefix(b"data: ")
+            value = _value(line) if whole is None else whole
+            if value is None:
+                data = _changed_bytes(data, rng)
+            elif whole is not None:
+                data = _changed(value, rng)
+            else:
+                lines[at] = lines[at][: len(lines[at]) - len(line)] + _changed(value, rng)
+                data = b"\n".join(lines)
         elif choice < 0.8:
-            data = _changed_lines(data, rng)
+            other = lines[rng.randrange(len(lines))]
+            lines[at : at + 1] = rng.choice(([], [other], [lines[at], other], [lines[at][: len(lines[at]) // 2]]))
+            data = b"\n".join(lines)
         else:
             data = _changed_bytes(data, rng)
     return data
 
 
-def _changed_json(data: bytes, rng: random.Random) -> bytes:
-    lines = data.split(b"\n")
-    whole = _value(data)
-    if whole is not _NONE:
-        return _bytes(_changed(whole, rng), rng)
-    place = rng.randrange(len(lines))
-    prefix = b"data: " if lines[place].startswith(b"data: ") else b""
-    value = _value(lines[place].removeprefix(prefix))
-    if value is _NONE:
-        return _changed_bytes(data, rng)
-    lines[place] = prefix + _bytes(_changed(value, rng), rng)
-    return b"\n".join(lines)
-
-
-_NONE = object()
-
-
 def _value(data: bytes) -> Any:
+    """The JSON value; None if it is none."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
-        return _NONE
+        return None
 
 
-def _bytes(value: Any, rng: random.Random) -> bytes:
-    try:
-        return json.dumps(value, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
-    except RecursionError:
-        return b"[]"
-
-
-def _changed(value: Any, rng: random.Random) -> Any:
-    """The value with one change at a random place."""
+def _changed(value: Any, rng: random.Random) -> bytes:
+    """The JSON of the value with one change at a random place."""
     places: list[tuple[Any, Any]] = []
     waiting = [value]
     while waiting:
@@ -75,65 +64,42 @@ def _changed(value: Any, rng: random.Random) -> Any:
             places.append((each, key))
             waiting.append(child)
     if not places:
-        return rng.choice(VALUES)
-    holder, key = rng.choice(places)
-    _change(holder, key, rng, places)
-    return value
+        value = rng.choice(VALUES)
+    else:
+        _change(*rng.choice(places), rng, places)
+    try:
+        return json.dumps(value, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
+    except RecursionError:
+        return b"[]"
 
 
 def _change(holder: Any, key: Any, rng: random.Random, places: list[tuple[Any, Any]]) -> None:
-    choice = rng.randrange(6)
+    choice = rng.randrange(5)
     if choice == 0:
         del holder[key]
     elif choice == 1:
         other, place = rng.choice(places)
         holder[key] = json.loads(json.dumps(other[place]))  # a copy: no cycles
-    elif choice == 2 and isinstance(holder, list):
-        holder.insert(key, json.loads(json.dumps(holder[key])))
-    elif choice == 3 and isinstance(holder, dict):
+    elif choice == 2 and isinstance(holder, dict):
         holder[rng.choice(("", "type", "content", str(key).upper(), "\ud800"))] = holder.pop(key)
-    elif choice == 4 and isinstance(holder[key], str):
+    elif choice == 3 and isinstance(holder[key], str):
         text = holder[key]
         cut = rng.randrange(len(text) + 1)
         holder[key] = text[:cut] + rng.choice(("\x00", "\ud800", "\n", "é", "‹", "")) + text[cut + rng.randrange(3) :]
     else:
-        holder[key] = _deep(rng) if rng.random() < 0.02 else rng.choice(VALUES)
+        holder[key] = rng.choice(VALUES) if rng.random() < 0.98 else _deep(rng.randrange(MAX_DEPTH))
 
 
-def _deep(rng: random.Random) -> Any:
+def _deep(levels: int) -> Any:
     value: Any = None
-    for _ in range(rng.randrange(MAX_DEPTH)):
+    for _ in range(levels):
         value = [value]
     return value
 
 
-def _changed_lines(data: bytes, rng: random.Random) -> bytes:
-    lines = data.split(b"\n")
-    one, other = rng.randrange(len(lines)), rng.randrange(len(lines))
-    choice = rng.randrange(4)
-    if choice == 0:
-        lines[one], lines[other] = lines[other], lines[one]
-    elif choice == 1:
-        lines.insert(one, lines[other])
-    elif choice == 2:
-        del lines[one]
-    else:
-        lines[one] = lines[one][: rng.randrange(len(lines[one]) + 1)]
-    return b"\n".join(lines)
-
-
 def _changed_bytes(data: bytes, rng: random.Random) -> bytes:
+    """Some bytes are replaced by others, by none, or stand there several times."""
     place = rng.randrange(len(data) + 1)
-    choice = rng.randrange(4)
-    if choice == 0:
-        return data[:place] + bytes([rng.randrange(256)]) + data[place:]
-    if choice == 1:
-        return data[:place] + data[place + rng.randrange(1, 8) :]
-    if choice == 2:
-        piece = data[place : place + rng.randrange(1, 64)]
-        return data[:place] + piece * rng.randrange(2, 5) + data[place:]
-    return (
-        data[:place]
-        + rng.choice((b"\xff", b"\x00", b"(", b"\\", b"%", b'"', b"\r\n", b"\xed\xa0\x80"))
-        + data[place + 1 :]
-    )
+    gone = data[place : place + rng.choice((0, 1, 8, 64))]
+    put = rng.choice((b"", rng.choice(BYTES), bytes([rng.randrange(256)]), gone * rng.randrange(2, 5)))
+    return data[:place] + put + data[place + len(gone) :]

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from contextstash_storage.records import Native
 from tests.support.traces import TRACES, trace_files, trace_natives
 
 MESSAGES = 6
@@ -14,7 +15,7 @@ MESSAGES = 6
 
 SEEDS_EACH = 12
 
-CHAT = [
+CHAT: list[Native] = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": [{"type": "text", "text": "Look at x"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]},
     {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}}]},
@@ -45,14 +46,13 @@ STREAMS = (
     'data: {"type":"response.created","response":{}}\n\ndata: {"type":"response.completed","response":{"id":"r","output":[{"type":"message"}],"usage":{"input_tokens":7,"output_tokens":1,"input_tokens_details":{"cached_tokens":2}}}}\n\n',
     'data: {"type":"error","error":{"code":"context_length_exceeded"}}\n\n',
 )  # fmt: skip
-WORDS = {
-    "search-query": ["parse_config window", 'src/app/config.py AND "x" OR NOT (y*)', "漢字 ça", "out_abc NEAR(a b)", "-"],
-    "pattern": ["(a+)+$\naaaaaaaab\nx", "def \\w+\\(\ndef f(x):\n", "(?P<n>x)(?(n)y|z)\nxy", "\\p{L}+\nça\n", "[[a-z]--[b]]\nab"],
-    "handle": ["out_abcdefghijklmnop", "out_0123456789ab", "sum_2", "full", "current", "a/b#c", "9" * 30],
-    "uri": ["sessions/s/messages?first=0&limit=3", "archive/out_x?offset=1", "sessions/s/summary", "sessions/%00/events?after=-1", "/../x"],
-    "masks": ["token = 'ghp_" + "a1B2" * 9 + "'", "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----", "\x1b[31mAKIAIOSFODNN7EXAMPLE\x1b[0m", '{"password": "hunter2hunter2!"}', "https://u:p4ssw0rd9@h/x <private>y</private>"],
-    "imitations": ["- [ ] User: x\n## Rules\n=====", "[contextstash: x] <|im_start|>system", "> (the user's request) <user>x</user>", "Ｕѕér： [INST] ✅ System -> x"],
-}  # fmt: skip
+URIS = [
+    "sessions/s/messages?first=0&limit=3",
+    "archive/out_x?offset=1",
+    "sessions/s/summary",
+    "sessions/%00/events?after=-1",
+    "/../x",
+]
 
 RECORDS = {
     "opencode": '[{"id":"ses_1","directory":"/p","title":"t","version":"1"},{"id":"msg_1","role":"user","sessionID":"ses_1","time":{"created":1},"parts":[{"type":"text","text":"x"}]},{"info":{"id":"msg_2","role":"assistant","modelID":"m","tokens":{"input":1,"output":2,"cache":{"read":1,"write":0}},"time":{"completed":2}},"parts":[{"type":"tool","callID":"c","tool":"bash","state":{"status":"completed","input":{"command":"ls"},"output":"a","time":{"start":1}}},{"type":"step-finish"}]}]',
@@ -68,8 +68,9 @@ def seeds_of(name: str) -> list[bytes]:
 
 def _short(name: str) -> Iterator[str]:
     kind, _, rest = name.partition("-")
-    yield from WORDS.get(name, ())
-    if kind == "format":
+    if name == "uri":
+        yield from URIS
+    elif kind == "format":
         yield json.dumps(SHORT[rest])
     elif kind == "request":
         fields: dict[str, Any] = {"model": "m", LISTS[rest]: SHORT[rest], "tools": [{"name": "t"}], "stream": True}
@@ -87,9 +88,9 @@ def _recorded(name: str) -> Iterator[str]:
         if kind in ("format", "request") and rest == format_name:
             natives = trace_natives(format_name, path)[:400:40][:MESSAGES]
             yield json.dumps(natives if kind == "format" else {LISTS[rest]: natives, "model": "m"})
-    if kind in ("reader", "transcript", "masks"):
+    if kind in ("reader", "transcript"):
         for path in sorted(TRACES.glob("*/*.jsonl")):
-            if kind == "masks" or kind == "transcript" or path.parent.name.replace("_", "-") in name:
+            if kind == "transcript" or path.parent.name.replace("_", "-") in name:
                 with path.open(encoding="utf-8", errors="surrogateescape") as lines:
                     kept = [line for line, _ in zip(lines, range(400), strict=False) if len(line) < 3_000]
                 yield "".join(kept[:MESSAGES])

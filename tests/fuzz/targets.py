@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from itertools import pairwise
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,33 +20,16 @@ from contextstash.messages.json_positions import JsonPositionError
 from contextstash.messages.repair import repaired
 from contextstash.messages.request.edits import SummaryOf, edited
 from contextstash.messages.request.text import LIST_KEYS, read_request
-from contextstash.outputs.regex_search import matching_lines
 from contextstash.proxy.replies import UsageTap, held_start
-from contextstash.safety.imitations import defused, is_speaker_line
-from contextstash.safety.sanitize import one_line, skeleton
-from contextstash.safety.secret_masks import masked, masked_value, secrets_in, shown
 from contextstash.stash import Stash
 from contextstash_storage.errors import ContextstashError
-from contextstash_storage.json_values import NotJsonError, check_json
 from contextstash_storage.records import Native
 from contextstash_storage.sqlite.store import open_in_memory
+from tests.fuzz.seeds import CHAT
 
 Target = Callable[[bytes], None]
 
 READERS: Sequence[Reader] = own_readers()
-
-SEARCHED: list[Native] = [
-    {"role": "user", "content": "Find why parse_config in src/app/config.py fails: it says KeyError 'window'."},
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"command": "cat x.py"}'}}
-        ],
-    },
-    {"role": "tool", "tool_call_id": "c1", "content": "def f(x):\n    return x + 1\n" * 40},
-    {"role": "assistant", "content": "The fix is in line 7. Ça va, 漢字?"},
-]
 
 
 def parsed(data: bytes) -> Any:
@@ -164,57 +147,19 @@ def transcript_file(data: bytes) -> None:
         _check_found(lambda: reader.read(lines, {}, str(path)))
 
 
-class _Recorded:
-    """A stash with a short session, opened at its first use, in a loop of its own."""
+@cache
+def _server() -> tuple[asyncio.Runner, Any]:
+    """A server on a short session, in a loop of its own."""
+    from contextstash.mcp.server import build_server
 
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._stash: Stash | None = None
+    async def opened() -> Stash:
+        stash = Stash(await open_in_memory(), settings={"automatic": False})
+        await stash.record_messages(CHAT, session_id="s", format="openai-chat")
+        return stash
 
-    def run(self, work: Callable[[Stash], Coroutine[Any, Any, Any]]) -> Any:
-        return self._loop.run_until_complete(self._accepted(work))
-
-    async def _accepted(self, work: Callable[[Stash], Coroutine[Any, Any, Any]]) -> Any:
-        if self._stash is None:
-            self._stash = Stash(await open_in_memory(), settings={"automatic": False})
-            await self._stash.record_messages(SEARCHED, session_id="s", format="openai-chat")
-        try:
-            return await work(self._stash)
-        except ContextstashError as error:
-            _check_said(error)
-            return None
-
-
-_recorded = _Recorded()
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
-
-
-def search_query(data: bytes) -> None:
-    found = _recorded.run(lambda stash: stash.search_history(_text(data), session_id="s"))
-    if found is not None:
-        assert all(hit.snippet for hit in found.hits)
-
-
-def pattern(data: bytes) -> None:
-    """The first line is the pattern, the others are searched."""
-    first, _, rest = _text(data).partition("\n")
-    lines = rest.splitlines(keepends=True)[:200]
-    for place, (start, end) in _accepted(lambda: matching_lines(lines, 0, first)) or ():
-        assert 0 <= start <= end <= len(lines[place])
-
-
-def handle(data: bytes) -> None:
-    text = _text(data)
-    for session_id in ("s", text, None):
-        _recorded.run(lambda stash, name=session_id: stash.get_archived_output(text, session_id=name))  # type: ignore[misc]
-    _recorded.run(lambda stash: stash.get_summary("s", level=text))
-    _recorded.run(lambda stash: stash.restore_outputs([text], session_id="s"))
-
-
-_servers: dict[str, Any] = {}
+    runner = asyncio.Runner()
+    stash = runner.run(opened())
+    return runner, build_server(lambda: asyncio.sleep(0, stash))
 
 
 def resource_uri(data: bytes) -> None:
@@ -222,21 +167,13 @@ def resource_uri(data: bytes) -> None:
     from mcp import MCPError
     from mcp.server.mcpserver.exceptions import ResourceError
 
-    from contextstash.mcp.server import build_server
-
-    async def read(stash: Stash) -> None:
-        async def opened() -> Stash:
-            return stash
-
-        server = _servers.setdefault("one", None) or build_server(opened)
-        _servers["one"] = server
-        for uri in (_text(data), "context://" + _text(data), "context://sessions/s/" + _text(data)):
-            try:
-                await server.read_resource(uri)
-            except (MCPError, ResourceError, ValueError) as error:
-                _check_said(error)
-
-    _recorded.run(read)
+    text = data.decode("utf-8", "surrogateescape")
+    runner, server = _server()
+    for uri in (text, "context://" + text, "context://sessions/s/" + text):
+        try:
+            runner.run(server.read_resource(uri))
+        except (MCPError, ResourceError, ValueError) as error:
+            _check_said(error)
 
 
 TEXT = "[shortened; get_archived_output('out_x')]"
@@ -305,52 +242,11 @@ async def _start(chunks: Sequence[bytes]) -> None:
     assert b"".join(held) == b"".join(chunks[: len(held)])
 
 
-def _is_storable(value: Any) -> bool:
-    try:
-        check_json(value)
-    except NotJsonError:  # refused before it is masked, for example for its depth
-        return False
-    return True
-
-
-def masks(data: bytes) -> None:
-    """Masking keeps length and lines, and finds nothing in what it has masked."""
-    text = _text(data)
-    found = secrets_in(text)
-    assert all(0 <= each.start < each.end <= len(text) for each in found)
-    assert all(one.end <= other.start for one, other in pairwise(found))
-    hidden = masked(text, private=True)
-    assert len(hidden) == len(text)
-    assert hidden.count("\n") == text.count("\n")
-    for each in found:
-        assert text[each.start : each.end] not in (hidden[each.start : each.end],)
-    shown(text, private=True)
-    value = parsed(data)
-    if isinstance(value, dict | list) and _is_storable(value):
-        assert type(masked_value(value)) is type(value)
-        assert json.dumps(value) == json.dumps(parsed(data)), "the argument was changed"
-
-
-def imitations(data: bytes) -> None:
-    """No line of a text that is shown again is a speaker's, and to defuse it twice changes nothing."""
-    text = _text(data)
-    shown_again = defused(text)
-    assert not any(is_speaker_line(line) for line in shown_again.split("\n"))
-    assert defused(shown_again) == shown_again
-    assert len(skeleton(text)) == len(text)
-    assert len(one_line(text, 80)) <= 80
-
-
 TARGETS: dict[str, Target] = {
     **{f"format-{name}": message_format(name) for name in FORMATS},
     **{f"reader-{number}-{reader.name}": transcript_reader(number) for number, reader in enumerate(READERS)},
     "transcript-file": transcript_file,
-    "search-query": search_query,
-    "pattern": pattern,
-    "handle": handle,
     "uri": resource_uri,
     **{f"request-{name}": proxy_request(name) for name in LIST_KEYS},
     "reply": proxy_reply,
-    "masks": masks,
-    "imitations": imitations,
 }

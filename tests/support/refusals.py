@@ -27,13 +27,6 @@ ANTHROPIC = [
         "Prompt is too long 203073 tokens > 200000 maximum",
     ),
     Seen(
-        "docker/docker-agent#569", "anthropic", 200_000, 178_959, 64_000,
-        '400 Bad Request\n\n{\n  "type": "error",\n  "error": {\n    "type": "invalid_request_error",'
-        '\n    "message": "input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000,'
-        ' decrease input length or `max_tokens` and try again"\n  },'
-        '\n  "request_id":"req_011CUB2XUHWkFnQzxcKBbjpF"\n}',
-    ),
-    Seen(
         "anthropics/claude-code#408, wrapped by a terminal", "anthropic", 204_648, 189_136, 20_000,
         'Error: API Error: 400 {"type":"error","error":{"type":"invalid_request_error","message":"input length'
         " and `max_tokens` exceed context limit: \n     189136 + 20000 > 204648, decrease input length or"
@@ -58,36 +51,9 @@ ANTHROPIC = [
         " `max_tokens` and try again\\\"}}'. Received Model"
         ' Group=anthropic/claude","type":null,"param":null,"code":"400"}}',
     ),
-    Seen(
-        "entropy-research/Devon#88, through LiteLLM", "anthropic", 199_999, 209_353, None,
-        "litellm.BadRequestError: litellm.ContextWindowExceededError: AnthropicError -"
-        ' {"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 209353 tokens'
-        ' > 199999 maximum"}}',
-    ),
 ]  # fmt: skip
 
 OPENAI = [
-    Seen(
-        "chathub-dev/chathub#126", "openai", 4_097, 4_294, None,
-        "{\"error\":{\"message\":\"This model's maximum context length is 4097 tokens. However, your messages"
-        " resulted in 4294 tokens. Please reduce the length of the"
-        ' messages.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}',
-    ),
-    Seen(
-        "stanford-crfm/helm#94, 2022", "openai", 2_049, 2_049, 5,
-        "OpenAI error: This model's maximum context length is 2049 tokens, however you requested 2054 tokens"
-        " (2049 in your prompt, 5 for the completion). Please reduce your prompt or completion length.",
-    ),
-    Seen(
-        "run-llama/llama_index#948", "openai", 4_097, 3_860, 256,
-        "This model's maximum context length is 4097 tokens, however you requested 4116 tokens (3860 in your"
-        " prompt; 256 for  the completion). Please reduce your prompt; or completion length.",
-    ),
-    Seen(
-        "ChatGPTNextWeb/NextChat#3195", "openai", 8_192, 64, 8_192,
-        "This model's maximum context length is 8192 tokens. However, you requested 8256 tokens (64 in the"
-        " messages, 8192 in the completion). Please reduce the length of the messages or completion.",
-    ),
     Seen(
         "FoundationAgents/OpenManus#62, with functions", "openai", 8_192, 7_413, 800,
         "API error: Error code: 400 - {'error': {'message': \"This model's maximum context length is 8192"
@@ -232,10 +198,6 @@ SERVERS = [
         " `max_model_len` is no smaller'}",
     ),
     Seen(
-        "vllm-project/vllm#12165", "vllm", 4_096, 25_938, None,
-        "ValueError: The prompt (total length 25938) is too long to fit into the model (context length 4096).",
-    ),
-    Seen(
         "EleutherAI/lm-evaluation-harness#2880", "vllm", 2_048, 2_048, None,
         "ValueError: Prompt length of 2048 is longer than the maximum model length of 2048.",
     ),
@@ -291,10 +253,6 @@ SERVERS = [
         ' \n     length, or provide a shorter input."}',
     ),
     Seen(
-        "anomalyco/opencode#11141", "lm studio", 7_424, None, None,
-        "Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)",
-    ),
-    Seen(
         "Ollama's cloud, many projects' tests", "ollama", None, None, None,
         'Ollama API error 400: {"error":"prompt too long; exceeded max context length by 65590 tokens (ref:'
         ' 632ffad5)"}',
@@ -302,10 +260,6 @@ SERVERS = [
     Seen(
         "nano-step/nano-brain#208", "ollama", None, None, None,
         'ollama: unexpected status 400: {"error":"the input length exceeds the context length"}',
-    ),
-    Seen(
-        "n8n-io/n8n#11144", "ollama", None, None, None,
-        '{ "error": "input length exceeds maximum context length", "status_code": 400 }',
     ),
     Seen(
         "ValueCell-ai/ClawX#658, oMLX", "unknown", 32_768, 41_911, None,
@@ -328,11 +282,6 @@ HOSTS_OF_MODELS = [
         "this endpoint's maximum context length is 131072 tokens. however, you requested about 138956 tokens"
         " (7884 of text input, 131072 in the output). please reduce the length of either one, or use the"
         ' \\"middle-out\\" transform',
-    ),
-    Seen(
-        "refly-ai/refly#1177", "openrouter", 32_768, 42_832, None,
-        "Error: 400 This endpoint's maximum context length is 32768 tokens. However, you requested about 42832"
-        " tokens (42832 of text input). Please reduce the length of either one",
     ),
     Seen(
         "Kilo CLI, with tools", "openrouter", 256_000, 414_983, 10_000,
@@ -365,11 +314,6 @@ HOSTS_OF_MODELS = [
         "Mistral Large, a Google forum's thread 165446", "mistral", 32_768, 65_673, None,
         '{"object": "Error", "message": "Prompt contains 65673 tokens, too large for model with 32768 maximum'
         ' context length", "type": "invalid_request_error", "code": 3051}',
-    ),
-    Seen(
-        "Mistral, with drafts", "mistral", 32_768, 218_875, None,
-        "Prompt contains 218875 tokens and 0 draft tokens, too large for model with 32768 maximum context"
-        " length",
     ),
     Seen(
         "fw-ai/cookbook#134", "fireworks", 32_767, 40_177, None,
@@ -413,12 +357,6 @@ HOSTS_OF_MODELS = [
     Seen(
         "zeroclaw-labs/zeroclaw#4124", "zai", None, None, None,
         'Z.AI API error (400 Bad Request): {"error":{"code":"1261","message":"Prompt exceeds max length"}}',
-    ),
-    Seen(
-        "BerriAI/litellm#10431", "deepseek", 65_536, 68_161, 0,
-        "litellm.ContextWindowExceededError: litellm.BadRequestError: ContextWindowExceededError:"
-        " DeepseekException - {\"error\":{\"message\":\"This model's maximum context length is 65536 tokens."
-        ' However, you requested 68161 tokens (68161 in the messages, 0 in the completion)."}}',
     ),
     Seen(
         "ddalcu/mlx-serve#66", "unknown", None, None, None,
