@@ -68,7 +68,6 @@ async def test_the_provider_refuses_what_google_refuses(tmp_path: Path) -> None:
             [go, said],
             [go, said, {"role": "user", "parts": answers[:1]}],
             [go, said, {"role": "user", "parts": answers[:1]}, {"role": "user", "parts": answers[1:]}],
-            [go, said, {"role": "user", "parts": [*answers, {"text": "more"}]}],
             [go, unsigned, {"role": "user", "parts": answers}],
             [said, {"role": "user", "parts": answers}],
             [go, {**said, "usageMetadata": {}}, {"role": "user", "parts": answers}],

@@ -1,10 +1,13 @@
 """A provider of our own on loopback that speaks Gemini's generateContent, whole and streamed, and refuses what Google's
-does: see tests.support.gemini_rules. It counts each request, refuses what is beyond its window, and reports usage."""
+does: see tests.support.provider_rules. It counts each request, refuses what is beyond its window, and reports usage."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,8 +15,8 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from contextstash.tokenizer import count_with
-from tests.support.gemini_rules import RefusedError, checked, signature_of
 from tests.support.provider import ReplyingHandler, served
+from tests.support.provider_rules import violations
 
 IMAGE_TOKENS = 1_120
 """Of an image at the default resolution of Gemini 3: https://ai.google.dev/gemini-api/docs/media-resolution"""
@@ -23,6 +26,48 @@ IMAGE_FIELDS = {"inlineData", "fileData", "inline_data", "file_data"}
 
 CONTENT_TOKENS = 4
 """Of a content's role and bounds; Google does not document it."""
+
+
+class RefusedError(Exception):
+    """The text of an INVALID_ARGUMENT."""
+
+
+def signature_of(call: dict[str, Any]) -> str:
+    """The signature that this provider gives to a call: of its name and arguments."""
+    said = json.dumps([call["name"], call.get("args") or {}], sort_keys=True).encode()
+    return base64.b64encode(hashlib.sha512(said).digest()).decode()
+
+
+def checked(body: dict[str, Any], *, signed: bool) -> list[dict[str, Any]]:
+    """The contents of a request in their REST spelling. Raises RefusedError."""
+    contents = [{**each, "parts": list(map(_spelled, each.get("parts") or ()))} for each in body.get("contents") or ()]
+    if not contents:
+        raise RefusedError("* GenerateContentRequest.contents: contents is not specified")
+    if wrong := violations("gemini", contents):
+        raise RefusedError(wrong[0])
+    if signed:
+        _check_signatures(contents)
+    return contents
+
+
+def _spelled(part: dict[str, Any]) -> dict[str, Any]:
+    """A part without unset fields: the API accepts the SDK's spelling too."""
+    given = {key: value for key, value in part.items() if value is not None}
+    return {re.sub(r"_([a-z])", lambda match: match[1].upper(), key): value for key, value in given.items()}
+
+
+def _check_signatures(contents: list[dict[str, Any]]) -> None:
+    """Each signature is that of its call, and the first call of each step of the current turn has one."""
+    texts = [place for place, each in enumerate(contents) if each["role"] == "user" and "text" in each["parts"][0]]
+    for place, content in enumerate(contents):
+        calls = [part for part in content["parts"] if "functionCall" in part]
+        for part in calls:
+            signature = part.get("thoughtSignature")
+            # An SDK may send it in the alphabet for URLs.
+            if signature and signature.translate(str.maketrans("-_", "+/")) != signature_of(part["functionCall"]):
+                raise RefusedError("Invalid thought signature.")
+        if calls and place > (texts or [0])[-1] and "thoughtSignature" not in calls[0]:
+            raise RefusedError("Function call is missing a thought_signature in functionCall parts.")
 
 
 @dataclass(frozen=True)
