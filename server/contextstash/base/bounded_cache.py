@@ -6,7 +6,7 @@ Its keys are names that callers choose: sessions, agents and models, hence any n
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -27,7 +27,3 @@ class BoundedCache(OrderedDict[Key, Value]):
         while len(self) > self._limit:
             self.popitem(last=False)
         return value
-
-    def last(self, matches: Callable[[Key], bool]) -> Value | None:
-        """The value that was set last of the keys that match; None if none does."""
-        return next((self[key] for key in reversed(self) if matches(key)), None)

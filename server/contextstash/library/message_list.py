@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from contextstash.base.value_bytes import value_bytes
+from contextstash.base.json_text import value_bytes
 from contextstash.library.replies import as_native
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.json_values import NotJsonError, check_json

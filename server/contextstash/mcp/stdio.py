@@ -16,9 +16,8 @@ from mcp.shared.message import SessionMessage
 from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from contextstash.base.own_interpreter import own_interpreter
 from contextstash.base.plain_logs import configure_logs
-from contextstash.base.signals import end_signals
+from contextstash.base.serving_process import end_signals, own_interpreter
 from contextstash.mcp.answers import with_whole_characters
 from contextstash.mcp.server import ToolSet, build_server
 from contextstash.stash_opener import StashOpener

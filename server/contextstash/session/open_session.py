@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from contextstash.base.value_bytes import value_bytes
+from contextstash.base.json_text import value_bytes
 from contextstash.view.reach import MANY_WINDOWS, Beyond, smallest_placeholder, smallest_tokens
 from contextstash.view.session_counters import request_budget
 from contextstash.view.session_snapshot import Place

@@ -12,7 +12,7 @@ from typing import Any
 
 import uvicorn
 
-from contextstash.base.own_interpreter import own_interpreter
+from contextstash.base.serving_process import own_interpreter
 from contextstash.web.host_names import LOOPBACK
 from contextstash_storage.errors import BadInputError
 

@@ -1,10 +1,14 @@
-"""The settings of a serving process's interpreter. A library sets nothing of this: the interpreter belongs to the
-program that uses it."""
+"""A serving process: the settings of its interpreter, and the signals that ask it to end. A library sets none of them:
+the interpreter belongs to the program that uses it."""
 
 from __future__ import annotations
 
 import gc
+import signal
 import sys
+from collections.abc import AsyncIterator
+
+import anyio
 
 TURN_SECONDS = 0.001
 """How long a thread runs before another one gets its turn, in place of 0.005. While a session is reduced in a thread, a
@@ -22,3 +26,12 @@ def own_interpreter() -> None:
     sys.setswitchinterval(TURN_SECONDS)
     gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
     gc.freeze()
+
+
+async def end_signals() -> AsyncIterator[int]:
+    """SIGTERM and SIGINT as they arrive. On Windows it never yields: Python's KeyboardInterrupt ends the server."""
+    if sys.platform == "win32":
+        await anyio.sleep_forever()
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+        async for number in received:
+            yield number
