@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
-
-from pydantic import Field
+from typing import Any, NamedTuple
 
 from contextstash.messages import get_format
 from contextstash.outputs.limits import OutputLimits, limit, shared_limit
 from contextstash.outputs.own_tools import is_own_retrieval
-from contextstash.record.messages import in_thread_if_large, sha256_of
+from contextstash.record.messages import in_thread_if_large
 from contextstash.record.output_archive import keep_output
-from contextstash.result_base import Result
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit
 from contextstash.session.open_session import READ_AT_ONCE, WITHIN_REACH
@@ -32,17 +29,16 @@ Rules = Mapping[int, OutputLimits]
 """The limits of the outputs in each message, by its position."""
 
 
-class LimitedOutput(Result):
-    """One output within limits; the whole is kept under `handle` if it was cut."""
+class LimitedOutput(NamedTuple):
+    """One output within limits. If it was cut, the whole is archived under `handle`."""
 
     text: str
-    cut: bool
     handle: str | None = None
-    sha256: str | None = None
-    lines: int = Field(default=0, description="Lines cut")
-    characters: int = Field(default=0, description="Characters cut")
-    bytes: int = Field(default=0, description="UTF-8 bytes cut")
-    spilled: bool = Field(default=False, description="Too large: only a preview is shown")
+
+    @property
+    def cut(self) -> bool:
+        """Whether something of it was left out."""
+        return self.handle is not None
 
 
 async def limit_output(
@@ -53,7 +49,6 @@ async def limit_output(
     argument: str = "",
     session_id: str | None = None,
     limits: Mapping[str, Any] | None = None,
-    keep_whole: bool = True,
 ) -> LimitedOutput:
     """Truncate one output that is in no recorded message to the limits of a session, or of the server if no session is
     named. `limits` override them for this call.
@@ -66,17 +61,15 @@ async def limit_output(
     """
     session = await access.find(session_id)
     if session is None and session_id is not None and await access.was_deleted(session_id):
-        return LimitedOutput(text=text, cut=False)
+        return LimitedOutput(text)
     settings = access.settings(session)
     rules = _limits_of(access, settings, session, limits)
     count = access.counter(settings, session.model if session else None).count
     if is_own_retrieval(tool, argument) or await in_thread_if_large(len(text), rules.holds, text, count):
-        return LimitedOutput(text=text, cut=False)
-    handle = ""
-    if keep_whole:
-        handle = await keep_output(access, text, tool=tool, argument=argument, session_id=session_id)
+        return LimitedOutput(text)
+    handle = await keep_output(access, text, tool=tool, argument=argument, session_id=session_id)
     limited = await in_thread_if_large(len(text), limit, text, rules, count, handle)
-    return LimitedOutput.of(limited, cut=True, handle=handle or None, sha256=sha256_of(text))
+    return LimitedOutput(limited.text, handle)
 
 
 def _limits_of(

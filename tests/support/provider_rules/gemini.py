@@ -27,28 +27,11 @@ _DATA = {
 """The fields of which a part has one, by the SDK's spelling: the API accepts both."""
 
 _ABOUT = (
-    "thought",
-    "thoughtSignature",
-    "thought_signature",
-    "videoMetadata",
-    "video_metadata",
-    "mediaResolution",
-    "media_resolution",
-    "mediaProcessing",
-    "media_processing",
-    "partMetadata",
-    "part_metadata",
-    "audioTranscription",
-    "audio_transcription",
-    "speechMetadata",
-    "speech_metadata",
-    "documentMetadata",
-    "document_metadata",
-    "spreadsheetMetadata",
-    "spreadsheet_metadata",
-    "audioMetadata",
-    "audio_metadata",
-)
+    "thought", "thoughtSignature", "thought_signature", "videoMetadata", "video_metadata", "mediaResolution",
+    "media_resolution", "mediaProcessing", "media_processing", "partMetadata", "part_metadata",
+    "audioTranscription", "audio_transcription", "speechMetadata", "speech_metadata", "documentMetadata",
+    "document_metadata", "spreadsheetMetadata", "spreadsheet_metadata", "audioMetadata", "audio_metadata",
+)  # fmt: skip
 
 
 _RESPONSES = "functions"
