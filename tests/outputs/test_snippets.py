@@ -8,7 +8,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.outputs.snippets import _find, repeated_lines, snippet
+from contextstash.outputs.snippets import _find, snippet
 from tests.support.turns import laws
 
 
@@ -41,19 +41,6 @@ def test_two_parts_are_shown_if_no_single_one_has_all_terms() -> None:
 def test_a_name_and_a_rare_word_say_more_than_words_that_are_everywhere() -> None:
     text = "the test of the file\n" * 90 + "retry_budget = 3\n" + "the test of the file\n" * 90
     assert "retry_budget = 3" in snippet(text, ["test", "file", "retry_budget"], 100)[0]
-
-
-def test_a_line_below_many_outputs_is_not_shown_for_one() -> None:
-    reminder = "<reminder> consider whether the file that was read is harmless </reminder>"
-    texts = [
-        f"{name}\n" + "filler words\n" * 60 + f"the {name} was read\n{reminder}" for name in ("a.py", "b.py", "c.py")
-    ]
-    repeated = repeated_lines(texts)
-    assert repeated == {reminder}
-    shown, matched = snippet(texts[1], ["consider", "whether", "read", "file"], 120, repeated=repeated)
-    assert "the b.py was read" in shown
-    assert "whether" in matched
-    assert "whether" in snippet(texts[1], ["whether"], 120, repeated=repeated)[0]
 
 
 def test_words_are_found_by_stem_and_identifiers_by_their_parts() -> None:

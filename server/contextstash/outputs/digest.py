@@ -146,7 +146,6 @@ _GREP_NUMBER = re.compile(r":\d{1,7}[:-]")
 """A pattern that each `_GREP_LINE` contains; it begins with a plain character, and is found ten times as fast."""
 
 _SEARCHING = re.compile(r"(?:^|[\s/|;&(])(?:grep|rg|ag|ack|search)\b", re.IGNORECASE)
-_FOUND_FILES = re.compile(r"\A(?:Found )?(\d+) (?:files?|matches)\b[^\n]*\n")
 
 
 def _search(output: _Output) -> str | None:
@@ -158,67 +157,32 @@ def _search(output: _Output) -> str | None:
         where = [f"{_base_name(name)}:{number}" for name, number in matches[:1]]
         where += [_base_name(name) for name in files[1:]]
         return f"{_plural(len(matches), 'match')} in {_plural(len(files), 'file')}: {_names(where)}"
-    found = _FOUND_FILES.match(output.head)
-    if found:
-        names = [_base_name(line) for line in output.head[found.end() :].split("\n") if line.strip()]
-        return f"{_plural(int(found.group(1)), 'file')}: {_names(names, 6)}"
     return None
-
-
-_LISTING = re.compile(
-    r"(?:^|[\s/|;&(])(?:ls|find|tree|fd|glob|ls-files|list_dir|list_directory|list_files)\b", re.IGNORECASE
-)
-_LONG_ENTRY = re.compile(r"^[-dlbcps][rwxsStT-]{9}\S*\s+(?:\S+\s+){7}(\S[^\n]{0,200})$")
-_PATH_LINE = re.compile(r"^[\w.@~+/ -]{1,250}$")
-
-
-def _listing(output: _Output) -> str | None:
-    if not _LISTING.search(output.call):
-        return None
-    entries = [line for line in output.head.split("\n") if line.strip() and not line.startswith("total ")]
-    names = [long.group(1) if (long := _LONG_ENTRY.match(line)) else line for line in entries]
-    if not names or sum(1 for name in names if _PATH_LINE.match(name)) * 10 < MIN_TENTHS * len(names):
-        return None
-    count = max(len(entries), line_count(output.text) - 1) if len(output.text) > len(output.head) else len(entries)
-    shown = [_base_name(name.strip()) for name in names if name not in (".", "..")]
-    return f"{_plural(count, 'entry')}: {_names(shown, 6)}"
 
 
 def _json(output: _Output) -> str | None:
     if output.head.lstrip()[:1] not in ("{", "["):
         return None
-    if len(output.text) > MAX_JSON:
-        keys = list(dict.fromkeys(re.findall(r'"([\w.-]{1,60})"\s*:', output.head[:4_000])))
-        return f"JSON, {len(output.text):,} characters, keys: {_names(keys, 6)}" if keys else None
-    for text, before in ((output.text, ""), (output.head.lstrip().split("\n", 1)[0], "JSON lines")):
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            continue
-        if not before:
-            return _json_line(value)
-        if isinstance(value, dict):
-            return f"{_plural(line_count(output.text), 'line')}, the first {_json_line(value)}"
-    return None
-
-
-def _json_line(value: object) -> str:
+    try:
+        value = json.loads(output.text) if len(output.text) <= MAX_JSON else None
+    except (ValueError, RecursionError):
+        value = None
     if isinstance(value, list):
-        line = f"JSON list of {_plural(len(value), 'item')}"
-        first = value[0] if value else None
-        return f"{line}, each with {_names([*map(str, first)], 6)}" if isinstance(first, dict) else line
+        each = f", each with {_names([*map(str, value[0])], 6)}" if value and isinstance(value[0], dict) else ""
+        return f"JSON list of {_plural(len(value), 'item')}{each}"
     if not isinstance(value, dict):
-        return "JSON value"
-    for name in ("error", "message", "detail"):
-        if isinstance(value.get(name), str):
-            return f"JSON, {name}: {value[name]}"
-    return f"JSON: {_names([_member(str(key), item) for key, item in value.items()], 8)}"
+        keys = [*dict.fromkeys(re.findall(r'"([\w.-]{1,60})"\s*:', output.head[:4_000]))]
+        return f"JSON, {len(output.text):,} characters, keys: {_names(keys, 6)}" if keys else None
+    told = (
+        f"JSON, {name}: {value[name]}" for name in ("error", "message", "detail") if isinstance(value.get(name), str)
+    )
+    return next(told, f"JSON: {_names([_member(str(key), each) for key, each in value.items()], 8)}")
 
 
 def _member(key: str, item: object) -> str:
+    shown = json.dumps(item, ensure_ascii=False) if not isinstance(item, str) else item
     if isinstance(item, (list, dict)):
         return f"{key} ({len(item)})"
-    shown = json.dumps(item, ensure_ascii=False) if not isinstance(item, str) else item
     return f"{key}={shown}" if len(shown) <= 24 else key
 
 
@@ -227,7 +191,6 @@ _READING = re.compile(
     re.IGNORECASE,
 )
 _NUMBERED = re.compile(r"^ {0,8}(\d{1,7})(?:→|\t|: ?| {2})", re.MULTILINE)
-_HEADING = re.compile(r"^(?: {0,8}\d{1,7}(?:→|\t))?#{1,3} (\S[^\n]{0,80})$", re.MULTILINE)
 
 
 def _file(output: _Output) -> str | None:
@@ -242,9 +205,6 @@ def _file(output: _Output) -> str | None:
     names = list(dict.fromkeys(DEFINITION.findall(output.head)))
     if names:
         return f"{extent}; defines {_names(names, MAX_DEFINITIONS)}"
-    headings = _HEADING.findall(output.head) if "#" in output.head else []
-    if headings:
-        return f"{extent}; headings {_names(headings, 4)}"
     return f"{extent}, begins: {_first_text(output.head)}"
 
 
@@ -269,7 +229,7 @@ def _ends(output: _Output) -> str:
 
 
 _KINDS: tuple[Callable[[_Output], str | None], ...] = (
-    _test_run, _crash, _marked_error, _diff, _commits, _search, _listing, _json, _file,
+    _test_run, _crash, _marked_error, _diff, _commits, _search, _json, _file,
 )  # fmt: skip
 """In the order in which they are tried; the first that matches describes the output. Results of runs come first: they
 matter more than the files or matches that the same command prints."""

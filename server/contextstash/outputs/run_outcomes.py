@@ -15,13 +15,11 @@ programs their errors first or last."""
 
 @dataclass(frozen=True, slots=True)
 class TestRun:
-    """The counts that a test runner printed; `passed` is None if it prints none. `first` is the first failure, `names`
-    are the tests that failed."""
+    """The counts that a test runner printed; `passed` is None if it prints none. `first` is the first failure."""
 
     failed: int
     passed: int | None
     first: str = ""
-    names: tuple[str, ...] = ()
 
     def line(self) -> str:
         """The run in words, such as "2 failed, 41 passed"."""
@@ -83,19 +81,9 @@ def _first(pattern: re.Pattern[str], text: str) -> str:
     return one_line(match.group(1), 120) if match else ""
 
 
-MAX_NAMES = 20
-"""Failed tests of a run that are known by name. With more, a later success of some does not resolve the run."""
-
-
-def _names(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
-    """The names of all failed tests; empty if there are too many."""
-    found = tuple(dict.fromkeys(name.split(" ", 1)[0].strip(".:,") for name in pattern.findall(text)))
-    return found if len(found) <= MAX_NAMES else ()
-
-
 def _run(failed: int, passed: int, failure: re.Pattern[str], text: str) -> TestRun:
-    """A run with these counts, whose failures the pattern finds by their names."""
-    return TestRun(failed, passed, _first(failure, text) if failed else "", _names(failure, text))
+    """A run with these counts, whose first failure the pattern finds."""
+    return TestRun(failed, passed, _first(failure, text) if failed else "")
 
 
 def _counted(line: str) -> tuple[int, int]:
@@ -131,7 +119,7 @@ def _go(text: str) -> TestRun | None:
         said = _GO_SAID.search(text[max(0, text.find("=== RUN   " + first)) :])
         reason = f": {said.group(1) or said.group(2)}" if said else ""
         count = len(failures) or len(failed_packages)
-        return TestRun(count, passed or None, one_line(first + reason, 200), _names(_GO_FAIL, text))
+        return TestRun(count, passed or None, one_line(first + reason, 200))
     return TestRun(0, passed or None)
 
 
@@ -157,7 +145,7 @@ def _jest(text: str) -> TestRun | None:
     found = _JEST.findall(text)
     if not found or ("passed" not in found[-1] and "failed" not in found[-1]):
         return None
-    return replace(_run(*_counted(found[-1]), _JEST_FIRST, text), names=())
+    return _run(*_counted(found[-1]), _JEST_FIRST, text)
 
 
 def _mocha(text: str) -> TestRun | None:

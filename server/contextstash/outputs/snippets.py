@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from string import ascii_uppercase
 
 from contextstash.safety.sanitize import clip, folded, one_line
@@ -24,27 +24,9 @@ WINDOWS = 2
 MIN_WINDOW = 160
 """Characters of a part below which the text is not shown in several: a line of code and its surroundings."""
 
-END_CHARACTERS = 1_000
-"""Where the same lines of many outputs stand: a reminder below each read, a header above each run."""
-
-MIN_REPEATED = 3
-"""In so many of the texts a line stands that says nothing about one of them."""
-
-MIN_LINE = 20
-"""Characters of such a line; shorter ones, such as a bracket, are in many texts that differ."""
-
 _WORD = re.compile(r"\w+")
 _NAME = re.compile(r"[\d_./@+-]|(?<=[a-z])[A-Z]")
 _SUFFIXES = ("ations", "ation", "ings", "ing", "edly", "ied", "ies", "ed", "es", "ly", "s", "e")
-
-
-def repeated_lines(texts: Sequence[str]) -> frozenset[str]:
-    """The lines at the ends of texts that stand in several of them."""
-    counts: Counter[str] = Counter()
-    for text in texts:
-        ends = text if len(text) <= 2 * END_CHARACTERS else f"{text[:END_CHARACTERS]}\n{text[-END_CHARACTERS:]}"
-        counts.update(set(ends.splitlines()))
-    return frozenset(line for line, count in counts.items() if count >= MIN_REPEATED and len(line) >= MIN_LINE)
 
 
 def snippet(
@@ -53,12 +35,10 @@ def snippet(
     max_chars: int = 240,
     *,
     line_breaks: bool = False,
-    repeated: Collection[str] = (),
 ) -> tuple[str, list[str]]:
     """The part of at most `max_chars` characters with the most telling terms, and the terms that occur anywhere in the
     text, as they were passed. If it lacks some of them, two parts of half the size are shown. Each is one line, or with
-    `line_breaks` the lines of the text that are not empty, indented as they were. What occurs only in lines that are
-    `repeated` in many texts counts if there is nothing else.
+    `line_breaks` the lines of the text that are not empty, indented as they were.
 
     A term is searched for as it is and, if that is not found, word by word (then those words of it that occur are
     returned); an English word also by its stem. If no term occurs, the snippet is the start of the text.
@@ -73,7 +53,7 @@ def snippet(
         places += [(place, number) for place in found]
         matched += [word for word in occurring if word not in matched]
         weights.append(_weight(term, len(found)))
-    places = sorted(_outside(text, places, repeated) or places)
+    places.sort()
     write = _lines if line_breaks else _cut
     starts = _starts(places, weights, max_chars)
     if len(starts) == 1:
@@ -87,17 +67,6 @@ def snippet(
 def _weight(term: str, occurrences: int) -> int:
     """How telling a term is: a name more than a word, and less the more often it occurs."""
     return (200 if _NAME.search(term) else 100) // (1 + occurrences.bit_length())
-
-
-def _outside(text: str, places: Sequence[tuple[int, int]], lines: Collection[str]) -> list[tuple[int, int]]:
-    """The places that are not in these lines."""
-    spans = []
-    for line in lines:
-        start = text.find(line)
-        while start >= 0:
-            spans.append((start, start + len(line)))
-            start = text.find(line, start + len(line))
-    return [each for each in places if not any(start <= each[0] < end for start, end in spans)]
 
 
 def _starts(places: Sequence[tuple[int, int]], weights: Sequence[int], width: int) -> list[int]:

@@ -10,8 +10,8 @@ from functools import partial
 
 from contextstash.messages import get_format
 from contextstash.outputs.paging import page
-from contextstash.outputs.shell_envelope import without_json_envelopes
-from contextstash.outputs.snippets import repeated_lines, snippet
+from contextstash.outputs.shell_envelope import without_json_envelopes, without_reminders
+from contextstash.outputs.snippets import snippet
 from contextstash.queries.sessions import project_of_session, sessions_of_project
 from contextstash.record.output_archive import outputs_session_id
 from contextstash.results import Hit, OutputCall, OutputPage, SearchResult
@@ -220,9 +220,9 @@ def _time(text: str | None, name: str, *, included: bool = False) -> datetime | 
 def _shown(found: Sequence[SearchHit], query: str, line_breaks: bool) -> list[Hit]:
     words = query[:MAX_QUERY_CHARACTERS].split()
     terms = [word for word in words if word.strip(".,:;?!").lower() not in STOP_WORDS] or words
-    texts = [without_json_envelopes(hit.text) for hit in found]
+    texts = [without_reminders(without_json_envelopes(hit.text)) for hit in found]
     room = min(MAX_EXCERPT, max(MIN_EXCERPT, EXCERPTS // max(1, len(found))))
-    write = partial(snippet, terms=terms, max_chars=room, line_breaks=line_breaks, repeated=repeated_lines(texts))
+    write = partial(snippet, terms=terms, max_chars=room, line_breaks=line_breaks)
     return [_hit(hit, *write(text), line_breaks) for hit, text in zip(found, texts, strict=True)]
 
 

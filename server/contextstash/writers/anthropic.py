@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,18 +25,13 @@ if TYPE_CHECKING:
     from anthropic.types import Message
 
 MAX_EXCESS = 1.25
-"""A summary may exceed the requested length by this factor before it is requested again. Models count words
-inaccurately."""
+"""A summary may exceed the requested length by this factor before it is cut. Models count words inaccurately."""
 
 MIN_REPLY_TOKENS = 1_024
 """The least `max_tokens` of a request. It leaves room for a model that writes more than requested."""
 
-MAX_HALVINGS = 4
-"""How often the parts are halved if one is too long for the model: to a sixteenth of the configured size. Then the next
-summarizer writes."""
-
 MIN_PART_TOKENS = 2_000
-"""Parts are not made smaller: a summary of so small a part would hardly be shorter than the part."""
+"""Parts are not smaller: a summary of so small a part would hardly be shorter than the part."""
 
 _PARSER_ERRORS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """The errors of the SDK's stream parser for a reply that is not such a stream; pydantic's errors are ValueErrors."""
@@ -57,13 +52,13 @@ class AnthropicSummarizer:
     async def write(self, request: SummaryRequest) -> WrittenSummary:
         model = _Model(self._settings)
         try:
-            text = await model.summary(request)
+            text, whole = await model.summary(request)
         except WriterFailedError as error:
             raise WriterFailedError(str(error), tuple(model.calls)) from error
         finally:
             await model.close()
         written = WrittenSummary(text, self.strategy, self._settings.model, tuple(model.calls))
-        if request.count(text) <= request.max_tokens * MAX_EXCESS:
+        if whole and request.count(text) <= request.max_tokens * MAX_EXCESS:
             return written
         text = prompts.first_lines(text, request.max_tokens, request.count)
         return replace(written, text=text, note="The summary was too long and was cut.")
@@ -81,43 +76,30 @@ class _Model:
         if self._client is not None:
             await self._client.close()
 
-    async def summary(self, request: SummaryRequest) -> str:
-        """The summary. The parts are halved if one is too long for the model."""
-        sizes = [self._settings.input_tokens >> halving for halving in range(MAX_HALVINGS + 1)]
-        for size in [sizes[0], *(size for size in sizes[1:] if size >= MIN_PART_TOKENS)]:
+    async def summary(self, request: SummaryRequest) -> tuple[str, bool]:
+        """The summary, and whether it is complete. The parts are halved if one is too long for the model."""
+        part_tokens = self._settings.input_tokens
+        while True:
             try:
-                return await self._in_parts(request, size)
+                return await self._in_parts(request, part_tokens)
             except _TooLongError:
-                continue
-        raise WriterFailedError("The session is too long for the model that writes summaries, even in parts.")
+                part_tokens //= 2
+                if part_tokens < MIN_PART_TOKENS:
+                    raise
 
-    async def _in_parts(self, request: SummaryRequest, part_tokens: int) -> str:
+    async def _in_parts(self, request: SummaryRequest, part_tokens: int) -> tuple[str, bool]:
         system = prompts.system_text(request)
-        previous, replaces, text = request.previous, request.replaces, ""
+        text, previous, replaces, whole = "", request.previous, request.replaces, True
         for part in _parts(request, self._settings.output_chars, part_tokens):
             asked = prompts.user_text(part, previous, replaces=replaces)
-            previous = text = await self._short_enough(system, asked, request)
-            replaces = True
-        return text
+            text, whole = await self.ask(system, asked, request.max_tokens)
+            previous, replaces = text, True
+        return text, whole
 
-    async def _short_enough(self, system: str, asked: str, request: SummaryRequest) -> str:
-        """The model's reply. If it is too long, or was cut off because of its length, it is requested once more."""
-        messages = [{"role": "user", "content": asked}]
-        text, whole = await self.ask(system, messages, request.max_tokens)
-        if whole and request.count(text) <= request.max_tokens * MAX_EXCESS:
-            return text
-        words = max(50, request.max_tokens // 2)  # fewer than the two thirds that the first request asks for
-        again = f"That is too long. Write the whole summary again in at most {words} words."
-        messages += [{"role": "assistant", "content": text}, {"role": "user", "content": again}]
-        shorter, whole = await self.ask(system, messages, request.max_tokens)
-        if not whole:
-            raise WriterFailedError("The model did not finish within the length of a summary.")
-        return shorter
-
-    async def ask(self, system: str, messages: Sequence[dict[str, str]], max_tokens: int) -> tuple[str, bool]:
+    async def ask(self, system: str, asked: str, max_tokens: int) -> tuple[str, bool]:
         """The model's reply, and whether it is complete. Raises WriterFailedError."""
-        # Twice the length of the summary, so that a reply slightly too long can still be shortened.
-        message = await self._send(system, messages, max(MIN_REPLY_TOKENS, 2 * max_tokens))
+        # Twice the length of the summary, so that a reply slightly too long is whole.
+        message = await self._send(system, asked, max(MIN_REPLY_TOKENS, 2 * max_tokens))
         if message.stop_reason == "refusal":
             raise WriterFailedError("The model refused to summarize this session.")
         text = "".join(block.text for block in message.content if block.type == "text").strip()
@@ -125,7 +107,7 @@ class _Model:
             raise WriterFailedError("The model's reply was empty or too short to be a summary.")
         return text, message.stop_reason != "max_tokens"
 
-    async def _send(self, system: str, messages: Sequence[dict[str, str]], max_tokens: int) -> Message:
+    async def _send(self, system: str, asked: str, max_tokens: int) -> Message:
         client = self._client if self._client is not None else await asyncio.to_thread(self._connect)
         import anthropic
         import httpx2
@@ -135,7 +117,7 @@ class _Model:
         failure: WriterFailedError | None = None
         try:
             async with asyncio.timeout(self._settings.timeout * (self._settings.retries + 1)):
-                message = await self._streamed(client, system, messages, max_tokens)
+                message = await self._streamed(client, system, asked, max_tokens)
             if message.stop_reason is None:
                 failure = WriterFailedError("The reply ended before it was complete.")
                 raise failure
@@ -149,15 +131,13 @@ class _Model:
             error_text = str(failure) if failure is not None else None
             self.calls.append(WriterCall(self._settings.model, usage, duration, error_text))
 
-    async def _streamed(
-        self, client: AsyncAnthropic, system: str, messages: Sequence[dict[str, str]], max_tokens: int
-    ) -> Message:
+    async def _streamed(self, client: AsyncAnthropic, system: str, asked: str, max_tokens: int) -> Message:
         from anthropic.types import Message
 
         async with client.messages.stream(
             model=self._settings.model,
             system=system,
-            messages=messages,  # type: ignore[arg-type]
+            messages=[{"role": "user", "content": asked}],
             max_tokens=max_tokens,
         ) as stream:
             if "json" in stream.response.headers.get("content-type", ""):  # an API that does not stream
@@ -189,7 +169,7 @@ def _failure(error: Exception) -> WriterFailedError:
     if isinstance(error, _PARSER_ERRORS):
         told = "The reply of the model that writes summaries could not be read: it is not a message of that API."
     elif recognize(f"{error} {getattr(error, 'body', None) or ''}".strip()) is not None:
-        return _TooLongError("The request was too long for the model.")
+        return _TooLongError("The session is too long for the model that writes summaries, even in parts.")
     elif isinstance(error, anthropic.AuthenticationError | anthropic.PermissionDeniedError):
         told = "The API refused the key of the model that writes summaries; check ANTHROPIC_API_KEY."
     elif isinstance(error, TimeoutError | anthropic.APITimeoutError):
@@ -229,7 +209,7 @@ async def digest_output_text(
     model = _Model(settings)
     # English has about six characters a word and four a token: seven and three leave a margin on both sides.
     system = prompts.DIGEST.format(words=max(20, max_chars // 7))
-    asked = [{"role": "user", "content": prompts.digest_text(tool, argument, text)}]
+    asked = prompts.digest_text(tool, argument, text)
     try:
         digest, _ = await model.ask(system, asked, max_chars // 3)
     except WriterFailedError as error:
