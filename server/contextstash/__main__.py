@@ -24,10 +24,6 @@ def main() -> None:
                     _run_and_end(client, given.get("--db"), part)
         case ["window", client] if not client.startswith("-"):
             _answer_and_end(client)
-        case ["statusline"]:
-            _print_status_and_end()
-        case ["statusline", "--db", database]:
-            _print_status_and_end(database)
     from contextstash.cli.app import run
 
     raise SystemExit(run())
@@ -52,12 +48,6 @@ def _answer_and_end(client: str) -> NoReturn:
     from contextstash.clients.client_window import run
 
     _end(run(client))
-
-
-def _print_status_and_end(database: str | None = None) -> NoReturn:
-    from contextstash.clients.status_line import run
-
-    _end(run(database))
 
 
 def _end(code: int) -> NoReturn:

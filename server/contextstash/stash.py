@@ -22,7 +22,7 @@ from contextstash.queries import (
     timeline,
     window_advice,
 )
-from contextstash.record import output_archive, output_limits, session_settings
+from contextstash.record import output_archive, session_settings
 from contextstash.record.batches import REPEATED, Batch, check_next_request, record_messages
 from contextstash.record.declared_parts import System, Tools, check_declared, declare
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
@@ -209,7 +209,7 @@ class Stash(Access):
 
     # One output, and everything that was ever recorded.
 
-    limit_output = output_limits.limit_output
+    limit_output = output_archive.limit_output
     keep_output = output_archive.keep_output
     get_archived_output = retrieval.get_archived_output
     read_call = retrieval.read_call

@@ -22,4 +22,4 @@ async def test_the_users_words_go_through_any_number_of_hand_offs(tmp_path: Path
             text = await stash.hand_off_text(name, 4_000)
             assert text is not None
             assert text.count(TASK.split("\n")[1]) == text.count(LATER) == 1
-            natives = [{"role": "user", "content": first_message(text, name)}, reply(40)]
+            natives = [{"role": "user", "content": first_message(text, name, "codex")}, reply(40)]

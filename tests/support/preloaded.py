@@ -14,7 +14,6 @@ for name in (
     "contextstash.clients.follow",
     "contextstash.clients.hooks",
     "contextstash.clients.output_cut",
-    "contextstash.clients.hook_stash",
     "contextstash.stash",
     "contextstash.sharing.export",
     "contextstash_storage.sqlite.store",

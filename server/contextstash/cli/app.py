@@ -60,7 +60,6 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "gateway": ("server_commands", "Serve other MCP servers' tools, with limited outputs."),
         "proxy": ("server_commands", "Stand between a client and the model API."),
         "hook": ("client_commands", "Handle an event of a client's hooks."),
-        "statusline": ("client_commands", "Print Claude Code's status line."),
         "window": ("client_commands", "Answer a compaction of a client, for its plugin."),
     },
 }

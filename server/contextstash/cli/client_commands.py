@@ -1,5 +1,4 @@
-"""Commands that put contextstash into a client, and those that clients run: install, uninstall, hook, statusline,
-window."""
+"""Commands that put contextstash into a client, and those that clients run: install, uninstall, hook, window."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ import difflib
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +15,12 @@ from click.shell_completion import CompletionItem
 
 from contextstash.cli.options import DatabaseType, tokens
 from contextstash.clients.hooks import HOOKED, part_of, run_hook
-from contextstash.display.visible_text import visible
+from contextstash.clients.launch import has_hooks
 from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.clients.client import Scope
+    from contextstash.clients.client import Client, Machine, Scope
     from contextstash.clients.install import Change
     from contextstash_storage.databases import Location
 
@@ -33,24 +32,31 @@ HAS_PLUGIN = (
 )
 
 
+ALIASES = {"claude": "claude-code"}
+"""The names of programs whose clients have another one."""
+
+
 class ClientName(click.ParamType[str]):
-    """The name of a client, also a shorter one if it is clear: claude, vs-code."""
+    """The name of a client, or of its program."""
 
     name = "client"
 
+    def __init__(self, names: Sequence[str] = CLIENT_NAMES) -> None:
+        self._names = names
+
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value in CLIENT_NAMES:
-            return value
-        close = [name for name in CLIENT_NAMES if name.startswith(value)]
-        close = close or difflib.get_close_matches(value.lower(), CLIENT_NAMES, n=2, cutoff=0.6)
-        meant = f"Did you mean {' or '.join(close)}?" if close else f"CLIENT is {', '.join(CLIENT_NAMES)}."
+        if (name := ALIASES.get(value, value)) in self._names:
+            return name
+        close = [name for name in self._names if name.startswith(value)]
+        close = close or difflib.get_close_matches(value.lower(), self._names, n=2, cutoff=0.6)
+        meant = f"Did you mean {' or '.join(close)}?" if close else f"CLIENT is {', '.join(self._names)}."
         raise click.UsageError(f"There is no client '{value}'. {meant}", ctx)
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
-        return f"Choose from: {', '.join(CLIENT_NAMES)}"
+        return f"Choose from: {', '.join(self._names)}"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(name) for name in CLIENT_NAMES if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in self._names if name.startswith(incomplete)]
 
 
 def confirmation(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,7 +74,6 @@ def confirmation(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @click.argument("client", metavar="[CLIENT]", type=ClientName(), required=False)
 @click.option("--hooks", is_flag=True, help="Also install hooks: they archive large outputs and write hand-offs.")
-@click.option("--statusline", is_flag=True, help="Also make ours the status line of claude-code.")
 @click.option(
     "--db",
     type=DatabaseType(),
@@ -81,7 +86,6 @@ def confirmation(command: Callable[..., Any]) -> Callable[..., Any]:
 def install(
     client: str | None,
     hooks: bool,
-    statusline: bool,
     db: Location | None,
     window: int | None,
     scope: Scope,
@@ -101,7 +105,7 @@ def install(
         )
     given: dict[str, Any] = {"database": database, "scope": scope, "confirmed": confirmed}
     if client is not None:
-        _install(client, hooks=hooks, statusline=statusline, window=window, **given)
+        _install(client, hooks=hooks, window=window, **given)
         return
     from contextstash.clients.client import Machine, found_clients
 
@@ -114,19 +118,14 @@ def install(
         )
     for each in found:
         click.echo(f"{each.name}:")
-        has: dict[str, Any] = {
-            "hooks": hooks and each.hooks is not None,
-            "statusline": statusline and each.has_status_line,
-            "window": window if each.window else None,
-        }
-        _install(each.name, **has, **given)
+        its_hooks = hooks and each.hooks is not None
+        _install(each.name, hooks=its_hooks, window=window if each.window else None, **given)
 
 
 def _install(
     name: str,
     *,
     hooks: bool,
-    statusline: bool,
     window: int | None,
     database: Location | None,
     scope: Scope,
@@ -134,7 +133,7 @@ def _install(
 ) -> None:
     from contextstash.clients.client import Machine
     from contextstash.clients.client import client as client_of
-    from contextstash.clients.install import apply_install, other_status_line, plan_install, window_setting
+    from contextstash.clients.install import apply_install, plan_install, window_setting
     from contextstash.clients.installation import own_command
 
     client, machine = client_of(name), Machine.this()
@@ -142,35 +141,33 @@ def _install(
         click.echo(remark, err=True)
     if scope == "project" and client.has_plugin(machine):
         raise BadInputError(HAS_PLUGIN)
-    line = statusline and _may_replace(other_status_line(client, scope, machine))
-    changes = plan_install(
-        client, scope, machine, own_command(), hooks=hooks, statusline=line, database=database, window=window
-    )
+    changes = plan_install(client, scope, machine, own_command(), hooks=hooks, database=database, window=window)
     if not any(change.needed for change in changes):
-        parts = ["the server", *["hooks"] * hooks, *["the status line"] * line, *["the window"] * bool(window)]
-        click.echo(f"contextstash is already installed in {name} ({', '.join(parts)}): {changes[0].path}")
+        parts = ", ".join(_installed_parts(client, machine, window))
+        click.echo(f"contextstash is already installed in {name} ({parts}): {changes[0].path}")
+    elif _written(changes, apply_install, **confirmed):
+        click.echo(f"Installed. Restart {name} to use it; contextstash uninstall {name} removes it.")
+        if database is not None:
+            click.echo(f"It uses the database {database}.")
+        if hooks and client.hooks and client.hooks.remark:
+            click.echo(client.hooks.remark)
+    else:
         return
-    if not _written(changes, apply_install, **confirmed):
-        return
-    without = " without the status line, which stays as it was" if statusline and not line else ""
-    click.echo(f"Installed{without}. Restart {name} to use it; contextstash uninstall {name} removes it.")
-    if database is not None:
-        click.echo(f"It uses the database {database}.")
-    if hooks and client.hooks and client.hooks.remark:
-        click.echo(client.hooks.remark)
-    if window is not None and not hooks and client.bundle is None:
-        click.echo(f"For a hand-off after each compaction: contextstash install {name} --hooks")
+    if client.hooks and not (hooks or has_hooks(client, machine)):
+        command = f"contextstash install {name} --hooks"
+        click.echo(f"No hooks, so new outputs stay long and a new window gets no hand-off. To have them: {command}")
 
 
-def _may_replace(line: str | None) -> bool:
-    """Whether ours may become the status line; if there is another, the user is asked, also with --yes."""
-    if line is None:
-        return True
-    shown = visible(line)
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        click.echo(f"The status line stays as it is: {shown}. Run this in a terminal to be asked.", err=True)
-        return False
-    return click.confirm(f"There is a status line already: {shown}. Replace it?", err=True)
+def _installed_parts(client: Client, machine: Machine, window: int | None) -> Iterator[str]:
+    """The parts of an installation that are there."""
+    if client.has_plugin(machine):
+        yield "the plugin, with the server and the hooks"
+    else:
+        yield "the server" if client.entry else "the plugin"
+        if has_hooks(client, machine):
+            yield "the hooks"
+    if window is not None:
+        yield "the window"
 
 
 @click.command()
@@ -202,12 +199,10 @@ def _written(changes: list[Change], apply: Callable[[Change], None], yes: bool, 
             _show(change) if diff else _sum_up(change, yes=yes and not dry_run)
     if not diff:
         click.echo("--diff shows each line.")
-    if dry_run:
-        click.echo("Nothing was written.")
-        return False
-    if not yes and not sys.stdin.isatty():
+    if not (yes or dry_run or sys.stdin.isatty()):
         raise BadInputError("Nothing was written, as there is no terminal to ask in: pass --yes to write it.")
-    if not (yes or click.confirm("Write these changes?", err=True)):
+    if dry_run or not (yes or click.confirm("Write these changes?", err=True)):
+        click.echo("Nothing was written.")
         return False
     for change in changes:
         try:
@@ -271,18 +266,6 @@ def hook(client: str, db: str | None, part: str) -> int:
     if numbers is None:
         raise click.BadParameter(f"'{part}' is not a part such as 2/3.", param_hint="--part")
     return run_hook(client, db, numbers)
-
-
-@click.command()
-@FILE
-def statusline(db: str | None) -> int:
-    """Print Claude Code's status line: the window, what was given back, the cost so far.
-
-    Reads Claude Code's JSON on standard input. `contextstash install claude-code --statusline` sets it up.
-    """
-    from contextstash.clients.status_line import run
-
-    return run(db)
 
 
 @click.command()

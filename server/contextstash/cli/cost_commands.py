@@ -106,7 +106,7 @@ def _lever_row(lever: ReceiptLever) -> tuple[object, ...]:
 
 NOTHING = (
     "No session can be replayed: that takes 30 calls with the usage that the provider reported, and a model whose price"
-    " is known. contextstash import PATH records the sessions that clients have written to disk."
+    " is known. contextstash import records the sessions that clients have written to disk."
 )
 
 METHOD = (

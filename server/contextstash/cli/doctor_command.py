@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shlex
 import shutil
 import stat
 import sys
@@ -208,7 +207,6 @@ def _clients(_: Location | None = None) -> Findings:
                 "the mod that answers compactions may load" if off is None else f"compactions are the client's: {off}"
             )
             yield Finding(f"{client.name} (plugin)", "note" if off else "ok", f"its server and hooks are there; {says}")
-            yield from _status_line(client, "user", machine)
         entry = client.entry
         for scope, place in entry.files.items() if entry else ():
             path, what = place(machine), f"{client.name} ({scope})"
@@ -222,7 +220,6 @@ def _clients(_: Location | None = None) -> Findings:
                 installed += 1
                 yield _installed(what, servers[SERVER], f"contextstash install {client.name}")
                 yield from _hooks(client, scope, machine)
-                yield from _status_line(client, scope, machine)
     if not installed:
         yield Finding("clients", "note", "contextstash is not installed in any client", "contextstash install CLIENT")
 
@@ -254,20 +251,6 @@ def _hooks(client: Client, scope: Scope, machine: Machine) -> Findings:
         says = f"missing for {', '.join(missing)}" if missing else f"installed for {', '.join(hooks.events)}"
     advice = f"contextstash install {client.name} --hooks" if missing else hooks.remark or ""
     yield Finding(what, "note" if missing else "ok", says, advice)
-
-
-def _status_line(client: Client, scope: Scope, machine: Machine) -> Findings:
-    """The finding for our status line in a client; none if it has another one, or none."""
-    from contextstash.clients.install import KEY, is_ours, status_line_file
-
-    try:
-        line = json.loads(_text(status_line_file(client, scope, machine)) or "{}").get(KEY)
-        named = shlex.split(line["command"])[0] if is_ours(line) else None
-    except (BadInputError, OSError, ValueError, AttributeError):  # what is wrong with the file the others say
-        return
-    if named is not None:
-        install = f"contextstash install {client.name} --statusline"
-        yield _installed(f"{client.name} ({scope}) status line", {"command": named}, install)
 
 
 def _installed(what: str, entry: object, install: str) -> Finding:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,15 +23,19 @@ from contextstash_storage.errors import BadInputError, ContextstashError
 if TYPE_CHECKING:
     from contextstash.stash import Stash
 
-Advance = Callable[[str, int], None]
-"""Called with the name of a transcript and how many more bytes of it were read."""
-
 EXPORT_PREFIX = b'{"contextstash_session":'
 
-NO_TRANSCRIPT = "no transcript"
-EXPORT = "an exported session"
-DELETED = "a session that was deleted here"
-SAMPLE = "the sample session of contextstash demo"
+DELETED = "{} deleted here in the last {} days; to bring one back, name its file: {}"
+NO_TRANSCRIPT = "{} without a transcript, such as {}"
+EXPORT = "{} with an exported session; to import one, name its file, such as {}"
+SAMPLE = "{} with the sample session of contextstash demo: {}"
+"""Why files in a folder are not imported, with their number and an example."""
+
+INTERRUPTED = 130
+"""The exit code of shells for a process that SIGINT ended: 128 + 2."""
+
+MAX_ROWS = 30
+"""Transcripts that the table lists: a screen of them. --json lists all."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,8 @@ class Imported:
     """The result for one transcript.
 
     `known` is how many messages its session had before this command, `duplicates` how many of them were read again: a
-    file that has not changed is not read.
+    file that has not changed is not read. `skipped` is why a file in a folder was not imported; one that the user named
+    is imported, or has an `error`.
     """
 
     file: str
@@ -47,97 +53,7 @@ class Imported:
     known: int = 0
     duplicates: int = 0
     error: str | None = None
-
-
-@dataclass(frozen=True)
-class Found:
-    """A transcript to import. `named`: the user named the file itself, not a folder that contains it."""
-
-    path: Path
-    named: bool
-    size: int
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A file in a folder that was not imported, and what it is instead of a transcript."""
-
-    path: Path
-    what: str
-
-
-Result = Imported | Skipped
-
-
-async def import_one(stash: Stash, item: Found, session: str | None, advance: Advance) -> Result:
-    """Skipped is only what was found in a folder: a file that the user named is imported, or the result is an error."""
-    from contextstash.clients.follow import ingest, recognize
-
-    done = 0
-
-    def read(place: int) -> None:
-        nonlocal done
-        advance(item.path.name, max(0, min(place, item.size) - done))
-        done = max(done, min(place, item.size))
-
-    try:
-        if not item.named and (what := _copy_or_sample(item)) is not None:
-            return Skipped(item.path, what)
-        if is_export(item.path):
-            return await _import_session(stash, item, session)
-        reader = recognize(item.path)
-    except BadInputError as error:
-        read(item.size)
-        return Imported(str(item.path), error=str(error)) if item.named else Skipped(item.path, NO_TRANSCRIPT)
-    except OSError as error:
-        return Imported(str(item.path), error=f"cannot be read: {error.strerror or error}")
-    try:
-        report = await ingest(stash, item.path, reader=reader, on_progress=read, reduce=False, wanted=item.named)
-    except ContextstashError as error:
-        return Imported(str(item.path), error=str(error))
-    except OSError as error:
-        return Imported(str(item.path), error=f"cannot be read: {error.strerror or error}")
-    finally:
-        read(item.size)
-    if report.deleted:
-        return Skipped(item.path, DELETED)
-    return Imported(str(item.path), report.session_id, report.recorded, duplicates=report.duplicates)
-
-
-def is_export(path: Path) -> bool:
-    """Whether a file is an exported session, by its first line. Raises OSError if it cannot be read."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(EXPORT_PREFIX)) == EXPORT_PREFIX
-
-
-async def _import_session(stash: Stash, item: Found, session: str | None) -> Imported:
-    with item.path.open(encoding="utf-8") as lines:
-        try:
-            result = await stash.import_session(lines, session_id=session)
-        except UnicodeDecodeError as error:
-            raise BadInputError("The file is not UTF-8 text.") from error
-    return Imported(str(item.path), result.session_id, result.recorded, duplicates=result.duplicates)
-
-
-def _copy_or_sample(item: Found) -> str | None:
-    """The reason to skip a file that could be imported, but is not a session of the user's own clients; None to
-    import."""
-    from contextstash.demo import sample_file
-
-    if is_export(item.path):
-        return EXPORT
-    sample = sample_file()
-    is_sample = item.path.name == sample.name and item.path.is_file() and item.path.read_bytes() == sample.read_bytes()
-    return SAMPLE if is_sample else None
-
-
-INTERRUPTED = 130
-"""The exit code of shells for a process that SIGINT ended: 128 + 2."""
-
-MAX_ROWS = 30
-"""Transcripts that the table lists: a screen of them. --json lists all."""
+    skipped: str | None = None
 
 
 @click.command("import")
@@ -158,9 +74,12 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
     paths = paths or _own_folders()
     found, failed = _transcripts(paths)
 
-    async def work(stash: Stash) -> list[Result]:
-        with _progress(sum(item.size for item in found)) as advance:
-            results = [await import_one(stash, item, session, advance) for item in found]
+    async def work(stash: Stash) -> list[Imported]:
+        sizes, results = [_size(path) for path in found], list[Imported]()
+        with _progress(sum(sizes)) as show:
+            for number, (path, named) in enumerate(found.items()):
+                shown = partial(show, path.name, sum(sizes[:number]))
+                results.append(await _import(stash, path, named, session, shown))
         return await _with_known(stash, results)
 
     try:
@@ -168,19 +87,15 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
     except KeyboardInterrupt:
         click.echo("Stopped; run the same command again to continue. What was recorded stays.", err=True)
         return INTERRUPTED
-    results = [*(each for each in imported if isinstance(each, Imported)), *failed]
-    skipped = [each for each in imported if isinstance(each, Skipped)]
-    if not results and all(each.what != DELETED for each in skipped):
+    results = [*(each for each in imported if not each.skipped), *failed]
+    skipped = [each for each in imported if each.skipped]
+    if not results and all(each.skipped != DELETED for each in skipped):
         raise BadInputError(_nothing_found(paths, skipped))
     if as_json:
-        echo_json([_without_absent(result) for result in results])
+        echo_json([{name: value for name, value in asdict(each).items() if value is not None} for each in results])
     else:
         _print(results)
-    done = [result for result in results if result.error is None]
-    if done and not as_json:
-        click.echo(_total(done))
-    for line in _skipped_lines(skipped):
-        echo(line, err=True)
+    _print_skipped(skipped)
     return 1 if any(result.error for result in results) else 0
 
 
@@ -197,21 +112,20 @@ def _own_folders() -> tuple[Path, ...]:
     return there
 
 
-def _transcripts(given: Sequence[Path]) -> tuple[list[Found], list[Imported]]:
-    """The transcripts in the given files and folders, each once, and those that could not be read."""
+def _transcripts(given: Sequence[Path]) -> tuple[dict[Path, bool], list[Imported]]:
+    """The transcripts in the given files and folders, each with whether the user named the file itself, and those that
+    could not be read."""
     from contextstash.clients.follow import transcripts_in
 
-    found: dict[Path, Found] = {}
+    found: dict[Path, bool] = {}
     failed = []
     for path in given:
         try:
             for place in transcripts_in(path):
-                known = found.get(place)
-                named = place == path or (known is not None and known.named)
-                found[place] = Found(place, named, _size(place))
+                found[place] = place == path or found.get(place, False)
         except OSError as error:
             failed.append(Imported(str(path), error=f"cannot be read: {error.strerror or error}"))
-    return list(found.values()), failed
+    return found, failed
 
 
 def _size(path: Path) -> int:
@@ -222,23 +136,87 @@ def _size(path: Path) -> int:
         return 1
 
 
-async def _with_known(stash: Stash, results: Sequence[Result]) -> list[Result]:
+async def _import(stash: Stash, path: Path, named: bool, session: str | None, show: Callable[[int], None]) -> Imported:
+    from contextstash.clients.follow import ingest, recognize
+
+    try:
+        if not named and (what := _copy_or_sample(path)) is not None:
+            return Imported(str(path), skipped=what)
+        if is_export(path):
+            return await _import_session(stash, path, session)
+        try:
+            reader = recognize(path)
+        except BadInputError:
+            if not named:
+                return Imported(str(path), skipped=NO_TRANSCRIPT)
+            raise
+        report = await ingest(stash, path, reader=reader, on_progress=show, reduce=False, wanted=named)
+    except ContextstashError as error:
+        return Imported(str(path), error=str(error))
+    except OSError as error:
+        return Imported(str(path), error=f"cannot be read: {error.strerror or error}")
+    if report.deleted:
+        return Imported(str(path), skipped=DELETED)
+    return Imported(str(path), report.session_id, report.recorded, duplicates=report.duplicates)
+
+
+def is_export(path: Path) -> bool:
+    """Whether a file is an exported session, by its first line. Raises OSError if it cannot be read."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(EXPORT_PREFIX)) == EXPORT_PREFIX
+
+
+async def _import_session(stash: Stash, path: Path, session: str | None) -> Imported:
+    with path.open(encoding="utf-8") as lines:
+        try:
+            result = await stash.import_session(lines, session_id=session)
+        except UnicodeDecodeError as error:
+            raise BadInputError("The file is not UTF-8 text.") from error
+    return Imported(str(path), result.session_id, result.recorded, duplicates=result.duplicates)
+
+
+def _copy_or_sample(path: Path) -> str | None:
+    """Why a file that could be imported is not a session of the user's own clients; None if it may be one."""
+    from contextstash.demo import sample_file
+
+    if is_export(path):
+        return EXPORT
+    sample = sample_file()
+    is_sample = path.name == sample.name and path.is_file() and path.read_bytes() == sample.read_bytes()
+    return SAMPLE if is_sample else None
+
+
+async def _with_known(stash: Stash, results: Sequence[Imported]) -> list[Imported]:
     """The results with what their sessions had before this command."""
     recorded: Counter[str] = Counter()
     for each in results:
-        if isinstance(each, Imported) and each.session_id is not None:
+        if each.session_id is not None:
             recorded[each.session_id] += each.recorded
     known = {name: max(0, (await stash.read_session(name)).counters.messages - new) for name, new in recorded.items()}
-    return [
-        _known(each, known[each.session_id]) if isinstance(each, Imported) and each.session_id else each
-        for each in results
-    ]
+    return [replace(each, known=known.get(each.session_id or "", 0), error=_refused(each, known)) for each in results]
 
 
-def _known(result: Imported, known: int) -> Imported:
-    if not (result.recorded or known or result.error):
-        return replace(result, error="no message in it can be recorded; the lines above say why.")
-    return replace(result, known=known)
+def _refused(result: Imported, known: dict[str, int]) -> str | None:
+    """The error of a result; a transcript of which nothing is recorded is one."""
+    if result.error or result.session_id is None or result.recorded or known[result.session_id]:
+        return result.error
+    return "no message in it can be recorded; the lines above say why."
+
+
+def _print(results: Sequence[Imported]) -> None:
+    new = [result for result in results if result.error is None and result.recorded]
+    if new:
+        rows = [(result.session_id, result.recorded, result.known, result.file) for result in new[:MAX_ROWS]]
+        print_table(["session", "new", "known before", "file"], rows)
+    if len(new) > MAX_ROWS:
+        click.echo(f"and {counted(len(new) - MAX_ROWS, 'more transcript')}; --json lists all")
+    for result in results:
+        if result.error:
+            echo(f"Not imported: {result.file}: {' '.join(result.error.split())}", err=True)
+    if done := [result for result in results if result.error is None]:
+        click.echo(_total(done))
 
 
 def _total(done: Sequence[Imported]) -> str:
@@ -256,48 +234,29 @@ def _total(done: Sequence[Imported]) -> str:
     return f"Recorded {counted(recorded, 'message')} in {counted(len(new), 'session')}{before}.{rest}"
 
 
-def _nothing_found(paths: Sequence[Path], skipped: Sequence[Skipped]) -> str:
-    exports = [str(each.path) for each in skipped if each.what == EXPORT]
+def _nothing_found(paths: Sequence[Path], skipped: Sequence[Imported]) -> str:
+    exports = [each.file for each in skipped if each.skipped == EXPORT]
     named = f" An exported session is imported if you name its file: {exports[0]}" if exports else ""
     return f"No transcript in a recognized format in {' '.join(map(str, paths))}.{named}"
 
 
-def _skipped_lines(skipped: Sequence[Skipped]) -> Iterator[str]:
+def _print_skipped(skipped: Sequence[Imported]) -> None:
     """One line for each reason, with an example."""
     from contextstash_storage.notes import KEPT_DAYS
 
-    reasons = {
-        DELETED: f"{{}} deleted here in the last {KEPT_DAYS} days; to bring one back, name its file: {{}}",
-        NO_TRANSCRIPT: "{} without a transcript, such as {}",
-        EXPORT: "{} with an exported session; to import one, name its file, such as {}",
-        SAMPLE: "{} with the sample session of contextstash demo: {}",
-    }
-    for what, text in reasons.items():
-        if found := [each.path for each in skipped if each.what == what]:
-            yield f"Skipped {text.format(counted(len(found), 'session' if what == DELETED else 'file'), found[0])}"
-
-
-def _without_absent(result: Imported) -> dict[str, object]:
-    return {name: value for name, value in asdict(result).items() if value is not None}
-
-
-def _print(results: Sequence[Imported]) -> None:
-    new = [result for result in results if result.error is None and result.recorded]
-    if new:
-        rows = [(result.session_id, result.recorded, result.known, result.file) for result in new[:MAX_ROWS]]
-        print_table(["session", "new", "known before", "file"], rows)
-    if len(new) > MAX_ROWS:
-        click.echo(f"and {counted(len(new) - MAX_ROWS, 'more transcript')}; --json lists all")
-    for result in results:
-        if result.error:
-            echo(f"Not imported: {result.file}: {' '.join(result.error.split())}", err=True)
+    for reason in (DELETED, NO_TRANSCRIPT, EXPORT, SAMPLE):
+        if files := [each.file for each in skipped if each.skipped == reason]:
+            number = counted(len(files), "session" if reason == DELETED else "file")
+            given = (number, KEPT_DAYS, files[0]) if reason == DELETED else (number, files[0])
+            echo(f"Skipped {reason.format(*given)}", err=True)
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[Advance]:
-    """A progress bar on a terminal, nothing in a pipe."""
+def _progress(total: int) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar on a terminal, nothing in a pipe. It is called with a transcript's name, the bytes of those before
+    it, and how many were read of it."""
     if not sys.stderr.isatty():
-        yield lambda name, size: None
+        yield lambda name, before, place: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -306,4 +265,4 @@ def _progress(total: int) -> Iterator[Advance]:
     columns = (TextColumn("{task.description:.40}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("Importing", total=total)
-        yield lambda name, size: progress.update(task, advance=size, description=visible(name))
+        yield lambda name, before, place: progress.update(task, completed=before + place, description=visible(name))

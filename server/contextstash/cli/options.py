@@ -214,7 +214,7 @@ async def find_session(stash: Stash, prefix: str | None) -> str:
     if prefix is None:
         newest = (await stash.list_sessions(limit=1)).sessions
         if not newest:
-            raise SessionNotFoundError("There are no sessions yet. Record one: contextstash import PATH")
+            raise SessionNotFoundError("There are no sessions yet. Record those of your clients: contextstash import")
         return newest[0].session_id
     found = await stash.complete_session_id(prefix)
     if prefix in found:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from contextstash.cli.client_commands import ClientName
 from contextstash.cli.console import for_reader
 from contextstash.cli.options import (
     DATABASE,
@@ -40,7 +41,7 @@ MAX_EVENTS = 500
 """Events of a session in which compactions are looked for; those before them are not counted."""
 
 MAX_SESSIONS = 100
-"""Sessions that the lines at the end sum up; further ones are left out of their sums."""
+"""Sessions that the lines at the end of a run sum up, and among which that of a folder is looked for."""
 
 
 def chosen_window(program: str, wanted: int | None) -> tuple[Client, WindowSetting, int] | None:
@@ -271,7 +272,7 @@ class Start:
 
 
 @click.command("continue")
-@click.argument("client", type=click.Choice(CONTINUED))
+@click.argument("client", type=ClientName(CONTINUED))
 @click.argument("session", required=False)
 @click.option(
     "--folder", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Start it in this folder."
@@ -295,16 +296,18 @@ def continue_(
 ) -> int:
     """Start CLIENT in the session's folder, with the hand-off of SESSION as its first message.
 
-    [default: the session with the newest message] Everything else of the session comes back by search and by handle.
+    CLIENT is claude-code, codex or gemini. [default for SESSION: the newest one of this folder, of whichever client,
+    else the newest of all] Everything else of the session comes back by search and by handle.
     """
-    program = "" if only_print else program_on_path(client)
+    found = client_of(client)
+    program = "" if only_print else program_on_path(found.programs[0])
     start = opener.run(lambda stash: _start(stash, session, tokens))
     if only_print:
         click.echo(start.message)
         return 0
     place = folder or _folder_of(start, yes)
-    _note_if_not_installed(client)
-    command = continued(client_of(client), program, start.message)
+    _note_if_not_installed(found)
+    command = continued(found, program, start.message)
     from contextstash.proxy.supervisor import run_client
 
     os.chdir(place)
@@ -312,18 +315,33 @@ def continue_(
 
 
 async def _start(stash: Stash, named: str | None, tokens: int | None) -> Start:
-    session_id = await find_session(stash, named)
+    session_id = await find_session(stash, named) if named else await _newest(stash)
     session = await stash.read_session(session_id)
     if session.source is not None:
         await _read_on(stash, session.source)
     [folder] = await stash.projects_of([session])
+    if not named:
+        where = f", in {folder}" if folder else ""
+        click.echo(for_reader(f"Continuing session {session_id} of {session.agent or 'a program'}{where}."), err=True)
     text = await stash.hand_off_text(session_id, tokens)
     if text is None:
         raise BadInputError(f"Session {session_id} has nothing to hand off yet.")
-    message = first_message(text, session_id)
+    message = first_message(text, session_id, session.agent)
     if len(message.encode()) > MAX_ARGUMENT_BYTES:
         raise BadInputError("The hand-off is too long for a first message: pass a smaller --tokens.")
     return Start(message, session_id, folder)
+
+
+async def _newest(stash: Stash) -> str:
+    """The newest session of this folder, of whichever client; without one, the newest of all."""
+    from contextstash.clients.transcripts import is_at
+
+    for line in (await stash.list_sessions(limit=MAX_SESSIONS)).sessions:
+        session = await stash.read_session(line.session_id)
+        [folder] = await stash.projects_of([session])
+        if session.parent_session_id is None and is_at(folder, Path.cwd()):
+            return session.session_id
+    return await find_session(stash, None)
 
 
 async def _read_on(stash: Stash, source: str) -> None:
@@ -355,14 +373,11 @@ def _folder_of(start: Start, yes: bool) -> Path:
     return Path.cwd()
 
 
-def _note_if_not_installed(client: str) -> None:
+def _note_if_not_installed(client: Client) -> None:
     """Say how the client can read the old session, if it cannot yet."""
     from contextstash.clients.client import Machine
     from contextstash.clients.launch import is_configured
 
-    found = client_of(client)
-    if not is_configured(found, (), Machine.this()):
-        click.echo(
-            f"{client} cannot search the old session yet. To give it the tools: contextstash install {found.name}",
-            err=True,
-        )
+    if not is_configured(client, (), Machine.this()):
+        command = f"contextstash install {client.name}"
+        click.echo(f"{client.name} cannot search the old session yet. To give it the tools: {command}", err=True)

@@ -64,7 +64,7 @@ async def _note(stash: Stash, found: SearchResult, words: Sequence[str], limits:
         every = {*" ".join(words).casefold().split()}
         return found.note or (None if any(len(hit.matched) >= len(every) for hit in found.hits) else ALL_WORDS)
     if not await stash.recent_sessions(limit=1):
-        return "Nothing is recorded yet. To record sessions: contextstash import PATH"
+        return "Nothing is recorded yet. To record those of your clients: contextstash import"
     given = " and ".join(f"--{name}" for name in limits)
     return f"Nothing found within {given}: leave that out to search everything." if given else found.note
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from contextstash.stash import Stash
     from contextstash_storage.records import Event
 
+NO_SESSIONS = "No sessions yet. Record those of your clients: contextstash import"
+
 PAGE = 200
 """Sessions that are read in one call. The list is the same with any value."""
 
@@ -58,7 +60,7 @@ async def sessions(stash: Stash, everything: bool, limit: int, **parts: str | No
         cursor = page[-1].session_id
     more, lines = len(lines) > limit, lines[:limit]
     names = [await short_id(stash, line.session_id) for line in lines]
-    none = "No session matches." if any(parts.values()) else "No sessions yet. Record one: contextstash import PATH"
+    none = "No session matches." if any(parts.values()) else NO_SESSIONS
     found = SessionList(sessions=lines, next_cursor=lines[-1].session_id if more else None)
     return found, lambda: _print_sessions(lines, names, none, limit if more else 0)
 

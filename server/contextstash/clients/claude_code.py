@@ -202,7 +202,7 @@ DEFAULT_WINDOW = 200_000
 RESERVE = 33_000
 """Tokens below its window at which Claude Code 2.1 compacts: 20,000 for the reply and 13,000 to spare. Measured: with a
 window of 100,000 it compacts at 62,000 to 67,000. If a version keeps more or less, it compacts that much earlier or
-later than it is set to, and than the status line says."""
+later than it is set to."""
 
 WINDOW_VARIABLE = "CLAUDE_CODE_AUTO_COMPACT_WINDOW"
 """The environment variable that sets Claude Code's window for one process, in tokens."""
@@ -384,6 +384,5 @@ CLIENTS = (
         # MCP_CONNECTION_NONBLOCKING and `alwaysLoad` had no effect there.
         continued=lambda program, message: (program, message),
         run_settings_option="--settings",
-        has_status_line=True,
     ),
 )

@@ -317,7 +317,6 @@ class Client:
     continued: Callable[[str, str], tuple[str, ...]] | None = None
     run_settings_option: str | None = None
     has_plugin: Callable[[Machine], bool] = lambda machine: False
-    has_status_line: bool = False
 
     def has_place(self, scope: Scope) -> bool:
         """Whether something of ours can be installed in this scope."""
@@ -325,11 +324,13 @@ class Client:
 
     def is_on(self, machine: Machine) -> bool:
         """Whether its program is on the path, or its configuration is there."""
-        if self.entry is None:  # its folder of plugins may not be there yet
-            return self.plugin is not None and self.plugin.file(machine).parents[1].is_dir()
-        place = self.entry.files["user"](machine)
-        its_folder = place.parent not in (machine.home, machine.dot_config) and place.parent.is_dir()
-        return its_folder or place.is_file() or any(map(shutil.which, self.programs))
+        files = [self.entry.files["user"](machine)] if self.entry else []
+        files += [self.hooks.file(machine, "user")] if self.hooks else []
+        folders = [file.parent for file in files if file.parent not in (machine.home, machine.dot_config)]
+        if self.plugin is not None and self.entry is None:  # its folder of plugins may not be there yet
+            folders.append(self.plugin.file(machine).parents[1])
+        there = any(file.is_file() for file in files) or any(folder.is_dir() for folder in folders)
+        return there or any(map(shutil.which, self.programs))
 
 
 def hooks_of(client: Client) -> Hooks:

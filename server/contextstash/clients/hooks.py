@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextstash.base.json_text import lenient_value
+from contextstash.base.regular_files import is_below, resolved
 from contextstash.clients.client import hooks_of
-from contextstash.clients.hook_files import note
+from contextstash.clients.projects import project_folder, project_of
+from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from contextstash.clients.client import Client, Hooks
+    from contextstash.stash import Stash
 
 HOOKED = ("claude-code", "codex", "gemini")
 """The clients whose hooks are handled. Here, because a hook must start before anything of its client is imported."""
@@ -33,6 +37,23 @@ MIN_LIMIT = 4_000
 
 MAX_EVENT_BYTES = 32 * 1024 * 1024
 """The largest event that is parsed, in 0.2 s. The tools' output in a larger one stays with the client as it is."""
+
+BUSY_SECONDS = 2.0
+"""How long a hook waits while another process writes to the database, before it gives up: the client waits for the hook
+after every tool call."""
+
+LOG_NAME = "hooks.log"
+
+MAX_LOG_BYTES = 1_000_000
+"""A larger log is renamed to `hooks.log.1`, which replaces the previous one."""
+
+MAX_LOG_LINE = 1_000
+"""Characters of a line. The longest lines are remarks on a project's files, which name what was ignored and the command
+that accepts it."""
+
+MAX_SESSIONS_SEARCHED = 50
+"""How many of the latest sessions are searched for the one that was cleared, which was in use just before. If it is
+not among them, the new session starts without a hand-off."""
 
 OWN_SERVER = "contextstash"
 
@@ -188,7 +209,6 @@ def _follow(client: Client, event: Event) -> None:
 
 def _is_configured(client: Client) -> bool:
     """Whether there are any settings, which may limit outputs more than the default does."""
-    from contextstash.clients.projects import project_folder
     from contextstash.configuration.locations import has_settings
 
     return has_settings(os.environ, project_folder(os.environ), client.name)
@@ -205,8 +225,6 @@ def _run(work: Coroutine[Any, Any, Result]) -> Result:
 async def _read_transcripts(client: Client, event: Event) -> None:
     """Read the transcript to its end. Before a compaction, also note that a hand-off is awaited, if the client cannot
     be given one at the start of its new window."""
-    from contextstash.clients.hook_stash import hook_stash, read_transcripts
-
     async with hook_stash(client) as stash:
         sessions = await read_transcripts(client, stash, event)
     name, hooks = event.get("hook_event_name"), hooks_of(client)
@@ -219,8 +237,6 @@ async def _read_transcripts(client: Client, event: Event) -> None:
 
 
 async def _hand_off(client: Client, event: Event, part: HookPart) -> dict[str, Any] | None:
-    from contextstash.clients.hook_stash import hand_off, hook_stash
-
     async with hook_stash(client) as stash:
         text = await hand_off(client, stash, event, part)
     if event.get("hook_event_name") == hooks_of(client).after_compaction:
@@ -245,3 +261,124 @@ def _mark(kind: str, event: Event) -> None:
     marker = _marker(kind, event)
     marker.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # a database on a server needs no folder here
     marker.touch(mode=0o600)
+
+
+@asynccontextmanager
+async def hook_stash(client: Client) -> AsyncIterator[Stash]:
+    """The stash with the settings for this client. Remarks on a project's files go to the log."""
+    from contextstash.configuration.api_key import api_key_from
+    from contextstash.configuration.database import open_database
+    from contextstash.configuration.setting_layers import configuration
+    from contextstash.stash import Stash
+    from contextstash.window.settings import resolve_settings
+
+    remark = partial(note, client.name)
+    found = configuration(project=project_folder(os.environ), environment=os.environ, on_remark=remark)
+    resolve_settings(found.settings_layer(client.name))
+    async with Stash(
+        await open_database(busy_seconds=BUSY_SECONDS),
+        settings=found.settings_layer,
+        api_key=api_key_from(os.environ),
+        consent=found.may_call_model,
+        host_windows={client.name: client.used_window} if client.used_window else {},
+        project_of=project_of,
+    ) as stash:
+        yield stash
+
+
+async def read_transcripts(client: Client, stash: Stash, event: Event) -> dict[Path, str | None]:
+    """Record what is new in the event's transcript and in those of its sub-agents. Returns the session of each file,
+    the event's own first. Raises BadInputError if that file is not one of the client's own."""
+    from contextstash.clients.follow import NOT_RECORDED, ingest, recognize
+
+    named = event.get("transcript_path")
+    if not isinstance(named, str) or not named:
+        return {}
+    path = own_file(named, client.name, hooks_of(client).own_folders(Path.home()))
+    if path is None:
+        return {}
+    reader = recognize(path)
+    files = [path, *(client.files.sub_agents(path) if client.files else [])]
+    reports = {file: await ingest(stash, file, reader=reader) for file in files}
+    if reports[path].deleted:
+        note(client.name, NOT_RECORDED % (path.name, path), once=True)
+    return {file: report.session_id for file, report in reports.items()}
+
+
+async def hand_off(client: Client, stash: Stash, event: Event, given: tuple[int, int]) -> str | None:
+    """The `given` part of the hand-off for the new window, once: of the session that continues in it, or of the one
+    that was cleared."""
+    from contextstash.view.handoff_parts import Part
+
+    hooks = hooks_of(client)
+    part = Part(*given, hooks.context_limit)
+    sessions = await read_transcripts(client, stash, event)
+    if event.get("source") == "clear":
+        cleared = await _cleared_session(hooks, stash, event)
+        window = str(event.get("session_id") or "of no name")
+        return None if cleared is None else await stash.hand_off(cleared, to=window, part=part)
+    transcript = next(iter(sessions), None)
+    if transcript is not None and event.get("source") == "compact":
+        transcript = hooks.compacted(transcript, [*sessions][1:])
+    session_id = None if transcript is None else sessions[transcript]
+    resumed = event.get("source") == "resume"
+    return None if session_id is None else await stash.hand_off(session_id, resumed=resumed, part=part)
+
+
+async def _cleared_session(hooks: Hooks, stash: Stash, event: Event) -> str | None:
+    """The latest other session of the same project."""
+    named = str(event.get("transcript_path") or "")
+    current = resolved(Path(named))
+    folder = event.get("cwd") if isinstance(event.get("cwd"), str) else None
+    for line in (await stash.list_sessions(limit=MAX_SESSIONS_SEARCHED)).sessions:
+        session = await stash.read_session(line.session_id)
+        if session.source is None or session.parent_session_id or session.session_id == event.get("session_id"):
+            continue
+        if hooks.is_of_same_project(Path(session.source), current, folder):
+            return session.session_id
+    return None
+
+
+def own_file(path: str, client: str, folders: Sequence[Path]) -> Path | None:
+    """The file at a path that a client passed, resolved, so that neither `..` nor a link leads out of its folders; None
+    if it is missing (a new session has no transcript yet). Raises BadInputError if it is not a regular file below one
+    of the client's own folders."""
+    found = resolved(Path(path).expanduser())
+    own = [folder.expanduser() for folder in folders]
+    if not any(is_below(found, folder) for folder in own):
+        kept = " or ".join(map(str, own))
+        raise BadInputError(f"Not read: {str(found)[:200]} is outside of {kept}, where {client} keeps its files.")
+    try:
+        mode = found.stat().st_mode
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:  # a session in a client's database is named as if that were a folder
+        mode = found.parent.stat().st_mode
+    if not stat.S_ISREG(mode):
+        raise BadInputError(f"Not read: {str(found)[:200]} is not a regular file.")
+    return found
+
+
+def note(client: str, line: str, *, once: bool = False) -> None:
+    """Write a line into the log, which only the owner can read, since it names files and errors; with `once` only if
+    the log does not hold it yet. A failure is ignored: there is no other place to report it."""
+    with suppress(Exception):
+        from datetime import UTC, datetime
+
+        from contextstash.base.regular_files import open_log
+        from contextstash.configuration.locations import data_folder
+        from contextstash.safety.secret_masks import shown as masked
+
+        path = data_folder() / LOG_NAME
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shown = "".join(character if character.isprintable() else " " for character in line)
+        shown = masked(" ".join(shown.split()))[:MAX_LOG_LINE]
+        if once and path.is_file() and shown in path.read_text("utf-8", "replace"):
+            return
+        descriptor = open_log(path)
+        if os.fstat(descriptor).st_size > MAX_LOG_BYTES:
+            os.close(descriptor)
+            path.replace(path.with_suffix(".log.1"))
+            descriptor = open_log(path)
+        with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as file:
+            file.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {client}: {shown}\n")

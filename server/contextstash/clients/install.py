@@ -6,7 +6,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from contextstash.clients.client import (
     Hooks,
     Kind,
     Machine,
-    Plugin,
     Scope,
     WindowSetting,
     clients,
@@ -32,8 +31,6 @@ from contextstash_storage.errors import BadInputError
 if TYPE_CHECKING:
     from contextstash_storage.databases import Location
 
-KEY = "statusLine"
-
 SERVER = "contextstash"
 
 BACKUP = ".before-contextstash"
@@ -44,7 +41,8 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of an installation in a file of the client: how it is added and removed, each with a line in words."""
+    """A part of an installation in a file of the client: how it is added and removed, each with a line in words.
+    `window` is the value at which the client then compacts, if the part sets it."""
 
     path: Path
     kind: Kind
@@ -52,18 +50,20 @@ class Piece:
     adds: str
     remove: Edit
     removes: str
+    window: float | None = None
 
 
 @dataclass(frozen=True)
 class Change:
-    """A file before and after; None if it does not exist. `does`: what the change does, in words. `window` is the value
-    that sets where the client compacts, and that of `before`, if the change sets it."""
+    """A file before and after; None if it does not exist. `does`: what the change does, in words. `clean` is the file
+    before without any part of ours; `window` as in the piece that sets it."""
 
     path: Path
     before: bytes | None
     after: bytes | None
     does: tuple[str, ...] = ()
-    window: Mapping[str, Any] | None = None
+    clean: bytes | None = None
+    window: float | None = None
 
     @property
     def needed(self) -> bool:
@@ -77,7 +77,6 @@ def plan_install(
     command: Sequence[str],
     *,
     hooks: bool,
-    statusline: bool = False,
     database: Location | None = None,
     window: int | None = None,
 ) -> list[Change]:
@@ -87,48 +86,61 @@ def plan_install(
     if hooks and client.hooks is None:
         known = ", ".join(each.name for each in clients() if each.hooks)
         raise BadInputError(f"contextstash has hooks for {known}, not for {client.name}. Leave --hooks out.")
-    named = () if database is None else ("--db", text_of(database))
-    follows = ("--follow", client.name) if client.files is not None else ()
-    plugin = client.plugin if scope == "user" else None
-    bundle = client.bundle if scope == "user" else None
-    entries = []
-    if bundle is not None:
-        entries.append(_bundle(bundle, machine, database))
-    elif client.entry is not None or plugin is None:
-        entries.append(_server(client, scope, machine, [*command, "serve", *follows, *named]))
-    if hooks and bundle is None:
-        entries.append(_hooks(client, scope, machine, command, named))
-    if statusline:
-        entries.append(_status_line(client, scope, machine, [*command, "statusline", *named]))
-    written: dict[str, Any] = {}
-    if window is not None:
-        entries.append(_window(window_setting(client), scope, machine, window, written))
-    changes = [_added(path, of_file) for path, of_file in _by_file(entries, scope, machine)]
-    changes = [replace(each, window=written if each.path == entries[-1].path else None) for each in changes]
-    if plugin is not None:
-        path, code = plugin.file(machine), plugin.code(command, named)
+    pieces = _pieces(client, scope, machine, command, hooks, database, window)
+    all_of_ours = dict(_by_file(_all_pieces(client, scope, machine), scope, machine))
+    changes = [_added(path, each, all_of_ours[path]) for path, each in _by_file(pieces, scope, machine)]
+    if (plugin := client.plugin) is not None and scope == "user":
+        path, code = plugin.file(machine), plugin.code(command, _options(database))
         changes.append(Change(path, _read(path), code, (plugin.does,)))
     return changes
 
 
 def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Change]:
     """The changes that undo an installation: to the byte if the file was not changed since, else only our part."""
-    plugin = client.plugin if scope == "user" else None
+    pieces = _all_pieces(client, scope, machine)
+    changes = [_undone(path, each) for path, each in _by_file(pieces, scope, machine)]
+    if (plugin := client.plugin) is not None and scope == "user":
+        path = plugin.file(machine)
+        current = _read(path)  # a file of another program that has the name of ours stays
+        is_ours = current is not None and plugin.is_ours(current)
+        changes.append(Change(path, current, _former(path) if is_ours else current, ("without its plugin",)))
+    return changes
+
+
+def _all_pieces(client: Client, scope: Scope, machine: Machine) -> list[Piece]:
+    """Every part that an installation may have, to be removed."""
+    window = None if client.window is None else 0
+    has_hooks = client.hooks is not None
+    return _pieces(client, scope, machine, [SERVER], has_hooks, None, window)
+
+
+def _pieces(
+    client: Client,
+    scope: Scope,
+    machine: Machine,
+    command: Sequence[str],
+    hooks: bool,
+    database: Location | None,
+    window: int | None,
+) -> list[Piece]:
+    named = _options(database)
     bundle = client.bundle if scope == "user" else None
-    entries = []
+    pieces = []
     if bundle is not None:
-        entries.append(_bundle(bundle, machine, None))
-        entries += [_trace(path, keys) for path, keys in bundle.traces(machine)]
-    elif client.entry is not None or plugin is None:
-        entries.append(_server(client, scope, machine, [SERVER]))
-    if client.hooks is not None and bundle is None:
-        entries.append(_hooks(client, scope, machine, [SERVER], ()))
-    if client.has_status_line:
-        entries.append(_status_line(client, scope, machine, [SERVER]))
-    if client.window is not None:
-        entries.append(_window(client.window, scope, machine, 0, {}))
-    changes = [_undone(path, of_file) for path, of_file in _by_file(entries, scope, machine)]
-    return changes if plugin is None else [*changes, _without_plugin(plugin, plugin.file(machine))]
+        pieces += [_bundle(bundle, machine, database), *(_trace(*noted) for noted in bundle.traces(machine))]
+    elif client.entry is not None or client.plugin is None or scope != "user":
+        follows = ("--follow", client.name) if client.files is not None else ()
+        pieces.append(_server(client, scope, machine, [*command, "serve", *follows, *named]))
+    if hooks and bundle is None:
+        pieces.append(_hooks(client, scope, machine, command, named))
+    if window is not None:
+        pieces.append(_window(window_setting(client), scope, machine, window))
+    return pieces
+
+
+def _options(database: Location | None) -> tuple[str, ...]:
+    """The options by which what is installed names its database."""
+    return () if database is None else ("--db", text_of(database))
 
 
 def _server(client: Client, scope: Scope, machine: Machine, command: Sequence[str]) -> Piece:
@@ -180,45 +192,30 @@ def _hooks(client: Client, scope: Scope, machine: Machine, command: Sequence[str
     )
 
 
-def _status_line(client: Client, scope: Scope, machine: Machine, command: Sequence[str]) -> Piece:
-    line = shlex.join(command)
-    return Piece(
-        status_line_file(client, scope, machine),
-        "json",
-        lambda data: put(data, (KEY,), {"type": "command", "command": line}),
-        f"the status line: {line}",
-        lambda data: remove(data, (KEY,)) if is_ours(data.get(KEY)) else None,
-        "without its status line",
-    )
+def _window(setting: WindowSetting, scope: Scope, machine: Machine, wanted: int) -> Piece:
+    """What sets where the client compacts, for all models and for those that have a value of their own. It is taken
+    back only where it still is as we set it: then the value of the backup is there again."""
+    path, key = setting.file(machine, scope), ".".join(setting.keys)
+    tokens = setting.nearest(wanted)
+    value, ours = setting.value(tokens), _records().get(str(path), {}).get("window")
 
-
-def _window(setting: WindowSetting, scope: Scope, machine: Machine, wanted: int, written: dict[str, Any]) -> Piece:
-    """What sets where the client compacts, for all models and for those that have a value of their own. It notes in
-    `written` what it sets, and what stood at each place before: a value that an earlier installation has set is not the
-    user's. What the user has changed since stays."""
-    tokens, path = setting.nearest(wanted), setting.file(machine, scope)
-    value, key = setting.value(tokens), ".".join(setting.keys)
-    earlier = _records().get(str(path), {}).get("window") or {"value": None, "before": []}
-
-    def add(data: MutableMapping[str, Any]) -> None:
+    def places(data: MutableMapping[str, Any]) -> list[list[str]]:
         models = value_at(data, [setting.models]) if setting.models else None
         own = [[setting.models, name, setting.keys[-1]] for name in models or () if isinstance(models, Mapping)]
-        places = [[*setting.keys], *(keys for keys in own if value_at(data, keys) is not None)]
-        before = []
-        for keys in places:
-            present = value_at(data, keys)
-            known = [was for place, was in earlier["before"] if place == keys and present == earlier["value"]]
-            before.append([keys, known[0] if known else present])
+        return [[*setting.keys], *(keys for keys in own if value_at(data, keys) is not None)]
+
+    def add(data: MutableMapping[str, Any]) -> None:
+        for keys in places(data):
             put(data, keys, value)
-        written.update(value=value, before=before)
 
     def take_back(data: MutableMapping[str, Any]) -> None:
-        for keys, was in earlier["before"]:
-            if value_at(data, keys) == earlier["value"]:
-                put(data, keys, was) if was is not None else remove(data, keys)
+        former = content(setting.kind, _decoded(_former(path) or b"", path), str(path))
+        for keys in places(data):
+            if ours is not None and value_at(data, keys) == ours:
+                put(data, keys, was) if (was := value_at(former, keys)) is not None else remove(data, keys)
 
     adds = f"compaction at {tokens:,} tokens: {key} = {value}{setting.why}"
-    return Piece(path, setting.kind, add, adds, take_back, f"with the former {key}")
+    return Piece(path, setting.kind, add, adds, take_back, f"with the former {key}", value)
 
 
 def window_setting(client: Client) -> WindowSetting:
@@ -233,24 +230,13 @@ def window_setting(client: Client) -> WindowSetting:
 def add_hooks(
     client: Client, settings: MutableMapping[str, Any], command: Sequence[str], options: Sequence[str] = ()
 ) -> None:
-    """Add our hooks to each event, once; those that are there already get the new commands. Other hooks stay."""
+    """Put our hooks behind the others of each event, in the place of those that are there already."""
     given, hooks = hooks_of(client), settings.setdefault("hooks", {})
     for event in given.events:
         lines = [shlex.join([*command, "hook", client.name, *part, *options]) for part in _parts(given, event)]
-        groups = hooks.setdefault(event, [])
-        ours = [hook for group in groups for hook in group.get("hooks", ()) if _is_our_hook(client, hook)]
         timeout = given.timeouts.get(event, given.timeout)
-        for hook, line in zip(ours, lines, strict=False):
-            hook["command"] = line
-            if event in given.timeouts:
-                hook["timeout"] = timeout
-        if more := lines[len(ours) :]:
-            own = next(
-                (group for group in groups if any(_is_our_hook(client, h) for h in group.get("hooks", ()))), None
-            )
-            if own is None:
-                groups.append(own := {"hooks": []})
-            own["hooks"] += [{"type": "command", "command": line, "timeout": timeout} for line in more]
+        ours = {"hooks": [{"type": "command", "command": line, "timeout": timeout} for line in lines]}
+        hooks[event] = [*_others(client, hooks.get(event, ())), ours]
 
 
 def _parts(hooks: Hooks, event: str) -> list[list[str]]:
@@ -266,16 +252,18 @@ def remove_hooks(client: Client, settings: MutableMapping[str, Any]) -> None:
     if not isinstance(hooks, dict):
         return
     for event in list(hooks):
-        groups = []
-        for group in hooks[event]:
-            rest = [hook for hook in group.get("hooks", ()) if not _is_our_hook(client, hook)]
-            if rest or not group.get("hooks"):
-                groups.append({**group, "hooks": rest})
-        hooks[event] = groups
-        if not groups:
+        hooks[event] = _others(client, hooks[event])
+        if not hooks[event]:
             del hooks[event]
     if not hooks:
         del settings["hooks"]
+
+
+def _others(client: Client, groups: Sequence[MutableMapping[str, Any]]) -> list[MutableMapping[str, Any]]:
+    """The groups of an event's hooks without ours, nor a group that is empty then."""
+    rests = [[hook for hook in group.get("hooks", ()) if not _is_our_hook(client, hook)] for group in groups]
+    pairs = zip(groups, rests, strict=True)
+    return [{**group, "hooks": rest} for group, rest in pairs if rest or not group.get("hooks")]
 
 
 def missing_hooks(client: Client, settings: Any) -> list[str]:
@@ -295,29 +283,6 @@ def _is_our_hook(client: Client, hook: Any) -> bool:
     return "contextstash" in command and f"hook {client.name}" in command
 
 
-def is_ours(line: Any) -> bool:
-    """Whether a status line is ours."""
-    command = str(line.get("command")) if isinstance(line, Mapping) else ""
-    return "contextstash" in command and "statusline" in command
-
-
-def status_line_file(client: Client, scope: Scope, machine: Machine) -> Path:
-    """The file with the client's status line. Raises BadInputError if it has none that can be set."""
-    if not client.has_status_line:
-        known = ", ".join(each.name for each in clients() if each.has_status_line)
-        raise BadInputError(f"contextstash has a status line for {known} only. Leave --statusline out.")
-    return hooks_of(client).file(machine, scope)
-
-
-def other_status_line(client: Client, scope: Scope, machine: Machine) -> str | None:
-    """The command of the status line that the user has already, if it is not ours."""
-    path = status_line_file(client, scope, machine)
-    line = content("json", _decoded(_read(path) or b"", path), str(path)).get(KEY)
-    if not line or is_ours(line):
-        return None
-    return str(line.get("command") if isinstance(line, Mapping) else line)
-
-
 def _by_file(entries: Sequence[Piece], scope: Scope, machine: Machine) -> list[tuple[Path, list[Piece]]]:
     """The entries of each file: Gemini CLI keeps servers and hooks in one. Raises BadInputError if a file of a project
     is a link out of it: the author of the repository could direct the edit to any file of the user."""
@@ -329,12 +294,13 @@ def _by_file(entries: Sequence[Piece], scope: Scope, machine: Machine) -> list[t
     return list(found.items())
 
 
-def _added(path: Path, entries: Sequence[Piece]) -> Change:
-    before = _read(path)
-    after = _edited(path, entries[0].kind, before or b"", [each.add for each in entries])
-    return Change(
-        path, before, after if after is not None or before is None else before, tuple(e.adds for e in entries)
-    )
+def _added(path: Path, pieces: Sequence[Piece], all_of_ours: Sequence[Piece]) -> Change:
+    before, kind = _read(path), pieces[0].kind
+    after = _edited(path, kind, before or b"", [each.add for each in pieces])
+    clean = None if before is None else _edited(path, kind, before, [each.remove for each in all_of_ours]) or before
+    window = next((each.window for each in pieces if each.window is not None), None)
+    does = tuple(each.adds for each in pieces if each.adds)
+    return Change(path, before, before if after is None else after, does, clean, window)
 
 
 def _undone(path: Path, entries: Sequence[Piece]) -> Change:
@@ -347,14 +313,6 @@ def _undone(path: Path, entries: Sequence[Piece]) -> Change:
     if _is_as_written(path, current):
         return Change(path, current, _former(path), does)
     return Change(path, current, _edited(path, kind, current, [each.remove for each in effective]) or current, does)
-
-
-def _without_plugin(plugin: Plugin, path: Path) -> Change:
-    """A file of another program that has the name of ours stays."""
-    current = _read(path)
-    if current is None or not plugin.is_ours(current):
-        return Change(path, current, current)
-    return Change(path, current, _former(path), ("without its plugin",))
 
 
 def _is_as_written(path: Path, current: bytes) -> bool:
@@ -408,7 +366,8 @@ def _record_file() -> Path:
 
 
 def _records() -> dict[str, Any]:
-    """By file, the SHA-256 of what we wrote last (`after`), and whether the file existed before (`existed`)."""
+    """By file, the SHA-256 of what we wrote last (`after`), whether the file existed before (`existed`), and the value
+    that we set for where the client compacts (`window`)."""
     try:
         found = json.loads(_record_file().read_bytes())
     except (OSError, ValueError):
@@ -429,7 +388,7 @@ def _record(path: Path, entry: dict[str, Any] | None) -> None:
 
 def apply_install(change: Change) -> None:
     """Write a file and keep a backup next to it. A later installation keeps the first backup as long as no one else has
-    changed the file."""
+    changed the file; then the backup is what they made of it, without our parts."""
     if not change.needed or change.after is None:
         return
     known = _records().get(str(change.path))
@@ -438,11 +397,11 @@ def apply_install(change: Change) -> None:
         existed = known["existed"]
     elif change.before is not None:
         # A repository may contain a link of this name, which would direct the copy to any file of the user.
-        replace_file(_backup(change.path), change.before, mode=0o600, follow_links=False)
+        kept = change.before if change.clean is None else change.clean
+        replace_file(_backup(change.path), kept, mode=0o600, follow_links=False)
     replace_file(change.path, change.after)
-    window = change.window or (known or {}).get("window")
-    entry = {"after": _digest(change.after), "existed": existed}
-    _record(change.path, entry | ({"window": dict(window)} if window else {}))
+    window = (known or {}).get("window") if change.window is None else change.window
+    _record(change.path, {"after": _digest(change.after), "existed": existed, "window": window})
 
 
 def apply_uninstall(change: Change) -> None:

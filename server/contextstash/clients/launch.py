@@ -79,28 +79,16 @@ NEEDED = ("PreCompact", "SessionStart", "SessionEnd")
 """The events that a hand-off needs. The hook after each tool call, which cuts outputs, is left to `install --hooks`."""
 
 
-def with_hand_offs(client: Client, launch: Launch, machine: Machine, database: Location | None) -> Launch | None:
-    """The process with our hooks, if they are not installed; None if there is no way to add them for one run: Codex
-    and Gemini CLI read hooks from their files only, and a second option for settings would replace the user's."""
-    from contextstash.clients.install import add_hooks, missing_hooks
-    from contextstash.clients.installation import own_command
-    from contextstash_storage.databases import text_of
+def has_hooks(client: Client, machine: Machine, events: Sequence[str] | None = None) -> bool:
+    """Whether our hooks for these events, for all if none are named, are installed in the client, or our plugin is."""
+    from contextstash.clients.install import missing_hooks
 
-    hooks, option = client.hooks, client.run_settings_option
-    if hooks is None:
-        return None
+    if client.hooks is None or client.has_plugin(machine):
+        return client.hooks is not None
+    wanted = set(client.hooks.events if events is None else events)
     scopes: tuple[Scope, ...] = ("user", "project")
-    if any(not set(NEEDED) & set(missing_hooks(client, _settings(hooks.file(machine, scope)))) for scope in scopes):
-        return launch
-    program, *arguments = launch.command
-    if option is None or any(each.split("=")[0] == option for each in arguments):
-        return None
-    added: dict[str, Any] = {}
-    # A server's address reaches the hooks by the environment: it may hold a password.
-    named = ("--db", text_of(database.absolute())) if isinstance(database, Path) else ()
-    add_hooks(client, added, own_command(), named)
-    kept = {event: groups for event, groups in added["hooks"].items() if event in NEEDED}
-    return Launch((program, option, json.dumps({"hooks": kept}), *arguments), launch.environment)
+    settings = (_settings(client.hooks.file(machine, scope)) for scope in scopes)
+    return any(not wanted & set(missing_hooks(client, each)) for each in settings)
 
 
 def _settings(path: Path) -> Any:
@@ -110,8 +98,29 @@ def _settings(path: Path) -> Any:
         return None
 
 
-CONTINUED = ("claude", "codex", "gemini")
-"""The programs of the clients that can be started with a first message and stay interactive. Here, because the command
+def with_hand_offs(client: Client, launch: Launch, machine: Machine, database: Location | None) -> Launch | None:
+    """The process with our hooks, if they are not installed; None if there is no way to add them for one run: Codex
+    and Gemini CLI read hooks from their files only, and a second option for settings would replace the user's."""
+    from contextstash.clients.install import add_hooks
+    from contextstash.clients.installation import own_command
+    from contextstash_storage.databases import text_of
+
+    if has_hooks(client, machine, NEEDED):
+        return launch
+    program, *arguments = launch.command
+    option = client.run_settings_option
+    if client.hooks is None or option is None or any(each.split("=")[0] == option for each in arguments):
+        return None
+    added: dict[str, Any] = {}
+    # A server's address reaches the hooks by the environment: it may hold a password.
+    named = ("--db", text_of(database.absolute())) if isinstance(database, Path) else ()
+    add_hooks(client, added, own_command(), named)
+    kept = {event: groups for event, groups in added["hooks"].items() if event in NEEDED}
+    return Launch((program, option, json.dumps({"hooks": kept}), *arguments), launch.environment)
+
+
+CONTINUED = ("claude-code", "codex", "gemini")
+"""The clients that can be started with a first message and stay interactive. Here, because the command
 line's help names them before any client is imported. Sources: the clients' own --help."""
 
 MAX_ARGUMENT_BYTES = 120_000
@@ -125,12 +134,12 @@ def continued(client: Client, program: str, message: str) -> tuple[str, ...]:
     return client.continued(program, message)
 
 
-def first_message(hand_off: str, session_id: str) -> str:
-    """The first message for the client: the hand-off, and how to read the rest of the session."""
+def first_message(hand_off: str, session_id: str, agent: str | None) -> str:
+    """The first message for the client: the hand-off, and how to read the rest of the session, of this agent."""
     return (
         f"{hand_off}\n\n"
-        f"This continues session {session_id} of another client; nothing of it is in your own history. The tools of"
-        " contextstash may connect only after your first reply has begun. With them,"
+        f"This continues session {session_id} of {agent or 'another program'}; nothing of it is in your own history."
+        " The tools of contextstash may connect only after your first reply has begun. With them,"
         f' search_history with session_id "{session_id}" finds anything that was said or done in it,'
         " and get_archived_output returns an output by its handle. Say in two sentences where the work stands, and go"
         " on with what is open."

@@ -14,13 +14,13 @@ from typing import Any
 
 from contextstash.base.regular_files import read_regular
 from contextstash.clients.client import Client, hooks_of
-from contextstash.clients.hook_files import BUSY_SECONDS, note, own_file
+from contextstash.clients.hooks import BUSY_SECONDS, note, own_file
 from contextstash.clients.projects import project_folder
 from contextstash.configuration.database import open_database
 from contextstash.configuration.setting_layers import RemarkHandler, configuration, sets_output_limits
 from contextstash.messages.main_argument import main_argument
 from contextstash.outputs.limits import OutputLimits
-from contextstash.record.output_limits import limit_output
+from contextstash.record.output_archive import limit_output
 from contextstash.session.access import Access
 from contextstash.window.settings import resolve_settings
 from contextstash_storage.errors import BadInputError

@@ -42,7 +42,7 @@ def key_source(environment: Mapping[str, str]) -> str | None:
 
 
 def _in_settings(path: Path) -> str | None:
-    """The setting in the user's file, which most users do not have: a status line has no time to import parsers."""
+    """The setting in the user's file, which most users do not have: a hook has no time to import parsers."""
     try:
         text = path.read_text("utf-8")
         if SETTING not in text:

@@ -1,24 +1,23 @@
-"""Output limits: truncates a tool output that is over a limit, after archiving the whole."""
+"""Output limits: truncates the outputs of recorded messages that are over a limit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from contextstash.messages import get_format
-from contextstash.outputs.limits import OutputLimits, limit, shared_limit
+from contextstash.outputs.limits import OutputLimits, shared_limit
 from contextstash.outputs.own_tools import is_own_retrieval
 from contextstash.record.messages import in_thread_if_large
-from contextstash.record.output_archive import keep_output
+from contextstash.record.output_archive import limits_of
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit
 from contextstash.session.open_session import READ_AT_ONCE, WITHIN_REACH
 from contextstash.session.thinking import plan_stripping
 from contextstash.view.edits import truncate_edit
 from contextstash.view.session_snapshot import Place, SessionSnapshot
-from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Message, Session, TruncateEdit
 
 STEP_PART = 2
@@ -27,61 +26,6 @@ a step of parallel calls fills a small window, which is then reduced at every st
 
 Rules = Mapping[int, OutputLimits]
 """The limits of the outputs in each message, by its position."""
-
-
-class LimitedOutput(NamedTuple):
-    """One output within limits. If it was cut, the whole is archived under `handle`."""
-
-    text: str
-    handle: str | None = None
-
-    @property
-    def cut(self) -> bool:
-        """Whether something of it was left out."""
-        return self.handle is not None
-
-
-async def limit_output(
-    access: Access,
-    text: str,
-    *,
-    tool: str = "clip",
-    argument: str = "",
-    session_id: str | None = None,
-    limits: Mapping[str, Any] | None = None,
-) -> LimitedOutput:
-    """Truncate one output that is in no recorded message to the limits of a session, or of the server if no session is
-    named. `limits` override them for this call.
-
-    If the output is truncated, the whole is stored before this returns, in a session that only archives outputs: the
-    one that belongs to the named session, or a common one. The same output is stored once and has the same handle. The
-    results of contextstash's own retrieval tools are never truncated, and neither are outputs of a session that was
-    deleted: nothing of it is stored again. Raises BadInputError if a limit is invalid, and
-    StoreError if the whole cannot be stored.
-    """
-    session = await access.find(session_id)
-    if session is None and session_id is not None and await access.was_deleted(session_id):
-        return LimitedOutput(text)
-    settings = access.settings(session)
-    rules = _limits_of(access, settings, session, limits)
-    count = access.counter(settings, session.model if session else None).count
-    if is_own_retrieval(tool, argument) or await in_thread_if_large(len(text), rules.holds, text, count):
-        return LimitedOutput(text)
-    handle = await keep_output(access, text, tool=tool, argument=argument, session_id=session_id)
-    limited = await in_thread_if_large(len(text), limit, text, rules, count, handle)
-    return LimitedOutput(limited.text, handle)
-
-
-def _limits_of(
-    access: Access, settings: ContextSettings, session: Session | None, given: Mapping[str, Any] | None
-) -> OutputLimits:
-    """The limits of an output: those of the settings, scaled to the window, and over them those given for one call.
-    Raises BadInputError if one of these is invalid."""
-    # The window scales the limit in tokens alone, and to find a model's window takes longer than a hook should.
-    if given is not None and "tokens" in given:
-        return OutputLimits.of(settings, settings.window).merged(given)
-    budget = access.budget(settings, session.model if session else None, session)
-    return OutputLimits.of(settings, budget.window - (budget.usable - budget.free)).merged(given)
 
 
 async def limit_outputs(
@@ -112,7 +56,7 @@ async def limit_outputs(
 def _rules(access: Access, session: Session, messages: Sequence[Message], limits: Mapping[str, Any] | None) -> Rules:
     """The session's limits, or those of this call; outputs of one step, such as of parallel calls, share its room."""
     settings = access.settings(session)
-    own = _limits_of(access, settings, session, limits)
+    own = limits_of(access, settings, session, limits)
     rules = dict.fromkeys([message.seq for message in messages], own)
     if settings.output_share is None or own.tokens is None or "tokens" in (limits or {}):
         return rules

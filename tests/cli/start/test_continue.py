@@ -61,7 +61,8 @@ def test_the_client_gets_the_hand_off_in_the_sessions_folder(
     assert 'session_id "5b1f6c1e-0000-4000-8000-000000000001"' in message
     assert "out_" in message
     assert noted["arguments"][:-1] == OPTIONS[client]
-    assert f"{client} cannot search the old session yet." in done.stderr
+    name = "claude-code" if client == "claude" else client
+    assert f"{name} cannot search the old session yet." in done.stderr
 
 
 def test_what_the_client_wrote_since_is_handed_off_too(contextstash: CommandLine, environment: dict[str, str]) -> None:
@@ -72,6 +73,9 @@ def test_what_the_client_wrote_since_is_handed_off_too(contextstash: CommandLine
     added["message"]["content"] = "Never prune the medlar before March."
     path.write_text("\n".join([*lines, json.dumps(added), ""]))
     done = contextstash.run("continue", "codex", "--print", environment=environment)
+    assert done.stderr.startswith(
+        f"Continuing session {path.stem} of claude-code, in {contextstash.folder / 'orchard'}."
+    )
     assert "Never prune the medlar before March." in done.stdout
 
 
@@ -110,3 +114,14 @@ def test_a_client_that_is_not_there_is_named(contextstash: CommandLine) -> None:
     recorded(contextstash)
     done = contextstash.run("continue", "gemini", environment={"PATH": "/nowhere"})
     assert (done.returncode, done.stderr) == (127, "Error: There is no program 'gemini' on the PATH.\n")
+
+
+def test_the_newest_session_of_this_folder_comes_before_a_newer_one_elsewhere(contextstash: CommandLine) -> None:
+    path = recorded(contextstash)
+    other = path.with_name("5b1f6c1e-0000-4000-8000-000000000002.jsonl")
+    write_transcript(other, session=other.stem, outputs=2)
+    other.write_text(other.read_text().replace("2026-03-03T", "2026-04-04T"))
+    contextstash.json("import", other)
+    assert f"session {other.stem} of" in contextstash.run("continue", "codex", "--print").stderr
+    path.write_text(path.read_text().replace(str(contextstash.folder / "orchard"), str(contextstash.folder)))
+    assert f"session {path.stem} of" in contextstash.run("continue", "codex", "--print").stderr

@@ -43,19 +43,6 @@ def test_an_installed_client_whose_command_is_gone_is_found(contextstash: Comman
     assert found["cursor (user)"]["advice"] == "contextstash install cursor"
 
 
-def test_a_status_line_whose_command_is_gone_is_found(contextstash: CommandLine) -> None:
-    contextstash.run("install", "claude-code", "--statusline", "--yes")
-    assert findings(contextstash)[1]["claude-code (user) status line"]["state"] == "ok"
-    path = contextstash.folder / ".claude" / "settings.json"
-    data = json.loads(path.read_text())
-    data["statusLine"]["command"] = "/nowhere/contextstash statusline"
-    path.write_text(json.dumps(data))
-    code, found = findings(contextstash)
-    assert code == 1
-    line = found["claude-code (user) status line"]
-    assert line["advice"] == "contextstash install claude-code --statusline"
-
-
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [

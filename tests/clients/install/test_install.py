@@ -190,24 +190,8 @@ def test_hooks_are_added_beside_the_users_own_and_taken_out_again(contextstash: 
     path.write_text(path.read_text().replace("fmt", "fmt2"))
     said = run(contextstash, "uninstall", "claude-code", "--scope", "project", "--yes")
     assert "without its hooks" in said
-    assert "status line" not in said
     assert said.splitlines()[-1].endswith(f": {contextstash.database.parent}")
     assert json.loads(path.read_text()) == json.loads(json.dumps(own).replace("fmt", "fmt2"))
-
-
-def test_the_single_hook_of_an_older_version_becomes_the_first_of_three(contextstash: CommandLine) -> None:
-    path = contextstash.folder / ".claude" / "settings.json"
-    path.parent.mkdir()
-    older = {"type": "command", "command": "/old/contextstash hook claude-code", "timeout": 30}
-    own = {"type": "command", "command": "greet"}
-    path.write_text(json.dumps({"hooks": {"SessionStart": [{"hooks": [own, older]}]}}))
-    run(contextstash, "install", "claude-code", "--scope", "project", "--hooks", "--yes")
-    [group] = json.loads(path.read_text())["hooks"]["SessionStart"]
-    assert group["hooks"][0] == own
-    assert [hook["command"].split("--part ")[1][:3] for hook in group["hooks"][1:]] == ["1/3", "2/3", "3/3"]
-    path.write_text(path.read_text() + "\n")
-    run(contextstash, "uninstall", "claude-code", "--scope", "project", "--yes")
-    assert json.loads(path.read_text()) == {"hooks": {"SessionStart": [{"hooks": [own]}]}}
 
 
 @pytest.mark.parametrize("named", ["by an option", "by the environment"])
@@ -311,15 +295,9 @@ def test_hooks_of_other_clients_are_put_in_and_taken_out_to_the_byte(
     assert path.read_text() == own
 
 
-def test_codex_waits_at_most_3_seconds_for_the_hook_at_its_end_also_after_an_older_installation(
-    contextstash: CommandLine,
-) -> None:
-    path = contextstash.folder / ".codex" / "hooks.json"
-    path.parent.mkdir(parents=True)
-    older = {"type": "command", "command": "contextstash hook codex", "timeout": 30}
-    path.write_text(json.dumps({"hooks": {"SessionEnd": [{"hooks": [older]}]}}))
+def test_codex_waits_at_most_3_seconds_for_the_hook_at_its_end(contextstash: CommandLine) -> None:
     run(contextstash, "install", "codex", "--hooks", "--yes")
-    hooks = json.loads(path.read_text())["hooks"]
+    hooks = json.loads((contextstash.folder / ".codex" / "hooks.json").read_text())["hooks"]
     timeouts = {event: hook["timeout"] for event, [group] in hooks.items() for hook in group["hooks"]}
     assert timeouts.pop("SessionEnd") == 3
     assert set(timeouts.values()) == {30}
@@ -346,7 +324,6 @@ def test_an_installation_with_hooks_is_summed_up_in_a_line_for_each_thing(contex
     ("given", "says"),
     [
         ("claude-cod", "There is no client 'claude-cod'. Did you mean claude-code? See: contextstash install --help"),
-        ("claude", "Did you mean claude-code or claude-desktop?"),
         ("Gemni", "Did you mean gemini?"),
         ("emacs", "CLIENT is claude-code, claude-desktop, codex, "),
     ],
@@ -355,42 +332,6 @@ def test_an_unknown_client_gets_the_name_that_was_meant(contextstash: CommandLin
     done = contextstash.run("install", given)
     assert done.returncode == 2
     assert says in done.stderr
-
-
-def settings_of(contextstash: CommandLine) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((contextstash.folder / ".claude" / "settings.json").read_text())
-    return loaded
-
-
-def test_the_status_line_is_set_and_removed_with_the_rest(contextstash: CommandLine) -> None:
-    path = contextstash.folder / ".claude" / "settings.json"
-    path.parent.mkdir()
-    path.write_text('{"model": "opus"}\n')
-    shown = run(contextstash, "install", "claude-code", "--scope", "project", "--hooks", "--statusline", "--yes")
-    assert "  the status line: " in shown
-    assert "contextstash statusline" in settings_of(contextstash)["statusLine"]["command"]
-    assert "PostToolUse" in settings_of(contextstash)["hooks"]
-    run(contextstash, "uninstall", "claude-code", "--scope", "project", "--yes")
-    assert path.read_text() == '{"model": "opus"}\n'
-
-
-def test_another_status_line_stays_and_is_not_removed(contextstash: CommandLine) -> None:
-    mine = {"type": "command", "command": "my-line --short"}
-    path = contextstash.folder / ".claude" / "settings.json"
-    path.parent.mkdir()
-    path.write_text(json.dumps({"statusLine": mine}))
-    done = contextstash.run("install", "claude-code", "--scope", "project", "--hooks", "--statusline", "--yes")
-    assert done.returncode == 0
-    assert "The status line stays as it is: my-line --short." in done.stderr
-    assert settings_of(contextstash)["statusLine"] == mine
-    path.write_text(json.dumps({**settings_of(contextstash), "theme": "dark"}))
-    run(contextstash, "uninstall", "claude-code", "--scope", "project", "--yes")
-    assert settings_of(contextstash) == {"statusLine": mine, "theme": "dark"}
-
-
-def test_only_claude_code_has_a_status_line(contextstash: CommandLine) -> None:
-    done = contextstash.run("install", "codex", "--statusline", "--yes")
-    assert (done.returncode, "status line for claude-code only" in done.stderr) == (1, True)
 
 
 def test_all_clients_on_the_machine_are_installed_at_once(contextstash: CommandLine) -> None:
@@ -411,6 +352,37 @@ def test_without_a_terminal_it_says_what_would_be_and_that_nothing_was_written(c
     assert "config.toml would be created" in done.stdout
     assert "Nothing was written" in done.stderr
     assert not (contextstash.folder / ".codex").exists()
+
+
+def test_what_was_changed_between_two_installations_is_there_after_both_are_taken_back(
+    contextstash: CommandLine,
+) -> None:
+    path = contextstash.folder / ".codex" / "config.toml"
+    path.parent.mkdir()
+    path.write_text("model_auto_compact_token_limit = 90_000\n")
+    run(contextstash, "install", "codex", "--window", "50k", "--yes")
+    path.write_text(f'model = "gpt-5.2"\n{path.read_text()}')
+    run(contextstash, "install", "codex", "--window", "60k", "--yes")
+    assert "= 60000" in path.read_text()
+    run(contextstash, "uninstall", "codex", "--yes")
+    assert tomllib.loads(path.read_text()) == {"model": "gpt-5.2", "model_auto_compact_token_limit": 90_000}
+
+
+def test_claude_code_is_found_by_its_folder_and_named_by_its_program(contextstash: CommandLine) -> None:
+    (contextstash.folder / ".claude").mkdir()
+    done = contextstash.run("install", "--dry-run", environment={"PATH": "/nowhere"})
+    assert "claude-code:" in done.stdout.splitlines()
+    assert "Installed. Restart claude-code" in run(contextstash, "install", "claude", "--yes")
+    assert "already installed in claude-code (the plugin" in run(contextstash, "install", "claude", "--yes")
+
+
+def test_an_installation_says_whether_the_hooks_are_there(contextstash: CommandLine) -> None:
+    assert "contextstash install codex --hooks" in run(contextstash, "install", "codex", "--yes")
+    again = run(contextstash, "install", "codex", "--yes")
+    assert "(the server)" in again
+    assert "contextstash install codex --hooks" in again
+    run(contextstash, "install", "codex", "--hooks", "--yes")
+    assert "(the server, the hooks)" in run(contextstash, "install", "codex", "--yes")
 
 
 def test_uninstall_names_what_is_left(contextstash: CommandLine) -> None:
