@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextstash.base.json_text import lenient_value
-from contextstash.base.regular_files import is_below, resolved
+from contextstash.base.regular_files import resolved
 from contextstash.clients.client import hooks_of
+from contextstash.clients.hook_files import BUSY_SECONDS, note, own_file
 from contextstash.clients.projects import project_folder, project_of
-from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash.clients.client import Client, Hooks
@@ -37,19 +36,6 @@ MIN_LIMIT = 4_000
 
 MAX_EVENT_BYTES = 32 * 1024 * 1024
 """The largest event that is parsed, in 0.2 s. The tools' output in a larger one stays with the client as it is."""
-
-BUSY_SECONDS = 2.0
-"""How long a hook waits while another process writes to the database, before it gives up: the client waits for the hook
-after every tool call."""
-
-LOG_NAME = "hooks.log"
-
-MAX_LOG_BYTES = 1_000_000
-"""A larger log is renamed to `hooks.log.1`, which replaces the previous one."""
-
-MAX_LOG_LINE = 1_000
-"""Characters of a line. The longest lines are remarks on a project's files, which name what was ignored and the command
-that accepts it."""
 
 MAX_SESSIONS_SEARCHED = 50
 """How many of the latest sessions are searched for the one that was cleared, which was in use just before. If it is
@@ -337,48 +323,3 @@ async def _cleared_session(hooks: Hooks, stash: Stash, event: Event) -> str | No
         if hooks.is_of_same_project(Path(session.source), current, folder):
             return session.session_id
     return None
-
-
-def own_file(path: str, client: str, folders: Sequence[Path]) -> Path | None:
-    """The file at a path that a client passed, resolved, so that neither `..` nor a link leads out of its folders; None
-    if it is missing (a new session has no transcript yet). Raises BadInputError if it is not a regular file below one
-    of the client's own folders."""
-    found = resolved(Path(path).expanduser())
-    own = [folder.expanduser() for folder in folders]
-    if not any(is_below(found, folder) for folder in own):
-        kept = " or ".join(map(str, own))
-        raise BadInputError(f"Not read: {str(found)[:200]} is outside of {kept}, where {client} keeps its files.")
-    try:
-        mode = found.stat().st_mode
-    except FileNotFoundError:
-        return None
-    except NotADirectoryError:  # a session in a client's database is named as if that were a folder
-        mode = found.parent.stat().st_mode
-    if not stat.S_ISREG(mode):
-        raise BadInputError(f"Not read: {str(found)[:200]} is not a regular file.")
-    return found
-
-
-def note(client: str, line: str, *, once: bool = False) -> None:
-    """Write a line into the log, which only the owner can read, since it names files and errors; with `once` only if
-    the log does not hold it yet. A failure is ignored: there is no other place to report it."""
-    with suppress(Exception):
-        from datetime import UTC, datetime
-
-        from contextstash.base.regular_files import open_log
-        from contextstash.configuration.locations import data_folder
-        from contextstash.safety.secret_masks import shown as masked
-
-        path = data_folder() / LOG_NAME
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shown = "".join(character if character.isprintable() else " " for character in line)
-        shown = masked(" ".join(shown.split()))[:MAX_LOG_LINE]
-        if once and path.is_file() and shown in path.read_text("utf-8", "replace"):
-            return
-        descriptor = open_log(path)
-        if os.fstat(descriptor).st_size > MAX_LOG_BYTES:
-            os.close(descriptor)
-            path.replace(path.with_suffix(".log.1"))
-            descriptor = open_log(path)
-        with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as file:
-            file.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {client}: {shown}\n")

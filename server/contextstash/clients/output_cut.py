@@ -14,7 +14,7 @@ from typing import Any
 
 from contextstash.base.regular_files import read_regular
 from contextstash.clients.client import Client, hooks_of
-from contextstash.clients.hooks import BUSY_SECONDS, note, own_file
+from contextstash.clients.hook_files import BUSY_SECONDS, note, own_file
 from contextstash.clients.projects import project_folder
 from contextstash.configuration.database import open_database
 from contextstash.configuration.setting_layers import RemarkHandler, configuration, sets_output_limits

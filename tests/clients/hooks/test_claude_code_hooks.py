@@ -261,7 +261,7 @@ def test_a_long_hand_off_comes_in_parts_that_the_client_takes_whole(hooked: Hook
     assert "Never touch the public API." in first
     assert all("def part_39_" in part for part in parts)
     assert [hooked.fire("SessionStart", f"{number}/3", source="compact") for number in (1, 2, 3)] == [None] * 3
-    events = hooked.command_line.json("status", SESSION, "--events")["events"]
+    events = hooked.command_line.json("status", SESSION, "--events")
     assert sum(event["kind"] == "handoff" for event in events) == 1
 
 
