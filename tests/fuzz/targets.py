@@ -20,7 +20,7 @@ from contextstash.messages.json_positions import JsonPositionError
 from contextstash.messages.repair import repaired
 from contextstash.messages.request.edits import SummaryOf, edited
 from contextstash.messages.request.text import LIST_KEYS, read_request
-from contextstash.proxy.replies import UsageTap, held_start
+from contextstash.proxy.replies import ReplyReader
 from contextstash.stash import Stash
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Native
@@ -225,7 +225,7 @@ def proxy_reply(data: bytes) -> None:
     size = 1 + (data[0] if data else 0)
     chunks = [data[place : place + size] for place in range(0, len(data), size)][:2_000]
     for kind in ("text/event-stream; charset=utf-8", "application/json", None):
-        tap = UsageTap(kind)
+        tap = ReplyReader(kind)
         for chunk in chunks:
             tap.take(chunk)
         usage = tap.usage
@@ -238,7 +238,7 @@ async def _start(chunks: Sequence[bytes]) -> None:
         for chunk in chunks:
             yield chunk
 
-    held, _ = await held_start(stream())
+    held = await ReplyReader("text/event-stream").start(stream())
     assert b"".join(held) == b"".join(chunks[: len(held)])
 
 

@@ -94,22 +94,6 @@ async def listening(url: str) -> None:
                 return
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_the_resources_and_prompts_of_all_servers_are_listed_and_read(tmp_path: Path, mode: Mode) -> None:
-    async with gateway(tmp_path, {"one": server("one"), "two": server("two")}, mode=mode) as client:
-        uris = [resource.uri for resource in (await client.list_resources()).resources]
-        assert uris == ["memory://shared", "memory://shared"]
-        [contents] = (await client.read_resource("memory://shared")).contents
-        assert getattr(contents, "text", None) == "shared of one"
-        for name in ("one", "two"):
-            [contents] = (await client.read_resource(f"{name}://item/7")).contents
-            assert getattr(contents, "text", None) == f"item 7 of {name}"
-            prompt = await client.get_prompt(f"{name}__greet", {"who": "Ada"})
-            assert getattr(prompt.messages[0].content, "text", None) == f"{name} greets Ada"
-        with pytest.raises(MCPError, match="No server has a resource 'memory://nothing'"):
-            await client.read_resource("memory://nothing")
-
-
 def test_a_file_without_servers_is_refused_in_one_line(tmp_path: Path) -> None:
     path = written(tmp_path, {})
     command = [sys.executable, "-m", "contextstash", "gateway", "--config", str(path)]

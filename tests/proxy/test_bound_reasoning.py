@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.proxy.replies import UsageTap
+from contextstash.proxy.replies import ReplyReader
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import Clock, RunningProxy
 
@@ -89,6 +89,6 @@ async def test_reasoning_that_the_provider_reports_as_dropped_is_logged_once_and
 def test_a_stream_reports_in_its_first_event() -> None:
     report = [{"type": "thinking_dropped", "reason": "prefix_binding_mismatch"}]
     start = {"type": "message_start", "message": {"id": "m", "input_transformations": report}}
-    tap = UsageTap("text/event-stream")
+    tap = ReplyReader("text/event-stream")
     tap.take(b"event: message_start\ndata: " + json.dumps(start).encode() + b"\n\n")
     assert [piece.reason for piece in tap.dropped] == ["prefix_binding_mismatch"]

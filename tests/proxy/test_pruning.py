@@ -123,21 +123,6 @@ def test_a_refused_edited_request_goes_out_unedited_once_and_the_session_is_left
     assert (placeholders(provider.bodies[-1]), len(provider.refusals), provider.refusals[0].times) == ([], 1, 8)
 
 
-@pytest.mark.parametrize("status", [401, 403, 429, 529])
-def test_a_refusal_about_the_sender_goes_to_the_client(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock, status: int
-) -> None:
-    messages = session(8)
-    play(proxy, clock, messages[:-2])
-    provider.refusals.append(Refusal(status, "no"))
-    clock.now += 400
-    count = len(provider.asked)
-    assert proxy.send(request_of(messages)).status_code == status
-    assert len(provider.asked) == count + 1
-    proxy.send(request_of(messages))
-    assert placeholders(provider.bodies[-1]) == OLD
-
-
 def test_an_unknown_block_leaves_the_request_as_it_is(
     provider: CachingProvider, proxy: RunningProxy, clock: Clock
 ) -> None:

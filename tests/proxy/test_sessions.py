@@ -148,16 +148,6 @@ def transcript_of(messages: list[dict[str, Any]], path: Path) -> Path:
     return path
 
 
-def test_a_transcript_of_a_proxied_session_is_not_stored_again(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock, tmp_path: Path
-) -> None:
-    messages = session(4)
-    play(proxy, clock, messages)
-    path = transcript_of(messages, tmp_path / f"{ID}.jsonl")
-    in_stash(proxy.database, lambda stash: ingest(stash, path))
-    assert stored(proxy) == {ID: len(messages)}
-
-
 def test_a_followed_session_is_recorded_by_its_transcript_and_pruned_all_the_same(
     provider: CachingProvider, proxy: RunningProxy, clock: Clock, tmp_path: Path
 ) -> None:

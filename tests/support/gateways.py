@@ -27,7 +27,7 @@ def server(kind: str, *rest: str | Path, **rules: Any) -> dict[str, Any]:
 
 
 def raw_server(*names: str, **rules: Any) -> dict[str, Any]:
-    """The entry of a server that writes its own lines, with these further tools, prompts and resources."""
+    """The entry of a server that writes its own lines, with these further tools."""
     return {"command": sys.executable, "args": [RAW, *names], "contextstash": rules}
 
 

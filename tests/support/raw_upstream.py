@@ -44,7 +44,7 @@ TOOLS: dict[str, Callable[[Any, dict[str, Any]], None]] = {
 
 
 def main(*names: str) -> None:
-    """Serve; `names` are further tools, prompts and resources, which answer with their names."""
+    """Serve; `names` are further tools, which answer with their names."""
     listed = [
         {"name": name, "description": f"{name} of the raw server", "inputSchema": {"type": "object"}}
         for name in (*TOOLS, *names)
@@ -56,7 +56,7 @@ def main(*names: str) -> None:
             continue
         if method == "initialize":
             about = {"name": "raw", "version": "1"}
-            capabilities: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
+            capabilities: dict[str, Any] = {"tools": {}}
             version = params["protocolVersion"]
             write(
                 {
@@ -66,11 +66,6 @@ def main(*names: str) -> None:
             )
         elif method == "tools/list":
             write({"id": number, "result": {"tools": listed}})
-        elif method == "prompts/list":
-            write({"id": number, "result": {"prompts": [{"name": name} for name in names]}})
-        elif method == "resources/list":
-            resources = [{"uri": name, "name": name} for name in names if "://" in name]
-            write({"id": number, "result": {"resources": resources}})
         elif method == "tools/call" and params["name"] in TOOLS:
             TOOLS[params["name"]](number, params.get("arguments") or {})
         elif method == "tools/call":

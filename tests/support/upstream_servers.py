@@ -125,38 +125,17 @@ STRUCTURED: tuple[Callable[..., Any], ...] = (long_string, records)
 
 
 def speaking(name: str) -> MCPServer[Any]:
-    """A server with a tool for each kind of result, two resources and a prompt."""
+    """A server with a tool for each kind of result."""
     server: MCPServer[Any] = MCPServer(name, log_level="ERROR")
     for tool in PLAIN:
         server.add_tool(tool, structured_output=False)
     for structured in STRUCTURED:
         server.add_tool(structured)
 
-    @server.tool(structured_output=False)
-    async def going_silent(ctx: Context) -> None:
-        """Reports that its tools changed, and never responds again."""
-        await ctx.session.send_tool_list_changed()
-        await ctx.notify_tools_changed()
-        await anyio.sleep(0.2)
-        time.sleep(600)  # noqa: ASYNC251 (it is to hang)
-
     @server.tool(name=f"only_{name}", structured_output=False)
     def only() -> str:
         """A tool of one server alone."""
         return f"from {name}"
-
-    @server.resource("memory://shared")
-    def shared() -> str:
-        return f"shared of {name}"
-
-    @server.resource(f"{name}://item/{{number}}")
-    def item(number: str) -> str:
-        return f"item {number} of {name}"
-
-    @server.prompt()
-    def greet(who: str) -> str:
-        """Greets."""
-        return f"{name} greets {who}"
 
     return server
 

@@ -158,7 +158,6 @@ def proxy(
             host=host,
             port=port,
             database=opener.file,
-            at_once=True,
             secret=os.environ.pop(SECRET_VARIABLE, None),
             **served,
         )
@@ -215,14 +214,12 @@ def _checked(gateway: Gateway) -> int:
     from contextstash.gateway.server import check
 
     check(gateway)
-    tools = gateway.names("tools")
-    rows = []
+    tools, rows = gateway.tools, []
     for each in gateway.upstreams:
         names = [_plain(name) for name, offered in tools.items() if offered.upstream is each]
-        counts = [len(each.offer["prompts"]), len(each.offer["resources"]) + len(each.offer["resource_templates"])]
-        rows.append([_plain(each.name), len(names), *counts, _plain(each.problem or ", ".join(names))])
-    print_table(["server", "tools", "prompts", "resources", "names"], rows)
-    for name, offered in [*tools.items(), *gateway.names("prompts").items()]:
+        rows.append([_plain(each.name), len(names), _plain(each.problem or ", ".join(names))])
+    print_table(["server", "tools", "names"], rows)
+    for name, offered in tools.items():
         if name != offered.name:
             click.echo(f"{_plain(offered.upstream.name)}: '{_plain(offered.name)}' is offered as '{_plain(name)}'")
     for each in gateway.upstreams:

@@ -1,4 +1,4 @@
-"""The gateway as one MCP server: it lists what all servers offer, and forwards each request to its server.
+"""The gateway as one MCP server: it lists the tools of all servers, and forwards each call to its server.
 
 An output that is too long is archived first; the client gets a preview with the handle, by which our own tool
 `get_archived_output` reads the whole.
@@ -53,7 +53,7 @@ the list the whole request is refused."""
 
 
 class Offered(NamedTuple):
-    """An offered item: its server, its name or URI there, and its definition under the offered one."""
+    """An offered tool: its server, its name there, and its definition under the offered one."""
 
     upstream: Upstream
     name: str
@@ -61,7 +61,7 @@ class Offered(NamedTuple):
 
 
 class Gateway:
-    """Forwards a client's requests to the configured servers. Our own `tools` are one more server, the last one; its
+    """Forwards a client's calls to the configured servers. Our own `tools` are one more server, the last one; its
     results are never shortened. Outputs are archived for the session `session_id`; `limits` apply to servers whose
     entry names no limits."""
 
@@ -103,25 +103,21 @@ class Gateway:
             lifespan=lifespan,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
-            on_list_prompts=self._list_prompts,
-            on_get_prompt=self._get_prompt,
-            on_list_resources=self._list_resources,
-            on_list_resource_templates=self._list_templates,
-            on_read_resource=self._read_resource,
         )
 
-    def names(self, kind: str) -> dict[str, Offered]:
-        """The tools or prompts of all servers by their offered names: the original ones, with the server's name before
-        those that several servers have or that are reserved. They depend on the names alone, not on which server
-        started first; ours are kept."""
-        items = [(each, item) for each in self.upstreams for item in each.offer.get(kind, ())]
+    @property
+    def tools(self) -> dict[str, Offered]:
+        """The tools of all servers by their offered names: the original ones, with the server's name before those that
+        several servers have or that are reserved. They depend on the names alone, not on which server started first;
+        ours are kept."""
+        items = [(each, item) for each in self.upstreams for item in each.tools]
         times = Counter(tool_name(item.name) for _, item in items)
         found: dict[str, Offered] = {}
         for upstream, item in items:
             offered, number = tool_name(item.name), 1
-            if not upstream.own and (times[offered] > 1 or _is_reserved(kind, offered)):
+            if not upstream.own and (times[offered] > 1 or _is_reserved(offered)):
                 offered = tool_name(f"{upstream.name}__{item.name}")
-            while offered in found or (not upstream.own and _is_reserved(kind, offered)):
+            while offered in found or (not upstream.own and _is_reserved(offered)):
                 number += 1
                 offered = tool_name(f"{upstream.name}__{item.name}_{number}")
             found[offered] = Offered(upstream, item.name, item.model_copy(update={"name": offered}))
@@ -147,60 +143,32 @@ class Gateway:
 
     async def _list_tools(self, ctx: Request, _: Any) -> types.ListToolsResult:
         await self._ready(ctx)
-        tools = self.names("tools")
+        tools = self.tools
         self._past |= tools
         return types.ListToolsResult(tools=[each.item for each in tools.values()])
 
-    async def _list_prompts(self, ctx: Request, _: Any) -> types.ListPromptsResult:
-        await self._ready(ctx)
-        return types.ListPromptsResult(prompts=[each.item for each in self.names("prompts").values()])
-
-    async def _list_resources(self, ctx: Request, _: Any) -> types.ListResourcesResult:
-        await self._ready(ctx)
-        return types.ListResourcesResult(resources=[e for each in self.upstreams for e in each.offer["resources"]])
-
-    async def _list_templates(self, ctx: Request, _: Any) -> types.ListResourceTemplatesResult:
-        await self._ready(ctx)
-        found = [item for each in self.upstreams for item in each.offer["resource_templates"]]
-        return types.ListResourceTemplatesResult(resource_templates=found)
-
     async def _call_tool(self, ctx: Request, params: Any) -> Any:
         await self._ready(ctx)
-        found = self._found("tool", params.name, {**self._past, **self.names("tools")})
+        found = self._found(params.name)
         request = types.CallToolRequest(params=params.model_copy(update={"name": found.name, "meta": None}))
         try:
-            result = await found.upstream.send(request, types.CallToolResult, ctx)
+            result = await found.upstream.send(request, ctx)
         except UpstreamError as error:
             return _failed(str(error))
         shown = isinstance(result, types.CallToolResult) and not found.upstream.own
         return await self._shortened(result, found, main_argument(params.arguments) or "") if shown else result
 
-    async def _get_prompt(self, ctx: Request, params: Any) -> Any:
-        await self._ready(ctx)
-        found = self._found("prompt", params.name, self.names("prompts"))
-        request = types.GetPromptRequest(params=params.model_copy(update={"name": found.name, "meta": None}))
-        return await found.upstream.send(request, types.GetPromptResult, ctx)
-
-    async def _read_resource(self, ctx: Request, params: Any) -> Any:
-        """From the first server that has it, those first that list it: a template or a result may name others."""
-        await self._ready(ctx)
-        request = types.ReadResourceRequest(params=params.model_copy(update={"meta": None}))
-        own = params.uri.startswith("context:")  # read by our own server alone
-        servers = [each for each in self.upstreams if own == bool(each.own) and each.has_resources]
-        for each in sorted(servers, key=lambda each: all(params.uri != item.uri for item in each.offer["resources"])):
-            with suppress(MCPError):
-                return await each.send(request, types.ReadResourceResult, ctx)
-        raise MCPError(types.INVALID_PARAMS, f"No server has a resource '{params.uri}'.")
-
-    def _found(self, what: str, name: str, known: Mapping[str, Offered]) -> Offered:
-        """The server and original name of an offered name. Raises MCPError that names the unavailable servers."""
+    def _found(self, name: str) -> Offered:
+        """The server and original name of an offered name, also of one that was offered before. Raises MCPError that
+        names the unavailable servers."""
+        known = {**self._past, **self.tools}
         if name in known:
             return known[name]
         near = nearest(name, known)
         hint = f" Did you mean '{near}'?" if near else ""
         missing = [f"'{each.name}' ({each.problem})" for each in self.upstreams if each.problem]
         unavailable = f" Unavailable servers: {', '.join(missing)}." if missing else ""
-        raise MCPError(types.INVALID_PARAMS, f"There is no {what} '{name}'.{hint}{unavailable}")
+        raise MCPError(types.INVALID_PARAMS, f"There is no tool '{name}'.{hint}{unavailable}")
 
     async def _shortened(self, result: types.CallToolResult, found: Offered, argument: str) -> types.CallToolResult:
         """The result within the limits. Structured content is left out if the text that says the same was cut: it
@@ -274,11 +242,10 @@ def tool_name(name: str) -> str:
     return fit if len(fit) <= MAX_TOOL_NAME else f"{fit[: MAX_TOOL_NAME - 9]}_{digest}"
 
 
-def _is_reserved(kind: str, name: str) -> bool:
+def _is_reserved(name: str) -> bool:
     """Whether a client, a model or our transcript readers could take this for one of our tools, or for one with which a
     host asks its user."""
-    plain = _plain(name) in map(_plain, (*OWN_TOOLS, *HOST_TOOLS))
-    return kind == "tools" and (plain or is_own_retrieval(f"contextstash__{name}"))
+    return _plain(name) in map(_plain, (*OWN_TOOLS, *HOST_TOOLS)) or is_own_retrieval(f"contextstash__{name}")
 
 
 def _plain(name: str) -> str:

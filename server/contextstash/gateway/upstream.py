@@ -1,4 +1,4 @@
-"""One server behind the gateway: its connection, its lists and its calls; a call starts it again if it has ended."""
+"""One server behind the gateway: its connection, its tools and its calls; a call starts it again if it has ended."""
 
 from __future__ import annotations
 
@@ -25,13 +25,11 @@ from contextstash.safety.sanitize import one_line
 
 logger = logging.getLogger(__name__)
 
-KINDS = ("tools", "prompts", "resources", "resource_templates")
-
 CONNECT_SECONDS = 60.0
-"""How long a server may take to start and list what it offers: npx and uvx download a server at its first start."""
+"""How long a server may take to start and list its tools: npx and uvx download a server at its first start."""
 
 MAX_PAGES = 100
-"""Pages read of one list, so that a list without end does not keep the other servers waiting."""
+"""Pages read of the list, so that one without end does not keep the other servers waiting."""
 
 Request = ServerRequestContext[Any, Any]
 
@@ -44,15 +42,15 @@ class UpstreamError(MCPError):
 
 
 class Upstream:
-    """A server whose faults do not affect the others. When its connection is lost, `offer` is kept, so that offered
-    names do not change. `problem` is why it is unavailable; None while it is connected. `own` is our own server, which
-    runs in this process; `connected` is called after the server has been connected."""
+    """A server whose faults do not affect the others. When its connection is lost, its `tools` are kept, so that
+    offered names do not change. `problem` is why it is unavailable; None while it is connected. `own` is our own
+    server, which runs in this process; `connected` is called after the server has been connected."""
 
     def __init__(
         self, entry: ServerEntry, connected: Callable[[], Awaitable[None]], own: Server[Any] | None = None
     ) -> None:
         self.name, self.entry, self.own = entry.name, entry, own
-        self.offer: dict[str, list[Any]] = {kind: [] for kind in KINDS}
+        self.tools: list[types.Tool] = []
         self.problem: str | None = "it is still starting"
         self.settled = anyio.Event()
         self._told = connected
@@ -62,11 +60,6 @@ class Upstream:
         self._calls: list[Request] = []
         self._first: Request
         self._group: TaskGroup
-
-    @property
-    def has_resources(self) -> bool:
-        """Whether it lists any."""
-        return bool(self.offer["resources"] or self.offer["resource_templates"])
 
     @property
     def variables(self) -> list[str]:
@@ -83,12 +76,12 @@ class Upstream:
             self.settled.set()
             await anyio.sleep_forever()
 
-    async def send(self, request: Any, result: Any, ctx: Request) -> Any:
-        """The result of a client's request, on a new connection if the last one was lost; progress and the server's
+    async def send(self, request: types.CallToolRequest, ctx: Request) -> Any:
+        """The result of a client's call, on a new connection if the last one was lost; progress and the server's
         questions are passed on. Raises UpstreamError if the server is unavailable, or the MCPError of the server."""
         await self.settled.wait()
         client = await self._connected()
-        wanted: TypeAdapter[Any] = TypeAdapter(result | types.InputRequiredResult)
+        wanted: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
         self._calls.append(ctx)
         try:
             found = await client.session.send_request(request, wanted, progress_callback=ctx.session.report_progress)
@@ -99,8 +92,8 @@ class Upstream:
             if error.code != types.CONNECTION_CLOSED or self._client is client:
                 raise
             raise UpstreamError(
-                f"The server '{self.name}' ended while '{getattr(request.params, 'name', request.method)}' ran: it is"
-                " unknown whether the call took effect. The next call starts the server again."
+                f"The server '{self.name}' ended while '{request.params.name}' ran: it is unknown whether the call took"
+                " effect. The next call starts the server again."
             ) from error
         finally:
             self._calls.remove(ctx)
@@ -129,7 +122,7 @@ class Upstream:
         try:
             with anyio.move_on_after(CONNECT_SECONDS) as limit:
                 async with Client(self.own or self._streams(), cache=None, mode=mode, **self._callbacks()) as client:
-                    self.offer = {kind: await self._listed(client, kind) for kind in KINDS}
+                    self.tools = await self._listed(client)
                     limit.deadline = math.inf
                     self._client, self.problem = client, None
                     task_status.started()
@@ -142,22 +135,22 @@ class Upstream:
         if self._lost is lost:
             self._client = None
 
-    async def _listed(self, client: Client, kind: str) -> list[Any]:
-        """All pages of a list; of tools those that are offered, without their schemas: these would promise structured
-        content, which a cut result has not. Empty if the server does not have the list."""
-        found: list[Any] = []
+    async def _listed(self, client: Client) -> list[types.Tool]:
+        """The tools that are offered, without their schemas of results: these would promise structured content, which a
+        cut result has not. Empty if the server has none."""
+        found: list[types.Tool] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             try:
-                page = await getattr(client, f"list_{kind}")(cursor=cursor)
+                page = await client.list_tools(cursor=cursor)
             except MCPError as error:
-                if kind == "tools" and error.code != types.METHOD_NOT_FOUND:
+                if error.code != types.METHOD_NOT_FOUND:
                     raise
                 break
-            found += getattr(page, kind)
+            found += page.tools
             if not (cursor := page.next_cursor):
                 break
-        if kind != "tools" or self.own:
+        if self.own:
             return found
         offered = self.entry.rules.tools.offer
         return [each.model_copy(update={"output_schema": None}) for each in found if offered(each.name)]
@@ -182,35 +175,22 @@ class Upstream:
             group.cancel_scope.cancel()
 
     def _callbacks(self) -> dict[str, Any]:
-        """What answers a server's own requests: the client, if it can."""
+        """What answers a server's question to the user: the client, if it can. The question does not say to which call
+        it belongs, so it is sent for the client's newest one."""
 
         async def elicit(_: Any, params: Any) -> Any:
+            if not self._calls:
+                return types.ErrorData(code=types.INVALID_REQUEST, message="No call of the client is in progress.")
             self._sign(params)
-            return await self._ask(types.ElicitRequest(params=params), types.ElicitResult)
-
-        async def sample(_: Any, params: Any) -> Any:
-            kind = types.CreateMessageResultWithTools if params.tools else types.CreateMessageResult
-            return await self._ask(types.CreateMessageRequest(params=params), kind)
-
-        async def roots(_: Any) -> Any:
-            return await self._ask(types.ListRootsRequest(), types.ListRootsResult)
+            call, request = self._calls[-1], types.ElicitRequest(params=params)
+            metadata = ServerMessageMetadata(related_request_id=call.request_id)
+            try:
+                return await call.session.send_request(request, types.ElicitResult, metadata=metadata)
+            except MCPError as error:
+                return error.error
 
         can = self._first.session.client_capabilities or types.ClientCapabilities()
-        found: dict[str, Any] = {"elicitation_callback": elicit} if can.elicitation else {}
-        if can.sampling:
-            found |= {"sampling_callback": sample, "sampling_capabilities": can.sampling}
-        return found | ({"list_roots_callback": roots} if can.roots else {})
-
-    async def _ask(self, request: Any, result: Any) -> Any:
-        """A server's own request does not say to which call it belongs, so it is sent for the client's newest one."""
-        if not self._calls:
-            return types.ErrorData(code=types.INVALID_REQUEST, message="No call of the client is in progress.")
-        call = self._calls[-1]
-        metadata = ServerMessageMetadata(related_request_id=call.request_id)
-        try:
-            return await call.session.send_request(request, result, metadata=metadata)
-        except MCPError as error:
-            return error.error
+        return {"elicitation_callback": elicit} if can.elicitation else {}
 
     def _sign(self, params: Any) -> None:
         """Say whose question it is: the client knows only the gateway, and a server could pass for it."""

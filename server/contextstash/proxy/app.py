@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hmac import compare_digest
@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from contextstash.base.zstandard import zstandard
+from contextstash.messages.request.text import RequestText
 from contextstash.proxy.conversations import AskedRequest
 from contextstash.proxy.edits import Prepared
 from contextstash.proxy.engine import EDIT_REFUSALS, Engine
 from contextstash.proxy.plan import writes_long
-from contextstash.proxy.replies import UsageTap, final_reply, held_start
+from contextstash.proxy.replies import ReplyReader, final_reply
 from contextstash.web.host_names import LOOPBACK, OwnHosts
 from contextstash_storage.errors import BadInputError
 
@@ -78,13 +79,15 @@ class ClientGoneError(Exception):
     """The client closed its connection before the response ended."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reply:
-    """A response of the model API: `chunks` are its body, `refusal` the status and the text with which it refuses the
-    request, None in place of a text that cannot be read."""
+    """A response of the model API: the chunks of its body that were `held` back, and those that still come; `refusal`
+    is the status and the text with which it refuses the request, None in place of a text that cannot be read."""
 
     response: httpx2.Response
+    reader: ReplyReader
     chunks: AsyncIterator[bytes]
+    held: Sequence[bytes] = ()
     refusal: tuple[int, bytes | None] | None = None
 
     @property
@@ -253,55 +256,62 @@ class Exchange:
         sent = self._original
         if prepared.edited:
             sent = prepared.body if self._encoding is None else packed(prepared.body, self._encoding)
-        response = await self._upstream.send(self._scope["method"], self._target, self._headers, sent)
-        kind, chunks = response.headers.get("content-type", ""), response.aiter_raw()
-        if response.status_code in EDIT_REFUSALS and "json" in kind:
+        reply = await self._reply(sent, prepared.request)
+        status, kind = reply.response.status_code, reply.response.headers.get("content-type", "")
+        if status in EDIT_REFUSALS and "json" in kind:
             error = b""
-            async for chunk in chunks:
+            async for chunk in reply.chunks:
                 error += chunk
                 if len(error) > MAX_ERROR_BYTES:  # it is passed on as it comes
-                    return Reply(response, _joined([error], chunks))
-            return Reply(response, _joined([error]), (response.status_code, error if _is_object(error) else None))
-        if prepared.request.format == "openai-responses" and "event-stream" in kind:
-            held, refusal = await held_start(chunks)
-            return Reply(response, _joined(held, chunks), None if refusal is None else (STREAMED_REFUSAL, refusal))
-        return Reply(response, chunks)
+                    break
+            else:
+                reply.refusal = status, error if _is_object(error) else None
+            reply.held = [error]
+        elif prepared.request.format == "openai-responses" and "event-stream" in kind:
+            reply.held = await reply.reader.start(reply.chunks)
+            reply.refusal = (STREAMED_REFUSAL, reply.reader.refusal) if reply.reader.refusal else None
+        return reply
+
+    async def _reply(self, body: bytes | AsyncIterator[bytes] | None, request: RequestText | None) -> Reply:
+        response = await self._upstream.send(self._scope["method"], self._target, self._headers, body)
+        long_writes = request is not None and writes_long(request)
+        reader = ReplyReader(response.headers.get("content-type"), long_writes=long_writes)
+        return Reply(response, reader, response.aiter_raw())
 
     async def _pass_on(self, body: bytes | AsyncIterator[bytes], side: AskedRequest | None = None) -> None:
         has_body = header(self._headers, b"content-length") or header(self._headers, b"transfer-encoding")
         if not has_body:
             self._arrived.set()
-        sent = body if has_body else None
-        response = await self._upstream.send(self._scope["method"], self._target, self._headers, sent)
-        await self._relay(Reply(response, response.aiter_raw()), side)
+        reply = await self._reply(body if has_body else None, side.request if side else None)
+        await self._relay(reply, side)
 
     async def _relay(self, reply: Reply, prepared: Prepared | AskedRequest | None, *, healed: bool = False) -> None:
         """The response, chunk by chunk as it comes."""
         response, headers = reply.response, passed_on(reply.response.headers.raw)
-        long_writes = prepared is not None and writes_long(prepared.request)
-        tap = UsageTap(response.headers.get("content-type"), long_writes=long_writes)
         if isinstance(prepared, Prepared):
             headers.append((SESSION_HEADER, prepared.conversation.session_id.encode("ascii", "replace")))
         self._started = True
         try:
             await self._send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+            for chunk in reply.held:
+                await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
             async for chunk in reply.chunks:
                 await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
                 if prepared is not None:
-                    tap.take(chunk)
+                    reply.reader.take(chunk)
         finally:
             # Booked before the client sees the end: its next request may come at once.
             if reply.succeeded and prepared is not None:
-                self._finish(prepared, tap, healed=healed)
+                self._finish(prepared, reply.reader, healed=healed)
             await response.aclose()
         await self._send({"type": "http.response.body", "body": b""})
 
-    def _finish(self, prepared: Prepared | AskedRequest, tap: UsageTap, *, healed: bool) -> None:
+    def _finish(self, prepared: Prepared | AskedRequest, reader: ReplyReader, *, healed: bool) -> None:
         if isinstance(prepared, AskedRequest):
-            self._engine.finish_side_call(prepared, tap.usage)
+            self._engine.finish_side_call(prepared, reader.usage)
             return
-        final = partial(final_reply, prepared.request.format, tap.parts)
-        self._engine.finish(prepared, tap.usage, healed=healed, dropped=tap.dropped, final=final)
+        final = partial(final_reply, prepared.request.format, reader.parts)
+        self._engine.finish(prepared, reader.usage, healed=healed, dropped=reader.dropped, final=final)
 
     async def _unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
         """Wait for `work`; it is cancelled if the client goes away: an unread reply costs money. Raises
@@ -424,12 +434,11 @@ async def send_error(send: Send, status: int, kind: str, text: str) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def _joined(chunks: list[bytes], rest: AsyncIterator[bytes] | None = None) -> AsyncIterator[bytes]:
+async def _joined(chunks: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     while chunks:
         yield chunks.pop(0)
-    if rest is not None:
-        async for chunk in rest:
-            yield chunk
+    async for chunk in rest:
+        yield chunk
 
 
 def _is_object(data: bytes) -> bool:

@@ -91,7 +91,7 @@ def _billed(prepared: Prepared, usage: Usage, facts: ModelPricing, state: Proxie
     again = refetches.note(messages, prepared.former.pins, conversation.catalog.outputs, rate)
     added = {
         "tool_definitions": round(_own_tools(prepared.asked) * rate),
-        "hand_offs": round(sum(map(_hand_off_bytes, messages)) * rate),
+        "hand_offs": round(sum(each.noted(_hand_off_bytes) for each in messages) * rate),
         "fetched_again": refetches.tokens_in(messages),
     }
     before, conversation.added = conversation.added, sum(added.values())

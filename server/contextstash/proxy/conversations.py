@@ -22,7 +22,15 @@ from contextstash.base.bounded_cache import BoundedCache
 from contextstash.clients.request_identity import ClientSession, continues_summary, is_compaction
 from contextstash.messages.request.text import RequestText, TextMessage
 from contextstash.proxy.refetches import Refetches
-from contextstash.proxy.request_lines import Line, begins_with, common_start, goes_back, has_reply, prefix_marks
+from contextstash.proxy.request_lines import (
+    Line,
+    begins_with,
+    common_start,
+    goes_back,
+    has_reply,
+    line_mark,
+    prefix_marks,
+)
 from contextstash.proxy.senders import Sender
 from contextstash.request.proxied import Catalog, ProxiedEdits, ProxiedSessions, RecordedList
 from contextstash.window.settings import ContextSettings
@@ -90,7 +98,8 @@ class AskedRequest:
         """The names and definitions of the tools that the request offers, those in a namespace with its name in front:
         Codex puts the tools of an MCP server into one, and for GPT-6 all tools into an item of the input (seen in
         0.169)."""
-        items = [each.native.get("tools") for each in self.request.messages if lists_tools(each)]
+        responses = self.request.messages if self.request.format == "openai-responses" else ()
+        items = [each.native.get("tools") for each in responses if lists_tools(each)]
         return [found for tools in (self.request.value("tools"), *items) for found in _named(tools)]
 
     def may_be_of(self, sender: Sender | None, common: int) -> bool:
@@ -118,10 +127,7 @@ class AskedRequest:
     @cached_property
     def head(self) -> str:
         """A hash of the first message, which can be long: made once for all requests that begin with it."""
-        first = self.request.messages[0]
-        if "head" not in first.notes:
-            first.notes["head"] = _hash(first.plain)
-        return str(first.notes["head"])
+        return self.request.messages[0].noted(_hash_of_message)
 
     @cached_property
     def marks(self) -> list[str]:
@@ -148,6 +154,10 @@ def _named(tools: object, namespace: str = "") -> Iterator[tuple[str, Mapping[st
             yield from _named(tool["tools"], f"{namespace}{name}__")
         else:
             yield f"{namespace}{name}", tool
+
+
+def _hash_of_message(message: TextMessage) -> str:
+    return _hash(message.plain)
 
 
 def _hash(value: object) -> str:
@@ -251,7 +261,7 @@ class Conversation:
             self.summarized = self.state.prompt
         else:
             self.line = asked.request.messages
-            mark = asked.marks[-1] if has_reply(self.line) else ""
+            mark = line_mark(self.format, self.line) if has_reply(self.line) else ""
             self.change(surroundings=asked.surroundings, mark=mark, length=len(self.line))
 
     def forget(self) -> None:

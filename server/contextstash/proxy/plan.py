@@ -36,9 +36,9 @@ LONG_CACHE_SECONDS = 3600
 and at most an hour, so that only then it is surely gone. Sources:
 https://docs.claude.com/en/docs/build-with-claude/prompt-caching, OpenAI's guide to prompt caching."""
 
-_LONG = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*\Z')
-"""What stands in front of the "1h" of a breakpoint that keeps the cache for an hour. Within a string of JSON no
-quotation mark stands without a backslash, so that no text can hold one."""
+_LONG = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*"1h"')
+"""A breakpoint that keeps the cache for an hour. Within a string of JSON no quotation mark stands without a backslash:
+no text can hold one."""
 
 SLACK_SECONDS = 15
 """Seconds after the end of a cache's time until it counts as cold: the provider's clock started elsewhere."""
@@ -81,10 +81,12 @@ class ProxyOptions:
 
 
 def writes_long(request: RequestText) -> bool:
-    """Whether the cache keeps what the request writes for an hour, at a higher price: of two kinds of breakpoints the
-    last one counts."""
-    at = request.body.rfind(b'"1h"') if request.format == "anthropic" else -1
-    return at >= 0 and _LONG.search(request.body, max(0, at - 100), at) is not None
+    """Whether the cache keeps what the request writes for an hour, at a higher price. Clients set breakpoints in the
+    system prompt, the tools, and the last messages; of two kinds the longer one counts."""
+    if request.format != "anthropic":
+        return False
+    around = [request.body[slice(*request.fields[key])] for key in ("system", "tools") if key in request.fields]
+    return any(_LONG.search(raw) for raw in (*around, *(each.raw for each in request.messages[-4:])))
 
 
 def cache_seconds(request: RequestText) -> int:
@@ -110,27 +112,24 @@ def offers_retrieval(asked: AskedRequest, *, configured: bool = False) -> bool:
     if any(name.endswith(RETRIEVAL_TOOL) for name in names):
         return True
     searches = any("toolsearch" in name.lower().replace("_", "") for name in names)
-    return searches and any(_announces(each) for each in messages)
+    return searches and any(each.noted(_announces) for each in messages)
 
 
 def _announces(message: TextMessage) -> bool:
-    if "announces" not in message.notes:
-        message.notes["announces"] = announces(message.native, RETRIEVAL_TOOL)
-    return bool(message.notes["announces"])
+    return announces(message.native, RETRIEVAL_TOOL)
 
 
 def is_understood(request: RequestText) -> bool:
     """Whether all blocks of the messages are of known types."""
-    return request.format != "anthropic" or not any(_is_strange(message) for message in request.messages)
+    return request.format != "anthropic" or not any(each.noted(_is_strange) for each in request.messages)
 
 
 def _is_strange(message: TextMessage) -> bool:
-    if "strange" not in message.notes:
-        content = message.native.get("content")
-        blocks = content if isinstance(content, list) else [{"type": "text" if isinstance(content, str) else ""}]
-        kinds = [block.get("type") if isinstance(block, dict) else None for block in blocks]
-        message.notes["strange"] = not all(isinstance(kind, str) and kind in KNOWN_BLOCKS for kind in kinds)
-    return bool(message.notes["strange"])
+    content = message.native.get("content")
+    if isinstance(content, str):
+        return False
+    kinds = [block.get("type") for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    return not isinstance(content, list) or len(kinds) < len(content) or not KNOWN_BLOCKS.issuperset(kinds)
 
 
 @dataclass(frozen=True)

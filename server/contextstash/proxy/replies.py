@@ -48,9 +48,10 @@ _SENT_BACK = {
 """What Codex 0.169 keeps of the items of a reply; it leaves out their ids and states."""
 
 
-class UsageTap:
+class ReplyReader:
     """Gets every chunk of a response. `dropped` is the reasoning that the provider left out of the request, as far as
-    it says so; `parts` are its events or its body, none if that is too long."""
+    it says so; `parts` are its events or its body, none if that is too long. It has `begun` with the first event that
+    says something, which is the `refusal` if it refuses the request."""
 
     def __init__(self, content_type: str | None, *, long_writes: bool = False) -> None:
         """With `long_writes` the request asks that the cache keeps what it writes for an hour: a usage that does not
@@ -63,19 +64,33 @@ class UsageTap:
         self._size = 0
         self._events: list[bytes] = []
         self.dropped: tuple[DroppedPiece, ...] = ()
+        self.begun = not self._stream
+        self.refusal: bytes | None = None
 
     def take(self, chunk: bytes) -> None:
         """Read a chunk. Never raises: a response that cannot be read has no usage."""
         if not self._readable:
             return
-        self._pending += chunk
         try:
             if self._stream:
-                self._read_lines()
-            elif len(self._pending) > MAX_JSON_BYTES:
+                self._read_lines(chunk)
+            else:
+                self._pending += chunk
+            if len(self._pending) > (MAX_LINE_BYTES if self._stream else MAX_JSON_BYTES):
                 self._stop()
         except Exception:
             self._stop()
+
+    async def start(self, chunks: AsyncIterator[bytes]) -> list[bytes]:
+        """The first chunks, up to the first event that says something."""
+        held, size = list[bytes](), 0
+        async for chunk in chunks:
+            held.append(chunk)
+            self.take(chunk)
+            size += len(chunk)
+            if self.begun or size > MAX_HELD_BYTES:
+                break
+        return held
 
     @property
     def usage(self) -> Usage | None:
@@ -98,21 +113,28 @@ class UsageTap:
         return self._events if self._stream else (bytes(self._pending),)
 
     def _stop(self) -> None:
-        self._readable, self._pending = False, bytearray()
+        self._readable, self.begun, self._pending = False, True, bytearray()
 
-    def _read_lines(self) -> None:
-        *lines, self._pending = self._pending.split(b"\n")
-        if len(self._pending) > MAX_LINE_BYTES:
-            self._stop()
-        for line in lines:
-            # Nearly all events are pieces of the reply: only those that can report something are parsed.
-            if not line.startswith(b"data:"):
-                continue
-            self._size += len(line)
-            if self._size <= MAX_REPLY_BYTES:
-                self._events.append(bytes(line[5:]))
-            if b'usage"' in line or REPORT in line:
-                self._merge(json.loads(line[5:]))
+    def _read_lines(self, chunk: bytes) -> None:
+        # Only new text is split: a line may come in very many chunks.
+        ended, line_break, rest = chunk.rpartition(b"\n")
+        self._pending += ended
+        if line_break:
+            lines, self._pending = bytes(self._pending).split(b"\n"), bytearray()
+            for line in lines:
+                if line.startswith(b"data:"):
+                    self._read_event(line[5:].strip())
+        self._pending += rest
+
+    def _read_event(self, data: bytes) -> None:
+        """Nearly all events are pieces of the reply: only those that can report something are parsed."""
+        self._size += len(data)
+        if self._size <= MAX_REPLY_BYTES:
+            self._events.append(data)
+        if not self.begun and (event := _event(data)).get("type") not in EMPTY_EVENTS:
+            self.begun, self.refusal = True, data if _refuses(event) else None
+        if b'usage"' in data or REPORT in data:
+            self._merge(json.loads(data))
 
     def _merge(self, data: Any) -> None:
         """Anthropic reports the prompt in `message_start` and the reply's length in `message_delta`; OpenAI all at
@@ -125,28 +147,6 @@ class UsageTap:
             self.dropped = dropped_pieces(holder) or self.dropped
             if isinstance(found := holder.get("usage"), dict):
                 self._reported.update({key: value for key, value in found.items() if value is not None})
-
-
-async def held_start(chunks: AsyncIterator[bytes]) -> tuple[list[bytes], bytes | None]:
-    """The first chunks of a streamed reply of the Responses API, up to the first event that says something, and that
-    event if it refuses the request. Never raises for what the stream contains."""
-    held: list[bytes] = []
-    pending, size = bytearray(), 0
-    async for chunk in chunks:
-        held.append(chunk)
-        size += len(chunk)
-        # Only new text is split: a line may come in very many chunks.
-        ended, line_break, rest = chunk.rpartition(b"\n")
-        pending += ended
-        if line_break:
-            for line in bytes(pending).split(b"\n"):
-                if line.startswith(b"data:") and (event := _event(line[5:])).get("type") not in EMPTY_EVENTS:
-                    return held, line[5:].strip() if _refuses(event) else None
-            pending = bytearray()
-        pending += rest
-        if size > MAX_HELD_BYTES:
-            break
-    return held, None
 
 
 def _refuses(event: Mapping[str, Any]) -> bool:

@@ -70,14 +70,17 @@ def prefix_marks(format_name: str, messages: Line) -> list[str]:
     """A hash of each beginning of a list of messages, the shortest first, by which it is known after a restart."""
     chain, marks = hashlib.sha256(format_name.encode()), []
     for message in messages:
-        chain.update(_digest(message))
+        chain.update(message.noted(_digest))
         marks.append(chain.hexdigest()[:32])
     return marks
 
 
+def line_mark(format_name: str, messages: Line) -> str:
+    """The last one of these hashes."""
+    digests = b"".join(message.noted(_digest) for message in messages)
+    return hashlib.sha256(format_name.encode() + digests).hexdigest()[:32]
+
+
 def _digest(message: TextMessage) -> bytes:
-    if "digest" not in message.notes:
-        text = json.dumps(message.plain, sort_keys=True)
-        message.notes["digest"] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-    found: bytes = message.notes["digest"]
-    return found
+    text = json.dumps(message.plain, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

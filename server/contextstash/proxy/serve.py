@@ -32,12 +32,9 @@ RECORD_SECONDS = 0.6
 """How long the last requests may take to be recorded, after a signal and the second that replies have then. Most take
 milliseconds. A proxy whose client has ended, under `contextstash run`, has LAST_SECONDS."""
 
-CLOSE_SECONDS = 0.2
-"""How long the database may take to close then. SQLite keeps what was committed if it is not closed."""
-
 END_SECONDS = 1.4
-"""The process ends so long after these seconds, whatever it still does: whoever ends it waits three seconds, and with
-eight busy processes on two cores the end itself took up to 0.7 s. On an idle machine the periods above are over
+"""So long after these seconds the process ends, whatever it still does: the database may be locked, and whoever ends
+the proxy waits three seconds. SQLite keeps what was committed if it is not closed. On an idle machine all is over
 before."""
 
 UVICORN: dict[str, Any] = {
@@ -59,7 +56,7 @@ class ServedProxy:
     """What is served: `upstream` is the model API's address; `database` the file in which others look for what is
     recorded, if it is one; `descriptor` is that of a socket that a parent process listens on already, so that no
     connection is refused while this process is started again. With a `secret`, only requests whose path begins with it
-    are served. `at_once` ends the process soon after a signal even if the database is locked."""
+    are served."""
 
     upstream: str
     options: ProxyOptions
@@ -70,7 +67,6 @@ class ServedProxy:
     database: Path | None = None
     verbose: bool = False
     secret: str | None = None
-    at_once: bool = False
     clock: Callable[[], float] = field(default=time.time)
 
 
@@ -98,25 +94,23 @@ def serve_proxy(served: ServedProxy) -> None:
         lambda address: f"contextstash proxy: {address} -> {upstream}",
         settings=UVICORN,
         listener=None if served.descriptor is None else socket.socket(fileno=served.descriptor),
-        at_signal=partial(_end_soon, served) if served.at_once else lambda: None,
+        at_signal=partial(_end_soon, served),
     )
 
 
 def _end_soon(served: ServedProxy) -> None:
-    """From now on this process has so long, also if its event loop or a thread does not end."""
-    seconds = RECORD_SECONDS if served.descriptor is None else LAST_SECONDS
-    timer = threading.Timer(seconds + END_SECONDS, _cut_off)
+    """From now on this process has so long, also if its event loop or a thread waits for a locked database."""
+    timer = threading.Timer(_last_seconds(served) + END_SECONDS, _cut_off)
     timer.daemon = True
     timer.start()
 
 
+def _last_seconds(served: ServedProxy) -> float:
+    return RECORD_SECONDS if served.descriptor is None else LAST_SECONDS
+
+
 def _cut_off() -> None:
     logger.warning("ended while the database was locked or busy: the last requests may not be recorded")
-    _exit()
-
-
-def _exit() -> None:
-    """End the process without waiting for a thread that waits for a locked database."""
     logging.shutdown()
     os._exit(0)
 
@@ -147,22 +141,13 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
         still_stored=_presence_of(served.database),
     )
 
-    async def close() -> None:
+    async def at_end() -> None:
+        with suppress(TimeoutError):  # only under `run` it is known that no further request comes
+            last = engine.idle() if served.descriptor is None else engine.end()
+            await asyncio.wait_for(last, _last_seconds(served))
         await upstream.close()
         if stash is not None:
             await stash.close()
-
-    async def at_end() -> None:
-        under_run = served.descriptor is not None
-        with suppress(TimeoutError):
-            last = engine.end() if under_run else engine.idle()
-            await asyncio.wait_for(last, LAST_SECONDS if under_run else RECORD_SECONDS)
-        closing = asyncio.ensure_future(close())
-        await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
-        if served.at_once:
-            if not closing.done():
-                _cut_off()
-            _exit()
 
     return ProxyApp(upstream, engine, at_end, served.secret)
 

@@ -11,11 +11,11 @@ is not ASCII is then decoded again, as UTF-8. What stands where it stood in the 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from contextstash.messages.anthropic import THINKING
 from contextstash.messages.base import Path
@@ -47,6 +47,8 @@ session had 2,000."""
 
 _DECODER = json.JSONDecoder()
 
+Derived = TypeVar("Derived")
+
 
 class ToolResult(NamedTuple):
     """A tool result in a message: the id of its call, the path to its content in the message, and the content; if it
@@ -69,15 +71,19 @@ class ToolResult(NamedTuple):
 @dataclass(eq=False)
 class TextMessage:
     """A message of a request: its bytes, and what follows from them. The same object stands for the same bytes in later
-    requests, so that nothing is derived twice; `notes` are values that callers keep with it."""
+    requests, so that nothing is derived twice; `notes` are values that are kept with it."""
 
     raw: bytes
     native: Native
     format: str
+    notes: dict[Any, Any] = field(default_factory=dict)
 
-    @cached_property
-    def notes(self) -> dict[str, Any]:
-        return {}
+    def noted(self, derive: Callable[[TextMessage], Derived]) -> Derived:
+        """What a function derives from the message; it is called once."""
+        if derive not in self.notes:
+            self.notes[derive] = derive(self)
+        found: Derived = self.notes[derive]
+        return found
 
     @cached_property
     def results(self) -> tuple[ToolResult, ...]:
@@ -118,10 +124,9 @@ class TextMessage:
 
     def span(self, path: Path) -> Span:
         """The span in `raw` of the value at a path. Raises JsonPositionError."""
-        spans = self.notes.setdefault("spans", {})
-        if path not in spans:
-            spans[path] = find(self.raw, 0, path)
-        found: Span = spans[path]
+        if path not in self.notes:
+            self.notes[path] = find(self.raw, 0, path)
+        found: Span = self.notes[path]
         return found
 
 
@@ -167,7 +172,7 @@ def read_request(format_name: str, body: bytes, before: RequestText | None = Non
 
     def measure(name: str, at: int) -> Span:
         if name == key and body[at : at + 1] == b"[":
-            for message, span in _messages(body, text, at, before.messages if before else (), format_name):
+            for message, span in _messages(body, text, at, before, format_name):
                 messages.append(message)
                 spans.append(span)
             return Span(at, skip_space(body, spans[-1].end if spans else at + 1) + 1)
@@ -194,13 +199,15 @@ def read_request(format_name: str, body: bytes, before: RequestText | None = Non
 
 
 def _messages(
-    body: bytes, text: str, start: int, known: Sequence[TextMessage], format_name: str
+    body: bytes, text: str, start: int, before: RequestText | None, format_name: str
 ) -> list[tuple[TextMessage, Span]]:
     """The messages of the list that begins at `start`. One of the request before that stands here in the same place is
     taken over: its bytes are a whole message, since an object ends with its last brace, so that no longer one begins
     with them."""
-    found: list[tuple[TextMessage, Span]] = []
     at = first_item(body, start, b"[")
+    known, found = before.messages if before else (), _shared(body, at, before) if before and at >= 0 else []
+    if found:
+        at = next_item(body, found[-1][1].end, b"]")
     while at >= 0:
         place = len(found)
         if place >= MAX_MESSAGES:
@@ -217,6 +224,17 @@ def _messages(
         found.append((message, Span(at, end)))
         at = next_item(body, end, b"]")
     return found
+
+
+def _shared(body: bytes, at: int, before: RequestText) -> list[tuple[TextMessage, Span]]:
+    """Messages that stand at byte `at` as in the request before, by one comparison of many bytes: all but the last
+    three, in which clients move their breakpoints. None if these differ."""
+    count, first = len(before.messages) - 3, before.spans[0].start
+    if count < 1 or not body.startswith(before.body[first : before.spans[count - 1].end], at):
+        return []
+    shift = at - first
+    spans = [Span(start + shift, end + shift) for start, end in before.spans[:count]] if shift else before.spans
+    return list(zip(before.messages[:count], spans, strict=False))
 
 
 def message_of(native: Native, format_name: str) -> TextMessage:
