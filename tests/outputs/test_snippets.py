@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.outputs.snippets import _find, snippet
+from contextstash.outputs.snippets import snippet
 from tests.support.turns import laws
 
 
@@ -84,18 +83,6 @@ def test_a_snippet_is_one_printable_line_within_its_limit(text: str, terms: list
     assert len(lines) <= most
     assert again == matched
     assert all(character == "\n" or ord(character) >= 32 for character in lines)
-
-
-@laws
-@given(
-    st.text(alphabet="aAbBsſßİi_-. é", max_size=60),
-    st.text(alphabet="aAbBsi_-.", min_size=1, max_size=3),
-)
-def test_the_fast_search_finds_the_same_as_a_case_insensitive_pattern(text: str, word: str) -> None:
-    start = r"(?:(?<![^\W_])|(?-i:(?<![A-Z])(?=[A-Z])))" if word[0].isalnum() else ""
-    if not set("ſİ") & set(text):  # only a pattern treats a long s as an s
-        found = [match.start() for match in re.finditer(start + re.escape(word), text, re.IGNORECASE)]
-        assert _find(text, text.lower(), word) == found
 
 
 def test_a_letter_whose_lower_case_is_longer_moves_no_place() -> None:

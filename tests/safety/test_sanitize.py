@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextstash.safety import sanitize
-from contextstash.safety.sanitize import one_line, unbracketed, unforged
+from contextstash.safety.sanitize import unbracketed, unforged
 from tests.support.effort import examples
 
 PIECES = st.sampled_from(
@@ -17,19 +17,6 @@ TEXTS = st.lists(PIECES | st.text(st.characters(codec=None), max_size=4), max_si
 
 def without_markers(text: str) -> str:
     return sanitize.replaced(text, sanitize._forged(), lambda _, bracket: "(")
-
-
-def by_expressions(text: str, max_chars: int) -> str:
-    """The same by regular expressions alone."""
-    shown = sanitize.without_ansi(text[: 8 * max_chars + 200])
-    shown = sanitize._SPACES.sub(" ", sanitize._UNPRINTABLE.sub(" ", shown)).strip()
-    return sanitize.clip(without_markers(shown), max_chars)
-
-
-@settings(max_examples=examples(300))
-@given(TEXTS, st.integers(0, 60))
-def test_one_line_is_the_same_as_by_regular_expressions_alone(text: str, max_chars: int) -> None:
-    assert one_line(text, max_chars) == by_expressions(text, max_chars)
 
 
 @settings(max_examples=examples(200))

@@ -118,7 +118,7 @@ def summary_of(
         Section(f"Earlier summary{as_of}", 0.3, 6, write.earlier),
         *decisions,
         Section("Said at the end of turns, and commits", 0.15, 7, write.done),
-        Section("Files touched", 0.6, 4, write.files),
+        Section("Files touched", 0.3, 4, write.files),
         Section("Failed when last run", 0.09, 5, write.failures),
         Section("Open items", 0.25, 0, write.open),
         Section("Last state", 0.2, 1, write.state),

@@ -50,20 +50,6 @@ MAX_ATTEMPTS = 6
 """How often an excerpt is made smaller before a shorter notice is used. Each attempt removes the excess and a quarter
 more, so that two are usually enough."""
 
-NAMES_ELSEWHERE = {
-    "max_lines": "lines",
-    "max_chars": "chars",
-    "max_characters": "chars",
-    "max_bytes": "bytes",
-    "max_tokens": "tokens",
-    "mode": "cut",
-    "truncate_mode": "cut",
-    "large_output_threshold": "spill_chars",
-    "spill": "spill_chars",
-}
-"""Names of these limits in other systems, for the hint in an error."""
-
-
 READABLE_TOKENS = 4_000
 """One output may take twice its share of a small window, up to this. Measured with bench/fidelity: with an eighth of
 16,000 tokens about ten points fewer of the facts that are needed later stay in view than with a quarter; of 32,000
@@ -160,7 +146,7 @@ def _over(value: int, maximum: int | None) -> bool:
 
 
 def _unknown(name: str) -> str:
-    right = NAMES_ELSEWHERE.get(name.lower()) or nearest(name.removeprefix("output_"), NAMES)
+    right = nearest(name.removeprefix("output_").removeprefix("max_"), NAMES)
     hint = f"Did you mean '{right}'?" if right else f"Known: {', '.join(NAMES)}."
     return f"There is no limit '{name}'. {hint}"
 

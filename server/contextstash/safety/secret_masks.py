@@ -19,7 +19,7 @@ from typing import Any
 from pydantic_core import SchemaValidator, core_schema
 
 from contextstash.safety.sanitize import UNSEEN, folded
-from contextstash.safety.secret_rules import COMMON_RULES, PRIVATE_KEY, RARE_RULES, RULES, Rule, span_of
+from contextstash.safety.secret_rules import PRIVATE_KEY, RULES, Rule, span_of
 
 FILL = "•"
 
@@ -32,10 +32,6 @@ a part, and only those parts that may hold one."""
 
 MAX_PRIVATE = 200_000
 """Characters between `<private>` and its end; a longer part is masked to the end of the text."""
-
-MIN_PARTS = 8
-"""Parts that may hold a secret from which on a text is searched for all rare kinds at once: the expression takes 1 ms
-to compile, and saves 0.2 ms a part."""
 
 OVERLAP = 200
 """Characters before a part that are searched with it: a key's name may stand in the line above the key."""
@@ -108,7 +104,6 @@ def _uncounted(gate: str) -> str:
 
 
 _ALL_GATES = (*(rule.gate for rule in RULES), PRIVATE_KEY.gate, "(?i-u:<private>)", _MAY_BE_INVISIBLE)
-_RARE_GATES = tuple(rule.gate for rule in RARE_RULES)
 
 
 def may_hold_secrets(text: str) -> bool:
@@ -142,10 +137,7 @@ def secrets_in(text: str) -> list[Found]:
 
 def _secrets_in(text: str) -> list[Found]:
     """The secrets in a text that may hold some."""
-    parts = list(_parts(text))
-    is_common = len(parts) >= MIN_PARTS and not _gate(*_RARE_GATES).isinstance_python(_encodable(text))
-    rules = COMMON_RULES if is_common else RULES
-    found = [each for start, end in parts for each in _in_part(text, start, end, rules)]
+    found = [each for start, end in _parts(text) for each in _in_part(text, start, end)]
     if PRIVATE_KEY.literals[0] in text:
         found += _matches(PRIVATE_KEY, text, 0, len(text))
     return found
@@ -213,10 +205,10 @@ def _last_separator(text: str, start: int, end: int) -> int:
     return max(text.rfind(separator, start, end) for separator in _SEPARATORS)
 
 
-def _in_part(text: str, start: int, end: int, rules: tuple[Rule, ...]) -> Iterator[Found]:
+def _in_part(text: str, start: int, end: int) -> Iterator[Found]:
     part = text[start:end]
     lower = folded(part)
-    for rule in rules:
+    for rule in RULES:
         searched = lower if rule.folds else part
         if any(literal in searched for literal in rule.literals):
             yield from (Found(f.kind, f.start + start, f.end + start) for f in _matches(rule, part, 0, len(part)))

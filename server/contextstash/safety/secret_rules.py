@@ -283,27 +283,19 @@ def _form(
     return Rule(kind, tuple(literals.split("|")), expression, gate, _CHECKS.get(check), bool(folds), int(back or 0))
 
 
-def _read() -> Iterator[list[Rule]]:
-    """The rules of each section of the table."""
+def _read() -> Iterator[Rule]:
+    """The rules of the table; the last one is of several lines, so that it is searched for in the whole text."""
     parts: dict[str, str] = {}
-    rules: list[Rule] = []
     readers: dict[str, Callable[..., Rule]] = {"begins": _begins, "shape": _shape, "form": _form}
     text = (get_data(__package__, "secret_forms.txt") or b"").decode()
     for line in (each for each in text.split("\n") if not each.startswith("#")):
         first, *fields = re.sub(r"\{([A-Z_]+)\}", lambda name: parts[name[1]], line).split("\t")
         if fields:
-            rules.append(readers[first](*fields))
+            yield readers[first](*fields)
         elif " = " in line:
             name, _, parts[name] = first.partition(" = ")
-        elif line in ("rare", "lines"):
-            yield rules
-            rules = []
-    yield rules
 
 
-_common, _rare, (PRIVATE_KEY,) = map(tuple, _read())
-COMMON_RULES: tuple[Rule, ...] = _common
-RARE_RULES: tuple[Rule, ...] = _rare
-RULES = (*COMMON_RULES, *RARE_RULES)
-_NAMES = COMMON_RULES[-1].literals
-"""The beginnings of the names of secrets, by which the last rule finds what is assigned to one."""
+*RULES, PRIVATE_KEY = _read()
+_NAMES = next(rule.literals for rule in RULES if "_key" in rule.literals)
+"""The beginnings of the names of secrets, by which what is assigned to one is found."""
