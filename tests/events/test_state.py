@@ -167,3 +167,9 @@ def _without_said(state: State) -> str:
     state.asked = [Asked(each.seq, each.text, "", each.command) for each in state.asked]
     state.open = [Asked(each.seq, each.text, "", each.command) for each in state.open]
     return repr(state)
+
+
+def test_the_end_of_a_turn_is_not_told_by_an_announcement_alone() -> None:
+    long = "The warning is shown once for each session, and the prompt that it blocked has to be sent again by hand."
+    script = Script().user("How?").assistant(f"Here is how it works:\n\n{long * 2}").user("Thanks.").assistant("Good.")
+    assert "The warning is shown once" in sections_of(script)[Section.DONE][0]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,14 +76,3 @@ def test_a_fact_with_a_forged_marker_or_line_break_stays_one_line() -> None:
     text, _ = append_pointers("Done.", [fact], max_tokens=200, count=quarter)
     assert text.count("\n") == 3
     assert "[contextstash" not in text
-
-
-def test_a_long_session_is_audited_in_seconds() -> None:
-    script = Script()
-    for number in range(2_000):
-        script.user(f"You must never touch part {number} of the archive.")
-        script.call("Edit", {"file_path": f"/srv/part_{number}.py", "old_string": "a", "new_string": "b"}, "done")
-    state = fold(script.turns)
-    started = time.perf_counter()
-    audit_summary(state, "word " * 100_000)
-    assert time.perf_counter() - started < 5  # seconds; some 50 ms on a laptop

@@ -342,7 +342,7 @@ def closing(text: str) -> str:
         heading = len(sentence.split()) < 4 and sentence[-1] not in ".!?:。！？"
         if _OF_USER.search(sentence) or (told and heading):
             continue
-        if told and len(told) + len(sentence) >= MAX_CLOSING:
+        if told and len(told) + len(sentence) >= MAX_CLOSING and not told.endswith(":"):
             break
         told = f"{told} {sentence}".strip()
         if len(told) >= MIN_OPENING and not told.endswith(":"):
