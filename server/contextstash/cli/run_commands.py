@@ -68,6 +68,8 @@ def with_window(chosen: tuple[Client, WindowSetting, int] | None, launch: Launch
     from contextstash.clients.launch import with_hand_offs
 
     client, setting, size = chosen
+    if setting.for_run is None:
+        raise BadInputError(f"{client.name} takes no --window for one run: contextstash install {client.name} --window")
     launch = setting.for_run(launch, setting.value(size))
     hooked = with_hand_offs(client, launch, Machine.this(), db)
     if hooked is None:
@@ -282,7 +284,6 @@ class Start:
     type=click.IntRange(500, 20_000),
     help="Of the hand-off. [default: handoff_tokens, else 5,000 in a window of 200,000; fewer for a short session]",
 )
-@click.option("--yes", is_flag=True, help="Start in the current folder without asking if the session's is gone.")
 @click.option("--print", "only_print", is_flag=True, help="Only print the first message.")
 @opener_options
 def continue_(
@@ -291,7 +292,6 @@ def continue_(
     session: str | None,
     folder: Path | None,
     tokens: int | None,
-    yes: bool,
     only_print: bool,
 ) -> int:
     """Start CLIENT in the session's folder, with the hand-off of SESSION as its first message.
@@ -305,7 +305,7 @@ def continue_(
     if only_print:
         click.echo(start.message)
         return 0
-    place = folder or _folder_of(start, yes)
+    place = folder or _folder_of(start)
     _note_if_not_installed(found)
     command = continued(found, program, start.message)
     from contextstash.proxy.supervisor import run_client
@@ -356,21 +356,16 @@ async def _read_on(stash: Stash, source: str) -> None:
         click.echo(f"The newest messages may be missing: {source} cannot be read: {error}", err=True)
 
 
-def _folder_of(start: Start, yes: bool) -> Path:
-    """The session's folder, else this one: if the session's is gone, only with the user's consent, as a client may
-    change files where it starts. Raises BadInputError if the user does not agree."""
-    if start.folder is not None and Path(start.folder).is_dir():
-        return Path(start.folder)
-    what = f"The folder of session {start.session_id}"
-    if start.folder is None or yes:
-        click.echo(f"{what} is not {'there any more' if start.folder else 'known'}: starting here.", err=True)
-        click.echo("--folder names another.", err=True)
+def _folder_of(start: Start) -> Path:
+    """The session's folder, this one if it is not known. Raises BadInputError if it is gone: a client may change files
+    where it starts, so the user has to name another one."""
+    if start.folder is None:
+        click.echo(f"The folder of session {start.session_id} is not known: starting here.", err=True)
         return Path.cwd()
-    gone = f"{what} is not there any more: {start.folder}."
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise BadInputError(f"{gone} Name one with --folder, or pass --yes to start in {Path.cwd()}.")
-    click.confirm(f"{for_reader(gone)} Start in {Path.cwd()}?", err=True, abort=True)
-    return Path.cwd()
+    if not Path(start.folder).is_dir():
+        gone = f"The folder of session {start.session_id} is not there any more: {start.folder}."
+        raise BadInputError(f"{gone} Name one with --folder.")
+    return Path(start.folder)
 
 
 def _note_if_not_installed(client: Client) -> None:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from contextstash.stash_opener import StashOpener
     from contextstash_storage.tokens import Token
 
-FOLLOWED = ["claude-code", "codex", "gemini", "opencode", "pi"]
-
 
 @click.command()
 @click.option(
@@ -39,8 +37,8 @@ FOLLOWED = ["claude-code", "codex", "gemini", "opencode", "pi"]
 )
 @click.option(
     "--follow",
-    type=click.Choice(FOLLOWED),
-    help="Record this client's own transcripts from disk.",
+    metavar="CLIENT",
+    help="Record this client's own transcripts from disk: claude-code, codex, gemini, opencode, pi, or one of yours.",
 )
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("-v", "--verbose", is_flag=True, help="Log each change of a session to standard error.")

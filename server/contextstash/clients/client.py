@@ -263,7 +263,7 @@ class WindowSetting:
     """The setting at which a client compacts its window; `name` is the client's own name. `value` is what it takes for
     a size in tokens, of at least `lowest` and at most `highest`; `keys` is its place in the `file` of the client's
     configuration; below `models` each model may have the same key, which then counts instead; `for_run` adds it to a
-    process; `why` says why the value is another than the size, if it is."""
+    process, if that is possible; `why` says why the value is another than the size, if it is."""
 
     name: str
     lowest: int
@@ -272,7 +272,7 @@ class WindowSetting:
     file: Callable[[Machine, Scope], Path]
     kind: Kind
     keys: tuple[str, ...]
-    for_run: Callable[[Launch, float], Launch]
+    for_run: Callable[[Launch, float], Launch] | None = None
     models: str = ""
     why: str = ""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.base.regular_files import open_regular, read_regular
-from contextstash.clients.client import Client, Entry, Files, Hooks, Launch, TextPath, WindowSetting, below
+from contextstash.clients.client import Client, Entry, Files, Hooks, TextPath, WindowSetting, below
 from contextstash.clients.transcripts import (
     Head,
     Json,
@@ -237,34 +236,7 @@ def replacement(_: Any, texts: Sequence[str]) -> dict[str, Any]:
 GEMINI_WINDOW = 1_048_576
 """Tokens of the window of all models of Gemini CLI, of which its threshold is a share."""
 
-SYSTEM_SETTINGS = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
-
-
-def _with_window(launch: Launch, value: float) -> Launch:
-    """Gemini CLI has no option or variable for it, but one for the file of the machine's settings. Those that stand in
-    the machine's own file are kept."""
-    from contextstash.clients.configuration_files import content, put
-
-    given = Path(launch.environment.get(SYSTEM_SETTINGS) or "/etc/gemini-cli/settings.json")
-    settings = content("json", given.read_text("utf-8"), str(given)) if given.is_file() else {}
-    put(settings, WINDOW.keys, value)
-    file = Path(tempfile.mkdtemp(prefix="contextstash-")) / "settings.json"
-    file.write_text(json.dumps(settings), "utf-8")
-    return Launch(launch.command, {**launch.environment, SYSTEM_SETTINGS: str(file)})
-
-
 _SETTINGS = below(".gemini", "settings.json")
-
-WINDOW = WindowSetting(
-    "Gemini CLI",
-    lowest=1,
-    highest=GEMINI_WINDOW,
-    value=lambda tokens: round(tokens / GEMINI_WINDOW, 4),
-    file=_SETTINGS,
-    kind="json",
-    keys=("model", "compressionThreshold"),
-    for_run=_with_window,
-)
 
 CLIENTS = (
     Client(
@@ -295,7 +267,15 @@ CLIENTS = (
             limits={"read_file": 40_000, "read_many_files": 40_000},
             own_folders=lambda home: [home_folder(home) / "tmp"],
         ),
-        window=WINDOW,
+        window=WindowSetting(
+            "Gemini CLI",
+            lowest=1,
+            highest=GEMINI_WINDOW,
+            value=lambda tokens: round(tokens / GEMINI_WINDOW, 4),
+            file=_SETTINGS,
+            kind="json",
+            keys=("model", "compressionThreshold"),
+        ),
         continued=lambda program, message: (program, "--prompt-interactive", message),
     ),
 )

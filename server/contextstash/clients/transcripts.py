@@ -347,14 +347,6 @@ def ids_of(body: Json, kind: str, name: str) -> list[str]:
     return [each for each in found if isinstance(each, str)]
 
 
-def remember(entries: dict[str, Any], key: str, value: Any, limit: int) -> None:
-    """Put an entry last; the oldest leave if there are more than `limit`."""
-    entries.pop(key, None)
-    entries[key] = value
-    while len(entries) > limit:
-        del entries[next(iter(entries))]
-
-
 def objects(value: object) -> list[Json]:
     """The objects in a list; none if the value is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

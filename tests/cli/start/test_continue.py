@@ -105,9 +105,10 @@ def test_a_session_whose_folder_is_gone_starts_elsewhere_only_if_the_user_says_s
     recorded(contextstash)
     (contextstash.folder / "orchard").rmdir()
     said = failure_of(contextstash.run("continue", "codex", "5b1f", environment=environment))
-    assert f"is not there any more: {contextstash.folder / 'orchard'}. Name one with --folder, or pass --yes" in said
+    assert f"is not there any more: {contextstash.folder / 'orchard'}. Name one with --folder." in said
     assert not (contextstash.folder / "noted.json").exists()
-    assert contextstash.run("continue", "codex", "5b1f", "--yes", environment=environment).returncode == 7
+    done = contextstash.run("continue", "codex", "5b1f", "--folder", ".", environment=environment)
+    assert done.returncode == 7
 
 
 def test_a_client_that_is_not_there_is_named(contextstash: CommandLine) -> None:

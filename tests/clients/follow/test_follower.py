@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.cli.server_commands import FOLLOWED
-from contextstash.clients.follow import Follower, find_transcripts, followed, ingest
+from contextstash.clients.follow import Follower, find_transcripts, ingest
 from tests.support.host_files import write_json, write_lines, write_opencode
 from tests.support.stashes import history, stash_at
 
@@ -88,10 +87,6 @@ async def test_the_session_of_another_folder_is_not_followed(host: str, home: Pa
     WRITERS[host](home, str(home / "elsewhere"), ["One"])
     async with stash_at(home.parent / "stash.db") as stash:
         assert await Follower(stash, find_transcripts(host.removesuffix("-named"))).catch_up() is None
-
-
-def test_the_command_line_offers_every_host() -> None:
-    assert sorted(FOLLOWED) == sorted(followed())
 
 
 def test_a_project_folder_that_leads_out_of_the_hosts_is_not_followed(
