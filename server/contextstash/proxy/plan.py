@@ -188,7 +188,7 @@ def _in_use(conversation: Conversation, request: RequestText) -> set[Key]:
         if key in known:
             output, recorded_at = known[key]
             calls.append(MadeCall(key[0], output.tool, output.argument, recorded_at))
-        if (source := conversation.refetches.source(key)) is not None:
+        if (source := conversation.refetches.found.get(key)) is not None:
             again[key[0]] = source
     kept = protected_calls(calls, again)
     return {key for key in keys if key[0] in kept}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from contextstash.messages import FORMATS
@@ -28,9 +28,9 @@ _NUMBER = re.compile(r"\A\s{0,20}\d{1,7}(?:→|\t|: ?)")
 @dataclass
 class Refetches:
     """The outputs of a conversation that were fetched again: by our tools, or by any call whose output is the text of
-    one out of view, or a part of it. Output with anything new in it, as of a changed file or a test run, would have
-    been fetched anyway. `found` says which output each has shown again, `only` whether the last request brought nothing
-    else, so that it would not have been made."""
+    one out of view, or lines of it. Output with anything new in it, as of a changed file or a test run, would have been
+    fetched anyway. `found` says which output each has shown again, also by way of others; `only` whether the last
+    request brought nothing else, so that it would not have been made."""
 
     found: dict[Key, Key] = field(default_factory=dict)
     only: bool = False
@@ -54,25 +54,18 @@ class Refetches:
                 known, call = recorded.get(result.key), calls.get(result.call_id, ("", ""))
                 at = known.recorded_at if known else UNKNOWN_TIME
                 earlier = [each for where, each in hidden.values() if where < place and pins[each.key].pinned_at < at]
-                source = next((each.key for each in reversed(earlier) if _shows_again(result, each)), None)
+                source = _source(result, earlier) if earlier else None
                 if source is None and not is_own_call(*call):
                     continue
                 again.add(result.key)
                 if source is not None:
-                    self.found[result.key] = source
+                    self.found[result.key] = self.found.get(source, source)
                 if result.key not in self._charged:
                     size = CALL_BYTES + len(call[1]) + result.size
                     self._charged[result.key] = round(size * tokens_per_byte)
                     new += [self._charged[result.key]] if source is not None else []
         self._noted, self.only = messages, _hold_only(behind_reply(messages), again)
         return new
-
-    def source(self, key: Key) -> Key | None:
-        """The output that an output has shown again, also by way of others; None if it shows none."""
-        found = None
-        while key in self.found:
-            key = found = self.found[key]
-        return found
 
     def tokens_in(self, messages: Line) -> int:
         """The tokens that a request holds because of them, or would hold if it were not edited."""
@@ -81,16 +74,17 @@ class Refetches:
         return sum(self._charged.get(result.key, 0) for message in messages for result in message.results)
 
 
-def _shows_again(new: ToolResult, hidden: ToolResult) -> bool:
-    """Whether an output is the same text as one that is out of view, or lines of it."""
-    if new.key == hidden.key or new.text is None or hidden.text is None:
-        return False
-    if new.sha256 == hidden.sha256:
-        return True
-    lines = _lines(new.text)
-    if len(lines) < MIN_LINES or max(lines, key=len) not in hidden.text:  # in C, far faster than what follows
-        return False
-    return lines <= _lines(hidden.text)
+def _source(new: ToolResult, hidden: Sequence[ToolResult]) -> Key | None:
+    """The newest of these outputs whose text, or lines of it, an output shows; None if there is none."""
+    lines = _lines(new.text or "")
+    longest = max(lines, key=len) if len(lines) >= MIN_LINES else None
+    for each in reversed(hidden):
+        text = each.text or ""
+        # The longest line is looked for first, which is far faster.
+        is_part = longest is not None and longest in text and lines <= _lines(text)
+        if each.key != new.key and (each.sha256 == new.sha256 or is_part):
+            return each.call_id, each.sha256
+    return None
 
 
 def _lines(text: str) -> set[str]:

@@ -227,8 +227,8 @@ def _messages(
 
 
 def _shared(body: bytes, at: int, before: RequestText) -> list[tuple[TextMessage, Span]]:
-    """Messages that stand at byte `at` as in the request before, by one comparison of many bytes: all but the last
-    three, in which clients move their breakpoints. None if these differ."""
+    """The messages that stand at byte `at` as in the request before, by one comparison of many bytes: all but the last
+    three, in which clients move their breakpoints. Empty if one of them differs."""
     count, first = len(before.messages) - 3, before.spans[0].start
     if count < 1 or not body.startswith(before.body[first : before.spans[count - 1].end], at):
         return []
