@@ -34,10 +34,10 @@ LITERALS_SHARE = 0.2
 SAID_SHARE = 0.3
 """The share of the section on the last state that the last message may take before the newest calls have room."""
 
-NAMES_OF_FILE, NAMED_READ = 16, 8
-"""Names that the line of a file tells, those most in use, and files that were only read that have such a line. Beside
-their file they say where something is. Measured with the judges: as many facts are in view as in one list, and ten
-points more without that list."""
+NAMES_OF_FILE = (16, 12, 8, 4, 0)
+"""Names that the line of a file tells, those most in use: as many as there is room for; and half as many files that
+were only read have such a line. Beside their file they say where something is. Measured with the judges: as many facts
+are in view as in one list, and ten points more without that list."""
 
 LATELY_CHANGED = 12
 """Changed files that get a line with what was done; of older ones the path is listed, so that in a summary of 1,000
@@ -118,7 +118,7 @@ def summary_of(
         Section(f"Earlier summary{as_of}", 0.3, 6, write.earlier),
         *decisions,
         Section("Said at the end of turns, and commits", 0.15, 7, write.done),
-        Section("Files touched", 0.3, 4, write.files),
+        Section("Files touched", 0.45, 4, write.files),
         Section("Failed when last run", 0.09, 5, write.failures),
         Section("Open items", 0.25, 0, write.open),
         Section("Last state", 0.2, 1, write.state),
@@ -228,8 +228,8 @@ class _Writer:
         by_file, hidden = self._state.names.by_file(self._state.seq), self._beside_names | self.listed
         names = {path: [n for n in by_file.get(path_key(path), ()) if n not in hidden] for path, _ in [*told, *read]}
         found: list[str] = []
-        for most, named in ((NAMES_OF_FILE, NAMED_READ), (NAMES_OF_FILE // 2, NAMED_READ // 2), (0, 0)):
-            with_names = [each for each in read if names[each[0]]][:named]
+        for most in NAMES_OF_FILE:
+            with_names = [each for each in read if names[each[0]]][: most // 2]
             found = [*(_file_line(path, file, names[path][:most]) for path, file in told), *listed]
             found += [_file_line(path, file, names[path][:most]) for path, file in with_names]
             found += _listed("Only read", [path for path, file in read if (path, file) not in with_names])
