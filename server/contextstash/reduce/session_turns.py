@@ -87,8 +87,8 @@ class SessionTurns:
 
 
 MAX_READ = 1_500
-"""How many new messages are read, the newest. A window of 200,000 tokens holds fewer, so only a session which was never
-reduced has more; each takes about a millisecond."""
+"""How many new messages are read, the newest, and from how many a model writes a summary. A window of 200,000 tokens
+holds fewer, so only a session which was never reduced has more; each takes about a millisecond."""
 
 OPENING = 50
 """How many of the first messages are read in addition: they say what the task is."""

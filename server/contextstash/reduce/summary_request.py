@@ -11,7 +11,7 @@ from contextstash.events.turns import Turn
 from contextstash.handoff.audit import append_pointers, audit_summary
 from contextstash.handoff.file_pieces import focus_of, known_files, lines_shown, pieces_of_files
 from contextstash.handoff.summary import Beside
-from contextstash.reduce.session_turns import SessionTurns
+from contextstash.reduce.session_turns import MAX_READ, OPENING, SessionTurns
 from contextstash.reduce.user_words import keeps_words
 from contextstash.reduce.writer_calls import log_calls, writer_settings
 from contextstash.results import AuditResult
@@ -30,13 +30,6 @@ from contextstash_storage.records import CachedSummary
 HISTORY_MESSAGES = 400
 """From how many of the newest messages the texts of files in use are taken. Measured with bench/fidelity: 300
 keep nearly as much as all; the limit bounds the work in a long session."""
-
-MAX_READ = 1_500
-"""From how many of the messages that it covers a model writes a summary, the newest. A window of 200,000 tokens holds
-fewer, so only a session which was never reduced has more; each takes about a millisecond."""
-
-OPENING = 50
-"""From how many of the first messages it is written in addition: they say what the task is."""
 
 EXTRACTIVE = "extractive"
 """The strategy of summaries that are made of the session's state: the next one has what they tell."""

@@ -9,7 +9,7 @@ from contextstash.events.calls import is_dialog
 from contextstash.events.turns import Turn
 from contextstash.handoff.user_block import pinned_rules, read_block, rules_block, user_block
 from contextstash.reduce.digests import digest_edit, last_anchor
-from contextstash.reduce.session_turns import SessionTurns
+from contextstash.reduce.session_turns import MAX_READ, SessionTurns
 from contextstash.session.open_session import READ_AT_ONCE
 from contextstash.view.ladder import leading_fixed
 from contextstash.view.session_snapshot import SessionSnapshot
@@ -87,13 +87,10 @@ async def words_with(turns: SessionTurns, last_seq: int, replaced: int) -> Words
     return Words("\n\n".join([*before, added]), added)
 
 
-MAX_WHOLE = 1_500
-"""Of so many messages all are read, of more only those that may hold the user's words. As session_turns.MAX_READ."""
-
-
 async def user_turns(turns: SessionTurns, first: int, last: int) -> tuple[Turn, ...]:
-    """The messages in a range that tell what the user said, and what it was said to; without abandoned branches."""
-    if last - first < MAX_WHOLE:
+    """The messages in a range that tell what the user said, and what it was said to; without abandoned branches. Of
+    few messages all are read, of more only those that may hold the user's words."""
+    if last - first < MAX_READ:
         return await turns.between(first, last)
     wanted, calls, said = set[int](), dict[str, int](), set[int]()
     for start in range(first, last + 1, READ_AT_ONCE):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contextstash.events.turns import Turn
 from contextstash.handoff.sections import HandedOff, handoff_sections
@@ -15,7 +15,7 @@ from contextstash.outputs.placeholders import output_line
 from contextstash.record.output_archive import outputs_session_id
 from contextstash.record.transcript_records import is_window_key
 from contextstash.reduce.session_turns import SessionTurns, keep_state, state_at, turn_of
-from contextstash.reduce.summary_request import HISTORY_MESSAGES
+from contextstash.reduce.summary_request import EXTRACTIVE, HISTORY_MESSAGES
 from contextstash.reduce.user_words import user_turns
 from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.access import Access
@@ -93,8 +93,6 @@ SMALLEST, LARGEST = 1_500, 7_200
 """Tokens of a hand-off by default at least, and at most, the latter counted with o200k_base: as much text for each
 model, some 27,000 characters, as the three parts of a client's hooks hold it. A larger one is written two or three
 times until it fits them. With half as much again it cost more than it gave back (bench.windows, at 100,000 tokens)."""
-
-EXTRACTIVE = "extractive"
 
 PART_SECONDS, LOOK_SECONDS, END_SECONDS = 10.0, 0.05, 0.25
 """How long a part waits for the one before it, how often it looks, and how long the process of that one is then
@@ -200,7 +198,7 @@ def _written_by_model(edits: Sequence[Edit]) -> SummaryEdit | None:
 
 def _with_whole_texts(turn: Turn, whole: WholeOutputs) -> Turn:
     texts = tuple(whole.texts.get((turn.seq, place), text) for place, text in enumerate(turn.texts))
-    return Turn(turn.seq, turn.role, turn.blocks, texts, turn.handles, turn.kind)
+    return replace(turn, texts=texts)
 
 
 def _index(snapshot: SessionSnapshot, whole: WholeOutputs, max_tokens: int) -> str:
