@@ -35,11 +35,6 @@ def test_a_misspelt_setting_in_the_environment_names_the_nearest_variable(contex
     assert "Did you mean 'CONTEXTSTASH_PRUNE_AT'?" in failure_of(done)
 
 
-def test_a_server_with_a_misspelt_setting_does_not_start(contextstash: CommandLine) -> None:
-    done = contextstash.run("serve", environment={"CONTEXTSTASH_WINDOV": "1000"})
-    assert "Did you mean 'CONTEXTSTASH_WINDOW'?" in failure_of(done)
-
-
 def test_a_misspelt_setting_in_a_file_names_the_file(contextstash: CommandLine) -> None:
     file = contextstash.folder / "contextstash" / "contextstash.toml"  # the user's: a project's own is only ignored
     file.parent.mkdir()
@@ -47,15 +42,6 @@ def test_a_misspelt_setting_in_a_file_names_the_file(contextstash: CommandLine) 
     message = failure_of(contextstash.run("sessions"))
     assert str(file) in message
     assert "Did you mean 'compact_at'?" in message
-
-
-def test_an_invalid_value_is_refused(contextstash: CommandLine) -> None:
-    assert "prune_at" in failure_of(contextstash.run("sessions", "--set", "prune_at=7"))
-
-
-def test_an_unknown_preset_names_the_nearest(contextstash: CommandLine) -> None:
-    done = contextstash.run("sessions", "--preset", "token-buget")
-    assert "Did you mean 'token-budget'?" in failure_of(done)
 
 
 def test_a_file_that_is_not_a_database_is_an_error_in_one_line(contextstash: CommandLine) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -152,33 +151,6 @@ def test_a_call_whose_tool_is_not_named_by_a_text_gets_an_error(served: Served, 
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": {}}}
     reply = httpx2.post(served.address, json=body, headers=session | accept | mine, timeout=60)
     assert '"code":-32602' in reply.text.replace(" ", "")
-
-
-async def test_two_tokens_in_both_generations_work_side_by_side_on_one_server(served: Served) -> None:
-    async def work(owner: str, mode: Any) -> None:
-        session = f"{owner}-{mode}"
-        async with http_client(served.address, served_tokens[owner], mode) as client:
-            for turn in range(3):
-                text = f"{owner} says {turn}"
-                await answer(
-                    client,
-                    "record_messages",
-                    session_id=session,
-                    first_seq=turn,
-                    messages=[{"role": "user", "content": text}],
-                )
-                seen.setdefault(owner, set()).update(
-                    line["session_id"] for line in (await answer(client, "list_sessions"))["sessions"]
-                )
-            shown = await answer(client, "get_context", session_id=session)
-            assert [message["content"] for message in shown["messages"]] == [
-                f"{owner} says {turn}" for turn in range(3)
-            ]
-
-    served_tokens = {owner: served.token(owner=owner) for owner in ("carol", "dave")}
-    seen: dict[str, set[str]] = {}
-    await asyncio.gather(*(work(owner, mode) for owner in served_tokens for mode in ("auto", "legacy")))
-    assert seen == {owner: {f"{owner}-auto", f"{owner}-legacy"} for owner in served_tokens}
 
 
 def test_a_session_of_the_protocol_is_unknown_to_another_token(served: Served) -> None:

@@ -11,7 +11,7 @@ import click
 
 from contextstash import operations
 from contextstash.cli.console import echo, in_commands, print_table, tell
-from contextstash.cli.options import NAMED, find_session, operation_command, stash_command
+from contextstash.cli.options import find_session, operation_command, session_option, stash_command
 from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError, NotFoundError
 
@@ -135,8 +135,7 @@ def _is_path(text: str) -> bool:
 
 
 @stash_command("delete")
-@click.argument("session", required=False)
-@NAMED
+@session_option
 @click.option("--yes", is_flag=True, help="Delete without asking.")
 async def delete(stash: Stash, session: str | None, yes: bool) -> DeleteResult:
     """Delete a session, its outputs, its summaries and the sessions of its sub-agents. This cannot be undone."""

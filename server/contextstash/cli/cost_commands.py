@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from contextstash.cli.console import print_table, say
-from contextstash.cli.options import NAMED, SESSION, find_session, stash_command
+from contextstash.cli.options import find_session, session_option, stash_command
 from contextstash.display.template_filters import LEVERS
 from contextstash.outputs.counts import amount, counted
 
@@ -33,8 +33,7 @@ def first_day(value: str) -> date:
 
 
 @stash_command("receipt")
-@SESSION
-@NAMED
+@session_option
 @click.option("--since", type=first_day, metavar="TIME", help="From this day on (UTC), such as 7d or 2026-05-31.")
 async def receipt(stash: Stash, session: str | None, since: date | None) -> Any:
     """Say what the provider billed for SESSION with its sub-agents, or for all sessions of the last 7 days (of all time

@@ -17,7 +17,7 @@ import click
 from contextstash.base.atomic_file import replacement
 from contextstash.cli.config_commands import write_settings
 from contextstash.cli.console import echo
-from contextstash.cli.options import DATABASE, NAMED, SESSION, DatabaseType, find_session, opener_options
+from contextstash.cli.options import DATABASE, DatabaseType, find_session, opener_options, session_option
 from contextstash.configuration.encryption_key import SETTING
 from contextstash.configuration.setting_layers import Layer
 from contextstash.outputs.counts import counted
@@ -34,8 +34,7 @@ FORMS = ("session", "messages", "view", "html")
 
 
 @click.command(epilog="Example: contextstash export 3f2a -o session.html")
-@SESSION
-@NAMED
+@session_option
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file. [default: standard output]"
 )
@@ -46,7 +45,6 @@ FORMS = ("session", "messages", "view", "html")
 def export(
     opener: StashOpener,
     session: str | None,
-    named: str | None,
     output: Path | None,
     form: Form | None,
     with_secrets: bool,
@@ -71,7 +69,7 @@ def export(
     if with_secrets:
         opener = replace(opener, settings=opener.settings.over(Layer("--with-secrets", {"secrets": "off"})))
     with _written(output, yes) as file:
-        opener.run(lambda stash: _write(stash, session or named, chosen, file, as_list=as_list))
+        opener.run(lambda stash: _write(stash, session, chosen, file, as_list=as_list))
     if output is not None:
         click.echo(f"Written to {output}", err=True)
 

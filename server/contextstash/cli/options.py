@@ -97,11 +97,19 @@ PRESET = click.option("--preset", metavar="NAME", help="The named set of setting
 SET = click.option(
     "--set", "given", multiple=True, metavar="KEY=VALUE", help="One setting; may be given several times."
 )
-SESSION = click.argument("session", required=False)
-"""A session, by the beginning of its id; by default the one with the newest message."""
 
-NAMED = click.option("--session", "named", metavar="SESSION", help="The same as SESSION.")
-"""Each command on a session takes --session; one that takes nothing else before its options, SESSION alone too."""
+
+def session_option(command: Command) -> Command:
+    """Add SESSION, the beginning of a session's id, and the same as --session, to a command that gets `session`."""
+
+    @functools.wraps(command)
+    def named(*stash: Any, session: str | None, named: str | None, **arguments: Any) -> Any:
+        if session and named:
+            raise click.UsageError("Name the session once: as SESSION, or with --session.")
+        return command(*stash, session=session or named, **arguments)
+
+    option = click.option("--session", "named", metavar="SESSION", help="The same as SESSION.")
+    return click.argument("session", required=False)(option(named))  # type: ignore[return-value]
 
 
 def settings_from(preset: str | None, given: tuple[str, ...], on_remark: RemarkHandler | None = None) -> Configuration:
@@ -143,10 +151,6 @@ def stash_command(name: str, *, epilog: str | None = None, doing: str | None = N
     def declare(work: Work) -> click.Command:
         @functools.wraps(work)
         def run(opener: StashOpener, as_json: bool, **arguments: Any) -> None:
-            if given := arguments.pop("named", None):
-                if arguments.get("session"):
-                    raise click.UsageError("Name the session once: as SESSION, or with --session.")
-                arguments["session"] = given
             with working(doing):
                 done = opener.run(lambda stash: work(stash, **arguments))
             result, show = done if isinstance(done, tuple) else (done, lambda: tell(done))
@@ -176,7 +180,7 @@ def operation_command(
         if argument.name != "session_id":
             keywords = {"help": f"{argument.text}.", **_keywords(argument.type, argument.default)}
             click.option(f"--{argument.name.replace('_', '-')}", **{**keywords, **changed.get(argument.name, {})})(work)
-    return stash_command(name, doing=operation.slow)(SESSION(NAMED(work)))
+    return stash_command(name, doing=operation.slow)(session_option(work))
 
 
 def _keywords(kind: Any, default: Any) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from contextstash.cli.options import (
     find_session,
     opener_options,
     program_on_path,
+    session_option,
     settings_from,
     tokens,
 )
@@ -275,7 +276,7 @@ class Start:
 
 @click.command("continue")
 @click.argument("client", type=ClientName(CONTINUED))
-@click.argument("session", required=False)
+@session_option
 @click.option(
     "--folder", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Start it in this folder."
 )

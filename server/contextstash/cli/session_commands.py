@@ -13,7 +13,7 @@ import click
 
 from contextstash.base.project_names import project_name
 from contextstash.cli.console import echo, for_reader, in_commands, print_table, say, tell, when
-from contextstash.cli.options import NAMED, SESSION, find_session, stash_command
+from contextstash.cli.options import find_session, session_option, stash_command
 from contextstash.clients.projects import deleted_by
 from contextstash.outputs.counts import amount, before_and_after, counted
 from contextstash.session_names import short_id
@@ -105,8 +105,7 @@ MAX_CALLS = 100_000
 
 
 @stash_command("status")
-@SESSION
-@NAMED
+@session_option
 @click.option("--events", is_flag=True, help="What happened to its context: levels, prunes, compactions, recoveries.")
 @click.option("--calls", is_flag=True, help="Its model calls: tokens and cost of each.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="List the newest N.")

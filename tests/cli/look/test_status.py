@@ -89,8 +89,3 @@ def test_status_says_that_a_compaction_is_due(tmp_path: Path) -> None:
     shown = command_line.run("status", "loop", "--set", f"messages_at={messages}").stdout
     assert f"Auto-compaction is due: messages {messages} / {messages}" in shown
     assert "Auto-compaction" not in command_line.run("status", "loop", "--set", f"messages_at={messages + 9}").stdout
-
-
-def test_nothing_is_due_if_only_the_client_can_compact_its_window(orchard: Orchard) -> None:
-    messages = orchard.json("status")["messages"]
-    assert "Auto-compaction" not in orchard.run("status", "--set", f"messages_at={messages + 1}").stdout

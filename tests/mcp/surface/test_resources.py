@@ -214,23 +214,3 @@ async def test_an_unknown_list_cursor_is_refused(tmp_path: Path, mode: Mode) -> 
             with pytest.raises(MCPError) as raised:
                 await ask(cursor="page-2")
             assert raised.value.code == INVALID_PARAMS
-
-
-STATUS_PAGE = "ui://contextstash/context-status.html"
-
-
-async def test_all_resources_are_listed(tmp_path: Path, mode: Mode) -> None:
-    async with stdio_client(tmp_path / "s.db", mode) as client:
-        resources = (await client.list_resources()).resources
-        templates = (await client.list_resource_templates()).resource_templates
-    assert [resource.uri for resource in resources] == [STATUS_PAGE, "context://sessions"]
-    session = "context://sessions/{session_id}"
-    assert [template.uri_template.partition("{?")[0] for template in templates] == [
-        session,
-        f"{session}/messages",
-        f"{session}/context",
-        f"{session}/summary",
-        f"{session}/events",
-        f"{session}/calls",
-        "context://archive/{handle}",
-    ]

@@ -177,19 +177,3 @@ async def test_a_huge_output_is_returned_in_bounded_pages(database: Path) -> Non
     assert count(default["text"]) <= 4_000
     assert count(most["text"]) <= 8_000
     assert most["next_offset"] > default["next_offset"] > 1
-
-
-async def test_a_system_prompt_in_blocks_and_tool_definitions_count_in_a_request_and_in_its_recovery(
-    database: Path, mode: Mode
-) -> None:
-    system = [{"type": "text", "text": "Be careful. " * 300}]
-    tools = [{"name": "read", "description": "Reads a file. " * 300, "input_schema": {"type": "object"}}]
-    error = "prompt is too long: 120000 tokens > 100000 maximum"
-    async with stdio_client(database, mode) as client:
-        await record(client)
-        plain = await answer(client, "get_context", session_id=SESSION)
-        counted = await answer(client, "get_context", session_id=SESSION, system=system)
-        await answer(client, "recover_context", session_id=SESSION, error=error, system=system, tools=tools)
-        again = await answer(client, "estimate_context", session_id=SESSION)
-    assert counted["tokens"] > plain["tokens"] + 500
-    assert again["breakdown"]["tools"] > 500
