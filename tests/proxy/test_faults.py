@@ -172,42 +172,31 @@ def test_nothing_is_left_out_that_was_deleted_with_the_database(
     assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
 
 
-@pytest.mark.parametrize("format_name", ["chat", "responses"])
-def test_the_other_formats_are_pruned_when_their_cache_is_cold(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock, format_name: str
+def test_chat_completions_are_pruned_when_their_cache_is_cold(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
 ) -> None:
-    """The provider replies to these routes with something else; only what reaches it counts here."""
-    path = "/v1/chat/completions" if format_name == "chat" else "/v1/responses"
+    """The provider replies to this route with something else; only what reaches it counts here."""
     for turns in (7, 8):
-        body = openai_request(format_name, turns)
-        proxy.http.post(proxy.url + path, content=json.dumps(body).encode(), headers={"session_id": "codex-1"})
+        content = json.dumps(chat_request(turns)).encode()
+        proxy.http.post(f"{proxy.url}/v1/chat/completions", content=content, headers={"session_id": "s"})
         proxy.settle()
         clock.now += 4_000
-    sent = provider.asked[-1].json
-    listed = sent["messages"] if format_name == "chat" else sent["input"]
-    key = "content" if format_name == "chat" else "output"
-    assert "get_archived_output" in listed[2][key]
-    assert "get_archived_output" not in json.dumps(listed[-1])
-    assert proxy.database.exists()
+    sent = provider.asked[-1].json["messages"]
+    assert "get_archived_output" in sent[2]["content"]
+    assert "get_archived_output" not in json.dumps(sent[-1])
 
 
-def openai_request(format_name: str, turns: int) -> dict[str, Any]:
+def chat_request(turns: int) -> dict[str, Any]:
     """A request with so many tool calls and their outputs."""
     tool = {"name": "contextstash__get_archived_output", "parameters": {"type": "object"}}
     listed: list[dict[str, Any]] = [{"role": "user", "content": "Fix it."}]
     for number in range(turns):
         text = "".join(f"line {number}-{k}\n" for k in range(900))
         call = {"name": "read", "arguments": json.dumps({"path": f"/a/{number}"})}
-        if format_name == "chat":
-            calls = [{"id": f"c{number}", "type": "function", "function": call}]
-            listed.append({"role": "assistant", "content": None, "tool_calls": calls})
-            listed.append({"role": "tool", "tool_call_id": f"c{number}", "content": text})
-        else:
-            listed.append({"type": "function_call", "call_id": f"c{number}", **call})
-            listed.append({"type": "function_call_output", "call_id": f"c{number}", "output": text})
-    if format_name == "chat":
-        return {"model": "gpt-5", "messages": listed, "tools": [{"type": "function", "function": tool}]}
-    return {"model": "gpt-5", "input": listed, "tools": [{"type": "function", **tool}]}
+        calls = [{"id": f"c{number}", "type": "function", "function": call}]
+        listed.append({"role": "assistant", "content": None, "tool_calls": calls})
+        listed.append({"role": "tool", "tool_call_id": f"c{number}", "content": text})
+    return {"model": "gpt-5", "messages": listed, "tools": [{"type": "function", "function": tool}]}
 
 
 def test_a_request_that_cannot_be_read_is_counted_where_a_user_looks_and_the_next_one_is_recorded(

@@ -395,12 +395,8 @@ def _is_foreign_page(headers: RawHeaders) -> bool:
     origins = [value.decode("latin-1") for name, value in headers if name.lower() == b"origin"]
     if not origins:
         return (header(headers, b"sec-fetch-site") or "none") not in ("none", "same-origin")
-    try:
-        parts = urlsplit(origins[0])
-    except ValueError:
-        return True
-    is_web = parts.scheme in ("http", "https") and parts.hostname not in LOOPBACK
-    return len(origins) > 1 or origins[0] == "null" or is_web
+    is_web = origins[0].lower().startswith(("http:", "https:"))
+    return len(origins) > 1 or origins[0] == "null" or (is_web and not OwnHosts().has_origin(origins[0]))
 
 
 def unpacked(data: bytes, encoding: str) -> bytes | None:
