@@ -44,11 +44,6 @@ def test_two_are_reserved_for_the_tools_and_the_system_prompt() -> None:
     assert natives == before
 
 
-def test_breakpoints_within_the_limit_are_not_changed() -> None:
-    natives = conversation(2)
-    assert render(ANTHROPIC, natives) == natives
-
-
 def test_the_last_breakpoint_before_an_edit_stays_because_the_cache_is_valid_up_to_it() -> None:
     assert marked_texts(render(ANTHROPIC, conversation(6), changed=5)) == ["question 2", "question 5"]
     assert marked_texts(render(ANTHROPIC, conversation(6), changed=0)) == ["question 4", "question 5"]
@@ -105,9 +100,3 @@ def test_thinking_is_never_a_breakpoint() -> None:
     ]
     assert violations("anthropic", natives) == ["Message 1, block 0: thinking cannot be a cache breakpoint."]
     assert render(ANTHROPIC, natives)[1]["content"] == [thought, answer]
-
-
-@pytest.mark.parametrize("name", ["openai-chat", "openai-responses"])
-def test_other_formats_have_none_in_their_messages(name: str) -> None:
-    natives = [get_format(name).user_message("hi")] * 6
-    assert get_format(name).limit_breakpoints(natives, 0, None) == natives

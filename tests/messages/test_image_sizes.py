@@ -15,21 +15,17 @@ from contextstash.messages.parts import image_size
 
 ACROSS, DOWN = 800, 600
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", ACROSS, DOWN) + bytes(9)
-GIF = b"GIF89a" + struct.pack("<HH", ACROSS, DOWN) + bytes(9)
 EXIF = b"\xff\xe1" + struct.pack(">H", 9_002) + bytes(9_000)
 HUFFMAN_TABLE = b"\xff\xc4" + struct.pack(">H", 4) + bytes(2)
 FRAME = b"\xff\xc2" + struct.pack(">HBHH", 17, 8, DOWN, ACROSS) + bytes(10)
 JPEG = b"\xff\xd8" + EXIF + HUFFMAN_TABLE + FRAME
-LOSSY = b"RIFF\0\0\0\0WEBPVP8 " + bytes(7) + b"\x9d\x01\x2a" + struct.pack("<HH", ACROSS, DOWN)
-LOSSLESS = b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f" + struct.pack("<I", (DOWN - 1) << 14 | (ACROSS - 1))
-EXTENDED = b"RIFF\0\0\0\0WEBPVP8X" + bytes(8) + (ACROSS - 1).to_bytes(3, "little") + (DOWN - 1).to_bytes(3, "little")
 
 
 def encoded(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-@pytest.mark.parametrize("data", [PNG, GIF, JPEG, LOSSY, LOSSLESS, EXTENDED])
+@pytest.mark.parametrize("data", [PNG, JPEG])
 def test_the_size_is_read_from_each_kind_of_image(data: bytes) -> None:
     assert image_size(encoded(data)) == (ACROSS, DOWN)
 
@@ -39,12 +35,12 @@ def test_a_data_url_is_read_too_and_another_url_has_no_size() -> None:
     assert image_size("https://example.com/a.png") is None
 
 
-@pytest.mark.parametrize("data", [PNG, GIF, JPEG, LOSSY, LOSSLESS, EXTENDED])
+@pytest.mark.parametrize("data", [PNG, JPEG])
 def test_what_is_cut_off_has_no_size(data: bytes) -> None:
     assert image_size(encoded(data[:9])) is None
 
 
-@given(st.sampled_from([b"", PNG[:8], GIF[:6], JPEG[:2], LOSSY[:16], LOSSLESS[:16], EXTENDED[:16]]), st.binary())
+@given(st.sampled_from([b"", PNG[:8], JPEG[:2]]), st.binary())
 def test_any_data_has_a_size_above_nothing_or_none(magic: bytes, rest: bytes) -> None:
     size = image_size(encoded(magic + rest))
     assert size is None or min(size) > 0

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
-from tests.support.conversations import FORMAT_NAMES, conversations
-from tests.support.effort import examples
-from tests.support.json_values import json_values
 from tests.support.provider_rules import violations
 
 GO: Native = {"role": "user", "content": "go"}
@@ -259,30 +251,3 @@ def test_what_gemini_accepts_breaks_no_rule(natives: list[Native]) -> None:
 
 def test_reasoning_before_more_reasoning_before_its_item_is_fine() -> None:
     assert violations("openai-responses", [GO, REASONING, REASONING, CALL, GO, OUTPUT]) == []
-
-
-def test_an_empty_list_breaks_no_rule_and_an_unknown_format_has_none() -> None:
-    assert violations("anthropic", []) == []
-    with pytest.raises(BadInputError, match="There is no message format 'bedrock'"):
-        violations("bedrock", [])
-
-
-def spots(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path to each value inside a JSON value."""
-    yield path
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, part in inner:
-        yield from spots(part, (*path, key))
-
-
-@pytest.mark.parametrize("name", FORMAT_NAMES)
-@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_the_validation_of_any_list_returns_sentences(name: str, data: st.DataObject) -> None:
-    natives = copy.deepcopy(data.draw(conversations(name, max_turns=2)))
-    *way, last = data.draw(st.sampled_from([path for path in spots(natives) if len(path) > 1]))
-    place: Any = natives
-    for key in way:
-        place = place[key]
-    place[last] = data.draw(json_values)
-    assert all(isinstance(problem, str) for problem in violations(name, natives))

@@ -79,15 +79,6 @@ USER: Native = {"role": "user", "content": "go on"}
 TEXT: Native = {"role": "assistant", "content": "I see"}
 
 
-def test_a_call_and_its_result_are_not_separated() -> None:
-    assert cuts("openai-chat", [USER, chat_call("a"), chat_result("a"), TEXT]) == [0, 1, 3, 4]
-
-
-def test_parallel_calls_and_all_their_results_stay_together() -> None:
-    natives = [USER, chat_call("a", "b"), chat_result("b"), chat_result("a"), TEXT]
-    assert cuts("openai-chat", natives) == [0, 1, 4, 5]
-
-
 def test_an_id_used_again_is_paired_with_the_nearest_call() -> None:
     turn = [USER, chat_call("call_0"), chat_result("call_0")]
     assert cuts("openai-chat", [*turn, *turn]) == [0, 1, 3, 4, 6]
@@ -161,10 +152,6 @@ def test_a_call_of_a_providers_own_tool_stays_with_its_result_and_the_calls_that
         {"role": "assistant", "content": [ran, {"type": "text", "text": "ok"}]},
     ]
     assert cuts("anthropic", natives) == [0, 1, 4]
-
-
-def test_an_empty_list_has_one_cut() -> None:
-    assert safe_cuts([]) == [0]
 
 
 class Watched(list[Message]):

@@ -23,23 +23,6 @@ def said(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-async def test_another_process_appends_and_rewinds(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "c.db") as one, stash_at(tmp_path / "c.db") as other:
-        await one.record_messages([said("a"), said("b")], session_id=SESSION, whole=True)
-        assert await view(one) == [said("a"), said("b")]
-        await other.record_messages([said("a"), said("c"), said("d")], session_id=SESSION, whole=True)
-        assert await view(one) == [said("a"), said("c"), said("d")]
-
-
-async def test_a_session_that_was_deleted_and_made_again_is_another_one(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "c.db") as one, stash_at(tmp_path / "c.db") as other:
-        await one.record_messages([said("a")], session_id=SESSION)
-        assert await view(one) == [said("a")]
-        await other.delete_session(SESSION)
-        await other.record_messages([said("z")], session_id=SESSION)
-        assert await view(one) == [said("z")]
-
-
 async def test_an_older_copy_of_a_session_takes_its_place(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "c.db") as one, stash_at(tmp_path / "c.db") as other:
         await one.record_messages([said("a")], session_id=SESSION)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextstash.view.summary_text import compaction_prompt, summary_text
+from contextstash.view.edits import summary_text
+from contextstash.writers.prompts import compaction_prompt
 
 
 def test_the_prompt_names_everything_that_a_summary_must_contain() -> None:

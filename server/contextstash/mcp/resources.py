@@ -28,7 +28,7 @@ from contextstash.mcp.errors import report_crash, unknown_name
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.operations import MAX_SUMMARY_CHARACTERS, clipped
 from contextstash.session_names import whole_id
-from contextstash.view.summary_text import compaction_prompt
+from contextstash.writers.prompts import compaction_prompt
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
 JSON = "application/json"

@@ -16,8 +16,7 @@ from contextstash.view.ladder import (
     visible_outputs,
 )
 from contextstash.view.pinned_outputs import pinned_tokens, unpinned_outputs
-from contextstash.view.reach import Beyond
-from contextstash.view.session_snapshot import Place, SessionSnapshot
+from contextstash.view.session_snapshot import Beyond, Place, SessionSnapshot
 from contextstash.view.view import Entry, total_tokens
 from contextstash_storage.records import Output, SummaryEdit
 

@@ -6,9 +6,8 @@ from typing import Any
 
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.outputs.placeholders import filled_placeholder, placeholder
-from contextstash.safety.sanitize import unforged
+from contextstash.safety.sanitize import MARKER, unforged
 from contextstash.view.session_snapshot import SessionSnapshot
-from contextstash.view.summary_text import summary_text
 from contextstash.window.settings import DESCRIBED
 from contextstash_storage.handles import handle_of
 from contextstash_storage.records import ArchiveEdit, Output, SummaryEdit, TruncateEdit
@@ -76,4 +75,19 @@ def summary_edit(
         text=shown,
         summary=text,
         tokens=snapshot.counter.count(shown) + snapshot.settings.message_overhead,
+    )
+
+
+def summary_text(text: str, first_seq: int, last_seq: int, messages: int, *, later: bool = False) -> str:
+    """A summary as the view shows it: what it replaces, and how to retrieve the originals.
+
+    `messages` is how many it covers, `first_seq` to `last_seq`. With `later`, another summary stays before it. The text
+    of a summary was true when it was written, and is not written again: it says up to when.
+    """
+    older = " What a summary above says is open, failed or the last state is out of date." if later else ""
+    count = f"{messages:,} earlier message{'' if messages == 1 else 's'}"
+    return (
+        f"{MARKER} summary: this replaces {count} ({first_seq} to {last_seq}) of this same session, whose"
+        " work is done and need not be repeated. The originals are kept: search_history finds them, get_archived_output"
+        f" reads tool outputs by handle. The state is as of message {last_seq}.{older}]\n\n{unforged(text)}"
     )

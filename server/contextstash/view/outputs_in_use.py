@@ -21,7 +21,6 @@ view."""
 _READS = re.compile(r"read|view|open|cat|get_file|show|grep|search|glob|find|list|fetch|ls", re.IGNORECASE)
 _SHOWS = re.compile(r"read|view|open|cat|get_file|show|fetch", re.IGNORECASE)
 _WRITES = re.compile(r"edit|write|replace|insert|patch|update|create|append", re.IGNORECASE)
-_READING_COMMAND = re.compile(r"\s*(?:cat|head|tail|sed -n|less|bat|grep|rg|ls|find)\b")
 _SHOWING_COMMAND = re.compile(r"\s*(?:cd [^;&|]+&&\s*)?(?:cat|head|tail|sed -n|less|bat|nl)\b(?! *>)")
 _HEREDOC = re.compile(r"<<-?\s*['\"]?\w+['\"]?(\s*>{1,2} *[\w./~-]+)?.*", re.DOTALL)
 """A here-document in a call's main argument, which is one line: its end is not told from its text."""
@@ -43,24 +42,11 @@ class MadeCall:
     made_at: float = UNKNOWN_TIME
 
     @property
-    def reads(self) -> bool:
-        """Whether it shows what is there, by the tool's name or by the command: made twice, it is a fetch of the same
-        thing. A test run or a build is not, its output is news."""
-        if _WRITES.search(self.tool):
-            return False
-        return bool(_READS.search(self.tool) or _READING_COMMAND.match(self.argument))
-
-    @property
     def shows_file(self) -> bool:
         """Whether its output is the text of a file, by the tool's name or by the command."""
         if _WRITES.search(self.tool):
             return False
         return bool(_SHOWS.search(self.tool) or _SHOWING_COMMAND.match(self.argument))
-
-    @property
-    def writes(self) -> bool:
-        """Whether it changes a file, by the tool's name or by the command."""
-        return bool(_WRITES.search(self.tool) or self.changes)
 
     @property
     def paths(self) -> set[str]:

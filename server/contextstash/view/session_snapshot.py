@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from contextstash.messages.base import Format
 from contextstash.view import session_counters as counting
-from contextstash.view.reach import Beyond
+from contextstash.view.outputs_in_use import MadeCall
 from contextstash.view.view import Entry, Overlay, difference, parts_of, total_tokens
 from contextstash.window.settings import ContextSettings
 from contextstash.window.thresholds import WindowBudget
 from contextstash.window.token_counters import Counter
-from contextstash_storage.records import Edit, Event, EventKind, Message, Output, RewindEdit, Session, ViewDelta
+from contextstash_storage.records import Edit, Event, EventKind, Message, Output, Part, RewindEdit, Session, ViewDelta
 
 Place = tuple[int, int]
 """The place of an output: the position of its message, and the index of its block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """Messages of the view beyond the reach, `first_seq..last_seq`: how many they are, how many tool results they show,
+    and their tokens by part."""
+
+    first_seq: int
+    last_seq: int
+    messages: int
+    results: int
+    parts: Mapping[Part, int] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.parts.values())
 
 
 @dataclass(frozen=True)
@@ -82,7 +98,6 @@ class SessionSnapshot:
     def changed_since(self, output: Output) -> int | None:
         """The message of the newest change of the file that an output shows, if that came after it; None if it shows no
         file, or if no call changed it by its name."""
-        from contextstash.view.outputs_in_use import MadeCall  # a hook, which makes no snapshot, need not load events
 
         call = MadeCall(output.handle, output.tool, output.argument)
         changes = (self._changes.get(path, -1) for path in call.paths) if call.shows_file else ()
@@ -92,7 +107,6 @@ class SessionSnapshot:
     @cached_property
     def _changes(self) -> Mapping[str, int]:
         """The message of the newest change of each file, by the paths that calls name it with."""
-        from contextstash.view.outputs_in_use import MadeCall
 
         newest: dict[str, int] = {}
         for output in self.outputs.values():

@@ -10,9 +10,17 @@ from contextstash.events.turns import Turn
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.safety.imitations import defused
 from contextstash.safety.sanitize import encodable, one_line, unbracketed
-from contextstash.view.summary_text import SUMMARY_CONTENTS
 from contextstash.writers.base import SummaryRequest
 from contextstash_storage.records import Block
+
+SUMMARY_CONTENTS = """\
+1. Progress: what has been done and what came of it.
+2. Decisions, each with its reason, and approaches that were given up.
+3. Constraints and preferences: everything the user asked for or ruled out, in the user's own words.
+4. Files changed, created or deleted, with paths and what changed in each; those that only matter to read.
+5. Errors met: the message, and how it was resolved or that it still stands.
+6. Critical data: identifiers, commands, versions, values, links that the work goes on from.
+7. Next steps: what was under way when you stopped, and what comes after, most urgent first."""
 
 HANDOFF = f"""\
 Write a hand-off summary of an agent's session for another model that continues the task and sees nothing else of the \
@@ -148,3 +156,18 @@ def first_lines(text: str, max_tokens: int, count: Callable[[str], int]) -> str:
     while len(lines) > 1 and count("\n".join(lines)) > max_tokens:
         del lines[-max(1, len(lines) // 20) :]  # a twentieth at a time, so that few counts are needed
     return shortened_to("\n".join(lines), max_tokens, count)
+
+
+def compaction_prompt(session_id: str | None = None, instructions: str | None = None) -> str:
+    """The prompt `compact`: asks the host's model to write the summary and to pass it to compact_session."""
+    session = f' and session_id "{session_id}"' if session_id else ""
+    wishes = f"\n\nIn particular: {instructions.strip()}" if instructions and instructions.strip() else ""
+    return (
+        "Write a hand-off summary of this session now. Whoever continues will see your summary instead of the older"
+        " messages, and nothing else of them. Include all of this, in short bullet points under these headings:\n\n"
+        f"{SUMMARY_CONTENTS}\n\n"
+        "State only what this session shows. Copy names, paths, figures and error texts exactly. Leave out what is no"
+        " longer relevant; if an old tool output may be needed again, give its handle (out_…)."
+        f"{wishes}\n\n"
+        f"Then call the tool compact_session with the whole text as `summary`{session}."
+    )
