@@ -390,7 +390,7 @@ class RestoredOutput(Result):
 
 class RestoreResult(ViewChange):
     restored: list[RestoredOutput] = Field(description="What is in view again")
-    not_archived: list[str] | None = Field(default=None, description="Handles that were in view already")
+    not_archived: list[str] | None = Field(default=None, description="Handles that contextstash has not archived")
     tokens_before: TokensBefore
     tokens_after: TokensAfter
 

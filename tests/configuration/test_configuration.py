@@ -59,8 +59,9 @@ def test_the_environment_wins_over_files_and_an_option_over_the_environment(laye
 
 def test_text_is_read_as_the_setting_s_own_kind_of_value(layers: dict[str, Path]) -> None:
     environment = {"CONTEXTSTASH_AUTOMATIC": "false", "CONTEXTSTASH_WINDOW": "none"}
-    resolved = resolve_settings(settings(layers, environment, given=["messages_at=30"]))
+    resolved = resolve_settings(settings(layers, environment, given=["messages_at=30", "tokens_at=50k"]))
     assert (resolved.automatic, resolved.window, resolved.messages_at) == (False, None, 30)
+    assert resolved.tokens_at == 50_000
 
 
 def test_a_preset_may_come_from_any_layer(layers: dict[str, Path]) -> None:

@@ -178,6 +178,7 @@ def test_a_client_that_is_running_is_not_disturbed(line: CommandLine) -> None:
         client.execute("SELECT count(*) FROM sessions").fetchone()
         done = line.run("encrypt", "--key", f"file:{line.folder}/key")
     assert "open in another process, and nothing was changed" in done.stderr
+    assert done.stdout == ""
     assert head(line) == b"SQLite format 3\0"
     assert hits(line) == 1
     # A setting that named a key would make every new database an encrypted one, and keep a hook from this one.

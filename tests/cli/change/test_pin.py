@@ -29,3 +29,15 @@ def test_words_are_a_rule_of_the_newest_session_and_a_secret_in_it_is_not_echoed
     assert "rule: never push again" in orchard.run("pin", "never", "push", "again").stdout
     secret = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0hL3nR6"
     assert secret not in orchard.run("pin", f"push with {secret}").stdout
+
+
+def test_pins_are_listed_and_a_handle_names_its_session(orchard: Orchard) -> None:
+    handle = orchard.json("show", orchard.session, "--message", "2")["handles"][0]
+    (orchard.folder / "newer.json").write_text('[{"role": "user", "content": "Hello."}]')
+    orchard.run("import", orchard.folder / "newer.json")
+    assert orchard.json("status")["session_id"] != orchard.session
+    assert orchard.json("pin", handle)["session_id"] == orchard.session
+    assert (
+        orchard.run("pin", "--session", orchard.session).stdout == f"Pinned in session {orchard.session}: {handle}.\n"
+    )
+    assert orchard.run("pin").stdout.endswith(": nothing.\n")

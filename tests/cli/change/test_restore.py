@@ -27,3 +27,11 @@ def test_what_is_no_handle_is_named_without_a_word_about_servers(orchard: Orchar
     assert failure_of(orchard.run("restore", "nonsense")).startswith("There is no output or summary 'nonsense'.")
     assert failure_of(orchard.run("restore", "sum_nonsense")).startswith("There is no output or summary 'sum_nonsense'")
     assert "server" not in failure_of(orchard.run("restore", "sum_nonsense"))
+
+
+def test_an_output_that_contextstash_did_not_archive_is_said_to_be_none_of_its(orchard: Orchard) -> None:
+    handle = orchard.json("show", "--message", "2")["handles"][0]
+    assert (
+        f"{handle} was not archived by contextstash: contextstash show {handle}"
+        in orchard.run("restore", handle).stdout
+    )

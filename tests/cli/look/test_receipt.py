@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 from contextstash.stash import Stash
 from contextstash_storage.records import Lever, ProxiedSession, ProxiedTotals
 from contextstash_storage.sqlite import open_sqlite
+from tests.cli.conftest import call, result
 from tests.support.command_line import CommandLine
 from tests.support.orchard import Orchard
 from tests.support.sized_sessions import round_of
@@ -66,6 +68,14 @@ def test_an_imported_session_is_billed_and_said_to_be_unchanged(orchard: Orchard
     found = orchard.json("receipt", orchard.session)
     assert found["unchanged_sessions"] == found["sessions"]
     assert not found["levers"]
+
+
+def test_a_receipt_of_imported_requests_says_that_nothing_could_be_saved(contextstash: CommandLine) -> None:
+    path = contextstash.folder / "build.json"
+    path.write_text(json.dumps([{"role": "user", "content": "Build it."}, call(0), result(0), call(1)]))
+    assert contextstash.run("import", path).returncode == 0
+    said = contextstash.run("receipt", "--since", "2020-01-01").stdout
+    assert "which contextstash did not change: nothing could be saved in them" in said
 
 
 def test_without_a_request_it_says_how_to_record_some(tmp_path: Path) -> None:
