@@ -140,9 +140,10 @@ SHOWN = {"", "/srv/app/fines.py", "Files", "Names"}
 
 
 def test_names_stand_beside_the_file_that_shows_them() -> None:
-    script = changes(Script()).call("Read", {"file_path": "/srv/app/holds.py"}, "def place_hold(): ...")
+    code = "def place_hold(): ...\ndef cancel_hold(): ..."
+    script = changes(Script()).call("Read", {"file_path": "/srv/app/holds.py"}, code).assistant("Next: `place_hold`.")
     text = extract_summary(script.turns, max_tokens=600, count=quarter)
     sections = read_summary(text)
     assert "charge_fine" in sections[Section.FILES][0]
-    assert sections[Section.FILES][1] == "`/srv/app/holds.py`: read (place_hold)"
+    assert sections[Section.FILES][1] == "`/srv/app/holds.py`: read (place_hold, cancel_hold)"
     assert Section.NAMES not in sections

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from contextstash.reduce import session_turns
 from contextstash.request.handoff import default_tokens
 from contextstash.stash import Stash
+from contextstash_storage.errors import StoreBusyError
 from tests.support.client_transcripts import SESSION, ClientTranscript
+from tests.support.gated_store import before
 from tests.support.stashes import stash_at
 from tests.support.turns import quarter
 
@@ -195,3 +198,31 @@ async def test_it_holds_as_much_text_for_each_model_however_that_counts(stash: S
     snapshot = await stash.snapshot("s")
     assert default_tokens(snapshot, recorded=200_000) == most
     assert default_tokens(snapshot, recorded=20_000) == 2_500
+
+
+async def test_what_was_folded_for_one_hand_off_is_known_to_the_next(
+    stash: Stash, client: ClientTranscript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, most in (("MAX_READ", 40), ("OPENING", 1)):
+        monkeypatch.setattr(session_turns, name, most)
+    client.write("user", PROMPT)
+    client.call("Edit", {"file_path": "/srv/early.py", "old_string": "a", "new_string": "b"}, "updated")
+    for _ in range(2):
+        for number in range(14):
+            client.call("Bash", {"command": f"make {number}"}, "built")
+        client.say("Built.")
+        client.compact()
+        text = await handed_off(stash, client)
+        assert "`/srv/early.py`: edited" in text
+        assert PROMPT in text
+
+
+async def test_a_hand_off_is_given_although_its_state_cannot_be_kept(stash: Stash, client: ClientTranscript) -> None:
+    async def busy() -> None:
+        raise StoreBusyError("locked by another process")
+
+    client.write("user", PROMPT)
+    client.say("Working on it.")
+    client.compact()
+    before(stash, "put_cached_summary", busy)
+    assert PROMPT in await handed_off(stash, client)

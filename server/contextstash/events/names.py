@@ -33,6 +33,9 @@ MAX_USES = 16
 MAX_NAMES = 1_500
 """Names that are known. A list has some three hundred."""
 
+MAX_SEEN = 6
+"""Names of a file that are told though the agent only saw them."""
+
 MAX_HOMES = 4
 """Files that are known to show a name, the newest; and of so many files a call may show the names."""
 
@@ -117,6 +120,11 @@ class Name:
     others: list[int] = field(default_factory=list)
     homes: list[str] = field(default_factory=list)
 
+    def is_of_work(self, changed: Container[str]) -> bool:
+        """Whether it is a name of the agent's work, which it wrote or which the `changed` files show. If no file is
+        changed, the agent still looks for what to change, and what it read is its work."""
+        return bool(self.agent or any(home in changed for home in self.homes) or (self.homes and not changed))
+
     def weight(self, now: int) -> float:
         """How much it is in use, for what it costs to list it."""
         agent: float = sum((1 + max(0, now - seq)) ** -DECAY for seq in self.agent)
@@ -152,23 +160,24 @@ class NamesInUse:
             if "/" not in form and (name := self.known.get(form)) is not None:
                 name.homes = [*(home for home in name.homes if home not in homes), *homes][-MAX_HOMES:]
 
-    def by_file(self, now: int) -> dict[str, list[str]]:
-        """The names of each file, by the key of its path: those that it showed last, the first of them most in use."""
-        found: dict[str, list[str]] = {}
+    def by_file(self, now: int, changed: Container[str]) -> dict[str, list[str]]:
+        """The names that each file showed last, by the key of its path: those of the agent's work, those most in use
+        first, then a few others."""
+        own: dict[str, list[str]] = {}
+        seen: dict[str, list[str]] = {}
         for name in sorted(self.known.values(), key=lambda name: -name.weight(now)):
             if name.homes:
-                found.setdefault(name.homes[-1], []).append(name.form)
-        return found
+                (own if name.is_of_work(changed) else seen).setdefault(name.homes[-1], []).append(name.form)
+        return {path: own.get(path, []) + seen.get(path, [])[:MAX_SEEN] for path in {**own, **seen}}
 
     def ranked(self, now: int, changed: Container[str], hidden: Container[str] = ()) -> list[str]:
-        """The names with the highest weight per token: first those of the agent's work, which it wrote or which the
-        `changed` files show; then those that other files show, or several messages. If no file is changed, the agent
-        still looks for what to change, and what it read is its work."""
+        """The names with the highest weight per token: first those of the agent's work, then those that other files
+        show, or several messages."""
         own, seen = [], []
         for key, name in self.known.items():
             if key in hidden:
                 continue
-            if name.agent or any(home in changed for home in name.homes) or (name.homes and not changed):
+            if name.is_of_work(changed):
                 own.append(name)
             elif name.homes or len(name.others) > 1:
                 seen.append(name)

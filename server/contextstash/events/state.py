@@ -143,7 +143,14 @@ class State:
 
     def ranked_names(self, hidden: set[str]) -> list[str]:
         """The names most in use, the first of them first."""
-        return self.names.ranked(self.seq, {path_key(path) for path in self.changed}, hidden)
+        return self.names.ranked(self.seq, self._changed_keys(), hidden)
+
+    def names_by_file(self) -> dict[str, list[str]]:
+        """The names most in use that each file shows, by the key of its path."""
+        return self.names.by_file(self.seq, self._changed_keys())
+
+    def _changed_keys(self) -> set[str]:
+        return {path_key(path) for path in self.changed}
 
 
 def fold(turns: Sequence[Turn], before: State | None = None) -> State:

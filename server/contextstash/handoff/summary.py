@@ -225,7 +225,7 @@ class _Writer:
             *_listed("Deleted", [path for path, file in files if file.deleted]),
         ]
         read = [(path, file) for path, file in files if not file.changed and "read" in file.verbs][:MAX_READ]
-        by_file, hidden = self._state.names.by_file(self._state.seq), self._beside_names | self.listed
+        by_file, hidden = self._state.names_by_file(), self._beside_names | self.listed
         names = {path: [n for n in by_file.get(path_key(path), ()) if n not in hidden] for path, _ in [*told, *read]}
         found: list[str] = []
         for most in NAMES_OF_FILE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from contextstash.events.turns import Turn
@@ -24,7 +25,7 @@ from contextstash.session.masks import shown_text
 from contextstash.session.open_session import WITH_ALL_OUTPUTS
 from contextstash.view.handoff_parts import HEAD_CHARACTERS, MAX_PARTS, WHOLE, Part, divided
 from contextstash.view.session_snapshot import Place, SessionSnapshot
-from contextstash_storage.errors import BadInputError, NotFoundError
+from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 from contextstash_storage.handles import HANDLE
 from contextstash_storage.records import Edit, Event, Output, SummaryEdit
 
@@ -151,7 +152,8 @@ async def _given(access: Access, snapshot: SessionSnapshot, whole: WholeOutputs,
     written = _written_by_model(snapshot.edits)
     turns = SessionTurns(access, snapshot)
     state = await state_at(turns, turns.last_seq)
-    await keep_state(access, snapshot, state)
+    with suppress(ContextstashError):  # a cache: the hand-off does not wait for a database that is busy
+        await keep_state(access, snapshot, state)
     recent = await turns.between(max(0, turns.last_seq - HISTORY_MESSAGES + 1), turns.last_seq)
     return HandedOff(
         state=state,
