@@ -83,9 +83,22 @@ BYTES = 256_000
 
 _LEVEL, _CHECKSUM = zstd.CompressionParameter.compression_level, zstd.CompressionParameter.checksum_flag
 
-_COMPRESSOR = zstd.ZstdCompressor(options={_LEVEL: 5, _CHECKSUM: 1})
-"""A full segment takes 1.1 ms; with level 3 it takes 0.4 and is 3 % larger, with 12 it takes 6.7 and is 3 % smaller.
+_COMPRESSOR = zstd.ZstdCompressor(options={_LEVEL: 8, _CHECKSUM: 1})
+"""A full segment takes 0.7 ms; with level 5 it takes 0.4 and is 4 % larger, with 12 it takes 2.9 and is 1 % smaller.
 Used for each frame again, which takes a sixth of the time of making one for each; it locks itself."""
+
+_FRAME = b"\x28\xb5\x2f\xfd"
+"""How a frame begins; no JSON does."""
+
+
+def compressed(data: bytes) -> bytes:
+    """The data as one frame with a checksum."""
+    return _COMPRESSOR.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
+
+
+def plain(stored: bytes) -> bytes:
+    """The JSON of `compressed`, or JSON that is not compressed."""
+    return zstd.decompress(stored) if stored.startswith(_FRAME) else stored
 
 
 class Stored(NamedTuple):
@@ -118,8 +131,7 @@ def packed(session: int, first_seq: int, stored: Sequence[Stored]) -> tuple[obje
     head = json.dumps([session, first_seq, sizes], separators=(",", ":")).encode()
     content = b"".join([head, b"\n", *(part for each in stored for part in (each.body, each.texts or b""))])
     is_full = len(stored) >= MESSAGES or sum(each.size for each in stored) >= BYTES
-    frame = _COMPRESSOR.compress(content, zstd.ZstdCompressor.FLUSH_FRAME)
-    return session, first_seq, len(stored), int(is_full), frame
+    return session, first_seq, len(stored), int(is_full), compressed(content)
 
 
 def _grouped(session: int, first_seq: int, stored: Sequence[Stored]) -> list[tuple[object, ...]]:
@@ -211,13 +223,13 @@ def store_bodies(tx: Tx, session: int, first_seq: int, stored: Sequence[Stored])
     are as many as a full one has."""
     if not stored:
         return
-    insert_segments(tx, _grouped(session, first_seq, stored))
+    _insert(tx, _grouped(session, first_seq, stored))
     before, after = first_seq // MESSAGES, (first_seq + len(stored)) // MESSAGES
     if before != after:
         _join(tx, session, after * MESSAGES)
 
 
-def insert_segments(tx: Tx, rows: Sequence[tuple[object, ...]]) -> None:
+def _insert(tx: Tx, rows: Sequence[tuple[object, ...]]) -> None:
     """Store rows of `packed`."""
     tx.many("INSERT INTO bodies (session, first_seq, messages, is_full, content) VALUES (?, ?, ?, ?, ?)", rows)
 
@@ -239,7 +251,7 @@ def _join(tx: Tx, session: int, end: int) -> None:
             tx.many(
                 "DELETE FROM bodies WHERE session = ? AND first_seq = ?", [(session, first) for first, _, _ in small]
             )
-            insert_segments(tx, joined)
+            _insert(tx, joined)
 
 
 def _runs(rows: Sequence[Any]) -> list[tuple[int, Row]]:
@@ -259,7 +271,7 @@ def segments_between(tx: Tx, session: int, first: int, last: int) -> list[Row]:
     # The one that the span begins in is the last one that begins before it.
     return tx.rows(
         "SELECT first_seq, messages, content FROM bodies WHERE session = ? AND first_seq <= ? AND first_seq >="
-        " coalesce((SELECT first_seq FROM bodies WHERE session = ? AND first_seq BETWEEN 0 AND ?"
+        " coalesce((SELECT first_seq FROM bodies WHERE session = ? AND first_seq <= ?"
         " ORDER BY first_seq DESC LIMIT 1), 0) ORDER BY first_seq",
         (session, last, session, first),
     )

@@ -7,11 +7,10 @@ edit's summary, the kind of an event, the reply of a call, the fingerprint of a 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from contextstash_storage.bodies import Stored, damaged, insert_segments, packed, to_bytes, unpacked
+from contextstash_storage.bodies import compressed, damaged, plain, to_bytes
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import (
     Call,
@@ -29,7 +28,7 @@ from contextstash_storage.records import (
     Usage,
     ViewDelta,
 )
-from contextstash_storage.rows import checksum, edit_json, edit_of, from_json, group_of, to_json
+from contextstash_storage.rows import call_fields, call_json, checksum, edit_of, from_json, group_of, to_json
 from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, now, only
 
 Logged = TypeVar("Logged", Event, Call, Request, DeclaredVersion)
@@ -45,16 +44,25 @@ _KINDS: Mapping[type, tuple[Name, str]] = {
 """The name of each kind of record, and the field that has its number."""
 
 
+_LONG_BYTES = 1_000
+"""From this length on, an edit or a declared part is compressed. The words of a summary are in it twice."""
+
+
 def _put(tx: Tx, row: int, name: Name, rows: Sequence[tuple[int, str | None, str]]) -> None:
     """Store rows (number, key, record), or replace those of these numbers."""
+    stored = [(number, key, _stored(name, record.encode())) for number, key, record in rows]
     tx.many(
         "INSERT INTO log (session, kind, number, key, record, checksum) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (session, kind, number) DO UPDATE SET record = excluded.record, checksum = excluded.checksum",
         [
             (row, name, number, None if key is None else held(key), record, checksum(name, number, record))
-            for number, key, record in rows
+            for number, key, record in stored
         ],
     )
+
+
+def _stored(name: Name, record: bytes) -> bytes:
+    return compressed(record) if name in ("edit", "declared") and len(record) >= _LONG_BYTES else record
 
 
 def _rows(
@@ -69,7 +77,7 @@ def _rows(
     for number, record, noted in rows:
         if noted != checksum(name, number, record):
             raise damaged(f"{name} {number}")
-    return [(number, record) for number, record, _ in rows]
+    return [(number, plain(record).decode()) for number, record, _ in rows]
 
 
 def _read(
@@ -84,6 +92,8 @@ def _read(
     """Records of a kind under their numbers, by default all."""
     name, field = _KINDS[kind]
     found = _rows(tx, row, name, condition, values or (0,), limit, newest=newest)
+    if kind is Call:
+        return [kind.model_validate({**call_fields(record), field: number}) for number, record in found]
     return [from_json(kind, record).model_copy(update={field: number}) for number, record in found]
 
 
@@ -91,7 +101,8 @@ def _append(tx: Tx, row: int, record: Logged, key: str | None) -> None:
     """Store a record under the next number of its kind, with the current time if it has none."""
     name, _ = _KINDS[type(record)]
     number = 1 + only(tx.rows("SELECT coalesce(max(number), 0) FROM log WHERE session = ? AND kind = ?", (row, name)))
-    _put(tx, row, name, [(number, key, to_json(_stamped(record)))])
+    stamped = _stamped(record)
+    _put(tx, row, name, [(number, key, call_json(stamped) if isinstance(stamped, Call) else to_json(stamped))])
 
 
 def _stamped(record: Logged) -> Logged:
@@ -121,7 +132,7 @@ _RESTORES = "restores"
 
 
 def _put_edits(tx: Tx, row: int, edits: Sequence[EditRecord]) -> None:
-    _put(tx, row, "edit", [(each.edit_id, _edit_key(each), edit_json(each)) for each in edits])
+    _put(tx, row, "edit", [(each.edit_id, _edit_key(each), to_json(each)) for each in edits])
 
 
 def _edit_key(edit: EditRecord) -> str | None:
@@ -229,7 +240,7 @@ def insert_call(tx: Tx, row: int, call: Call, reply: str | None = None) -> None:
 def reports_again(tx: Tx, row: int, reply: str | None, usage: Usage) -> bool:
     """Whether a call with this reply is stored; its usage is replaced by the later report."""
     found = [] if reply is None else _read(tx, row, Call, "key = ?", held(reply))
-    changed = [(call.call_id, reply, to_json(call.model_copy(update=usage.model_dump()))) for call in found]
+    changed = [(call.call_id, reply, call_json(call.model_copy(update=usage.model_dump()))) for call in found]
     _put(tx, row, "call", changed)
     return bool(found)
 
@@ -244,10 +255,10 @@ def last_calls(tx: Tx, row: int, limit: int) -> list[Call]:
     return _read(tx, row, Call, limit=limit, newest=True)
 
 
-def call_records(tx: Tx, rows: Iterable[int]) -> list[str]:
-    """The records of all calls of these sessions."""
+def calls_of(tx: Tx, rows: Iterable[int]) -> list[dict[str, Any]]:
+    """The fields of all calls of these sessions."""
     text = f"SELECT record FROM log WHERE kind = 'call' AND session IN {tx.numbers}"
-    return [record for (record,) in tx.rows(text, (listed(rows),))]
+    return [call_fields(record.decode()) for (record,) in tx.rows(text, (listed(rows),))]
 
 
 # Requests
@@ -293,7 +304,7 @@ def list_requests(tx: Tx, row: int, *, after: int = 0, limit: int = 100) -> list
     return _read(tx, row, Request, "number > ?", after, limit=limit)
 
 
-# Declared parts: their content, which is long, is a segment of its own, before the messages.
+# Declared parts
 
 
 def declare(
@@ -324,22 +335,14 @@ def _fingerprint(part: DeclaredVersion) -> str:
 
 
 def _put_declared(tx: Tx, row: int, part: DeclaredVersion) -> None:
-    bare = part.model_copy(update={"content": None})
-    _put(tx, row, "declared", [(part.version, _fingerprint(part), to_json(bare))])
-    session, first, count, _, content = packed(row, -part.version, [Stored(to_bytes(part.content))])
-    insert_segments(tx, [(session, first, count, 1, content)])
+    _put(tx, row, "declared", [(part.version, _fingerprint(part), to_json(part))])
 
 
 def read_declared(tx: Tx, row: int, versions: Sequence[int] | None = None) -> list[DeclaredVersion]:
     """These versions of the declared parts, or all, in order."""
-    found = _read(tx, row, DeclaredVersion)
-    return [_with_content(tx, row, each) for each in found if versions is None or each.version in versions]
-
-
-def _with_content(tx: Tx, row: int, part: DeclaredVersion) -> DeclaredVersion:
-    text = "SELECT first_seq, messages, content FROM bodies WHERE session = ? AND first_seq = ?"
-    [segment] = tx.rows(text, (row, -part.version)) or [(-part.version, 0, b"")]
-    return part.model_copy(update={"content": json.loads(unpacked(row, segment)[-part.version].body)})
+    if versions is None:
+        return _read(tx, row, DeclaredVersion)
+    return _read(tx, row, DeclaredVersion, f"number IN {tx.numbers}", listed(versions))
 
 
 def copy_record(tx: Tx, row: int, record: EditRecord | Event | Call | DeclaredVersion | Request) -> None:

@@ -463,7 +463,7 @@ class TokenSum(Record):
     tokens: int
 
 
-class Call(Record):
+class Call(Usage):
     """One model call, the host's or a summarizer's. Its request is kept by reference: the agent was sent the view
     up to and including message `request_seq`, as the first `request_edits` edits made it; a summarizer was sent
     the messages `request_first_seq..request_seq`. `cost` is in US dollars if the price is known."""
@@ -474,12 +474,6 @@ class Call(Record):
     request_seq: int
     request_first_seq: int = 0
     request_edits: int = 0
-    prompt_tokens: int
-    completion_tokens: int = 0
-    reasoning_tokens: int = 0
-    cached_tokens: int = 0
-    cache_write_tokens: int = 0
-    cache_write_1h_tokens: int = 0
     cost: float | None = None
     duration_ms: float | None = None
     error: str | None = None

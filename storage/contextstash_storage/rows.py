@@ -16,16 +16,15 @@ from contextstash_storage.records import (
     EDIT,
     Block,
     BlockType,
+    Call,
     Edit,
-    EditRecord,
     Kind,
     Message,
     NewMessage,
     Record,
     Role,
-    SummaryEdit,
 )
-from contextstash_storage.transaction import text_of, time_of
+from contextstash_storage.transaction import microseconds, text_of, time_of
 
 # The places in these are stored: what comes later is added at their end.
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
@@ -130,24 +129,26 @@ def from_json(kind: type[StoredRecord], text: str) -> StoredRecord:
         return kind.model_validate(json.loads(text))
 
 
-_IN_TEXT = '"summary":['
-"""Stands in the JSON of a summary whose own words are a part of what it shows: only that part's ends are stored."""
+def call_json(call: Call) -> str:
+    """A model call as a list of the fields that each has (of its usage, without the zeros at the end), and the others.
+    A session has one for each reply: with field names they would take a twentieth of its file."""
+    fields = call.model_dump(mode="json", exclude_defaults=True)
+    usage = _trimmed([fields.pop(name, 0) for name in _USAGE])
+    created = None if call.created_at is None else microseconds(call.created_at)
+    fields.pop("created_at", None)
+    return to_bytes([fields.pop("request_seq"), fields.pop("request_edits", 0), usage, created, fields]).decode()
 
 
-def edit_json(edit: EditRecord) -> str:
-    """An edit's fields as JSON; the words of a summary, which can be 50,000 characters, are stored once."""
-    if not isinstance(edit, SummaryEdit) or (place := edit.text.find(edit.summary)) < 0:
-        return to_json(edit)
-    ends = (place, place + len(edit.summary))
-    return to_bytes({**edit.model_dump(mode="json", exclude_defaults=True), "summary": ends}).decode()
+def call_fields(stored: str) -> dict[str, Any]:
+    """The fields of `call_json`."""
+    seq, edits, usage, created, others = parsed(stored)
+    time = None if created is None else time_of(created)
+    used = dict(zip(_USAGE, usage, strict=False))
+    return {"request_seq": seq, "request_edits": edits, "created_at": time, **used, **others}
 
 
 def edit_of(text: str) -> Edit:
-    """The edit of `edit_json`, or of `to_json`, of any kind."""
-    if _IN_TEXT in text:
-        fields = json.loads(text)
-        start, end = fields["summary"]
-        return EDIT.validate_python({**fields, "summary": fields["text"][start:end]})
+    """The edit of `to_json`, of any kind."""
     try:
         return EDIT.validate_json(text)
     except ValidationError:  # escaped lone surrogates
@@ -156,7 +157,8 @@ def edit_of(text: str) -> Edit:
 
 def checksum(*values: object) -> int:
     """Of a row's values: a damaged row is not read as another one."""
-    return crc32(" ".join(map(str, values)).encode("utf-8", "surrogatepass"))
+    parts = [each if isinstance(each, bytes) else str(each).encode("utf-8", "surrogatepass") for each in values]
+    return crc32(b" ".join(parts))
 
 
 def message_of(session_id: str, row: Sequence[Any], stored: Stored | None) -> Message:

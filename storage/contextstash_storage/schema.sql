@@ -35,7 +35,7 @@ CREATE TABLE messages (
 );
 CREATE UNIQUE INDEX messages_by_key ON messages (session, key) WHERE key IS NOT NULL;
 
--- Segments of neighbouring messages, `messages` from `first_seq` on; see bodies.py. Before 0 stand declared parts.
+-- Segments of neighbouring messages, `messages` from `first_seq` on; see bodies.py.
 CREATE TABLE bodies (
     body INTEGER PRIMARY KEY,
     session INTEGER NOT NULL,
@@ -71,7 +71,7 @@ CREATE TABLE log (
     kind TEXT NOT NULL,
     number INTEGER NOT NULL,
     key TEXT,
-    record TEXT NOT NULL,
+    record BLOB NOT NULL,
     checksum INTEGER NOT NULL,
     UNIQUE (session, kind, number)
 );

@@ -9,7 +9,7 @@ from typing import Any
 
 from contextstash_storage.bodies import damaged
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
-from contextstash_storage.log import call_records
+from contextstash_storage.log import calls_of
 from contextstash_storage.records import (
     BlockType,
     Counters,
@@ -180,7 +180,7 @@ def totals(tx: Tx, owner: str, *, without_agent: str = "") -> Totals:
         messages=sum(each.get("messages", 0) for each in counters),
         tokens=sum(each.get("appended", 0) for each in counters),
         tools=tuple(_tools(tx, condition, values)),
-        days=tuple(_days(call_records(tx, [row for row, _ in rows]))),
+        days=tuple(_days(calls_of(tx, [row for row, _ in rows]))),
     )
 
 
@@ -197,7 +197,7 @@ def session_tools(tx: Tx, row: int) -> list[ToolSum]:
 
 def session_days(tx: Tx, row: int) -> list[DaySum]:
     """The agent's model calls of a session by day."""
-    return _days(call_records(tx, [row]))
+    return _days(calls_of(tx, [row]))
 
 
 MAX_TOOLS = 200
@@ -216,14 +216,13 @@ def _tools(tx: Tx, condition: str, values: Sequence[object]) -> list[ToolSum]:
 _SUMS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens")
 
 
-def _days(records: Iterable[str]) -> list[DaySum]:
+def _days(calls: Iterable[Mapping[str, Any]]) -> list[DaySum]:
     """The agents' calls among these, by day and model."""
     sums: dict[tuple[str, str | None], Counter[str]] = {}
-    for record in records:
-        call = parsed(record)
+    for call in calls:
         if call["purpose"] != "agent":
             continue
-        day = sums.setdefault((call["created_at"][:10], call.get("model")), Counter())
+        day = sums.setdefault((call["created_at"].strftime("%Y-%m-%d"), call.get("model")), Counter())
         day.update({"calls": 1, **{name: call.get(name, 0) for name in _SUMS}})
         if call.get("cost") is not None:
             day.update({"cost": call["cost"], "priced": 1})

@@ -18,7 +18,7 @@ from contextstash_storage.records import (
     SummaryEdit,
     TruncateEdit,
 )
-from contextstash_storage.rows import edit_json, edit_of, to_json
+from contextstash_storage.rows import edit_of, to_json
 from tests.support.stored_edits import archiving, summarizing
 
 EDITS: list[Edit] = [
@@ -49,22 +49,3 @@ def test_an_edit_without_what_its_kind_needs_is_refused() -> None:
 def test_an_archive_and_a_summary_have_different_types() -> None:
     assert isinstance(edit_of(to_json(archiving(0))), ArchiveEdit)
     assert isinstance(edit_of(to_json(summarizing(0, 1))), SummaryEdit)
-
-
-@pytest.mark.parametrize(
-    ("text", "summary"),
-    [
-        ('[Summary: Words of it: "summary":[1,2] — end]', 'Words of it: "summary":[1,2] — end'),
-        ("the same", "the same"),
-        ("shown\ud800", ""),
-        ("shown", "other words"),
-        ("a \ud83d\U0001f600 b", "\ud83d\U0001f600 b"),
-    ],
-)
-def test_the_words_of_a_summary_are_stored_once_if_it_shows_them(text: str, summary: str) -> None:
-    edit = summarizing(0, 9, text=text, summary=summary)
-    stored = edit_json(edit)
-    assert edit_of(stored) == edit == edit_of(to_json(edit))
-    assert len(stored) < len(to_json(edit)) + 8
-    if len(summary) > 20:
-        assert stored.count("Words") == 1
