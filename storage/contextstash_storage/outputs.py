@@ -9,7 +9,7 @@ from contextstash_storage.bodies import damaged
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.handles import HANDLE, MAX_NAMED, ambiguous
 from contextstash_storage.records import Output
-from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, text_of
+from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, only, text_of
 
 _NAMES = ("handle", "seq", "block", "tool", "argument", "tokens", "characters", "lines", "sha256", "is_error")
 _COLUMNS = ", ".join(_NAMES)
@@ -25,7 +25,7 @@ def store_outputs(tx: Tx, row: int, outputs: Sequence[Output]) -> None:
         if wanted
         else []
     )
-    numbers = {name: _last_taken(tx, row, name) for (name,) in found}
+    numbers = {name: _count(tx, row, name) for (name,) in found}
     rows = []
     for each in outputs:
         number = numbers[each.handle] = numbers.get(each.handle, 0) + 1
@@ -110,19 +110,8 @@ def _numbered(name: str, number: int) -> str:
     return name if number == 1 else f"{name}-{number}"
 
 
-def _last_taken(tx: Tx, row: int, name: str) -> int:
-    """The highest number of a handle's name that is taken, of which the first is. Numbers are given in order, so it is
-    found by doubling steps and halving them again: a thousand equal outputs take ten look-ups each."""
-
-    def is_taken(number: int) -> bool:
-        text = "SELECT 1 FROM outputs WHERE session = ? AND handle = ?"
-        return bool(tx.rows(text, (row, _numbered(name, number))))
-
-    low, step = 1, 1
-    while is_taken(low + step):
-        low, step = low + step, 2 * step
-    high = low + step
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if is_taken(middle) else (low, middle)
-    return low
+def _count(tx: Tx, row: int, name: str) -> int:
+    """How many outputs have this name, of which the first is there: that is the last number, as they are given in
+    order."""
+    text = "SELECT count(*) FROM outputs WHERE session = ? AND handle BETWEEN ? AND ?"
+    return 1 + int(only(tx.rows(text, (row, f"{name}-", f"{name}-:"))))  # the colon comes behind the digits

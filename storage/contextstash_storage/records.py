@@ -162,8 +162,6 @@ class EditRecord(Record):
     """What every edit has: an append-only change of the view, laid over the history. `edit_id` and `created_at` are set
     when the edit is stored."""
 
-    model_config = ConfigDict(extra="ignore")  # exports of version 4 hold what each edit changes in the view too
-
     kind: EditKind
     edit_id: int = 0
     created_at: datetime | None = None

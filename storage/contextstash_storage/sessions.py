@@ -222,7 +222,7 @@ def _days(calls: Iterable[Mapping[str, Any]]) -> list[DaySum]:
     for call in calls:
         if call["purpose"] != "agent":
             continue
-        day = sums.setdefault((call["created_at"].strftime("%Y-%m-%d"), call.get("model")), Counter())
+        day = sums.setdefault((call["created_at"].date().isoformat(), call.get("model")), Counter())
         day.update({"calls": 1, **{name: call.get(name, 0) for name in _SUMS}})
         if call.get("cost") is not None:
             day.update({"cost": call["cost"], "priced": 1})

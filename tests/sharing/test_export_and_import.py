@@ -118,6 +118,21 @@ async def test_a_session_can_be_imported_under_another_id(tmp_path: Path) -> Non
         assert await history(stash, "copy") == NATIVES
 
 
+async def test_an_export_whose_edits_say_what_they_change_in_the_view_is_read(tmp_path: Path) -> None:
+    """As those of commit 81800828 do."""
+    async with stash_at(tmp_path / "s.db") as stash:
+        await stash.record_messages(NATIVES, session_id=SESSION)
+        await stash.prune_tool_outputs(SESSION, keep_last=0, protect_tokens=0, minimum_tokens=0)
+        lines = await exported(stash)
+        former = [
+            line.replace('{"edit": {', '{"edit": {"delta": {"user": -1}, "view_messages": 0, "view_results": -1, ')
+            for line in lines
+        ]
+        assert former != lines
+        await stash.import_session(former, session_id="copy")
+        assert await stash.store.read_edits("copy") == await stash.store.read_edits(SESSION)
+
+
 async def test_another_session_of_the_same_id_is_not_touched(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "a.db") as one, stash_at(tmp_path / "b.db") as other:
         await one.record_messages(NATIVES, session_id=SESSION)

@@ -72,6 +72,9 @@ PARTS: Mapping[str, TypeAdapter[Any]] = {
 MOVED: Mapping[str, TypeAdapter[Any]] = {**PARTS, "note": TypeAdapter(Note)}
 """The same of a session that goes to another database. A file has no notes: they say where its client goes on."""
 
+FORMER_FIELDS = ("delta", "view_messages", "view_results")
+"""Of edits in exports of commit 81800828: what each changes in the view, which is folded from all edits now."""
+
 LOGGED_AT_ONCE = 1_000
 
 RECORD_LEVELS = 2
@@ -238,13 +241,12 @@ class _Lines:
         while (record := self._next()) is not None and not is_session(record) and END not in record:
             try:
                 [name] = self._parts.keys() & record.keys()
-                fields = record[name]
-                item = (
-                    _message(fields, fmt, calls, settings)
-                    if name == "message"
-                    else self._parts[name].validate_python(fields)
-                )
-            except (ValidationError, ContextstashError, KeyError, ValueError, TypeError) as error:
+                if name == "message":
+                    item: Copied = _message(record[name], fmt, calls, settings)
+                else:
+                    fields = {field: value for field, value in record[name].items() if field not in FORMER_FIELDS}
+                    item = self._parts[name].validate_python(fields)
+            except (ValidationError, ContextstashError, KeyError, ValueError, TypeError, AttributeError) as error:
                 raise self._wrong() from error
             self._check_place(item, record.get("seq"), counts[name], keys)
             counts[name] += 1

@@ -1,13 +1,263 @@
-"""The session store in PostgreSQL: any number of processes on any number of machines."""
+"""The session store in PostgreSQL: any number of processes on any number of machines. Each connection is used by one
+thread at a time, and runs whole transactions, again if that is safe."""
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+import psycopg
+from psycopg import errors
+
+from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreFullError
 from contextstash_storage.postgres import match
 from contextstash_storage.postgres.address import Address
-from contextstash_storage.postgres.connection import RETRY_SECONDS, PostgresDatabase
 from contextstash_storage.records import LOCAL_OWNER
 from contextstash_storage.store import SessionStore
-from contextstash_storage.transaction import VERSION, Tx, check_version, only, statements
+from contextstash_storage.transaction import (
+    VERSION,
+    Matching,
+    Result,
+    Tx,
+    TxWork,
+    check_version,
+    only,
+    statements,
+)
+
+RETRY_SECONDS = 10.0
+"""For how long a transaction waits for a connection or for a lock, and is tried again if it was not committed: as long
+as the embedded store waits for a lock. A restart of PostgreSQL takes 1 to 3 s."""
+
+FIRST_PAUSE_SECONDS = 0.02
+MAX_PAUSE_SECONDS = 1.0
+
+COMMAND_SECONDS = 300.0
+"""How long one statement may take. The longest writes the pieces of a session of a million messages."""
+
+_COLLIDED = (errors.SerializationFailure, errors.DeadlockDetected, errors.LockNotAvailable)
+_UNSTORABLE = (psycopg.DataError, UnicodeEncodeError, OverflowError)
+_DRIVER_ERRORS = (psycopg.Error, *_UNSTORABLE)
+
+
+class CommitUnknownError(StoreError):
+    """The connection broke during a commit."""
+
+
+class PostgresTx:
+    """A transaction; see transaction.Tx."""
+
+    __slots__ = ("_db",)
+
+    lock = " FOR UPDATE"
+    numbers = "(SELECT CAST(value AS bigint) FROM json_array_elements_text(CAST(? AS json)) AS each (value))"
+    texts = "(SELECT value FROM json_array_elements_text(CAST(? AS json)) AS each (value))"
+    index: Matching = match
+
+    def __init__(self, db: psycopg.Connection[Any]) -> None:
+        self._db = db
+
+    def rows(self, text: str, values: Sequence[object] = ()) -> list[Any]:
+        return self._db.execute(_spoken(text), values or None).fetchall()
+
+    def execute(self, text: str, values: Sequence[object] = ()) -> int:
+        return self._db.execute(_spoken(text), values or None).rowcount
+
+    def many(self, text: str, rows: Sequence[Sequence[object]]) -> None:
+        if rows:
+            with self._db.cursor() as cursor:
+                cursor.executemany(_spoken(text), rows)
+
+    def reserve(self, table: str, column: str, count: int) -> list[int]:
+        text = "SELECT nextval(pg_get_serial_sequence(?, ?)) FROM generate_series(1, CAST(? AS bigint))"
+        return [number for (number,) in self.rows(text, (table, column, count))]
+
+    def clock(self) -> float:
+        # The server's, which all machines share.
+        return float(only(self.rows("SELECT extract(epoch FROM clock_timestamp())")))
+
+
+@lru_cache(maxsize=512)
+def _spoken(text: str) -> bytes:
+    """A statement in the driver's form."""
+    return text.replace("%", "%%").replace("?", "%s").encode()
+
+
+class PostgresDatabase:
+    """The connections of one store."""
+
+    def __init__(self, address: Address, retry_seconds: float) -> None:
+        self.address = address
+        self._retry_seconds = retry_seconds
+        self._idle: list[psycopg.Connection[Any]] = []
+        self._free = asyncio.Semaphore(address.pool_size)
+        self._threads = ThreadPoolExecutor(address.pool_size, thread_name_prefix="postgres")
+        self._closed = False
+
+    async def check(self) -> None:
+        """Raise StoreError if the server cannot be reached."""
+        try:
+            self._idle.append(await self._in_thread(self._connected))
+        except (psycopg.Error, ValueError) as error:
+            raise _opening_error(self.address, error) from error
+
+    async def close(self) -> None:
+        """Close the connections, after what runs on them; closing again does nothing."""
+        self._closed = True
+        await asyncio.to_thread(self._threads.shutdown)
+        while self._idle:
+            await asyncio.to_thread(self._idle.pop().close)
+
+    async def forget(self, *_: object) -> bool:
+        """Nothing: PostgreSQL overwrites removed rows when it vacuums their tables."""
+        return True
+
+    async def write(self, work: TxWork[Result]) -> Result:
+        """What `work` returns, run as one transaction: committed durably, or rolled back. It can run several times, so
+        it changes nothing but the database."""
+        return await self._again(work, "READ COMMITTED")
+
+    async def write_together(self, make: Callable[[], TxWork[Result]]) -> Result:
+        """The same for what `make` makes."""
+        made: list[TxWork[Result]] = []
+
+        def work(tx: Tx) -> Result:
+            if not made:
+                made.append(make())
+            return made[0](tx)
+
+        return await self.write(work)
+
+    async def read(self, work: TxWork[Result]) -> Result:
+        """What `work` returns; all its reads see the same state of the database."""
+        return await self._again(work, "REPEATABLE READ READ ONLY")
+
+    async def _again(self, work: TxWork[Result], mode: str) -> Result:
+        give_up = time.monotonic() + self._retry_seconds
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            if self._closed:
+                raise StoreError("The session store is closed.")
+            try:
+                return await self._in_thread(lambda: self._transaction(work, mode))
+            except _DRIVER_ERRORS as error:
+                passes = _is_unreachable(error) or isinstance(error, _COLLIDED)
+                if not passes or self._closed or time.monotonic() > give_up:
+                    raise store_error(error) from error
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
+
+    async def _in_thread(self, work: Callable[[], Result]) -> Result:
+        """What `work` returns, run when a connection is free. Once started it runs to its end, even if the caller is
+        cancelled. Raises StoreBusyError if all are in use for too long."""
+        try:
+            await asyncio.wait_for(self._free.acquire(), self._retry_seconds)
+        except TimeoutError as error:
+            raise StoreBusyError(
+                f"All {self.address.pool_size} connections of this process to the database were in use for"
+                f" {self._retry_seconds:g} s; nothing was written. Try again in a moment, or pass a larger"
+                " pool_size in --db."
+            ) from error
+        running = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        running.add_done_callback(lambda _: self._free.release())
+        return await asyncio.shield(running)
+
+    def _transaction(self, work: TxWork[Result], mode: str) -> Result:
+        db = self._idle.pop() if self._idle else self._connected()
+        try:
+            # Compiling a statement takes longer than ours do. One way to the server for all of it.
+            limits = {"jit": "off", "lock_timeout": round(1_000 * self._retry_seconds)}
+            limits["statement_timeout"] = round(1_000 * COMMAND_SECONDS)
+            begin = "; ".join([f"BEGIN ISOLATION LEVEL {mode}", *(f"SET LOCAL {n} = {v}" for n, v in limits.items())])
+            db.execute(begin.encode())
+            try:
+                result = work(PostgresTx(db))
+            except BaseException:
+                with suppress(psycopg.Error):
+                    db.execute("ROLLBACK")
+                raise
+            _commit(db)
+            return result
+        finally:
+            if db.closed or db.broken:
+                db.close()
+            else:
+                self._idle.append(db)
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        db = psycopg.connect(self.address.url, autocommit=True, application_name="contextstash", connect_timeout=10)
+        if not self.address.prepares:
+            db.prepare_threshold = None
+        return db
+
+
+def _commit(db: psycopg.Connection[Any]) -> None:
+    try:
+        db.execute("COMMIT")
+    except psycopg.Error as error:
+        if not _is_unreachable(error):
+            raise
+        raise CommitUnknownError(
+            "The connection to the database broke at the end of a transaction: it may be stored or not. Send"
+            " the same again with what identifies it (first_seq, batch_id or keys)."
+        ) from error
+
+
+def _is_unreachable(error: BaseException) -> bool:
+    """Whether the server was not there, or went away: the driver then has no code of an error of the server, or one of
+    those of its end, or of too many connections."""
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    state = error.sqlstate
+    return state is None or state.startswith(("08", "57P", "53300"))
+
+
+def _opening_error(address: Address, error: BaseException) -> StoreError:
+    """The error for a database that cannot be opened; it never holds the password."""
+    reason = _reason(error).replace(address.password, "***") if address.password else _reason(error)
+    return StoreError(
+        f"The database {address} cannot be opened: {reason}. See that the server runs, and to the name, password"
+        " and permissions in --db."
+    )
+
+
+def _reason(error: BaseException) -> str:
+    """What a driver's error says, without the values of rows that its detail may quote."""
+    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return (primary or str(error) or type(error).__name__).strip().rstrip(".")
+
+
+def store_error(error: BaseException) -> StoreError | BadInputError:
+    """Our error for a driver's error, which says what it means and what to do."""
+    if isinstance(error, errors.DiskFull):
+        return StoreFullError("The database server's disk is full; nothing was written. Make room and try again.")
+    if isinstance(error, _COLLIDED):
+        return StoreBusyError(
+            "The session, or the database, is locked by another process for too long; nothing was written. Try again in"
+            " a moment."
+        )
+    if isinstance(error, errors.QueryCanceled):
+        return StoreBusyError(
+            f"The database did not finish a statement within {COMMAND_SECONDS:g} s: it is overloaded. Nothing was"
+            " written. Try again in a moment."
+        )
+    if _is_unreachable(error):
+        return StoreBusyError(
+            f"The database server cannot be reached ({_reason(error)}); nothing was written. Try again in a moment."
+        )
+    if isinstance(error, _UNSTORABLE):
+        return BadInputError(f"A name or number among the arguments cannot be stored: {_reason(error)}.")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return StoreError(f"The database user may not do that: {_reason(error)}. Grant it that right.")
+    return StoreError(f"The database could not do that: {_reason(error)}.")
+
+
+# The store
 
 LOCK = 0x636F6E7465787473
 """The advisory lock of making tables: the letters `contexts`."""

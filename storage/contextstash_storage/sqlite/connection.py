@@ -262,15 +262,15 @@ def truncate_log(db: sqlite3.Connection) -> bool:
     return not busy
 
 
-async def _close_in_order(connections: Sequence[Connection]) -> None:
-    async with AsyncExitStack() as stack:
-        for connection in reversed(connections):
-            stack.push_async_callback(connection.close)
-
-
 async def close(*connections: Connection) -> None:
     """Close the connections in this order, even if the caller is cancelled; the cancellation is raised at the end."""
-    closing = asyncio.ensure_future(_close_in_order(connections))
+
+    async def in_order() -> None:
+        async with AsyncExitStack() as stack:
+            for connection in reversed(connections):
+                stack.push_async_callback(connection.close)
+
+    closing = asyncio.ensure_future(in_order())
     try:
         await asyncio.shield(closing)
     except asyncio.CancelledError:
@@ -285,28 +285,21 @@ MAX_TOGETHER = 16
 """Writes of one commit: 16 messages of usual size take about 10 ms, in which other processes wait."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A write, and where its outcome goes."""
-
-    make: Made[Any]
-    outcome: asyncio.Future[Any]
-
-
 @dataclass
 class GroupCommit:
-    """Writes of one connection. `lock` is what all its writers hold."""
+    """Writes of one connection. `lock` is what all its writers hold; of each that waits, `_waiting` has where its
+    outcome goes."""
 
     writer: Connection
     lock: asyncio.Lock
-    _waiting: list[_Waiting] = field(default_factory=list)
+    _waiting: list[tuple[Made[Any], asyncio.Future[Any]]] = field(default_factory=list)
 
     async def write(self, make: Made[Result]) -> Result:
         """What the work returns that `make` makes, run in a transaction with the writes that wait at the same time; if
-        it fails, the others are committed all the same. `make` is called on the writer's thread before the transaction.
-        The work may be run again, after what it wrote was rolled back."""
+        it fails, the others are committed all the same. `make` is called on the writer's thread before the transaction,
+        and again with its work if what that wrote was rolled back."""
         outcome: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(make, outcome))
+        self._waiting.append((make, outcome))
         try:
             while not outcome.done():
                 async with self.lock:
@@ -319,42 +312,33 @@ class GroupCommit:
         return outcome.result()
 
     async def _commit(self) -> None:
-        waiting = [each for each in self._waiting if not each.outcome.done()]
+        waiting = [each for each in self._waiting if not each[1].done()]
         group, self._waiting = waiting[:MAX_TOGETHER], waiting[MAX_TOGETHER:]
         try:
-            found = await self.writer.run(lambda db: _run([each.make for each in group], db))
+            found = await self.writer.run(lambda db: _together(db, [make for make, _ in group]))
         except Exception as error:
             found = [error] * len(group)
-        for each, result in zip(group, found, strict=True):
-            if each.outcome.done():
+        for (_, outcome), result in zip(group, found, strict=True):
+            if outcome.done():
                 continue
             if isinstance(result, Exception):
-                each.outcome.set_exception(result)
+                outcome.set_exception(result)
             else:
-                each.outcome.set_result(result)
+                outcome.set_result(result)
 
 
-def _run(made: Sequence[Made[Any]], db: sqlite3.Connection) -> list[Any]:
-    """What each returns, or the exception that it raises."""
-    works = [_outcome(lambda _, make=make: make(), db) for make in made]  # type: ignore[misc]
-    ready = [work for work in works if not isinstance(work, Exception)]
-    if len(works) > 1 and len(ready) == len(works):
-        try:
-            return in_transaction(db, lambda tx: [work(tx) for work in ready])
-        except Exception as error:
-            # If one fails, all are rolled back and run again, each alone: that is rare, and shows which of them it was.
-            # But if the lock was not to be had, each would wait for it as long again.
-            if isinstance(error, DriverError) and isinstance(store_error(error), StoreBusyError):
-                return [store_error(error) for _ in works]
-    return [work if isinstance(work, Exception) else _alone(work, db) for work in works]
+def _together(db: sqlite3.Connection, made: Sequence[Made[Any]]) -> list[Any]:
+    """What each returns, or the exception that it raises. If one fails, all are rolled back and run again, each alone:
+    that is rare, and shows which of them it was."""
 
+    def written(db: sqlite3.Connection) -> list[Any]:
+        works = [make() for make in made]
+        return in_transaction(db, lambda tx: [work(tx) for work in works])
 
-def _alone(work: TxWork[Any], db: sqlite3.Connection) -> Any:
-    return _outcome(lambda db: in_transaction(db, work), db)
-
-
-def _outcome(work: Work[Any], db: sqlite3.Connection) -> Any:
     try:
-        return translated(work, db)
+        return translated(written, db)
     except Exception as error:
-        return error
+        # If the lock was not to be had, each would wait for it as long again.
+        if len(made) <= 1 or isinstance(error, StoreBusyError):
+            return [error] * len(made)
+    return [outcome for make in made for outcome in _together(db, [make])]

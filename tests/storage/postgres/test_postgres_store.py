@@ -13,7 +13,7 @@ import pytest
 
 from contextstash_storage.databases import open_store
 from contextstash_storage.errors import BadInputError, StoreBusyError, StoreVersionError
-from contextstash_storage.postgres import connection
+from contextstash_storage.postgres import store as postgres_store
 from contextstash_storage.postgres.store import PostgresStore, open_postgres
 from contextstash_storage.transaction import Tx
 from tests.support.postgres_server import new_store_address, server
@@ -112,7 +112,7 @@ async def test_a_cancelled_caller_leaves_its_connection_to_others_when_its_work_
 
 
 async def test_a_statement_that_takes_too_long_is_said_to_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "COMMAND_SECONDS", 0.2)
+    monkeypatch.setattr(postgres_store, "COMMAND_SECONDS", 0.2)
     store = await opened()
     with pytest.raises(StoreBusyError, match=r"did not finish a statement within 0\.2 s"):
         await store.database.write(lambda tx: tx.execute("SELECT pg_sleep(30)"))
