@@ -87,6 +87,7 @@ def test_a_summary_names_the_command_that_shows_its_messages(contextstash: Comma
 
 def _summary_of(contextstash: CommandLine) -> str:
     with sqlite3.connect(contextstash.database) as database:
-        rows = database.execute("SELECT record FROM log WHERE kind = 'edit'").fetchall()
-    [found] = [json.loads(record) for (record,) in rows if '"summary"' in record]
-    return str(found["summary_id"])
+        [(found,)] = database.execute(
+            "SELECT key FROM log WHERE kind = 'edit' AND key LIKE 'sum!_%' ESCAPE '!'"
+        ).fetchall()
+    return str(found)
