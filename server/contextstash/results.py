@@ -442,7 +442,6 @@ class RecoverResult(Result):
 
     session_id: SessionId
     recovered: bool = Field(description="Whether `context` is worth sending")
-    provider: str = Field(description="Whose error it is")
     limit: int | None = Field(default=None, description="The window that the error names, in tokens")
     prompt_tokens: int | None = Field(default=None, description="What the refused request had")
     tokens_before: int = Field(description="Before")

@@ -17,7 +17,7 @@ from tests.support.refusals import SEEN, Seen
 
 
 def expected(seen: Seen) -> ContextOverflow:
-    return ContextOverflow(seen.provider, seen.limit, seen.prompt, seen.reply)
+    return ContextOverflow(seen.limit, seen.prompt, seen.reply)
 
 
 @pytest.mark.parametrize("seen", SEEN, ids=lambda seen: seen.source)
@@ -43,52 +43,50 @@ def test_a_refusal_in_the_middle_of_a_long_text_is_not_an_error(seen: Seen) -> N
     assert recognize(json.dumps([{"type": "text", "text": seen.error}])) is None
 
 
-TOO_MANY_BYTES: list[tuple[str, str, str | dict[str, Any]]] = [
+TOO_MANY_BYTES: list[tuple[str, str | dict[str, Any]]] = [
     (
-        "anthropics/anthropic-sdk-python#938", "anthropic",
+        "anthropics/anthropic-sdk-python#938",
         "anthropic._exceptions.RequestTooLargeError: Error code: 413 - {'error': {'type': 'request_too_large',"
         " 'message': 'Request exceeds the maximum size'}}",
     ),
     (
-        "langchain-ai/langchain-aws#419", "bedrock",
+        "langchain-ai/langchain-aws#419",
         "ValidationException: An error occurred (ValidationException) when calling the InvokeModel operation: 1"
         " validation error detected: Value at 'body' failed to satisfy constraint: Member must have length less"
         " than or equal to 25000000",
     ),
     (
-        "ryanadoty/Amazon-Bedrock-Amazon-RDS-POC#9", "bedrock",
+        "ryanadoty/Amazon-Bedrock-Amazon-RDS-POC#9",
         "An error occurred (ValidationException) when calling the InvokeModel operation: Malformed input"
         " request: expected maxLength: 42000, actual: 46735, please reformat your input and try again.",
     ),
     (
-        "starlake-ai/starflow#1321", "google",
+        "starlake-ai/starflow#1321",
         "INVALID_ARGUMENT: Request payload size exceeds the limit: 10485760 bytes.",
     ),
     (
-        "openresty/lua-resty-upload#27, a proxy's page", "unknown",
+        "openresty/lua-resty-upload#27, a proxy's page",
         {"status": 413, "body": "<html>\n<head><title>413 Request Entity Too Large</title></head>"},
     ),
     (
-        "a proxy that says nothing", "unknown",
+        "a proxy that says nothing",
         {"status_code": 413, "body": ""},
     ),
     (
-        "Express's body parser", "unknown",
+        "Express's body parser",
         "PayloadTooLargeError: request entity too large\n    at readStream (raw-body/index.js:163:17)",
     ),
     (
-        "an SDK without a body", "unknown",
+        "an SDK without a body",
         "413 status code (no body)",
     ),
 ]  # fmt: skip
-"""Refusals of a request because of its bytes: the source, the provider, the error."""
+"""Refusals of a request because of its bytes: the source, the error."""
 
 
-@pytest.mark.parametrize(("source", "provider", "error"), TOO_MANY_BYTES, ids=[row[0] for row in TOO_MANY_BYTES])
-def test_a_request_with_too_many_bytes_does_not_reveal_the_window(
-    source: str, provider: str, error: str | dict[str, Any]
-) -> None:
-    assert recognize(error) == ContextOverflow(provider, None, None, None, "bytes"), source
+@pytest.mark.parametrize(("source", "error"), TOO_MANY_BYTES, ids=[row[0] for row in TOO_MANY_BYTES])
+def test_a_request_with_too_many_bytes_does_not_reveal_the_window(source: str, error: str | dict[str, Any]) -> None:
+    assert recognize(error) == ContextOverflow(None, None, None, "bytes"), source
 
 
 LOOK_ALIKES: list[tuple[str, str | dict[str, Any]]] = [
@@ -228,29 +226,29 @@ def test_an_error_that_only_looks_like_a_refusal_is_not_recognized(source: str, 
 
 
 @pytest.mark.parametrize(
-    ("answer", "provider"),
+    "answer",
     [
-        ({"role": "assistant", "content": [], "stop_reason": "model_context_window_exceeded"}, "anthropic"),
-        ({"status": 200, "body": {"role": "assistant", "stop_reason": "model_context_window_exceeded"}}, "anthropic"),
-        ({"choices": [{"message": {"content": "…"}, "finish_reason": "model_context_window_exceeded"}]}, "zai"),
+        {"role": "assistant", "content": [], "stop_reason": "model_context_window_exceeded"},
+        {"status": 200, "body": {"role": "assistant", "stop_reason": "model_context_window_exceeded"}},
+        {"choices": [{"message": {"content": "…"}, "finish_reason": "model_context_window_exceeded"}]},
     ],
 )  # fmt: skip
-def test_a_reply_cut_off_by_the_window_is_recognized(answer: dict[str, Any], provider: str) -> None:
-    assert recognize(answer) == ContextOverflow(provider, None, None, None)
+def test_a_reply_cut_off_by_the_window_is_recognized(answer: dict[str, Any]) -> None:
+    assert recognize(answer) == ContextOverflow(None, None, None)
 
 
 @pytest.mark.parametrize(
     ("error", "found"),
     [
-        ({"error": {"code": "context_length_exceeded", "message": ""}}, ("openai", None, None)),
-        ({"error": {"code": "model_max_prompt_tokens_exceeded"}}, ("copilot", None, None)),
-        ({"type": "error", "error": {"type": "exceed_context_size_error"}}, ("llama.cpp", None, None)),
-        ({"type": "exceed_context_size_error", "n_prompt_tokens": 1407, "n_ctx": 256}, ("llama.cpp", 256, 1407)),
-        ({"n_ctx": 256, "n_prompt_tokens": 1407, "type": "exceed_context_size_error"}, ("llama.cpp", 256, 1407)),
-        ("litellm.ContextWindowExceededError: GroqException", ("groq", None, None)),
+        ({"error": {"code": "context_length_exceeded", "message": ""}}, (None, None)),
+        ({"error": {"code": "model_max_prompt_tokens_exceeded"}}, (None, None)),
+        ({"type": "error", "error": {"type": "exceed_context_size_error"}}, (None, None)),
+        ({"type": "exceed_context_size_error", "n_prompt_tokens": 1407, "n_ctx": 256}, (256, 1407)),
+        ({"n_ctx": 256, "n_prompt_tokens": 1407, "type": "exceed_context_size_error"}, (256, 1407)),
+        ("litellm.ContextWindowExceededError: GroqException", (None, None)),
     ],
 )
-def test_a_type_or_code_suffices(error: str | dict[str, Any], found: tuple[str, int | None, int | None]) -> None:
+def test_a_type_or_code_suffices(error: str | dict[str, Any], found: tuple[int | None, int | None]) -> None:
     assert recognize(error) == ContextOverflow(*found, None)
 
 
@@ -272,30 +270,30 @@ def test_a_mention_in_long_prose_needs_a_word_such_as_error_near_it() -> None:
 )
 def test_numbers_may_be_grouped(limit: str, prompt: str) -> None:
     error = f"prompt is too long: {prompt} tokens > {limit} maximum"
-    assert recognize(error) == ContextOverflow("anthropic", 200_000, 1_213_462, None)
+    assert recognize(error) == ContextOverflow(200_000, 1_213_462, None)
 
 
 def test_json_escapes_are_decoded() -> None:
     error = r"400 {\"message\":\"prompt is too long: 7 tokens \u003e 5 maximum\"}"
-    assert recognize(error) == ContextOverflow("anthropic", 5, 7, None)
+    assert recognize(error) == ContextOverflow(5, 7, None)
 
 
 def test_a_fallback_s_rate_limit_does_not_hide_the_refusal_with_its_numbers() -> None:
     error = "RateLimitError on the first model. Fallback failed: prompt is too long: 209303 tokens > 200000 maximum"
-    assert recognize(error) == ContextOverflow("anthropic", 200_000, 209_303, None)
+    assert recognize(error) == ContextOverflow(200_000, 209_303, None)
 
 
 def test_a_reply_reserve_that_takes_the_whole_window_is_detected() -> None:
-    full = ContextOverflow("openrouter", 131_072, 7_884, 131_072)
-    usual = ContextOverflow("anthropic", 200_000, 199_759, 8_192)
+    full = ContextOverflow(131_072, 7_884, 131_072)
+    usual = ContextOverflow(200_000, 199_759, 8_192)
     assert full.reply_fills_window
     assert not usual.reply_fills_window
-    assert not ContextOverflow("openai", None, None, None).reply_fills_window
+    assert not ContextOverflow(None, None, None).reply_fills_window
 
 
 def test_a_megabyte_is_read_only_at_its_ends() -> None:
     refusal = "invalid_request_error: prompt is too long: 213462 tokens > 200000 maximum"
-    overflow = ContextOverflow("anthropic", 200_000, 213_462, None)
+    overflow = ContextOverflow(200_000, 213_462, None)
     filling = "x" * 1_000_000
     assert recognize(refusal + filling) == overflow
     assert recognize(filling + " " + refusal) == overflow
@@ -309,7 +307,7 @@ def nested(levels: int) -> str:
 
 
 def test_deep_nesting_ends_the_search_without_an_error() -> None:
-    assert recognize(nested(8)) == ContextOverflow("anthropic", 5, 9, None)
+    assert recognize(nested(8)) == ContextOverflow(5, 9, None)
     assert recognize(nested(5_000)) is None
     loop: dict[str, Any] = {}
     loop["error"] = loop
@@ -357,5 +355,5 @@ def test_limit_prompt_and_reply_are_never_mixed_up(limit: int, prompt: int, repl
         f"This model's maximum context length is {shown(limit)} tokens. However, you requested "
         f"{shown(prompt + reply)} tokens ({shown(prompt)} in the messages, {shown(reply)} in the completion)."
     )
-    assert recognize(claude) == ContextOverflow("anthropic", limit, prompt, reply)
-    assert recognize(chat) == ContextOverflow("openai", limit, prompt, reply)
+    assert recognize(claude) == ContextOverflow(limit, prompt, reply)
+    assert recognize(chat) == ContextOverflow(limit, prompt, reply)

@@ -1,7 +1,7 @@
 """Recognizes the error with which a provider refuses a request that exceeds its context window, and its numbers.
 
 recognize("prompt is too long: 213462 tokens > 200000 maximum")
-ContextOverflow(provider='anthropic', limit=200000, prompt_tokens=213462, completion_tokens=None, shape='tokens')
+ContextOverflow(limit=200000, prompt_tokens=213462, completion_tokens=None, shape='tokens')
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ERROR_FIELDS = frozenset({
     "body", "cause", "choices", "code", "data", "description", "detail", "details", "error", "errorcode",
     "errormessage", "errors", "errortype", "exception", "finishreason", "httpstatus", "httpstatuscode",
     "incompletedetails", "innererror", "lasterror", "message", "metadata", "msg", "name", "nctx",
-    "nprompttokens", "object", "providername", "raw", "reason", "response", "responsebody", "status",
+    "nprompttokens", "object", "raw", "reason", "response", "responsebody", "status",
     "statuscode", "stopreason", "text", "title", "type",
 })  # fmt: skip
 """Fields of errors that can describe the problem, in lower case without dash and underscore; other fields may quote a
@@ -59,14 +59,12 @@ _PARTS = {
 class ContextOverflow:
     """A provider's refusal of a request that is too large; a number that it does not contain is None.
 
-    `provider` is the one that responded (a gateway rather than the model behind it), "unknown" if the error does not
-    name it. `limit` is the limit in tokens that refused the request: the model's context length, or its largest prompt
-    if the provider limits that. `prompt_tokens` counts the whole input, tool definitions included, `completion_tokens`
+    `limit` is the limit in tokens that refused the request: the model's context length, or its largest prompt if the
+    provider limits that. `prompt_tokens` counts the whole input, tool definitions included, `completion_tokens`
     the reserve for the reply counted on top of it. `shape` is "bytes" if the request was too large for the transport,
     which does not depend on the context window.
     """
 
-    provider: str
     limit: int | None
     prompt_tokens: int | None
     completion_tokens: int | None
@@ -104,7 +102,7 @@ def recognize(error: str | Mapping[str, Any]) -> ContextOverflow | None:
         return None
     shapes: tuple[Literal["tokens", "bytes"], ...] = ("tokens", "bytes")
     for shape in shapes:
-        for provider, pattern in table[shape]:
+        for _, pattern in table[shape]:
             match = _in_an_error(text, _compiled(pattern))
             if match is None:
                 continue
@@ -112,7 +110,7 @@ def recognize(error: str | Mapping[str, Any]) -> ContextOverflow | None:
             if "limit" not in numbers and any(_compiled(each).search(text) for each in table["look_alikes"]):
                 return None
             limit, prompt = numbers.get("limit") or None, _prompt_tokens(numbers)
-            return ContextOverflow(_provider(provider, text), limit, prompt, numbers.get("reply"), shape)
+            return ContextOverflow(limit, prompt, numbers.get("reply"), shape)
     return None
 
 
@@ -132,14 +130,6 @@ def _prompt_tokens(numbers: Mapping[str, int]) -> int | None:
         one_too_many = numbers.get("limit", 0) - numbers.get("reply", 0) + 1
         return numbers["least"] if numbers["least"] != one_too_many else None
     return numbers["prompt"] + numbers.get("tools", 0) if "prompt" in numbers else None
-
-
-def _provider(named: str, text: str) -> str:
-    """The provider of a row; if several use its words, the one that the text names."""
-    name = named.removesuffix("*")
-    rows = [*_table()["providers"], *(_table()["openai_compatible"] if name == "openai" else ())]
-    found = (other for other, pattern in rows if _compiled(pattern).search(text))
-    return next(found, name) if named.endswith("*") else name
 
 
 def _text_of(error: object) -> str:
