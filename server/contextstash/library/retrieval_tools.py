@@ -15,44 +15,29 @@ from typing import Any
 
 from contextstash.messages import get_format
 from contextstash.messages.base import ToolSchema
+from contextstash.operations import get_archived_output, search_history
 from contextstash.results import OutputPage, SearchResult
 from contextstash_storage.errors import BadInputError
 
 GET_ARCHIVED_OUTPUT, SEARCH_HISTORY = "get_archived_output", "search_history"
 
-MAX_HITS = 20
-"""Most hits of one search, about 2,000 tokens."""
-
-_TOOLS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
-    GET_ARCHIVED_OUTPUT: (
-        "Read a tool output that was replaced by a placeholder or cut, by its handle (out_…): a page of lines, or the"
-        " lines that match a pattern.",
-        {
-            "handle": {"type": "string", "description": "The handle in the placeholder"},
-            "offset": {"type": "integer", "description": "First line, from 1"},
-            "limit": {"type": "integer", "description": "Number of lines"},
-            "pattern": {"type": "string", "description": "Regular expression: only matching lines"},
-        },
-        ["handle"],
-    ),
-    SEARCH_HISTORY: (
-        "Search everything in this conversation, also what is no longer shown, by words.",
-        {
-            "query": {"type": "string", "description": "Words to look for"},
-            "limit": {"type": "integer", "description": "Number of hits"},
-        },
-        ["query"],
-    ),
+_TOOLS = {
+    GET_ARCHIVED_OUTPUT: (get_archived_output, ("handle", "offset", "limit", "pattern")),
+    SEARCH_HISTORY: (search_history, ("query", "limit")),
 }
-"""Description, properties and required properties of each tool, by its name."""
+"""The operation of each tool, by its name, and its arguments that a model is offered; the first is required."""
+
+_TYPES = {str: "string", str | None: "string", int | None: "integer"}
 
 
 def tool_definitions(format_name: str) -> list[dict[str, Any]]:
     """The definitions to put among the tools of a request."""
-    schemas = [
-        ToolSchema(name, description, {"type": "object", "properties": properties, "required": required})
-        for name, (description, properties, required) in _TOOLS.items()
-    ]
+    schemas = []
+    for name, (operation, offered) in _TOOLS.items():
+        given = {each: operation.arguments[each] for each in offered}
+        properties = {each: {"type": _TYPES[of.type], "description": of.text} for each, of in given.items()}
+        arguments = {"type": "object", "properties": properties, "required": [offered[0]]}
+        schemas.append(ToolSchema(name, operation.description, arguments))
     return get_format(format_name).tool_definitions(schemas)
 
 
@@ -64,22 +49,19 @@ def is_retrieval_tool(name: str) -> bool:
 def read_arguments(name: str, arguments: str | Mapping[str, Any] | None) -> dict[str, Any]:
     """The arguments of a call, as a dictionary or as the provider's JSON text. Raises BadInputError if one is unknown,
     missing or of the wrong type."""
-    _, properties, required = _TOOLS[name]
+    operation, offered = _TOOLS[name]
     try:
         given = json.loads(arguments or "{}") if isinstance(arguments, str) else dict(arguments or {})
     except (ValueError, TypeError, RecursionError) as error:
         raise BadInputError(f"The arguments of {name} are not JSON: {error}.") from error
     if not isinstance(given, dict):
-        raise BadInputError(f"The arguments of {name} are an object with {', '.join(properties)}.")
+        raise BadInputError(f"The arguments of {name} are an object with {', '.join(offered)}.")
     given = {key: value for key, value in given.items() if value is not None}
-    unknown = sorted(given.keys() - properties.keys())
-    missing = [key for key in required if key not in given]
-    if unknown or missing:
-        wrong = f"has no argument {unknown[0]}" if unknown else f"needs {missing[0]}"
-        raise BadInputError(f"{name} {wrong}; its arguments are {', '.join(properties)}.")
-    for key, value in given.items():
-        given[key] = _typed(name, key, properties[key]["type"], value)
-    return given
+    unknown = sorted(given.keys() - set(offered))
+    if unknown or offered[0] not in given:
+        wrong = f"has no argument {unknown[0]}" if unknown else f"needs {offered[0]}"
+        raise BadInputError(f"{name} {wrong}; its arguments are {', '.join(offered)}.")
+    return {key: _typed(name, key, _TYPES[operation.arguments[key].type], value) for key, value in given.items()}
 
 
 def _typed(name: str, key: str, kind: str, value: object) -> object:

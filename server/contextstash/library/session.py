@@ -31,7 +31,6 @@ from contextstash.library.request import (
 )
 from contextstash.library.retrieval_tools import (
     GET_ARCHIVED_OUTPUT,
-    MAX_HITS,
     hits_text,
     is_retrieval_tool,
     page_text,
@@ -224,7 +223,7 @@ class LibrarySession:
             given = read_arguments(name, arguments)
             if name == GET_ARCHIVED_OUTPUT:
                 return page_text(await self.get_archived_output(**given))
-            return hits_text(await self.search(given["query"], limit=min(given.get("limit", 10), MAX_HITS)))
+            return hits_text(await self.search(**given))
         except ContextstashError as error:
             return f"Error: {error}"
 

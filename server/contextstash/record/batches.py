@@ -292,7 +292,7 @@ async def _checked(access: Access, session: Session, natives: Sequence[Native]) 
     """The fingerprint of each message of a whole conversation. Those that were not in the last list are checked: raises
     BadMessageError if one is too large."""
     opened = access.opened(session.session_id)
-    known, listed = opened.prints, {}
+    settings, known, listed = access.settings(session), opened.prints, {}
 
     def work() -> list[bytes]:
         prints = []
@@ -300,7 +300,7 @@ async def _checked(access: Access, session: Session, natives: Sequence[Native]) 
             digest = digest_of(native)
             if digest is None or digest not in known:
                 check_limits([native], place)
-                [fingerprint] = fingerprints_of(access, session, [native])
+                fingerprint = access.store.fingerprint(stored_body(settings, native))
             else:
                 fingerprint = known[digest]
             prints.append(fingerprint)
