@@ -8,7 +8,6 @@ from functools import cached_property
 
 from contextstash.messages.base import Format
 from contextstash.view import session_counters as counting
-from contextstash.view.outputs_in_use import MadeCall
 from contextstash.view.view import Entry, Overlay, difference, parts_of, total_tokens
 from contextstash.window.settings import ContextSettings
 from contextstash.window.thresholds import WindowBudget
@@ -98,6 +97,7 @@ class SessionSnapshot:
     def changed_since(self, output: Output) -> int | None:
         """The message of the newest change of the file that an output shows, if that came after it; None if it shows no
         file, or if no call changed it by its name."""
+        from contextstash.view.outputs_in_use import MadeCall  # a hook, which makes no snapshot, need not load events
 
         call = MadeCall(output.handle, output.tool, output.argument)
         changes = (self._changes.get(path, -1) for path in call.paths) if call.shows_file else ()
@@ -107,6 +107,7 @@ class SessionSnapshot:
     @cached_property
     def _changes(self) -> Mapping[str, int]:
         """The message of the newest change of each file, by the paths that calls name it with."""
+        from contextstash.view.outputs_in_use import MadeCall
 
         newest: dict[str, int] = {}
         for output in self.outputs.values():
