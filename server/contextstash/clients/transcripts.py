@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.base.json_text import LENIENT_DECODER, lenient_value
-from contextstash.base.regular_files import MAX_WHOLE_BYTES, read_regular
+from contextstash.base.regular_files import MAX_WHOLE_BYTES, open_regular, read_regular
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.errors import BadInputError
 
@@ -161,18 +161,13 @@ def unpacked(path: Path) -> bytes:
     from contextstash.base.zstandard import zstandard
 
     zstd = zstandard()
-    data, packed = b"", read_regular(path)
     try:
-        while packed:  # a file may be several frames
-            frame = zstd.ZstdDecompressor()
-            data += frame.decompress(packed, MAX_WHOLE_BYTES + 1 - len(data))
-            if len(data) > MAX_WHOLE_BYTES:
-                raise BadInputError(f"This compressed transcript unpacks to more than {MAX_WHOLE_BYTES:,} bytes.")
-            if not frame.eof:
-                raise BadInputError("This compressed transcript is damaged or still being written: it has no end.")
-            packed = frame.unused_data
-    except zstd.ZstdError as error:
+        with open_regular(path) as packed, zstd.open(packed, "rb") as file:
+            data: bytes = file.read(MAX_WHOLE_BYTES + 1)
+    except (zstd.ZstdError, EOFError) as error:
         raise BadInputError(f"This compressed transcript is damaged or still being written: {error}.") from error
+    if len(data) > MAX_WHOLE_BYTES:
+        raise BadInputError(f"This compressed transcript unpacks to more than {MAX_WHOLE_BYTES:,} bytes.")
     return data
 
 

@@ -119,17 +119,6 @@ def test_the_receipt_and_the_status_name_what_a_hook_shortened(hooked: Hooked) -
     assert "1 new output shortened by a hook or gateway, kept whole by handle." in line.run("status").stdout
 
 
-def test_the_whole_of_an_output_that_claude_code_keeps_in_a_file_is_archived(hooked: Hooked) -> None:
-    file = hooked.transcript.with_suffix("") / "tool-results" / "b7me750tt.txt"
-    file.parent.mkdir(parents=True)
-    file.write_text(LARGE)
-    response = {"stdout": LARGE[:30_000], "stderr": "", "persistedOutputPath": str(file), "persistedOutputSize": 9}
-    updated = hooked.after("Bash", response, command="make all")
-    assert set(updated) == {"stdout", "stderr"}
-    assert "fatal error: disk full" in updated["stdout"]
-    assert hooked.whole(handle_in(updated["stdout"])) == LARGE
-
-
 def test_the_text_of_a_file_is_cut_only_if_it_is_very_long(hooked: Hooked) -> None:
     def read(characters: int) -> Any:
         return hooked.after("Read", {"type": "text", "file": {"filePath": "a.py", "content": LARGE[:characters]}})
@@ -154,11 +143,13 @@ def test_a_file_is_cut_only_at_its_end_because_claude_code_numbers_the_lines_tha
     assert hooked.whole(handle_in(shown)) == LARGE
 
 
-def test_of_an_output_that_claude_code_keeps_in_a_file_no_more_is_shown_than_its_own_preview_has(
+def test_an_output_that_claude_code_keeps_in_a_file_is_archived_whole_and_shown_as_long_as_its_own_preview(
     hooked: Hooked,
 ) -> None:
     wide = LARGE.replace("part", "部分")
     updated = persisted(hooked, wide, hooked.transcript.with_suffix("") / "tool-results" / "b7me750tt.txt")
+    assert set(updated) == {"stdout", "stderr"}
+    assert "fatal error: disk full" in updated["stdout"]
     assert len(updated["stdout"].encode()) <= 2_000
     assert hooked.whole(handle_in(updated["stdout"])) == wide
 

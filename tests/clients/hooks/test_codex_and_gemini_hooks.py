@@ -143,12 +143,6 @@ def test_a_rollout_that_cannot_be_read_does_not_keep_an_output_from_being_archiv
     assert answer["decision"] == "block"
 
 
-def test_codex_calls_its_hook_at_the_end_of_each_turn(contextstash: CommandLine) -> None:
-    assert contextstash.run("install", "codex", "--hooks", "--yes").returncode == 0
-    installed = json.loads((contextstash.folder / ".codex" / "hooks.json").read_text())["hooks"]
-    assert {"PostToolUse", "Stop", "SessionEnd"} <= set(installed)
-
-
 def test_a_cleared_codex_session_is_handed_on_within_its_own_project_only(contextstash: CommandLine) -> None:
     folder = contextstash.folder
     elsewhere = rollout(folder, "2026-11-20T10-00-02", "other", folder / "elsewhere", *["A secret of theirs."] * 12)
