@@ -220,6 +220,7 @@ class Stash(Access):
 
     hand_off = handoff.hand_off_once
     hand_off_text = handoff.hand_off
+    summary_instructions = handoff.summary_instructions
     read_client_window = client_window.read_client_window
     compact_client_window = client_window.compact_client_window
     note_given_window = client_window.note_given_window

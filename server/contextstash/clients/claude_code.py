@@ -343,6 +343,7 @@ CLIENTS = (
             parts=3,
             after_tool="PostToolUse",
             before_compaction="PreCompact",
+            instructs_summary=True,
             read_to_its_end=("SessionEnd", "SubagentStop", "Stop"),
             mcp_prefix="mcp__",
             text_paths=text_paths,

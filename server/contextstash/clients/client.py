@@ -119,7 +119,8 @@ class Hooks:
     at which its transcript is read, `read_after` the seconds after which it is read again after a tool, None if never.
     `after_compaction` is the event at which a compacted session can be given context, if that is not the start of a
     session. `only_manual_is_sure` is true if the client also fires `before_compaction` when it then compacts nothing,
-    except if the user asked for it.
+    except if the user asked for it. `instructs_summary` is true if what a hook prints at
+    `before_compaction` is told to the model that writes the client's summary.
 
     Outputs: `text_paths` returns the places of the texts in a tool's response that the model would see, or none if the
     response has an unknown shape; `replacement` returns the hook's response, given the response with other texts, and
@@ -152,6 +153,7 @@ class Hooks:
     timeouts: Mapping[str, int] = field(default_factory=dict)
     after_compaction: str | None = None
     only_manual_is_sure: bool = False
+    instructs_summary: bool = False
     read_after: float | None = None
     # About 2,500 tokens at 4 characters each. The rest stays retrievable.
     default_limit: int = 10_000

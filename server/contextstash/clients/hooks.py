@@ -83,7 +83,7 @@ def run(client: Client, read: Callable[[int], bytes] | None = None, part: HookPa
             return 0
         response = _response_to(client, event, part)
         if response is not None:
-            sys.stdout.write(json.dumps(response))
+            sys.stdout.write(response if isinstance(response, str) else json.dumps(response))
             sys.stdout.flush()
     except BaseException as error:  # an error of contextstash must not stop the client
         note(client.name, f"{type(error).__name__}: {error}")
@@ -113,8 +113,9 @@ def _bounded(read: Callable[[int], bytes]) -> bytes:
     raise ValueError(f"An event of more than {MAX_EVENT_BYTES:,} bytes is not handled; its output stays as it is.")
 
 
-def _response_to(client: Client, event: Event, part: HookPart) -> dict[str, Any] | None:
-    """The hook's response to an event; None if there is nothing to say. Does not catch any error."""
+def _response_to(client: Client, event: Event, part: HookPart) -> dict[str, Any] | str | None:
+    """The hook's response to an event, as JSON or as the plain text that the client wants; None if there is nothing to
+    say. Does not catch any error."""
     name, hooks = event.get("hook_event_name"), hooks_of(client)
     if name == "SessionStart" and event.get("source") in HANDED_OFF:
         return _run(_hand_off(client, event, part))
@@ -128,7 +129,7 @@ def _response_to(client: Client, event: Event, part: HookPart) -> dict[str, Any]
     if name == hooks.after_compaction and event.get("session_id") and _marker("compacted", event).exists():
         return _run(_hand_off(client, event, part))
     if name in hooks.read_to_its_end or _compacts(hooks, event):
-        _run(_read_transcripts(client, event))
+        return _run(_read_transcripts(client, event))
     return None
 
 
@@ -208,18 +209,23 @@ def _run(work: Coroutine[Any, Any, Result]) -> Result:
     return asyncio.run(work)
 
 
-async def _read_transcripts(client: Client, event: Event) -> None:
+async def _read_transcripts(client: Client, event: Event) -> str | None:
     """Read the transcript to its end. Before a compaction, also note that a hand-off is awaited, if the client cannot
-    be given one at the start of its new window."""
+    be given one at the start of its new window. Returns what the model that writes the client's summary is told, if the
+    client passes it on."""
+    name, hooks, told = event.get("hook_event_name"), hooks_of(client), None
     async with hook_stash(client) as stash:
         sessions = await read_transcripts(client, stash, event)
-    name, hooks = event.get("hook_event_name"), hooks_of(client)
+        session_id = next(iter(sessions.values()), None)
+        if hooks.instructs_summary and name == hooks.before_compaction and session_id is not None:
+            told = await stash.summary_instructions(session_id)
     if hooks.after_compaction is not None and name == hooks.before_compaction and any(sessions.values()):
         _mark("compacted", event)
     if name == ENDS:
         _marker("read", event).unlink(missing_ok=True)
     elif hooks.read_after is not None:
         _mark("read", event)
+    return told
 
 
 async def _hand_off(client: Client, event: Event, part: HookPart) -> dict[str, Any] | None:
