@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 from contextstash.clients.follow import ingest
 from contextstash.stash import Stash
+from contextstash.view.client_window import ClientCall, ClientMessage, ClientResult
 from contextstash_storage.sqlite import open_sqlite
 from tests.proxy.test_identity import recorded
 from tests.support.caching_provider import CachingProvider
@@ -118,6 +121,63 @@ def test_a_compaction_by_the_client_keeps_the_session_and_is_not_disturbed(
     assert list(stored(proxy)) == [ID]
 
 
+def compacted_by_us(proxy: RunningProxy, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The client's window after our plugin has answered its compaction."""
+    blocks = [each["content"] if isinstance(each["content"], list) else [] for each in messages]
+    listed = [
+        ClientMessage(
+            "",
+            each["role"],
+            each["content"] if isinstance(each["content"], str) else "",
+            tuple(ClientCall(b["id"], b["name"], b["input"]) for b in inner if b["type"] == "tool_use"),
+            tuple(ClientResult(b["tool_use_id"], b["content"]) for b in inner if b["type"] == "tool_result"),
+        )
+        for each, inner in zip(messages, blocks, strict=True)
+    ]
+    window = in_stash(proxy.database, lambda stash: stash.compact_client_window(ID, listed, tokens=6_000))
+    shown: list[dict[str, Any]] = []
+    for part in window.messages:
+        texts = part.get("results", {})
+        if "at" not in part:
+            shown.append({"role": part["role"], "content": part["text"]})
+            continue
+        inner = [
+            {**block, "content": texts.get(block["tool_use_id"], block["content"])}
+            if block["type"] == "tool_result"
+            else block
+            for block in blocks[part["at"]]
+        ]
+        shown.append({**messages[part["at"]], "content": inner})
+    return shown
+
+
+def test_a_compaction_by_our_plugin_shortens_the_window_and_keeps_the_session(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    clock.now = time.time()
+    messages = session(12)
+    play(proxy, clock, messages)
+    for number in (1, 2):
+        before = len(json.dumps(messages))
+        messages = compacted_by_us(proxy, messages)
+        assert len(json.dumps(messages)) < before / 2
+        response = proxy.send(request_of(messages))
+        assert response.headers["x-contextstash-session"] == ID
+        assert list(stored(proxy)) == [ID]
+        sent = json.dumps(provider.bodies[-1]["messages"])
+        assert "Fix the bug." in sent
+        assert sent.count("hand-off of session") == 1
+        assert "archived output of Read `[contextstash" not in sent
+        events = in_stash(proxy.database, lambda stash: stash.read_events(ID))
+        assert [event.kind for event in events].count("compaction") == number
+        for handle in set(re.findall(r"handle (out_\w+)", sent)):
+            found = in_stash(proxy.database, lambda stash, name=handle: stash.get_archived_output(name))
+            assert "line " in found.content
+        for more in range(8):
+            messages = [*messages, *turn(number * 20 + more, f"line {number}-{more}: words\n" * 300)]
+            play(proxy, clock, messages, first=len(messages))
+
+
 def test_a_rewind_keeps_the_session_and_its_pins(provider: CachingProvider, proxy: RunningProxy, clock: Clock) -> None:
     messages = session(8)
     prune_cold(proxy, clock, messages)
@@ -181,8 +241,6 @@ def test_the_estimate_of_a_followed_session_follows_the_edits_that_its_proxy_mak
 def test_a_prune_and_a_restore_by_the_tools_show_in_the_next_request(
     provider: CachingProvider, proxy: RunningProxy, clock: Clock
 ) -> None:
-    import time
-
     clock.now = time.time()
     messages = session(4)
     play(proxy, clock, messages)

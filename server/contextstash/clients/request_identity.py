@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from contextstash.clients.client import Requests, own_clients
+from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.access import is_archive_id
 
 
@@ -76,7 +77,10 @@ def is_compaction(last_message: Mapping[str, Any]) -> bool:
 
 
 def continues_summary(first_message: Mapping[str, Any]) -> bool:
-    """Whether a conversation begins with the client's own summary of what was before."""
+    """Whether a conversation begins with the client's own summary of what was before, or with a hand-off in its place:
+    our plugin answers the client's compaction with one."""
+    if any(text.startswith(f"{MARKER}: {OF_SESSION}") for text in _texts_of(first_message)):
+        return True
     return _holds(first_message, [phrase for each in _known().values() for phrase in each.continues])
 
 

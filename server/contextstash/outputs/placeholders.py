@@ -27,6 +27,8 @@ MIN_SHARE_CHARACTERS = 80
 COMPACTION_DIGEST = "[Compaction tool digest]"
 """The first line of such a message: the contract of the preset `rolling`."""
 
+_BEGINNING = f"{MARKER}: archived output of "
+
 _READS_FILE = re.compile(r"read|view|open|cat|file|get_content|show", re.IGNORECASE)
 """Names of tools whose main argument is the path of the file that they show."""
 
@@ -37,9 +39,14 @@ def placeholder(output: Output, digest: str, changed_at: int | None = None) -> s
     says nothing about how things stand now."""
     since = "" if changed_at is None else f" The file was changed since, at message {changed_at}."
     return (
-        f"{MARKER}: archived output of {_call(output.tool, output.argument)} ({_size(output)}): {_sentence(digest)}"
+        f"{_BEGINNING}{_call(output.tool, output.argument)} ({_size(output)}): {_sentence(digest)}"
         f"{since} As it was at message {output.seq}: get_archived_output, handle {output.handle}.]"
     )
+
+
+def is_placeholder(text: str) -> bool:
+    """Whether a result's text is a placeholder, in our own words."""
+    return text.startswith(_BEGINNING)
 
 
 def filled_placeholder(template: str, output: Output, digest: str) -> str:

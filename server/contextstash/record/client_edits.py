@@ -35,6 +35,9 @@ CLIENT = "client"
 CLIENT_WINDOW = "client_window"
 """The strategy of compactions by contextstash in the client's own window, for the client's plugin."""
 
+OURS = {"strategy": CLIENT_WINDOW, "reason": "contextstash compacted the client's window."}
+"""What an event says of a compaction by contextstash in the client's own window."""
+
 OF_CLIENTS_WINDOW = (CLIENT, CLIENT_WINDOW)
 """The strategies of events that changed the client's window; all others changed only our view."""
 
@@ -111,8 +114,15 @@ async def log_compaction(access: Access, session: Session, appended: Appended) -
     changes: dict[str, Any] = {"messages_before": session.counters.view_messages, "created_at": summary.created_at}
     event = await client_compaction(access, now, before.tokens, after.tokens)
     if is_window_key(summary.key):
-        changes |= {"strategy": CLIENT_WINDOW, "reason": "contextstash compacted the client's window."}
+        changes |= OURS
     await access.store.append_event(now.session_id, event.model_copy(update=changes))
+
+
+async def log_own_compaction(access: Access, session_id: str, before: int, after: int) -> None:
+    """Log a compaction by us in the client's window of a session that the proxy records, from so many tokens to so
+    many. The window itself is recorded with its first request."""
+    event = await client_compaction(access, await access.store.get_session(session_id), before, after)
+    await access.store.append_event(session_id, event.model_copy(update=OURS))
 
 
 async def client_compaction(access: Access, session: Session, before: int, after: int) -> Event:

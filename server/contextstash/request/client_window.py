@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from contextstash.outputs.limits import shared_limit
+from contextstash.record.client_edits import log_own_compaction, mirror_before
 from contextstash.record.output_limits import limit_outputs
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, window_key
 from contextstash.record.transcripts import record_transcript
@@ -92,10 +93,16 @@ async def compact_client_window(
     source = session.source or session_id
     cursor = await access.store.get_cursor(source) or Cursor(source=source)
     await record_transcript(access, TranscriptSession(session_id, session.format), [summary], cursor)
+    recorded = summary.key is not None and await access.store.find_key(session_id, summary.key) is not None
+    if not recorded:  # the proxy records the session: the new window comes with its next request
+        await mirror_before(access, session, summary)
     compacted = await _with_newest_cut(access, session_id, unanswered_results(messages) - pinned, aim)
     replaced = {call: text for call, text in _replaced(compacted).items() if call not in pinned}
     stays = [place for place in range(tail.first, len(messages)) if not is_hand_off(messages[place])]
-    return await _told(compacted, messages, before, [text], stays, replaced)
+    window = await _told(compacted, messages, before, [text], stays, replaced)
+    if not recorded:
+        await log_own_compaction(access, session_id, window.tokens_before, window.tokens_after)
+    return window
 
 
 async def note_given_window(access: Access, session_id: str, window: ClientWindow) -> None:

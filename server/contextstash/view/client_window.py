@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
+from contextstash.outputs.placeholders import is_placeholder
+
 WHOLE_SHARE = 0.5
 """The share of the room in which results stay whole; of what is older they become placeholders. As a compaction of our
 own view keeps it (compaction_plan.py)."""
@@ -76,7 +78,11 @@ def plan_tail(
         sizes = {result.id: count(result.text) for result in message.results}
         whole += own + sum(sizes.values())
         if place < unanswered and whole > room * WHOLE_SHARE:
-            short = {call for call, size in sizes.items() if size > PLACEHOLDER_TOKENS and call not in pinned}
+            short = {
+                result.id
+                for result in message.results
+                if sizes[result.id] > PLACEHOLDER_TOKENS and result.id not in pinned and not is_placeholder(result.text)
+            }
             sizes.update(dict.fromkeys(short, PLACEHOLDER_TOKENS))
             shortened |= short
         taken += own + sum(sizes.values())
