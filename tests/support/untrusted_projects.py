@@ -83,11 +83,11 @@ class UntrustedProject:
         )
 
     def hook(self, event: str, environment: dict[str, str] | None = None, **fields: Any) -> Any:
-        """What the hook of Claude Code returns for an event, None if nothing."""
+        """What the hook of Claude Code returns for an event: its fields, a plain text, or None."""
         event_json = json.dumps({"hook_event_name": event, **fields})
         done = self.run("hook", "claude-code", typed=event_json, **(environment or {}))
         assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout) if done.stdout else None
+        return json.loads(done.stdout) if done.stdout.startswith("{") else done.stdout or None
 
     @asynccontextmanager
     async def client(self, *arguments: str, **environment: str) -> AsyncIterator[Client]:

@@ -24,7 +24,7 @@ from contextstash.events.revisions import takes_back_last
 from contextstash.events.sentences import own_sentences
 from contextstash.events.shell import bare_command, runner_of
 from contextstash.events.turns import Turn
-from contextstash.safety.imitations import defused
+from contextstash.safety.imitations import defused, is_speaker_line
 from contextstash.safety.sanitize import clip, one_line
 
 MAX_CALLS = 6
@@ -56,6 +56,9 @@ MIN_OPENING = 60
 
 MIN_HANDLED = 400
 """Of outputs with fewer characters the handle is not told: the line of the call already says most of it."""
+
+PLAIN_PATH = re.compile(r"[\w./~@+-]*")
+"""Most paths. Others are looked at for a speaker's label."""
 
 MAX_SINCE = 4
 """Files that are told as changed since a run, the newest: as many as fit one line. One more is kept, so that the line
@@ -290,6 +293,9 @@ class _Fold:
 
     def _used(self, use: FileUse, seq: int) -> None:
         state = self.state
+        # A file named "**User:**", which a command may write, would be told as a line in which the user speaks.
+        if not PLAIN_PATH.fullmatch(use.path) and is_speaker_line(use.path):
+            return
         if use.verb == "renamed" and use.was:
             state.files.pop(self._paths.of(use.was), None)
         path = self._paths.of(use.path)

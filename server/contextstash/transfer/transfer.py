@@ -46,8 +46,6 @@ from contextstash_storage.records import (
 )
 
 if TYPE_CHECKING:
-    from hashlib import _Hash as Hash
-
     from contextstash_storage.store import SessionStore
 
 VERSION = 4
@@ -385,13 +383,13 @@ async def _migrate_session(source: Access, target: Access, session: Session, don
     is_new = await target.find(name) is None
     records = _session_records(source, session, moved=True)
     try:
-        await import_session(target, _lines(records, sent, get_running_loop()), moved=True)
+        await import_session(target, _lines(records, sent.update, get_running_loop()), moved=True)
     except (BadInputError, DamagedError) as error:
         # Another session is stored under this id, the copy would not be the same, or it cannot be read: others can.
         done.failed[name] = str(error)
         return
     async for record in _session_records(target, await target.store.get_session(name), moved=True):
-        _line(record, arrived)
+        _line(record, arrived.update)
     if arrived.digest() != sent.digest():
         done.failed[name] = DIFFERENT
     elif is_new:
@@ -400,19 +398,21 @@ async def _migrate_session(source: Access, target: Access, session: Session, don
         done.already += 1
 
 
-def _lines(records: AsyncGenerator[dict[str, Any]], digest: Hash, loop: AbstractEventLoop) -> Iterator[str]:
-    """The records of a session as lines, added to a checksum on their way. They are read on the event loop, which must
-    not be the thread that asks for the lines."""
+def _lines(
+    records: AsyncGenerator[dict[str, Any]], note: Callable[[bytes], None], loop: AbstractEventLoop
+) -> Iterator[str]:
+    """The records of a session as lines, of which a checksum takes note on their way. They are read on the event loop,
+    which must not be the thread that asks for the lines."""
 
     async def following() -> dict[str, Any] | None:
         return await anext(records, None)
 
     while (record := asyncio.run_coroutine_threadsafe(following(), loop).result()) is not None:
-        yield _line(record, digest)
+        yield _line(record, note)
 
 
-def _line(record: dict[str, Any], digest: Hash) -> str:
-    """A record as a line, added to a checksum: as JSON with sorted keys."""
+def _line(record: dict[str, Any], note: Callable[[bytes], None]) -> str:
+    """A record as a line, of which a checksum takes note: as JSON with sorted keys."""
     record.pop("written_by", None)  # a session may be copied by one version and compared by the next
-    digest.update(json.dumps(record, sort_keys=True).encode())
+    note(json.dumps(record, sort_keys=True).encode())
     return json.dumps(record)
