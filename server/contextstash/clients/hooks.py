@@ -306,7 +306,7 @@ async def hand_off(client: Client, stash: Stash, event: Event, given: tuple[int,
     part = Part(*given, hooks.context_limit)
     sessions = await read_transcripts(client, stash, event)
     if event.get("source") == "clear":
-        cleared = await _cleared_session(hooks, stash, event)
+        cleared = await _cleared_session(client, stash, event)
         window = str(event.get("session_id") or "of no name")
         return None if cleared is None else await stash.hand_off(cleared, to=window, part=part)
     transcript = next(iter(sessions), None)
@@ -317,15 +317,23 @@ async def hand_off(client: Client, stash: Stash, event: Event, given: tuple[int,
     return None if session_id is None else await stash.hand_off(session_id, resumed=resumed, part=part)
 
 
-async def _cleared_session(hooks: Hooks, stash: Stash, event: Event) -> str | None:
-    """The latest other session of the same project."""
+async def _cleared_session(client: Client, stash: Stash, event: Event) -> str | None:
+    """The latest other session of the same project. Of one that the proxy records only the folder is known."""
+    from contextstash.clients.transcripts import is_at
+
+    hooks = hooks_of(client)
     named = str(event.get("transcript_path") or "")
     current = resolved(Path(named))
     folder = event.get("cwd") if isinstance(event.get("cwd"), str) else None
     for line in (await stash.list_sessions(limit=MAX_SESSIONS_SEARCHED)).sessions:
         session = await stash.read_session(line.session_id)
-        if session.source is None or session.parent_session_id or session.session_id == event.get("session_id"):
+        if session.parent_session_id or session.session_id == event.get("session_id"):
             continue
-        if hooks.is_of_same_project(Path(session.source), current, folder):
+        if session.source is not None:
+            is_same = hooks.is_of_same_project(Path(session.source), current, folder)
+        else:
+            [project] = await stash.projects_of([session])
+            is_same = session.agent == client.name and folder is not None and is_at(project, Path(folder))
+        if is_same:
             return session.session_id
     return None
