@@ -129,9 +129,7 @@ def _load(name: str) -> Encoding:
     raw = gzip.decompress(folder.joinpath(f"{name}.tiktoken.gz").read_bytes())
     if hashlib.sha256(raw).hexdigest() != known["sha256"]:
         raise VocabularyError(f"The vocabulary {name} is damaged: reinstall contextstash.")
-    words = raw.split()
-    # Without a step of Python for each of 200,000 lines: half the time
-    ranks = dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
-    return Encoding(
-        name=name, pat_str=known["pattern"], mergeable_ranks=ranks, special_tokens={_BETWEEN: max(ranks.values()) + 1}
-    )
+    words = raw.split()[::2]
+    # Without a step of Python for each of 200,000 lines: half the time. Each line's rank is its number, from 0.
+    ranks = dict(zip(map(a2b_base64, words), range(len(words)), strict=True))
+    return Encoding(name=name, pat_str=known["pattern"], mergeable_ranks=ranks, special_tokens={_BETWEEN: len(words)})
