@@ -52,7 +52,7 @@ def _answer_and_end(client: str) -> NoReturn:
 
 def _end(code: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # the client has closed it
+        with suppress(OSError, ValueError, AttributeError):  # the client has closed it, perhaps before the start
             stream.flush()
     os._exit(code)
 

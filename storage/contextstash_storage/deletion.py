@@ -14,7 +14,7 @@ from contextstash_storage.errors import SessionNotFoundError, StoreError
 from contextstash_storage.notes import note_deleted
 from contextstash_storage.sessions import DELETED_OWNER, STAGED_OWNER, read_session
 from contextstash_storage.staging import PAUSE_SECONDS, give_up, give_up_abandoned
-from contextstash_storage.transaction import Database, Result, Tx, TxWork, listed, only
+from contextstash_storage.transaction import Database, Result, Tx, TxWork, only
 
 PIECE_SECONDS = 0.03
 """For how long a piece works before it is committed. The commit can take twice as long, as the search index is written
@@ -129,18 +129,20 @@ class Deletions:
 
     async def _all_removed(self) -> bool:
         await self._database.write(give_up_abandoned)
+        # Read before the pieces: the rows of a session that is hidden while these work may still be there after them.
+        text = "SELECT session, session_id, entry_count FROM sessions WHERE owner = ?"
+        marks = await self._database.read(lambda tx: tx.rows(text, (DELETED_OWNER,)))
         if not await self._pieces(_remove_some):
             return False
-        text = "SELECT session, entry_count FROM sessions WHERE owner = ?"
-        marks = await self._database.read(lambda tx: tx.rows(text, (DELETED_OWNER,)))
-        had_words = any(count for _, count in marks)
+        had_words = any(count for *_, count in marks)
         if marks and not await self._database.forget(self._pieces, self._closing, had_words):
             return False
         if marks:
             # Only now: whoever opens the database after a crash sees by the rows what is still to be done.
-            text = "DELETE FROM sessions WHERE owner = ? AND session IN "
-            gone = listed(row for row, _ in marks)
-            await self._database.write(lambda tx: tx.execute(text + tx.numbers, (DELETED_OWNER, gone)))
+            # With the id, which is random: another process may have removed the row, and its number is used again.
+            text = "DELETE FROM sessions WHERE owner = ? AND session = ? AND session_id = ?"
+            gone = [(DELETED_OWNER, row, session_id) for row, session_id, _ in marks]
+            await self._database.write(lambda tx: tx.many(text, gone))
         return True
 
     async def _pieces(self, piece: TxWork[bool]) -> bool:

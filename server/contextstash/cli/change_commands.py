@@ -151,7 +151,9 @@ async def delete(stash: Stash, session: str | None, yes: bool) -> DeleteResult:
 
 
 @stash_command("retain", epilog="Example: contextstash retain --days 90            (says what would go)")
-@click.option("--days", type=click.IntRange(1), help="Keep what was recorded in these days. [default: keep_days]")
+@click.option(
+    "--days", type=click.IntRange(1, 36_500), help="Keep what was recorded in these days. [default: keep_days]"
+)
 @click.option("--project", metavar="FOLDER", help="Only sessions of clients that ran in this folder.")
 @click.option("--yes", is_flag=True, help="Delete; without it, only say what would be deleted.")
 async def retain(stash: Stash, days: int | None, project: str | None, yes: bool) -> Any:

@@ -265,7 +265,7 @@ def hook(client: str, db: str | None, part: str) -> int:
     numbers = part_of(part)
     if numbers is None:
         raise click.BadParameter(f"'{part}' is not a part such as 2/3.", param_hint="--part")
-    return run_hook(client, db, numbers)
+    return run_hook(client, db or click.get_current_context().find_root().params.get("db"), numbers)
 
 
 @click.command()

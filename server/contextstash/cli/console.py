@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import textwrap
@@ -28,13 +29,11 @@ MIN_LAST_WIDTH = 28
 
 def in_commands(text: str) -> str:
     """A message that names tools and their arguments, with the commands and options that do the same."""
-    for name, operation in OPERATIONS.items():
-        if operation.command is not None:
-            text = text.replace(name, f"contextstash {operation.command}")
-    for argument in OPERATIONS["prune_tool_outputs"].arguments:
-        if argument != "session_id":
-            text = text.replace(argument, f"--{argument.replace('_', '-')}")
-    return text
+    words = {name: f"contextstash {each.command}" for name, each in OPERATIONS.items() if each.command is not None}
+    arguments = OPERATIONS["prune_tool_outputs"].arguments
+    words |= {name: f"--{name.replace('_', '-')}" for name in arguments if name != "session_id"}
+    # Whole words: a setting's name may hold that of an argument.
+    return re.sub(rf"\b(?:{'|'.join(words)})\b", lambda match: words[match[0]], text)
 
 
 def for_reader(text: str) -> str:
@@ -93,6 +92,7 @@ def _listed(result: object) -> list[Any]:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, less_wanted: Sequence[str] = ()) -> None:
     """Print a table. Numbers are right-aligned. A narrow terminal leaves out columns that are `less_wanted`, the first
     of them first, and cuts texts; a pipe gets everything."""
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -101,12 +101,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, les
     listed = [list(row) for row in rows]
     shown = _shown(columns, listed, less_wanted, width)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place in shown:
+    widths = [max([len(columns[place]), *(cell_len(_cell(row[place])) for row in listed)]) for place in shown]
+    # Only the last column gives way: ids that are cut are of no use.
+    widths[-1] = max(1, min(widths[-1], width - sum(each + 2 for each in widths[:-1])))
+    for place, wide in zip(shown, widths, strict=True):
         is_number = bool(listed) and isinstance(listed[0][place], int)
-        # Only the last column gives way: ids that are cut are of no use.
-        least = None if place == shown[-1] else max(map(len, (columns[place], *(_cell(row[place]) for row in listed))))
         justify: Literal["left", "right"] = "right" if is_number else "left"
-        table.add_column(columns[place], justify=justify, no_wrap=True, overflow="ellipsis", min_width=least)
+        table.add_column(columns[place], justify=justify, no_wrap=True, overflow="ellipsis", width=wide)
     for row in listed:
         table.add_row(*(Text(_cell(row[place])) for place in shown))
     out = Console(width=width, highlight=False, markup=False)

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, get_args, get_origin
 
 import click
 from click.core import ParameterSource
@@ -164,6 +164,13 @@ def stash_command(name: str, *, epilog: str | None = None, doing: str | None = N
     return declare
 
 
+def _text_of(file: TextIO) -> str:
+    try:
+        return file.read()
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"'{file.name}' is not a text in UTF-8.") from error
+
+
 def operation_command(
     name: str, operation: Operation, listing: Callable[[Any], None] = tell, /, **changed: Any
 ) -> click.Command:
@@ -171,7 +178,7 @@ def operation_command(
     `listing` prints the result. `changed` are Click's keywords for single options; a file's text is their value."""
 
     async def work(stash: Stash, session: str | None, **given: Any) -> Any:
-        given = {key: value.read() if hasattr(value, "read") else value for key, value in given.items()}
+        given = {key: _text_of(value) if hasattr(value, "read") else value for key, value in given.items()}
         result = await getattr(stash, operation.name)(await find_session(stash, session), **given)
         return result, lambda: listing(result)
 

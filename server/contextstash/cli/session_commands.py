@@ -254,7 +254,7 @@ async def _messages(stash: Stash, session_id: str, first: int, limit: int) -> An
         print_table(
             ["seq", "role", "kind", "tokens", "output", "message"],
             [(each.seq, each.role, each.kind, each.tokens, *_pieces(each, fmt)) for each in messages.messages],
-            less_wanted=["kind", "output"],
+            less_wanted=["output", "kind", "tokens"],
         )
         if messages.next_seq is not None:
             echo(f"More: contextstash show {name} --first {messages.next_seq}")

@@ -23,6 +23,9 @@ as long as a small output saves nothing."""
 MAX_PINS = 50
 """Pins of a session. Each is looked up at each reduction; an agent works on fewer at once."""
 
+MAX_DAYS = 36_500
+"""Days after which a session may be deleted: a hundred years, which a date can hold."""
+
 MAX_PIN_CHARACTERS = 500
 """Length of a pin. A longer one is refused; paths of real projects are shorter."""
 
@@ -144,7 +147,7 @@ class UserSettings(BaseModel):
     and exports, and keeps the original; `drop` stores the messages without them; `off` hides nothing. A session cannot
     set it."""
 
-    keep_days: int | None = Field(default=None, gt=0)
+    keep_days: int | None = Field(default=None, gt=0, le=MAX_DAYS)
     """Days after which a session is deleted, by `contextstash retain` and, three days after it was announced, by the
     server and the proxy; if not set, it is kept. A session cannot set it."""
     encryption_key: str | None = None

@@ -112,6 +112,34 @@ async def test_no_file_holds_a_trace_of_a_deleted_session(store: SqliteStore, pa
     assert [len(await bodies(store, f"kept {number}")) for number in range(4)] == [60] * 4
 
 
+async def test_a_session_that_is_hidden_while_another_is_removed_is_removed_next(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row is the only thing that says what of it is still there."""
+    store = await open_sqlite(path)
+    for name in ("first", "secret"):
+        await fill(store, name)
+    remove, hidden = deletion._remove_some, list[str]()
+
+    def and_hide_another(tx: Tx) -> bool:
+        is_more = remove(tx)
+        if not is_more and not hidden:
+            deletion.hide(tx, OWNER, ["secret"])
+            hidden.append("secret")
+        return is_more
+
+    monkeypatch.setattr(deletion, "_remove_some", and_hide_another)
+    assert await store.delete_session("first")
+    assert hidden_rows(path) == 1
+    await store.close()
+    again = await open_sqlite(path)
+    await until(lambda: hidden_rows(path) == 0)
+    with closing(sqlite3.connect(path)) as db:
+        left = [db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("messages", "bodies", "log")]
+    assert left == [0, 0, 0]
+    await again.close()
+
+
 async def test_no_trace_is_left_while_other_processes_have_the_database_open(path: Path) -> None:
     store, second = await open_sqlite(path), await open_sqlite(path)
     try:
