@@ -159,6 +159,7 @@ def run(
     before = _states_before(reported) if reported else {}
     started = time.time()
     with _log_file(db) as log:
+        logged = os.fstat(log.fileno()).st_size
         supervisor = Supervisor(lambda descriptor: proxy_command(descriptor, options), address, log.fileno())
         supervisor.start()
         try:
@@ -169,6 +170,7 @@ def run(
             supervisor.stop()
     if reported:
         _report(reported, started, before, chosen)
+        _report_unrecorded(db, logged)
     return code
 
 
@@ -186,15 +188,19 @@ def _flags(switches: Mapping[str, bool], values: Mapping[str, object], sets: Seq
     return [*(name for name, is_on in switches.items() if is_on), *chain.from_iterable(pairs)]
 
 
-def _log_file(db: Location | None) -> BinaryIO:
-    """The file for the proxy's log, in the folder of the database: the terminal belongs to the client. Raises
-    BadInputError."""
-    from contextstash.base.regular_files import open_log
+def _log_path(db: Location | None) -> Path:
+    """The proxy's log, in the folder of the database: the terminal belongs to the client."""
     from contextstash.configuration.locations import data_folder
 
-    folder = data_folder(db)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / "proxy.log"
+    return data_folder(db) / "proxy.log"
+
+
+def _log_file(db: Location | None) -> BinaryIO:
+    """The log to write to. Raises BadInputError."""
+    from contextstash.base.regular_files import open_log
+
+    path = _log_path(db)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         return os.fdopen(open_log(path), "ab")
     except OSError as error:
@@ -246,6 +252,23 @@ def _report(
         lines = [f"No report: {error}"]
     for line in lines:
         click.echo(f"contextstash: {line}", err=True)
+
+
+def _report_unrecorded(db: Location | None, logged: int) -> None:
+    """Say that requests were not recorded at once, if the log says so behind its first `logged` bytes: the database was
+    locked or the disk full, and the last of them may be in no session."""
+    from contextstash.proxy.supervisor import NOT_RECORDED
+
+    path = _log_path(db)
+    with path.open("rb") as log:
+        log.seek(logged)
+        failed = log.read().count(NOT_RECORDED.encode())
+    if failed:
+        click.echo(
+            f"contextstash: {failed} times what went through the proxy could not be recorded at once; the last of it"
+            f" may be missing. contextstash import reads the client's own transcript. Why: {path}",
+            err=True,
+        )
 
 
 def _states_before(opener: StashOpener) -> dict[str, ProxiedSession]:

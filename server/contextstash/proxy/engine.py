@@ -31,6 +31,7 @@ from contextstash.proxy.plan import (
 )
 from contextstash.proxy.request_lines import Line, common_start
 from contextstash.proxy.senders import Sender, sender_of
+from contextstash.proxy.supervisor import NOT_RECORDED
 from contextstash.request.proxied import Catalog, ProxiedSessions, RecordedList
 from contextstash.window.refusals import recognize
 from contextstash_storage.errors import ContextstashError, EditConflictError
@@ -335,7 +336,7 @@ class Engine:
         except Exception as error:
             # Each request holds the whole conversation: the next one records what is missing.
             name = conversation.session_id
-            logger.warning("%s: a request is not recorded yet: %s; the next one records it", name, type(error).__name__)
+            logger.warning("%s: a request %s yet: %s; the next one does", name, NOT_RECORDED, type(error).__name__)
         if conversation.deleted:
             return
         if new:
@@ -432,7 +433,8 @@ class Engine:
             try:
                 await self._record_final(conversation)
             except Exception as error:
-                logger.warning("%s: its last reply is not recorded: %s", conversation.session_id, type(error).__name__)
+                name = conversation.session_id
+                logger.warning("%s: its last reply %s: %s", name, NOT_RECORDED, type(error).__name__)
 
     async def _record_final(self, conversation: Conversation) -> None:
         """Record the reply to a conversation's last request behind the messages of that. A transcript brings it too,

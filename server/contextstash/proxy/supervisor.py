@@ -31,6 +31,9 @@ prompt. With eight busy processes on two cores the first request of a session to
 STOP_SECONDS = LAST_SECONDS + 5.0
 """How long the proxy may take to end after its client."""
 
+NOT_RECORDED = "is not recorded"
+"""Stands in the proxy's log for each request or reply that could not be recorded: `run` looks for it."""
+
 SECRET_BYTES = 18
 """Of the path that only the client knows: 24 characters, too many to be guessed."""
 
