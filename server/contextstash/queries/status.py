@@ -123,8 +123,9 @@ async def _unlogged(access: Access, session: Session, estimate: Estimate) -> str
         replied = takewhile(lambda each: each.role == "assistant", after)
         hidden += max(0, call.completion_tokens - sum(message.tokens for message in replied))
     hidden = min(unlogged - first, hidden)
+    unknown = unlogged - first - hidden
     return (
         f"Of {unlogged:,} tokens of unlogged text {first:,} stood beside the messages of the window's first request"
         f" (system prompt and tool definitions), {hidden:,} are what the model wrote and its provider does not show"
-        f" (hidden thinking), and of {unlogged - first - hidden:,} it is not known."
+        f" (hidden thinking){f', and of {unknown:,} it is not known' if unknown else ''}."
     )
