@@ -152,9 +152,8 @@ def run(
     assert proxied is not None
     address = check_upstream(upstream or proxied.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
-    switches = {"--configured": configured, "--no-prune": no_prune}
     values = {"--keep-tokens": keep_tokens, "--preset": preset, "--project": Path.cwd()}
-    options = [*_database(db), *_flags(switches, values, given)]
+    options = [*_database(db), *_flags({"--configured": configured, "--no-prune": no_prune}, values, given)]
     reported = None if quiet else StashOpener(db, settings_from(preset, given))
     before = _states_before(reported) if reported else {}
     started = time.time()
