@@ -13,7 +13,7 @@ from typing import Any
 from contextstash_storage.errors import SessionNotFoundError, StoreError
 from contextstash_storage.notes import note_deleted
 from contextstash_storage.sessions import DELETED_OWNER, STAGED_OWNER, read_session
-from contextstash_storage.staging import PAUSE_SECONDS, give_up, give_up_abandoned
+from contextstash_storage.staged_sessions import PAUSE_SECONDS, give_up, give_up_abandoned
 from contextstash_storage.transaction import Database, Result, Tx, TxWork, only
 
 PIECE_SECONDS = 0.03

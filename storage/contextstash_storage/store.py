@@ -49,7 +49,7 @@ from contextstash_storage.search.query_terms import EVERYWHERE, SearchFilter
 from contextstash_storage.search.search import Weigh as Weigh
 from contextstash_storage.search.search import search
 from contextstash_storage.sessions import insert_session, read_session, row_of, store_counters
-from contextstash_storage.staging import Staged
+from contextstash_storage.staged_sessions import Staged
 from contextstash_storage.tokens import TokenStore
 from contextstash_storage.transaction import Database, Result, Tx
 

@@ -168,7 +168,7 @@ def _window_part(record: Json, body: Json, state: State) -> Literal["first", "re
     """What a message is in the window that a mod returned for a compaction: all of it follows the boundary with new ids
     and with times up to the boundary's, and no message is marked as a summary (seen in 2.1.330). The `first` message
     stands for what left; the others are `repeated`, or, in the file of a fork, which begins with the boundary, the
-    `only` copy there is. None if it is no part of such a window."""
+    `only` copy there is. None if it is outside such a window."""
     window = state.get("boundary")
     if window is None:
         return None

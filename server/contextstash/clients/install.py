@@ -56,7 +56,7 @@ class Piece:
 @dataclass(frozen=True)
 class Change:
     """A file before and after; None if it does not exist. `does`: what the change does, in words. `clean` is the file
-    before without any part of ours; `window` as in the piece that sets it."""
+    before without our parts; `window` as in the piece that sets it."""
 
     path: Path
     before: bytes | None
@@ -101,7 +101,7 @@ def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Chang
     changes = [_undone(path, each) for path, each in _by_file(pieces, scope, machine)]
     if (plugin := client.plugin) is not None and scope == "user":
         path = plugin.file(machine)
-        current = _read(path)  # a file of another program that has the name of ours stays
+        current = _read(path)  # a file of another program that has our name stays
         is_ours = current is not None and plugin.is_ours(current)
         changes.append(Change(path, current, _former(path) if is_ours else current, ("without its plugin",)))
     return changes

@@ -15,7 +15,7 @@ from contextstash.record.output_archive import limits_of
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit
 from contextstash.session.open_session import READ_AT_ONCE, WITHIN_REACH
-from contextstash.session.thinking import plan_stripping
+from contextstash.session.thinking_blocks import plan_stripping
 from contextstash.view.edits import truncate_edit
 from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash_storage.records import Message, Session, TruncateEdit

@@ -19,7 +19,7 @@ from contextstash.reduce.summary_request import Writers
 from contextstash.results import Estimate
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session, own_tokens
-from contextstash.session.thinking import binds
+from contextstash.session.thinking_blocks import binds
 from contextstash.view.compaction_plan import mark_step
 from contextstash.view.ladder import PruneOptions
 from contextstash.view.session_snapshot import event_without_edits

@@ -28,7 +28,7 @@ from contextstash.results import CompactResult
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit, entries_after
 from contextstash.session.open_session import WITHIN_REACH
-from contextstash.session.thinking import Stripping, binds, plan_stripping
+from contextstash.session.thinking_blocks import Stripping, binds, plan_stripping
 from contextstash.view.compaction_plan import (
     MAX_SUMMARY_SHARE,
     CompactPlan,

@@ -13,7 +13,7 @@ from contextstash.results import ConfigureResult
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit
 from contextstash.session.masks import shown_text
-from contextstash.session.thinking import binds
+from contextstash.session.thinking_blocks import binds
 from contextstash.view.pinned_outputs import HANDLE_PREFIX, outputs_of_pins, pinned_outputs, pinned_text
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.window.settings import session_layer

@@ -17,7 +17,7 @@ from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit, entries_after
 from contextstash.session.masks import shown_text
 from contextstash.session.open_session import WHOLE, WITHIN_REACH
-from contextstash.session.thinking import Stripping, plan_stripping
+from contextstash.session.thinking_blocks import Stripping, plan_stripping
 from contextstash.view.edits import archive_edit, placeholder_of
 from contextstash.view.ladder import BY_SETTINGS, Candidate, PruneOptions, Step, cache_effect, count_step, prune_step
 from contextstash.view.session_snapshot import SessionSnapshot, event_of

@@ -9,7 +9,7 @@ from contextstash.results import RestoredOutput, RestoreResult
 from contextstash.session.access import OUTPUTS_SUFFIX, Access
 from contextstash.session.edit import Planned, edit, entries_after
 from contextstash.session.open_session import WITH_ALL_OUTPUTS
-from contextstash.session.thinking import Undone, strips_after_restore, strips_of
+from contextstash.session.thinking_blocks import Undone, strips_after_restore, strips_of
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.view.view import Entry, edits_in_force, total_tokens
 from contextstash_storage.errors import BadInputError, HandleNotFoundError

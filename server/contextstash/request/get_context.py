@@ -20,7 +20,7 @@ from contextstash.results import ContextResult, LeftOut
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit
 from contextstash.session.open_session import Scope
-from contextstash.session.thinking import plan_stripping, request_fields, strip_left_out
+from contextstash.session.thinking_blocks import plan_stripping, request_fields, strip_left_out
 from contextstash.view.edits import archive_edit, placeholder_of, truncate_edit
 from contextstash.view.ladder import Fitted, fit
 from contextstash.view.pinned_outputs import pinned_outputs, pinned_text

@@ -179,7 +179,7 @@ async def _given(access: Access, snapshot: SessionSnapshot, whole: WholeOutputs,
 
 
 async def _client_summary(access: Access, snapshot: SessionSnapshot) -> str:
-    """The newest summary by the client; a window of ours that it did not take is none."""
+    """The newest summary by the client; a window from us that it did not take does not count."""
     seqs = [edit.seq for edit in snapshot.edits if isinstance(edit, SummaryEdit) and edit.seq is not None]
     for message in reversed(await access.messages_at(snapshot, seqs)):
         if not is_window_key(message.key):

@@ -16,7 +16,7 @@ from contextstash.results import ContextResult, Estimate, RecoverResult
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit
 from contextstash.session.estimate import estimate_session
-from contextstash.session.thinking import plan_stripping
+from contextstash.session.thinking_blocks import plan_stripping
 from contextstash.view.edits import truncate_edit
 from contextstash.view.ladder import PruneOptions, cut_candidates
 from contextstash.view.session_counters import explains, refused

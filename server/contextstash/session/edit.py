@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from contextstash.session.access import Access
-from contextstash.session.thinking import Stripping
+from contextstash.session.thinking_blocks import Stripping
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.view.view import Entry, build_view, edits_in_force, untouched
 from contextstash_storage.errors import EditConflictError

@@ -26,7 +26,7 @@ from contextstash_storage.sqlite.connection import (
 )
 from contextstash_storage.sqlite.database_file import FindKey, make_file, no_key
 from contextstash_storage.sqlite.unfinished_files import remove_unfinished
-from contextstash_storage.staging import PAUSE_SECONDS
+from contextstash_storage.staged_sessions import PAUSE_SECONDS
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Result, Tx, TxWork, only
 

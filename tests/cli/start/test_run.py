@@ -104,35 +104,32 @@ def test_a_client_goes_through_a_proxy_of_its_own_which_is_started_again_if_it_d
 
 @pytest.mark.skipif(sys.platform == "win32", reason="run passes a socket to its child")
 def test_the_last_request_is_recorded_before_run_ends_however_busy_the_machine_is(tmp_path: Path) -> None:
-    client, body, database = tmp_path / "claude", tmp_path / "body.json", tmp_path / "stash.db"
-    client.write_text(f"#!{sys.executable}\n{ONE_REQUEST}{HOLDS_THE_DATABASE}{ONE_REQUEST}", "utf-8")
-    client.chmod(0o700)
-    body.write_text(json.dumps(request_of(session(2))), "utf-8")
-    with caching_provider() as provider:
-        command = [sys.executable, "-m", "contextstash", "run", "--upstream", provider.url, "--db", str(database)]
-        command += [str(client), "--", str(body), str(database)]
-        environment = {**os.environ, "HOME": str(tmp_path)}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert "Proxy: 2 requests" in done.stderr
+    said = said_by_run(tmp_path, ONE_REQUEST + HOLDS_THE_DATABASE + ONE_REQUEST)
+    assert "Proxy: 2 requests" in said
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="run passes a socket to its child")
 def test_what_could_not_be_recorded_is_said_at_the_end(tmp_path: Path) -> None:
-    client, body, database = tmp_path / "claude", tmp_path / "body.json", tmp_path / "stash.db"
     holding = HOLDS_THE_DATABASE.replace("sleep(3)", "sleep(60)")
-    client.write_text(f"#!{sys.executable}\n{ONE_REQUEST}{holding}{ONE_REQUEST}{ONE_REQUEST}", "utf-8")
+    said = said_by_run(tmp_path, ONE_REQUEST + holding + ONE_REQUEST + ONE_REQUEST)
+    assert "could not be recorded at once" in said
+    assert str(tmp_path / "proxy.log") in said
+
+
+def said_by_run(folder: Path, script: str) -> str:
+    """What `run` says beside a client that carries out a script, which gets a request's file and the database."""
+    client, body, database = folder / "claude", folder / "body.json", folder / "stash.db"
+    client.write_text(f"#!{sys.executable}\n{script}", "utf-8")
     client.chmod(0o700)
     body.write_text(json.dumps(request_of(session(2))), "utf-8")
     with caching_provider() as provider:
         command = [sys.executable, "-m", "contextstash", "run", "--upstream", provider.url, "--db", str(database)]
         command += [str(client), "--", str(body), str(database)]
-        environment = {**os.environ, "HOME": str(tmp_path)}
+        environment = {**os.environ, "HOME": str(folder)}
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == 0, done.stderr
-    assert "could not be recorded at once" in done.stderr
-    assert str(tmp_path / "proxy.log") in done.stderr
+    return done.stderr
 
 
 def listed_in(database: Path) -> subprocess.CompletedProcess[str]:

@@ -22,7 +22,7 @@ from contextstash_storage.sqlite import store as sqlite_store
 from contextstash_storage.sqlite.connection import in_transaction
 from contextstash_storage.sqlite.health import look_at
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
-from contextstash_storage.staging import PAUSE_SECONDS
+from contextstash_storage.staged_sessions import PAUSE_SECONDS
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx
 from tests.support.locked_databases import held

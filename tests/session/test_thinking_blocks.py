@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextstash.session.thinking import DROP_REQUEST, stripping_of
+from contextstash.session.thinking_blocks import DROP_REQUEST, stripping_of
 from contextstash.view.compaction_plan import CompactPlan, plan_without_thinking
 from contextstash.view.view import Entry
 from contextstash_storage.records import Block, Message
