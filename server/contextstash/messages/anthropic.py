@@ -7,7 +7,7 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from contextstash.messages.base import Call, Format, Outline, Part, Reading, ToolSchema
+from contextstash.messages.base import Call, Format, Part, Reading, ToolSchema
 from contextstash.messages.breakpoints import (
     BREAKPOINT_KEY,
     content_of,
@@ -43,8 +43,6 @@ OTHER_BLOCKS = ("tool_result", "document", "image", "search_result", "compaction
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _MEDIA = ("image", "document")
-_PLAIN = ("text", *THINKING, *_MEDIA)
-_SENT_KEYS = ("role", "content")
 
 BlockJson = Mapping[str, Any]
 
@@ -115,38 +113,6 @@ class AnthropicFormat(Format):
 
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
         return [{"name": each.name, "description": each.description, "input_schema": each.arguments} for each in tools]
-
-    def outline(self, native: Native) -> Outline | None:
-        role, content = native.get("role"), native["content"]
-        if role not in ("user", "assistant"):
-            return None
-        by_model = role == "assistant"
-        sent = native if len(native) == 2 else {key: value for key, value in native.items() if key in _SENT_KEYS}
-        reply = name_of(native.get("id")) if by_model else None
-        if isinstance(content, str):
-            return Outline(sent, by_model, reply=reply) if content.strip() else None
-        calls: dict[str, None] = {}
-        answers: list[str] = []
-        said, kind = False, ""
-        for block in content:
-            kind = block["type"]
-            if kind == "tool_use" and by_model and block["id"] not in calls:
-                calls[block["id"]] = None
-            elif kind == "tool_result" and not (by_model or said) and _sendable(block, role) is block:
-                answers.append(block["tool_use_id"])
-            elif kind in _PLAIN and _is_sendable(block) and (by_model or kind not in THINKING):
-                if kind in THINKING and BREAKPOINT_KEY in block:
-                    return None
-                said = True
-            else:
-                return None
-        thinks = kind in THINKING
-        return Outline(sent, by_model, tuple(calls), tuple(answers), said, thinks, reply) if content else None
-
-    def merged(self, natives: Sequence[Native]) -> Native:
-        contents = [native["content"] for native in natives]
-        blocks = [[{"type": "text", "text": each}] if isinstance(each, str) else each for each in contents]
-        return {**natives[0], "content": [block for each in blocks for block in each]}
 
     def sent_parts(self, native: Native) -> Iterator[Part]:
         """Without system messages: the API takes `system` in a field of its own."""

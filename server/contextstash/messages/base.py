@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Block, Native, Role, Usage
@@ -69,20 +69,6 @@ class Part:
     begins: bool = False
 
 
-class Outline(NamedTuple):
-    """A message that goes out as it came if it stands in its place: what is sent of it, without fields that only
-    replies have; the names of its calls and of those that it answers; whether it says more than results, which come
-    first, and whether it ends with thinking; the provider's id of the reply."""
-
-    native: Native
-    by_model: bool
-    calls: tuple[str, ...] = ()
-    answers: tuple[str, ...] = ()
-    said: bool = True
-    thinks: bool = False
-    reply: str | None = None
-
-
 class Format(ABC):
     """One provider's wire format. All methods are pure and never change their arguments."""
 
@@ -129,15 +115,6 @@ class Format(ABC):
         """The natives with at most `most` cache breakpoints, the most useful ones. `changed` is the index of the first
         native that differs from the recorded one. Unchanged if the format has no breakpoints in messages."""
         return natives
-
-    @abstractmethod
-    def outline(self, native: Native) -> Outline | None:
-        """The message as it goes out in its place; None if it has to be taken apart, as one must be of which a rule for
-        single messages leaves out something, or that is rare."""
-
-    def merged(self, natives: Sequence[Native]) -> Native:
-        """Messages of one role as one, in a format whose roles alternate."""
-        raise NotImplementedError
 
     @abstractmethod
     def sent_parts(self, native: Native) -> Iterable[Part]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from contextstash.messages.base import Call, Format, Outline, Part, Path, Reading, ToolSchema
+from contextstash.messages.base import Call, Format, Part, Path, Reading, ToolSchema
 from contextstash.messages.parts import (
     Piece,
     as_json,
@@ -167,27 +167,6 @@ class GeminiFormat(Format):
         ]
         return [{"function_declarations": declared}]
 
-    def outline(self, native: Native) -> Outline | None:
-        role, parts = native.get("role"), native.get("parts")
-        if role not in ("user", "model") or not parts:
-            return None
-        by_model, said, speaks = role == "model", False, False
-        calls: dict[str, None] = {}
-        answers: list[str] = []
-        for part in parts:
-            call, answer = get(part, "functionCall"), get(part, "functionResponse")
-            if call and by_model and (name := _pairing_name(call)) not in calls:
-                calls[name] = None
-            elif answer and not by_model and isinstance(answer.get("response"), dict):
-                answers.append(_pairing_name(answer))
-            elif part.get("text"):
-                said = True
-            else:
-                return None
-            speaks |= part.get("thought") is not True or _is_signed(part)
-        sent = native if len(native) == 2 else {key: value for key, value in native.items() if key in ("role", "parts")}
-        return Outline(sent, by_model, tuple(calls), tuple(answers), said, False) if speaks or not by_model else None
-
     def sent_parts(self, native: Native) -> list[Part]:
         """Without system instructions: the API takes them in a field of its own. A content of the model with nothing
         but summaries of thoughts means nothing."""
@@ -239,11 +218,6 @@ def _id(value: Mapping[str, Any]) -> str | None:
     """The id of a call or response. Optional: without ids, the API pairs them by name and order."""
     found = value.get("id")
     return found if isinstance(found, str) and found else None
-
-
-def _pairing_name(value: Mapping[str, Any]) -> str:
-    """What a call and its answer have in common, if the answer needs no change."""
-    return f"{_id(value)} {value['name']}"
 
 
 def _sendable(part: Native) -> Native | None:

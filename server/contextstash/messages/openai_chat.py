@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from contextstash.messages.base import Call, Format, Outline, Part, Reading, ToolSchema
+from contextstash.messages.base import Call, Format, Part, Reading, ToolSchema
 from contextstash.messages.parts import (
     Piece,
     as_json,
@@ -133,17 +133,6 @@ class OpenAIChatFormat(Format):
             {"name": each.name, "description": each.description, "parameters": each.arguments} for each in tools
         ]
         return [{"type": "function", "function": function} for function in functions]
-
-    def outline(self, native: Native) -> Outline | None:
-        message = _request_shaped(native)
-        role = message["role"]
-        if role in RESULT_ROLES:
-            return Outline(message, False, answers=(_answered_id(message),), said=False)
-        if role != "assistant":
-            return None if _is_empty(message) else Outline(message, False)
-        calls = _calls(message)
-        is_whole = len(calls) >= len(message.get("tool_calls") or ()) and not _is_empty(message)
-        return Outline(message, True, tuple(calls)) if is_whole else None
 
     def sent_parts(self, native: Native) -> Iterator[Part]:
         message = _request_shaped(native)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextstash.messages.base import Call, Format, Outline, Part, Reading, ToolSchema
+from contextstash.messages.base import Call, Format, Part, Reading, ToolSchema
 from contextstash.messages.parts import (
     Piece,
     as_json,
@@ -41,8 +41,6 @@ _OTHER_TYPES = frozenset(
 )
 _CALLS_WITH_ID = (APPROVAL_REQUEST, "computer_call", "local_shell_call")
 """Calls that the client answers by their id, or that may not be sent without one."""
-
-_PLAIN_CALLS = ("function_call", "custom_tool_call")
 
 REPLY_KEYS = frozenset({"usage", "response_id", "model", "object", "created_at", "timestamp"})
 """Keys that recorders add to an item, and that a request may not have. `status` is allowed, but not null."""
@@ -125,21 +123,6 @@ class OpenAIResponsesFormat(Format):
             {"type": "function", "name": each.name, "description": each.description, "parameters": each.arguments}
             for each in tools
         ]
-
-    def outline(self, native: Native) -> Outline | None:
-        item = _request_shaped(native)
-        kind = item_type(item)
-        if kind == "message":
-            return Outline(item, item.get("role") == "assistant")
-        if kind == "reasoning" and isinstance(item.get("summary"), list):
-            return Outline(item, True, thinks=True)
-        call_id = item.get("call_id")
-        if kind in _PLAIN_CALLS and call_id:
-            return Outline(item, True, (f"{kind} {call_id}",))
-        call = kind.removesuffix("_output")
-        if call in _PLAIN_CALLS and call_id and item.get("output") is not None:
-            return Outline(item, False, answers=(f"{call} {call_id}",), said=False)
-        return None
 
     def sent_parts(self, native: Native) -> list[Part]:
         item = dict(_request_shaped(native))

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from operator import itemgetter
 
-from contextstash.messages.base import Call, Format, Outline, Part
+from contextstash.messages.base import Call, Format, Part
 from contextstash.messages.breakpoints import MAX_BREAKPOINTS
 from contextstash.messages.rules import RULES, Event, Place, Rules, calls_of_results
 from contextstash_storage.records import Native
@@ -60,115 +59,17 @@ def render(fmt: Format, natives: Sequence[Native], *, changed: int | None = None
 
 
 def repaired(fmt: Format, natives: Sequence[Native]) -> list[Native]:
-    """The messages of a valid request; equal to `natives` if these are valid already. Only what is between the first
-    and the last message that break a rule is taken apart."""
+    """The messages of a valid request; equal to `natives` if these are valid already."""
     rules = RULES[fmt.name]
-    outlines = [fmt.outline(native) for native in natives]
-    first, end = _out_of_order(outlines, rules)
-    sent = [outline.native for outline in outlines[:first] if outline]
-    if first < end:
-        sent += _assembled(fmt, rules, natives[first:end], begins=first == 0, ends=end == len(natives))
-    sent += [outline.native for outline in outlines[end:] if outline]
-    if rules.joins != "all":
-        return sent
-    runs = (list(run) for _, run in groupby(sent, key=_role))
-    return [run[0] if len(run) == 1 else fmt.merged(run) for run in runs]
-
-
-_role = itemgetter("role")
-
-
-def _out_of_order(outlines: Sequence[Outline | None], rules: Rules) -> tuple[int, int]:
-    """Where the first stretch begins that breaks a rule, and where the last one ends; both 0 if none does."""
-    order = _Order(rules)
-    for outline in outlines:
-        order.add(outline)
-    order.end()
-    return (order.broken[0][0], order.broken[-1][1]) if order.broken else (0, 0)
-
-
-class _Order:
-    """The order of a list by stretches. One begins with what a person says after a reply, or with a reply once all
-    calls have their results: nothing from there on depends on what is before. `broken` are those that break a rule."""
-
-    __slots__ = ("_at", "_is_valid", "_pending", "_previous", "_reply", "_rules", "_start", "broken")
-
-    def __init__(self, rules: Rules) -> None:
-        self.broken: list[tuple[int, int]] = []
-        self._rules = rules
-        self._start = self._at = 0
-        self._is_valid = True
-        self._pending: dict[str, None] = {}
-        self._previous: Outline | None = None
-        self._reply: str | None = None
-
-    def add(self, outline: Outline | None) -> None:
-        """Add the next message."""
-        previous = self._previous
-        if outline is None:
-            self._is_valid = False
-        elif outline.by_model:
-            is_same = outline.reply is not None and outline.reply == self._reply
-            if previous is None:
-                self._is_valid = self._is_valid and not (self._at == 0 and self._rules.user_first)
-            elif not (previous.by_model or self._pending or is_same):
-                self.end()
-            self._is_valid = self._takes_reply(outline, previous, is_same) and self._is_valid
-            self._reply = outline.reply
-        else:
-            if previous is not None and previous.by_model and not outline.answers:
-                self.end()
-            self._is_valid = self._takes_client(outline, previous) and self._is_valid
-        self._previous = outline
-        self._at += 1
-
-    def end(self) -> None:
-        """End the stretch before the next message."""
-        if self._at and (not self._is_valid or self._pending or self._previous is None or self._previous.thinks):
-            self.broken.append((self._start, self._at))
-            self._pending = {}
-        self._start, self._is_valid = self._at, True
-
-    def _takes_reply(self, outline: Outline, previous: Outline | None, is_same: bool) -> bool:
-        """Results come first, if they have to be next; a reply that goes on after them is one message with its
-        beginning."""
-        continues = previous is not None and previous.by_model
-        if self._pending and self._rules.results_next and not (continues and self._rules.joins == "all"):
-            return False
-        if is_same and not continues:
-            return False
-        is_new = self._pending.keys().isdisjoint(outline.calls)
-        self._pending.update(dict.fromkeys(outline.calls))
-        return is_new
-
-    def _takes_client(self, outline: Outline, previous: Outline | None) -> bool:
-        """Results answer the calls that wait; if only the order may pair them, all of these, in their order."""
-        pending = self._pending
-        if previous is not None and previous.thinks:
-            return False
-        if outline.answers and not self._rules.one_call_an_id and tuple(pending) != outline.answers:
-            return False
-        for answer in outline.answers:
-            if answer not in pending:
-                return False
-            del pending[answer]
-        return not (pending and outline.said and self._rules.results_next)
-
-
-def _assembled(fmt: Format, rules: Rules, natives: Sequence[Native], *, begins: bool, ends: bool) -> list[Native]:
-    """The messages, taken apart and put together again by the rules. `begins` and `ends` say of a part of a list that
-    it has its beginning or its end."""
     repair = _Repair(fmt, rules, [parts for native in natives if (parts := tuple(fmt.sent_parts(native)))])
     groups = enumerate(group for turn in repair.turns() for group in repair.arranged(turn))
     placed = [(number, part) for number, group in groups for part in group]
-    what_follows = [] if ends else [Part({}, by_model=False)]
-    left_out = fmt.left_out([*(part for _, part in placed), *what_follows])
+    left_out = fmt.left_out([part for _, part in placed])
     placed = _without_lone_thinking([each for at, each in enumerate(placed) if at not in left_out])
     grouped = groupby(placed, key=lambda each: each[1].by_model if rules.joins == "all" else each[0])
     messages = [[part for _, part in group] for _, group in grouped]
-    alone = begins and ends and len(messages) == 1
-    sent = [native for parts in messages for native in fmt.joined(parts, alone=alone)]
-    if begins and rules.user_first and placed and placed[0][1].by_model and not placed[0][1].begins:
+    sent = [native for parts in messages for native in fmt.joined(parts, alone=len(messages) == 1)]
+    if rules.user_first and placed and placed[0][1].by_model and not placed[0][1].begins:
         sent.insert(0, fmt.user_message(ASSISTANT_FIRST))
     return sent
 
