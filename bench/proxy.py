@@ -1,35 +1,24 @@
 """What the proxy saves, replayed: sessions of Claude Code and Codex, request by request, through the real proxy.
 
-`python -m bench.proxy replay FOLDER [PATTERN] [KEY=VALUE …]` sends the requests of native transcripts, at their
+`python -m bench.proxy FOLDER [PATTERN] [KEY=VALUE …]` sends the requests of native transcripts, at their
 recorded times and with their recorded prompt totals, to a provider on loopback that models the prompt cache; once
 directly, once through the proxy with these settings. It counts the replies for which the recorded agent wrote what the
 edited request no longer held, and charges a retrieval for each. `cache=5m` or `cache=1h` replays Claude Code with that
 cache.
-`python -m bench.proxy latency` measures the added time to the first byte, beside direct requests in the same run.
 """
 
 from __future__ import annotations
 
 import json
-import multiprocessing
-import socket
-import statistics
-import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx2
-
 from bench.fidelity.facts import facts_of
 from bench.recorded_requests import PROMPT, Recorded, cache_price_ratios, facts_in, recorded, texts
-from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE
 from contextstash.proxy.plan import DEFAULT_KEEP_TOKENS
 from tests.support.caching_provider import (
     CHARACTERS_PER_TOKEN,
@@ -38,12 +27,8 @@ from tests.support.caching_provider import (
     blocks_of,
     caching_provider,
     items_of,
-    stream_events,
 )
-from tests.support.proxies import READ, RETRIEVAL, Clock, request_of, running_proxy, session
-
-OUTPUT_CHARACTERS = 3_000
-"""Of one tool output in the measurement of the latency: a usual read or test run."""
+from tests.support.proxies import READ, RETRIEVAL, Clock, request_of, running_proxy
 
 FIRST_CALLS = 10
 """Requests of a session before its cost is compared within it: one large prompt decides the share until then."""
@@ -299,106 +284,12 @@ def replay_all(folder: Path, pattern: str = "*.jsonl", *, cache: str = "", **set
     print(f"worst session: cost {max(each.cost_ratio for each in found):.3f} of direct")
 
 
-PAUSE_SECONDS = 0.3
-"""Between two requests, as a model needs longer than that: the proxy records in the background."""
-
-
-def latency(rounds: int = 40) -> None:
-    """Medians of the time to the first byte, alternating direct and proxied requests of a growing session that had so
-    many turns before."""
-    for turns in (20, 100, 400):
-        with tempfile.TemporaryDirectory() as folder, instant_provider() as upstream:
-            command = [sys.executable, "-m", "contextstash", "proxy", "--listen", "127.0.0.1:0"]
-            command += ["--upstream", upstream, "--db", f"{folder}/stash.db"]
-            with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-                assert process.stderr is not None
-                address = process.stderr.readline().split()[2]
-                try:
-                    print(_latencies({"direct": upstream, "proxy": address}, turns, rounds), flush=True)
-                finally:
-                    process.terminate()
-
-
-def _latencies(addresses: dict[str, str], turns: int, rounds: int) -> str:
-    messages = session(turns + rounds, OUTPUT_CHARACTERS)
-    times: dict[str, list[float]] = {name: [] for name in addresses}
-    sizes = []
-    with httpx2.Client(timeout=60) as client:
-        for count in range(2 * turns + 1, len(messages) + 1, 2):
-            content = json.dumps(request_of(messages[:count])).encode()
-            sizes.append(len(content))
-            for name, url in addresses.items():
-                time.sleep(PAUSE_SECONDS)
-                started = time.perf_counter()
-                with client.stream("POST", f"{url}/v1/messages?beta=true", content=content) as response:
-                    chunks = response.iter_raw()
-                    next(chunks)
-                    times[name].append(1000 * (time.perf_counter() - started))
-                    for _ in chunks:
-                        pass
-    added = statistics.median(p - d for p, d in zip(times["proxy"], times["direct"], strict=True))
-    return (
-        f"{statistics.median(sizes) / 1e6:.2f} MB: direct {statistics.median(times['direct']):.1f} ms,"
-        f" proxy {statistics.median(times['proxy']):.1f} ms, added {added:.1f} ms"
-    )
-
-
-@contextmanager
-def instant_provider() -> Iterator[str]:
-    """A provider in a process of its own that replies at once, without looking at the request."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    process = multiprocessing.Process(target=_reply_for_ever, args=(listener,), daemon=True)
-    process.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        process.kill()
-        listener.close()
-
-
-def _reply_for_ever(listener: socket.socket) -> None:
-    while True:
-        connection, _ = listener.accept()
-        threading.Thread(target=_reply_on, args=(connection,), daemon=True).start()
-
-
-def _reply_on(connection: socket.socket) -> None:
-    before = 0
-    with connection, connection.makefile("rb") as stream:
-        while line := stream.readline():
-            length = 0
-            while line not in (b"\r\n", b""):
-                if line.lower().startswith(b"content-length:"):
-                    length = int(line.split(b":")[1])
-                line = stream.readline()
-            stream.read(length)
-            connection.sendall(_reply(length, before))
-            before = length
-
-
-def _reply(length: int, before: int) -> bytes:
-    """A streamed reply with the usage of a body of this length after one of length `before`: all of that is cached."""
-    tokens, cached = (round(size * DEFAULT_TOKENS_PER_BYTE) for size in (length, min(before, length)))
-    usage = {
-        "input_tokens": 3,
-        "cache_read_input_tokens": cached,
-        "cache_creation_input_tokens": tokens - cached,
-        "output_tokens": 1,
-    }
-    events = "".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in stream_events("Done.", usage)).encode()
-    head = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {len(events)}\r\n\r\n"
-    return head.encode() + events
-
-
 def main() -> None:
-    given = [argument for argument in sys.argv[3:] if "=" not in argument]
-    settings = dict(argument.split("=", 1) for argument in sys.argv[3:] if "=" in argument)
-    if sys.argv[1:2] == ["replay"] and len(sys.argv) > 2 and len(given) < 2:
-        replay_all(Path(sys.argv[2]), *given, **settings)
-    elif sys.argv[1:2] == ["latency"]:
-        latency()
-    else:
+    given = [argument for argument in sys.argv[1:] if "=" not in argument]
+    settings = dict(argument.split("=", 1) for argument in sys.argv[1:] if "=" in argument)
+    if len(given) not in (1, 2):
         sys.exit(__doc__)
+    replay_all(Path(given[0]), *given[1:], **settings)
 
 
 if __name__ == "__main__":

@@ -91,38 +91,11 @@ class KeepLastHalf:
         return start
 
 
-class KeepLastHalfAndStep(KeepLastHalf):
-    """The same, but the newest step, a call with its results, is always shown: its outputs are cut if it does not fit.
-    `KeepLastHalf` leaves out a step larger than half of the budget before the model has seen it, which is cheap."""
-
-    def view(self, messages: Sequence[Said]) -> Sequence[Shown]:
-        view = list(super().view(messages))
-        excess = sum(entry.tokens for entry in view) - self._budget
-        step = range(len(view) - (len(messages) - _step_start(messages)), len(view))
-        for place in sorted(step, key=lambda place: -view[place].tokens):
-            if excess > 0:
-                left = max(0, view[place].tokens - excess)
-                text = messages[place - len(view)].text
-                cut = facts_of(text[: len(text) * left // max(1, view[place].tokens)])
-                excess -= view[place].tokens - left
-                view[place] = Shown((view[place].key, "cut"), left, cut)
-        return view
-
-    def _new_start(self, messages: Sequence[Said], always: set[int]) -> int:
-        return min(super()._new_start(messages, always), _step_start(messages))
-
-
-def _step_start(messages: Sequence[Said]) -> int:
-    """Where the newest step begins: the last message that is no tool result."""
-    return next((place for place in range(len(messages) - 1, -1, -1) if messages[place].role != "tool"), 0)
-
-
 class Mask:
     """Replaces tool outputs by stubs, the oldest first, until the view fits; then leaves out the oldest messages."""
 
-    def __init__(self, budget: int, names: int = 0) -> None:
+    def __init__(self, budget: int) -> None:
         self._budget = budget
-        self._names = names
 
     def view(self, messages: Sequence[Said]) -> Sequence[Shown]:
         view: list[Shown | None] = [shown(message) for message in messages]
@@ -130,7 +103,7 @@ class Mask:
         for place, message in enumerate(messages[:-UNMASKED_MESSAGES]):
             if excess <= 0:
                 break
-            text = stub(message.text, self._names)
+            text = stub(message.text)
             if message.role == "tool" and len(text) < len(message.text):
                 masked = Shown((message.index, "stub"), tokens_of_text(text), facts_of(text))
                 excess -= message.tokens - masked.tokens
@@ -144,24 +117,17 @@ class Mask:
 
 
 @lru_cache(maxsize=60_000)
-def stub(text: str, names: int) -> str:
-    """What stands for a masked output: with its first distinct names, if they are wanted."""
+def stub(text: str) -> str:
+    """What stands for a masked output: a line with its first distinct names."""
     found: dict[str, None] = {}
-    for match in _WORD.finditer(text) if names else ():
-        if len(found) < names and _CODE_LIKE.search(match.group()):
+    for match in _WORD.finditer(text):
+        if len(found) < NAMES_IN_STUB and _CODE_LIKE.search(match.group()):
             found[match.group()] = None
-    return " ".join((STUB, *found)) if names else STUB
-
-
-def mask_with_names(budget: int) -> Mask:
-    """Masks with the first 16 names of each output in its stub."""
-    return Mask(budget, NAMES_IN_STUB)
+    return " ".join((STUB, *found))
 
 
 BASELINES: dict[str, Policy] = {
     "keep last": KeepLast,
     "keep last, cut to half": KeepLastHalf,
-    "keep last, cut to half, newest step shown": KeepLastHalfAndStep,
-    "mask oldest": Mask,
-    "mask oldest, 16 names in each stub": mask_with_names,
+    "mask oldest, 16 names in each stub": Mask,
 }

@@ -1,7 +1,7 @@
 """Measures the service by the length of a session.
 
     python -m bench.speed [--lengths 1000,20000,100000,200000] [--keep FOLDER] [--parts turns,prune,compact,search]
-                          [--writers] [--postgresql [ADDRESS]] [--postgresql-lengths 1000,20000] [--json FILE]
+                          [--postgresql [ADDRESS]] [--postgresql-lengths 1000,20000] [--json FILE]
 
 Each length is measured in a process of its own, on a copy of a database that is built once and kept in FOLDER. With
 `--postgresql` some lengths are measured in PostgreSQL too, in databases of the server at ADDRESS, or of one that is
@@ -24,7 +24,6 @@ from .database import build, build_rate, built, compressed_size
 from .operations import MEGABYTE, PARTS, measure
 from .postgresql import SERVER, analyzed, new_database, server_address, size
 from .table import Columns, table
-from .writers import waits, write
 
 LENGTHS = (1_000, 20_000, 100_000, 200_000)
 POSTGRESQL_LENGTHS = (1_000, 20_000)
@@ -32,9 +31,7 @@ POSTGRESQL_LENGTHS = (1_000, 20_000)
 
 def main() -> None:
     arguments = _arguments()
-    if arguments.write:
-        write(Path(arguments.write[0]), arguments.write[1])
-    elif arguments.measure:
+    if arguments.measure:
         own_interpreter()  # as a server does
         with tempfile.TemporaryDirectory(dir=arguments.keep) as folder:
             work = measure(_database(arguments.measure), Path(folder), frozenset(arguments.parts))
@@ -49,10 +46,7 @@ def main() -> None:
 
 
 def _measured(arguments: argparse.Namespace) -> Columns:
-    columns = {length: _of_length(length, arguments) for length in arguments.lengths}
-    if arguments.writers:
-        columns[arguments.lengths[0]] |= waits(arguments.keep)
-    return columns
+    return {length: _of_length(length, arguments) for length in arguments.lengths}
 
 
 def _measured_in_postgresql(arguments: argparse.Namespace) -> Columns:
@@ -104,12 +98,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--lengths", type=_numbers, default=LENGTHS)
     parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()) / "contextstash-speed")
     parser.add_argument("--parts", type=_parts, default=())
-    parser.add_argument("--writers", action="store_true", help="also 8 processes that write to one file")
     parser.add_argument("--postgresql", nargs="?", const=SERVER, metavar="ADDRESS")
     parser.add_argument("--postgresql-lengths", type=_numbers, default=POSTGRESQL_LENGTHS)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--measure", help=argparse.SUPPRESS)
-    parser.add_argument("--write", nargs=2, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
