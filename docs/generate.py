@@ -25,6 +25,15 @@ from contextstash.window.settings import ContextSettings, UserSettings, resolve_
 
 FOLDER = Path(__file__).parent
 
+SHARED = (
+    ("--db DATABASE", "The database: a file, or postgresql://… [default: a file in the user's data folder]"),
+    ("--preset NAME", "The named set of settings to start from."),
+    ("--set KEY=VALUE", "One setting; may be given several times."),
+    ("--json", "Print the result as JSON."),
+    ("--session SESSION", "The same as SESSION."),
+)
+"""Options that the command line's page describes once."""
+
 MADE = "<!-- Made by `make docs` from the code. Change the code, not this page. -->"
 
 
@@ -62,23 +71,29 @@ def settings_page() -> str:
         "# Settings",
         MADE,
         "How to set them: [guide](guide.md#settings). Shares are shares of the usable window, which is the"
-        " window minus the reserve for the reply. A preset that is not listed under a setting uses the default; the"
-        f" variants are {', '.join(f'`{name}`' for name in PRESETS if name.endswith(('-cost', '-quality')))}.",
+        " window minus the reserve for the reply. A preset that is not listed under a setting uses the default; a"
+        f" variant ({', '.join(f'`{name}`' for name in PRESETS if _varied(name))}) has the value of what it varies.",
     ]
     for name, field in UserSettings.model_fields.items():
-        others = {preset: values[name] for preset, values in resolved.items() if values[name] != default[name]}
-        others.pop("default", None)
-        if name == "preset":
-            others = {}
+        others = {
+            preset: values[name]
+            for preset, values in resolved.items()
+            if name != "preset" and values[name] != resolved[_varied(preset) or "default"][name]
+        }
         parts.append(f"## `{name}`\n\n{described[name]}\n\n{_values(field, default[name], others)}")
     parts.append(_numbers_of_presets(resolved))
     return "\n\n".join(parts) + "\n"
 
 
+def _varied(preset: str) -> str | None:
+    """The preset of which this one is a variant; None if it is none."""
+    return next((preset.removesuffix(end) for end in ("-cost", "-quality") if preset.endswith(end)), None)
+
+
 def _numbers_of_presets(resolved: Mapping[str, Mapping[str, Any]]) -> str:
     """What only a preset sets, and what each sets it to, in a table."""
     names = [name for name in ContextSettings.model_fields if name not in UserSettings.model_fields]
-    shown = [preset for preset in PRESETS if not preset.startswith(("default-", "byte-budget-"))]
+    shown = [preset for preset in PRESETS if not _varied(preset)]
     rows = [f"| {' | '.join(['number', *shown])} |", f"| {' | '.join(['---'] * (len(shown) + 1))} |"]
     rows += [f"| {' | '.join([name, *(_shown(resolved[preset][name]) for preset in shown)])} |" for name in names]
     return "# Numbers of the presets\n\nThese are not set one by one.\n\n" + "\n".join(rows)
@@ -118,8 +133,10 @@ def command_line_page() -> str:
     parts = [
         "# Command line",
         MADE,
-        "Sessions may be named by the beginning of their id. Results go to standard output, notes to standard error."
-        " `--db`, `--preset` and `--set` may stand before the command too.",
+        "Sessions may be named by the beginning of their id. Results go to standard output, notes to standard error.",
+        "Options that many commands take are described here, and listed there by name; the first three may stand before"
+        " the command too.",
+        "\n".join(f"- `{names}`: {text}" for names, text in SHARED),
     ]
     for name, command in sorted(cli.commands.items()):
         inner = sorted(command.commands.items()) if isinstance(command, click.Group) else []
@@ -136,8 +153,12 @@ def _command(name: str, command: click.Command) -> list[str]:
     context = click.Context(command, info_name=name)
     words = " ".join(command.collect_usage_pieces(context)).replace("[OPTIONS]", "").strip()
     given = [each for each in command.params if isinstance(each, click.Option)]
-    records = [record for each in given if (record := each.get_help_record(context))]
-    options = "\n".join(f"- `{names}`: {' '.join(text.split())}" for names, text in records)
+    records = [
+        (names, " ".join(text.split())) for each in given for names, text in [each.get_help_record(context) or ("", "")]
+    ]
+    lines = [f"- `{names}`: {text}" for names, text in records if names and (names, text) not in SHARED]
+    shared = ", ".join(f"`{names.split()[0]}`" for names, text in records if (names, text) in SHARED)
+    options = "\n".join([*lines, *([f"- {shared}"] if shared else [])])
     paragraphs = map(_paragraph, [*(command.help or "").split("\n\n"), command.epilog or ""])
     return [f"## `{f'{name} {words}'.strip()}`", *filter(None, paragraphs), *([options] if options else [])]
 
