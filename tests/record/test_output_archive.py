@@ -39,15 +39,6 @@ async def test_an_output_within_its_limits_comes_back_as_it_is_and_is_not_kept(t
         assert (await stash.list_sessions()).sessions == []
 
 
-async def test_an_output_that_is_cut_is_archived_whole(tmp_path: Path) -> None:
-    text = text_of("pears")
-    async with stash_at(tmp_path / "stash.db") as stash:
-        limited = await stash.limit_output(text, tool="Bash", argument="ls pears", limits=LIMITS)
-        assert len(limited.text) <= 500
-        assert str(limited.handle) in limited.text.splitlines()[-1]
-        assert await kept(stash, limited.handle) == text
-
-
 async def test_a_session_s_own_limits_apply(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "stash.db") as stash:
         await stash.record_messages([{"role": "user", "content": "Hello."}], session_id=SESSION)
@@ -91,13 +82,6 @@ async def test_outputs_are_archived_in_a_child_session_of_their_own(tmp_path: Pa
         assert await stash.store.read_events("outputs") == []
 
 
-async def test_a_kept_output_is_found_by_its_words_everywhere(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "stash.db") as stash:
-        limited = await stash.limit_output(text_of("quinces"), session_id=SESSION, limits=LIMITS)
-        found = await stash.search_history("quinces", scope="everywhere")
-        assert found.hits[0].handle == limited.handle
-
-
 async def test_the_whole_is_durable_before_the_answer(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "stash.db") as stash:
         limited = await stash.limit_output(text_of("dates"), session_id=SESSION, limits=LIMITS)
@@ -138,12 +122,6 @@ async def test_a_large_output_is_kept_without_counting_all_of_it(tmp_path: Path)
         page = await stash.get_archived_output(limited.handle or "", max_tokens=200)
         assert page.total_lines == 20_000
         assert page.total_tokens == -(-len(text) // 4)
-
-
-async def test_an_unknown_limit_is_refused(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "stash.db") as stash:
-        with pytest.raises(BadInputError, match="Did you mean 'tokens'"):
-            await stash.limit_output("text", limits={"token": 3})
 
 
 @pytest.mark.parametrize("name", ["outputs", f"{SESSION}.outputs"])

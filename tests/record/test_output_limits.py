@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from contextstash.stash import Stash
-from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, view, whole_output
 
@@ -36,23 +35,6 @@ async def shown_outputs(stash: Stash) -> list[Any]:
 
 def numbered(characters: int) -> str:
     return "".join(f"{number:07d}\n" for number in range(characters // 8 + 1))[:characters]
-
-
-@pytest.mark.parametrize(
-    ("preset", "largest"),
-    [
-        ("staged", "x" * 50_000),
-        ("token-budget", "x" * 10_000),
-        ("rolling", "line\n" * 2_000),
-        ("rolling", "é" * 25_600),
-        ("byte-budget", "é" * 2_000),
-        ("n-or-k", numbered(300_000)),
-    ],
-)
-async def test_an_output_at_a_preset_s_limit_is_shown_whole(tmp_path: Path, preset: str, largest: str) -> None:
-    async with stash_at(tmp_path / "stash.db", preset=preset, window=1_000_000) as stash:
-        await stash.record_messages(session(largest), session_id=SESSION)
-        assert await shown_outputs(stash) == [largest]
 
 
 @pytest.mark.parametrize(
@@ -107,30 +89,6 @@ async def test_a_call_can_remove_a_limit(tmp_path: Path) -> None:
         assert await shown_outputs(stash) == ["x" * 60_000]
 
 
-async def test_a_misspelt_limit_is_refused_with_the_right_name(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "stash.db") as stash:
-        with pytest.raises(BadInputError, match="Did you mean 'lines'"):
-            await stash.record_messages(session("text"), session_id=SESSION, limits={"max_lines": 3})
-
-
-async def test_several_outputs_of_one_message_are_limited_each(tmp_path: Path) -> None:
-    calls = [
-        {"type": "tool_use", "id": f"toolu_{n:08}", "name": "Bash", "input": {"command": f"run {n}"}} for n in (1, 2)
-    ]
-    results = [{"type": "tool_result", "tool_use_id": f"toolu_{n:08}", "content": f"{n}" * 300} for n in (1, 2)]
-    messages: list[Native] = [
-        {"role": "user", "content": "Run both."},
-        {"role": "assistant", "content": calls},
-        {"role": "user", "content": results},
-    ]
-    async with stash_at(tmp_path / "stash.db") as stash:
-        await stash.record_messages(messages, session_id=SESSION, limits={"chars": 200})
-        shown = await shown_outputs(stash)
-        handles = await all_handles(stash)
-        assert all(len(text) <= 200 for text in shown)
-        assert all(handle in text for handle, text in zip(handles, shown, strict=True))
-
-
 @pytest.mark.parametrize("tool", ["get_archived_output", "mcp__contextstash__get_archived_output"])
 async def test_our_own_retrievals_are_never_cut(tmp_path: Path, tool: str) -> None:
     messages = [{"role": "user", "content": "Read it."}, *called("toolu_00000001", "x" * 9_000, tool)]
@@ -161,19 +119,6 @@ async def test_a_restored_output_is_whole_again(tmp_path: Path) -> None:
         await stash.record_messages(session("x" * 60_000), session_id=SESSION)
         await stash.restore_outputs(await all_handles(stash), session_id=SESSION)
         assert await shown_outputs(stash) == ["x" * 60_000]
-
-
-async def test_the_limit_of_one_output_scales_with_a_small_window(tmp_path: Path) -> None:
-    shown: dict[int, int] = {}
-    for window in (16_000, 32_000, 64_000, 200_000):
-        async with stash_at(tmp_path / f"{window}.db", window=window, estimator="chars") as stash:
-            await stash.record_messages(session(numbered(100_000)), session_id=SESSION)
-            [text] = await shown_outputs(stash)
-            shown[window] = len(text) // 4
-    assert 3_200 < shown[16_000] <= 4_000, "a quarter"
-    assert 3_200 < shown[32_000] <= 4_000, "an eighth"
-    assert 6_400 < shown[64_000] <= 8_000, "an eighth"
-    assert 8_000 < shown[200_000] <= 10_000
 
 
 async def test_outputs_of_parallel_calls_share_half_of_a_small_window(tmp_path: Path) -> None:

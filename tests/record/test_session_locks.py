@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
@@ -13,8 +12,6 @@ from hypothesis import strategies as st
 
 from contextstash.session.access import Access
 from tests.support.effort import examples
-from tests.support.sized_sessions import user
-from tests.support.stashes import stash_at
 
 NO_STORE: Any = None
 
@@ -56,10 +53,3 @@ def test_two_tasks_never_hold_the_lock_of_one_session_and_no_lock_remains(
         assert len(access._locks) == 0
 
     asyncio.run(run())
-
-
-async def test_recording_into_many_sessions_keeps_no_lock(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "m.db") as stash:
-        for number in range(50):
-            await stash.record_messages([user(4)], session_id=f"session-{number}")
-        assert len(stash._locks) == 0

@@ -23,19 +23,6 @@ def said(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-async def test_an_older_copy_of_a_session_takes_its_place(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "c.db") as one, stash_at(tmp_path / "c.db") as other:
-        await one.record_messages([said("a")], session_id=SESSION)
-        copy = [record async for record in one.export_session(SESSION)]
-        await one.record_messages([said("b")], session_id=SESSION)
-        assert await view(one) == [said("a"), said("b")]
-        await other.delete_session(SESSION)
-        await other.import_session([json.dumps(record) for record in copy])
-        assert await view(one) == [said("a")]
-        await other.record_messages([said("c")], session_id=SESSION)
-        assert await view(one) == [said("a"), said("c")]
-
-
 async def test_many_sessions_at_once(tmp_path: Path) -> None:
     names = [f"{SESSION}-{number}" for number in range(2 * MAX_VIEWS)]
     async with stash_at(tmp_path / "c.db") as stash:

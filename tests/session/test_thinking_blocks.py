@@ -8,7 +8,7 @@ from contextstash.session.thinking_blocks import DROP_REQUEST, stripping_of
 from contextstash.view.compaction_plan import CompactPlan, plan_without_thinking
 from contextstash.view.view import Entry
 from contextstash_storage.records import Block, Message
-from tests.support.handmade_views import loop, message, text
+from tests.support.handmade_views import message, text
 
 
 def thought(seq: int, tokens: int = 30) -> Message:
@@ -39,18 +39,6 @@ def test_what_happens_to_invalidated_thinking(messages: list[Message], choice: s
     effect = stripping_of(messages, 0, bound=True, choice=choice, needed=needed)
     assert effect.choice == chosen
     assert bool(effect.reason) == (chosen != "none")
-
-
-def test_only_thinking_after_the_change_is_invalidated() -> None:
-    effect = stripping_of(ANSWERED, 2, bound=True, choice="auto", needed=False)
-    assert (effect.messages, effect.tokens) == (1, 30)
-    assert stripping_of(ANSWERED, 4, bound=True, choice="auto", needed=False).choice == "none"
-    assert stripping_of(ANSWERED, 0, bound=False, choice="auto", needed=False).messages == 0
-
-
-def test_the_first_message_after_a_cut_thought_on_top_of_what_is_summarized() -> None:
-    effect = stripping_of(ANSWERED, 3, bound=True, choice="auto", needed=False)
-    assert (effect.choice, effect.messages) == ("strip", 1)
 
 
 def test_an_edit_waits_for_an_open_tool_loop_only_if_it_invalidates_the_loop_s_thinking() -> None:
@@ -87,9 +75,3 @@ def test_a_compaction_cuts_later_if_it_keeps_most_messages() -> None:
 def test_it_does_not_if_it_would_lose_more_than_half_of_what_is_kept() -> None:
     kept = [*(message(seq, "user", text(40)) for seq in range(4, 9)), thought(9), message(10, "user", text(40))]
     assert plan_without_thinking(plan(kept)) == plan(kept)
-
-
-def test_without_thinking_in_what_is_kept_the_plan_is_unchanged() -> None:
-    entries = loop([50, 50])
-    unthinking = CompactPlan((), tuple(entries), "")
-    assert plan_without_thinking(unthinking) == unthinking

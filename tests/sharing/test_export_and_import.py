@@ -94,8 +94,6 @@ async def test_a_real_session_comes_back_equal(format_name: str, path: Path, tmp
     await assert_equal_after_import(tmp_path, trace_natives(format_name, path), format_name)
 
 
-LISTED = {"name": "Bash", "arguments": '{"command": "ls"}'}
-
 NATIVES: list[dict[str, Any]] = [
     {"role": "user", "content": "Look. \ud800 lone, \u0000 null, ```fence``` <b>bold</b>"},
     {
