@@ -1,4 +1,5 @@
-"""Generates `settings.md`, `tools.md`, `command-line.md` and the table of rooms in `architecture.md` from the code.
+"""Generates `settings.md`, `tools.md`, `command-line.md` and the table of rooms in `architecture.md` from the code, and
+the schemas that a server lists.
 
 `make docs` runs it; a test checks that they are current.
 """
@@ -18,7 +19,9 @@ import click
 from mcp import Client
 
 from contextstash.cli.app import cli
+from contextstash.mcp.schemas import schemas
 from contextstash.mcp.server import build_server
+from contextstash.mcp.tools import SCHEMAS
 from contextstash.stash import Stash
 from contextstash.window.presets import PRESETS
 from contextstash.window.settings import ContextSettings, UserSettings, resolve_settings
@@ -245,6 +248,13 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
+def schemas_file() -> str:
+    """The schemas that a server lists: an operation a line."""
+    lines = (f"{json.dumps(name)}: {json.dumps(each)}" for name, each in schemas().items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
 if __name__ == "__main__":
+    SCHEMAS.write_text(schemas_file(), encoding="utf-8")
     for name, text in pages().items():
         (FOLDER / name).write_text(text, encoding="utf-8")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from contextstash import automatic_retention as automatic
-from contextstash.automatic_retention import automatic_retention, carry_out, news
+from contextstash.automatic_retention import begin_retention, carry_out, news
 from contextstash.clients.follow import ingest
 from contextstash.configuration.setting_layers import configuration
 from contextstash.queries.sessions import delete_session
@@ -120,47 +120,41 @@ async def test_a_session_in_use_stays_whatever_the_limit(tmp_path: Path) -> None
         assert len((await stash.retain(NOW + 2 * DAY, settings=short, spare=DAY)).sessions) == 2
 
 
-def test_only_the_users_own_limits_count(tmp_path: Path) -> None:
+async def test_only_the_users_own_limits_count(tmp_path: Path) -> None:
     own, project = tmp_path / "own", tmp_path / "project"
     own.mkdir()
     project.mkdir()
     (project / "contextstash.toml").write_text("keep_days = 1\n")
-    found = configuration(project=project, environment={}, user_folder=own)
-    assert automatic_retention(tmp_path / "s.db", found.of_user()) is None
-    (own / "contextstash.toml").write_text("keep_days = 90\n")
-    found = configuration(project=project, environment={}, user_folder=own)
-    assert automatic_retention(tmp_path / "s.db", found.of_user()) is not None
+    async with stash_at(tmp_path / "s.db") as stash:
+        found = configuration(project=project, environment={}, user_folder=own)
+        assert not begin_retention(stash, tmp_path / "s.db", found.of_user())
+        (own / "contextstash.toml").write_text("keep_days = 90\n")
+        found = configuration(project=project, environment={}, user_folder=own)
+        assert begin_retention(stash, tmp_path / "s.db", found.of_user())
 
 
 async def test_limits_that_were_taken_away_are_announced_again(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     await fill(path)
     await run(path, LATER)
-    assert automatic_retention(path, {}) is None
+    async with stash_at(path) as stash:
+        assert not begin_retention(stash, path, {})
     assert news(path) is None
     assert await run(path, LATER + 5 * DAY) == ["s-0", "s-1", "s-2"]
     assert news(path) is not None
 
 
-async def test_a_process_begins_it_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_server_and_the_proxy_begin_it_when_they_open_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "s.db"
     await fill(path)
     monkeypatch.setattr(automatic, "BEGIN_SECONDS", 0.0)
     (tmp_path / "contextstash.toml").write_text("keep_days = 1\n")
     found = configuration(project=tmp_path, environment={}, user_folder=tmp_path)
-    begin = automatic_retention(path, found.of_user())
-    assert begin is not None
-    async with stash_at(path) as stash:
-        begin(stash)
+    async with await StashOpener(path, found, serves=True)():
         await asyncio.gather(*automatic._running)
     assert path.with_name("s.db.retention").exists()
-
-
-async def test_the_server_and_the_proxy_begin_it_when_they_open_the_database(tmp_path: Path) -> None:
-    begun: list[Stash] = []
-    stash = await StashOpener(tmp_path / "s.db", on_open=begun.append)()
-    assert begun == [stash]
-    await stash.close()
 
 
 def test_sessions_says_what_comes_each_time(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import click
 import pytest
 
 from contextstash.cli.app import cli
+from contextstash.mcp.tools import SCHEMAS
 from contextstash.window.presets import PRESETS
 from contextstash.window.settings import UserSettings
 
@@ -33,6 +34,7 @@ def generator() -> ModuleType:
 def test_generated_pages_are_those_of_the_code() -> None:
     for name, text in generator().pages().items():
         assert (DOCS / name).read_text(encoding="utf-8") == text, f"{name} is old: run `make docs`"
+    assert SCHEMAS.read_text(encoding="utf-8") == generator().schemas_file(), "run `make docs`"
 
 
 def test_every_setting_and_preset_is_documented() -> None:

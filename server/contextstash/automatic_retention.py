@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -54,28 +54,24 @@ class _State(BaseModel):
     said: str | None = None
 
 
-def automatic_retention(database: Path | None, of_user: Mapping[str, Any]) -> Callable[[Stash], None] | None:
-    """The function to call with the stash when a long-running process has opened it; None without `keep_days` among
-    the user's own settings, or no file: a database on a server is used by many, and a scheduled `contextstash retain
-    --yes` is for that."""
+def begin_retention(stash: Stash, database: Path | None, of_user: Mapping[str, Any]) -> bool:
+    """Begin to delete in the background, when a long-running process has opened its stash. False without `keep_days`
+    among the user's own settings, or no file: a database on a server is used by many, and a scheduled `contextstash
+    retain --yes` is for that."""
     from contextstash.window.settings import resolve_settings
 
     if database is None:
-        return None
+        return False
     if LIMIT not in of_user:
         state = _state(_file(database))
         if state.days is not None:  # taken away: set again, it is announced again
             with suppress(OSError):  # of another user
                 _write(_file(database), _State(looked=state.looked))
-        return None
-    settings = resolve_settings({LIMIT: of_user[LIMIT]})
-
-    def begin(stash: Stash) -> None:
-        task = asyncio.create_task(_later(stash, database, settings))
-        _running.add(task)
-        task.add_done_callback(_running.discard)
-
-    return begin
+        return False
+    task = asyncio.create_task(_later(stash, database, resolve_settings({LIMIT: of_user[LIMIT]})))
+    _running.add(task)
+    task.add_done_callback(_running.discard)
+    return True
 
 
 async def _later(stash: Stash, database: Path, settings: ContextSettings) -> None:

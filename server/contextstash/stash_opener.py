@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,15 +27,15 @@ T = TypeVar("T")
 class StashOpener:
     """A database, None for the user's default one, and the settings of what opens it.
 
-    `follow` names the client whose transcripts are read (`claude-code`), `follow_path` their folder or file. `on_open`
-    is called with the stash when it is opened.
+    `follow` names the client whose transcripts are read (`claude-code`), `follow_path` their folder or file. A process
+    that `serves`, so runs for long, deletes what is older than the user wants to keep.
     """
 
     database: Location | None = None
     settings: Configuration = field(default_factory=Configuration)
     follow: str | None = None
     follow_path: Path | None = None
-    on_open: Callable[[Stash], None] | None = None
+    serves: bool = False
 
     @property
     def file(self) -> Path | None:
@@ -44,12 +44,6 @@ class StashOpener:
 
         location = self.database or default_database()
         return location if isinstance(location, Path) else None
-
-    def serving(self) -> StashOpener:
-        """The same for a process that runs for long, and deletes what is older than the user wants to keep."""
-        from contextstash.automatic_retention import automatic_retention
-
-        return replace(self, on_open=automatic_retention(self.file, self.settings.of_user()))
 
     async def __call__(self) -> Stash:
         """The open stash, to be closed by the caller. Raises StoreError if the database cannot be used, BadInputError
@@ -80,8 +74,10 @@ class StashOpener:
                 from contextstash.clients.follow import Follower, find_transcripts
 
                 follower = Follower(stash, find_transcripts(self.follow, self.follow_path))
-            if self.on_open is not None:
-                self.on_open(stash)
+            if self.serves:
+                from contextstash.automatic_retention import begin_retention
+
+                begin_retention(stash, self.file, self.settings.of_user())
         except BaseException:
             await store.close()
             raise

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from contextstash.mcp.answers import sendable, with_whole_characters
 from contextstash.mcp.resources import MAX_PAGE_CHARACTERS, bounded_page, positive
-from contextstash.mcp.tools import ShortSchema
+from contextstash.mcp.schemas import ShortSchema
 from contextstash.operations import clipped
 from contextstash.results import Estimate
 from contextstash_storage.errors import BadInputError

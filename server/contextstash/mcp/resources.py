@@ -28,7 +28,6 @@ from contextstash.mcp.errors import report_crash, unknown_name
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.operations import MAX_SUMMARY_CHARACTERS, clipped
 from contextstash.session_names import whole_id
-from contextstash.writers.prompts import compaction_prompt
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
 JSON = "application/json"
@@ -198,6 +197,8 @@ def add_prompts(server: MCPServer[None], stash: LazyStash) -> None:
     """Register the prompts."""
 
     async def compact(session_id: Session = None, instructions: Instructions = None) -> str:
+        from contextstash.writers.prompts import compaction_prompt
+
         return sendable_text(compaction_prompt(session_id=session_id, instructions=instructions))
 
     async def context_status(session_id: Session = None) -> str:
