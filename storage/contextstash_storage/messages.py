@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +10,18 @@ from contextstash_storage.bodies import Row, bodies_in, damaged, segments_at, se
 from contextstash_storage.errors import DamagedError
 from contextstash_storage.log import read_edits, read_requests
 from contextstash_storage.outputs import read_outputs
-from contextstash_storage.records import KnownPart, Message, Session, SessionNews
-from contextstash_storage.rows import message_of
+from contextstash_storage.records import (
+    BlockType,
+    Kind,
+    KnownPart,
+    Message,
+    MessageOutline,
+    Role,
+    Session,
+    SessionNews,
+    TokenSum,
+)
+from contextstash_storage.rows import check_row, message_of, outline_of
 from contextstash_storage.sessions import read_session, row_of
 from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, only
 
@@ -39,6 +50,18 @@ def messages_between(
     return _made(row, session.session_id, rows, segments_between(tx, row, first, last) if bodies else None)
 
 
+def read_outlines(tx: Tx, row: int, *, first: int = 0, last: int = MAX_INTEGER) -> list[MessageOutline]:
+    """What the messages `first..last` are made of, in order, but for those that the agent does not see. Raises
+    DamagedError."""
+    found = []
+    for seq, key, facts, created, fingerprint, noted in tx.rows(
+        f"{_ROWS} BETWEEN ? AND ? ORDER BY seq", (row, first, last)
+    ):
+        check_row(noted, seq, fingerprint, key, created, facts)
+        found.append(outline_of(seq, facts))
+    return [each for each in found if each is not None]
+
+
 def read_messages_at(tx: Tx, owner: str, session_id: str, seqs: Sequence[int]) -> list[Message]:
     """The messages at these positions, with their bodies, in order of position."""
     row = row_of(tx, owner, session_id)
@@ -52,9 +75,9 @@ def _made(row: int, session_id: str, rows: Sequence[Sequence[Any]], segments: Se
     seqs = [int(each[0]) for each in rows]
     try:
         stored = {} if segments is None else bodies_in(row, segments, seqs)
+        return [message_of(session_id, each, stored.get(seq)) for seq, each in zip(seqs, rows, strict=True)]
     except DamagedError as error:
         raise DamagedError(f"Session '{session_id}': {error}") from error
-    return [message_of(session_id, each, stored.get(seq)) for seq, each in zip(seqs, rows, strict=True)]
 
 
 def read_fingerprints(tx: Tx, row: int, *, first: int = 0, count: int = MAX_INTEGER) -> list[bytes]:
@@ -80,3 +103,15 @@ def read_news(tx: Tx, owner: str, session_id: str, known: KnownPart) -> SessionN
     messages = [] if span is None else messages_between(tx, row, session, *span)
     outputs = [] if span is None else read_outputs(tx, row, first=span[0], last=span[1])
     return SessionNews(session, known, newest[0] if newest else None, tuple(edits), tuple(messages), tuple(outputs))
+
+
+def token_sums(tx: Tx, row: int, width: int) -> list[TokenSum]:
+    """The tokens that the model saw of the history, summed over runs of `width` messages."""
+    sums: Counter[tuple[int, Role, Kind, BlockType]] = Counter()
+    for message in read_outlines(tx, row):
+        for block in message.blocks:
+            sums[message.seq // width, message.role, message.kind, block.type] += block.tokens
+    return [
+        TokenSum(run=run, role=role, kind=kind, type=name, tokens=tokens)
+        for (run, role, kind, name), tokens in sums.items()
+    ]

@@ -153,6 +153,25 @@ class Message(Record):
         return sum(block.tokens for block in self.blocks)
 
 
+class BlockOutline(NamedTuple):
+    """What tells of a block what it is."""
+
+    type: BlockType
+    tokens: int
+    call_id: str | None
+    tool: str | None
+    is_error: bool
+
+
+class MessageOutline(NamedTuple):
+    """What a message is made of, for who looks through thousands."""
+
+    seq: int
+    role: Role
+    kind: Kind
+    blocks: Sequence[BlockOutline]
+
+
 EditKind = Literal["archive", "truncate", "digest", "strip", "summary", "rewind", "restore"]
 
 SummaryLevel = Literal["recent", "medium", "long"]

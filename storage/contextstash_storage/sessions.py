@@ -11,18 +11,14 @@ from contextstash_storage.bodies import damaged
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.log import calls_of
 from contextstash_storage.records import (
-    BlockType,
     Counters,
     DaySum,
-    Kind,
-    Role,
     Session,
     StoreMark,
-    TokenSum,
     ToolSum,
     Totals,
 )
-from contextstash_storage.rows import from_json, parsed, to_json, tokens_of
+from contextstash_storage.rows import from_json, parsed, to_json
 from contextstash_storage.transaction import Tx, listed, microseconds, now, storable, text_of, time_of
 
 DELETED_OWNER = "\x1fdeleted"
@@ -236,19 +232,6 @@ def _days(calls: Iterable[Mapping[str, Any]]) -> list[DaySum]:
             **{name: found[name] for name in _SUMS},
         )
         for (day, model), found in sorted(sums.items(), key=lambda each: (each[0][0], each[0][1] or ""))
-    ]
-
-
-def token_sums(tx: Tx, row: int, width: int) -> list[TokenSum]:
-    """The tokens that the model saw of the history, summed over runs of `width` messages."""
-    sums: Counter[tuple[int, Role, Kind, BlockType]] = Counter()
-    for seq, facts in tx.rows("SELECT seq, facts FROM messages WHERE session = ?", (row,)):
-        role, kind, blocks = tokens_of(facts)
-        for name, tokens in blocks:
-            sums[seq // width, role, kind, name] += tokens
-    return [
-        TokenSum(run=run, role=role, kind=kind, type=name, tokens=tokens)
-        for (run, role, kind, name), tokens in sums.items()
     ]
 
 

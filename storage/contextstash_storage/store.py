@@ -165,7 +165,7 @@ class SessionStore:
     mark = _owner_reader(sessions.mark)
     session_tools = _session_reader(sessions.session_tools)
     session_days = _session_reader(sessions.session_days)
-    token_sums = _session_reader(sessions.token_sums)
+    token_sums = _session_reader(messages.token_sums)
 
     async def create_session(self, session: Session) -> Session:
         """Store a new session; one that is already there is returned as it is."""
@@ -271,6 +271,7 @@ class SessionStore:
         """What two messages have in common if they are equal, by which a repeated delivery is recognized. Pure."""
         return fingerprint(body)
 
+    read_outlines = _session_reader(messages.read_outlines)
     read_messages = _owner_reader(messages.read_messages)
     read_messages_at = _owner_reader(messages.read_messages_at)
     read_news = _owner_reader(messages.read_news)
