@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -31,7 +31,6 @@ from contextstash.proxy.request_lines import (
     line_mark,
     prefix_marks,
 )
-from contextstash.proxy.senders import Sender
 from contextstash.request.proxied import Catalog, ProxiedEdits, ProxiedSessions, RecordedList
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Native, ProxiedSession, Usage
@@ -55,12 +54,9 @@ SAME_GREETING_SECONDS = 600.0
 """Requests without an id that are all equal, before the model has spoken, count as one conversation for so long: as
 tries again, or as parallel agents, which part when they differ."""
 
-MAX_SENDERS = 10_000
-"""Sessions of which the sender is remembered after they have left the memory: some 150 bytes each."""
-
-MIN_RANDOM_ID = 20
-"""Characters of a call's id that no other conversation has: Anthropic's and OpenAI's have 29 or 30, most of them
-random. Those that a model counts, such as `call_0`, are shorter."""
+CREDENTIALS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"chatgpt-account-id")
+"""Headers that hold credentials, or name the account: of Anthropic, OpenAI, Azure, Google and Codex.
+Cookies change during a session: they are the network's."""
 
 RECENT_SECONDS = 7 * 24 * 3600
 RECENT_SESSIONS = 200
@@ -73,13 +69,13 @@ NO_SETTINGS = ContextSettings()
 
 @dataclass(eq=False)
 class AskedRequest:
-    """A request with what tells whose it is: the client's own id of the conversation, a hash of the credentials, and
-    when it came, in seconds since 1970. `to_compact`: it went to the API's own address for compaction. It is on its way
-    until it has `ended`."""
+    """A request with what tells whose it is: the client's own id of the conversation, a hash of the credentials (None
+    from the one client of `run`), and when it came, in seconds since 1970. `to_compact`: it went to the API's own
+    address for compaction. It is on its way until it has `ended`."""
 
     request: RequestText
     client: ClientSession | None
-    sender: Sender
+    sender: str | None
     at: float
     to_compact: bool = False
     ended: bool = False
@@ -102,17 +98,9 @@ class AskedRequest:
         items = [each.native.get("tools") for each in responses if lists_tools(each)]
         return [found for tools in (self.request.value("tools"), *items) for found in _named(tools)]
 
-    def may_be_of(self, sender: Sender | None, common: int) -> bool:
-        """Whether it may continue a session of this sender, None if that is not known. Of another token of the same
-        account, as after it was renewed, the `common` first messages must hold what only its client knows."""
-        if sender is None or sender == self.sender:
-            return True
-        return self.sender.may_be(sender) and self.has_random_call(common)
-
-    def has_random_call(self, count: int) -> bool:
-        """Whether its first messages, so many, hold a result of a call whose id cannot be guessed."""
-        results = (result for message in self.request.messages[:count] for result in message.results)
-        return any(len(result.call_id) >= MIN_RANDOM_ID for result in results)
+    def may_be_of(self, sender: str | None) -> bool:
+        """Whether it may continue a session of this sender: of its own, and under `run` of any."""
+        return self.sender is None or sender is None or sender == self.sender
 
     @cached_property
     def surroundings(self) -> str:
@@ -156,6 +144,12 @@ def _named(tools: object, namespace: str = "") -> Iterator[tuple[str, Mapping[st
             yield f"{namespace}{name}", tool
 
 
+def sender_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """A hash of a request's credentials, so that two users never share a session, also across restarts."""
+    found = {name.lower(): value for name, value in headers}
+    return _hash([found.get(name, b"").decode("latin-1") for name in CREDENTIALS])
+
+
 def _hash_of_message(message: TextMessage) -> str:
     return _hash(message.plain)
 
@@ -168,9 +162,9 @@ def _hash(value: object) -> str:
 class Conversation:
     """One line of requests: what the proxy knows of its session.
 
-    `line` are the messages of the last request that got a reply, `flights` the requests that wait for theirs; `sender`
-    is the hash of their credentials. While the client has the model summarize, it is `compacting`, and `summarized` is
-    the size of the window that this ends, in tokens.
+    `line` are the messages of the last request that got a reply, `flights` the requests that wait for theirs. While the
+    client has the model summarize, it is `compacting`, and `summarized` is the size of the window that this ends, in
+    tokens.
 
     `recorded` are the messages that the session holds of the last recorded request, `stored` says where. `followed` is
     the transcript by which the session is recorded, if it is. `edits` are those in force, `shown` those of the last
@@ -191,7 +185,6 @@ class Conversation:
     agent: str = "proxy"
     line: Line = ()
     flights: list[AskedRequest] = field(default_factory=list)
-    sender: Sender | None = None
     compacting: bool = False
     summarized: int = 0
     loaded: bool = False
@@ -278,7 +271,6 @@ class Conversations:
         """Without `sessions` nothing is looked up or recorded."""
         self._sessions = sessions
         self._known: BoundedCache[str, Conversation] = BoundedCache(MAX_CONVERSATIONS)
-        self._senders: BoundedCache[str, Sender] = BoundedCache(MAX_SENDERS)
         self._looking_up = asyncio.Lock()
 
     @property
@@ -311,8 +303,8 @@ class Conversations:
             return self._claimed(self._in_memory(asked) or await self._looked_up(asked), asked)
 
     def _claimed(self, found: Conversation, asked: AskedRequest) -> Conversation:
-        found.sender = asked.sender
-        self._senders.set(found.session_id, asked.sender)
+        if found.state.sender != asked.sender:
+            found.change(sender=asked.sender)
         if not asked.summarizes:
             found.flights = [*(flight for flight in found.flights if not flight.ended), asked]
         return self._known.set(found.session_id, found)
@@ -324,7 +316,7 @@ class Conversations:
             for each in reversed(self._known.values())
             if each.format == asked.request.format
             and each.state.client_session == asked.client_id
-            and asked.may_be_of(each.sender, common_start(each.line, asked.request.messages))
+            and asked.may_be_of(each.state.sender)
         ]
 
     def _in_memory(self, asked: AskedRequest) -> Conversation | None:
@@ -381,7 +373,7 @@ class Conversations:
             for session_id, state in found.items()
             if state.client_session == asked.client_id
             and session_id not in self._known
-            and asked.may_be_of(self._senders.get(session_id), state.length)
+            and asked.may_be_of(state.sender)
         }
 
     async def _of_client(
@@ -402,27 +394,22 @@ class Conversations:
     async def _is_main(self, name: str, state: ProxiedSession, asked: AskedRequest) -> bool:
         """Whether a request that is no continuation of a stored session belongs to it all the same. In a loop of calls
         people do not go back: what differs there is of another agent, unless the client records the session itself,
-        with other messages than it sends. After a restart the sender is not known: then who goes back must have results
-        of the session's own calls, or the messages are of another user with the same id."""
+        with other messages than it sends."""
         request = asked.request
         if state.surroundings != asked.surroundings and asked.head not in state.heads:
             return False
-        known_sender = self._senders.get(name) == asked.sender
-        may_go_back = not request.latest.results or not state.mark or continues_summary(request.messages[0].native)
-        if known_sender and may_go_back:
+        if not request.latest.results or not state.mark or continues_summary(request.messages[0].native):
             return True
         assert self._sessions is not None
         session = await self._sessions.find(name)
         if session is None or session.source is not None:
             return True
         common = len(await self._sessions.positions(name, [message.plain for message in request.messages]))
-        if not known_sender:
-            return (may_go_back and asked.has_random_call(common)) or (not state.mark and common >= state.length)
         return common < len(request.messages) and not request.messages[common].is_models and common > 0
 
     async def _is_taken(self, session_id: str) -> bool:
         """Whether a session of this id belongs to another conversation."""
-        if session_id in self._known or self._senders.get(session_id) is not None:
+        if session_id in self._known:
             return True
         return self._sessions is not None and await self._sessions.state(session_id) is not None
 

@@ -18,7 +18,7 @@ from contextstash.messages.breakpoints import content_of
 from contextstash.messages.reasoning_reports import DroppedPiece
 from contextstash.messages.request.text import SERVER_STATE_KEYS, RequestText, message_of, read_request
 from contextstash.proxy.bill import ModelPricing, booked, on_its_day, priced, sent_bytes
-from contextstash.proxy.conversations import AskedRequest, Conversation, Conversations
+from contextstash.proxy.conversations import AskedRequest, Conversation, Conversations, sender_of
 from contextstash.proxy.edits import Prepared, is_bound, laid_over
 from contextstash.proxy.plan import (
     Plan,
@@ -30,7 +30,6 @@ from contextstash.proxy.plan import (
     plan_needed,
 )
 from contextstash.proxy.request_lines import Line, common_start
-from contextstash.proxy.senders import Sender, sender_of
 from contextstash.proxy.supervisor import NOT_RECORDED
 from contextstash.request.proxied import Catalog, ProxiedSessions, RecordedList
 from contextstash.window.refusals import recognize
@@ -95,7 +94,7 @@ class Engine:
         self._facts_of = facts_of
         self._still_stored = still_stored
         self._conversations = Conversations(self._sessions)
-        self._side_calls: BoundedCache[tuple[str, Sender], list[tuple[Usage, object]]] = BoundedCache(MAX_CLIENTS)
+        self._side_calls: BoundedCache[tuple[str, str | None], list[tuple[Usage, object]]] = BoundedCache(MAX_CLIENTS)
         self._tasks = BackgroundTasks("a step of the proxy")
         self._unread: dict[str | None, int] = {}
         self.faults = 0
@@ -147,7 +146,8 @@ class Engine:
             raise
         metadata = request.value("metadata")
         client = client_session(headers, metadata, request.value("prompt_cache_key"))
-        return AskedRequest(request, client, sender_of(headers, metadata), self._clock(), to_compact)
+        sender = None if self._options.one_user else sender_of(headers)
+        return AskedRequest(request, client, sender, self._clock(), to_compact)
 
     async def _prepared(self, original: Prepared) -> Prepared:
         conversation, asked = original.conversation, original.asked
@@ -352,11 +352,10 @@ class Engine:
         assert self._sessions is not None
         if conversation.deleted:
             return
-        if conversation.sender is not None:
-            for usage, model in self._side_calls.pop((conversation.session_id, conversation.sender), ()):
-                state, tokens = on_its_day(conversation.state, self._clock()), usage.prompt_tokens
-                conversation.state = priced(state, usage, self._facts(model))
-                conversation.change(sent=state.sent + tokens, direct=state.direct + tokens)
+        for usage, model in self._side_calls.pop((conversation.session_id, conversation.state.sender), ()):
+            state, tokens = on_its_day(conversation.state, self._clock()), usage.prompt_tokens
+            conversation.state = priced(state, usage, self._facts(model))
+            conversation.change(sent=state.sent + tokens, direct=state.direct + tokens)
         unread = self._unread.pop(conversation.state.client_session, 0) + self._unread.pop(None, 0)
         project = conversation.state.project or self._options.project
         conversation.change(unread=conversation.state.unread + unread, project=project)

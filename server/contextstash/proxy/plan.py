@@ -71,13 +71,15 @@ out unedited: an edit might break a rule that is not known here."""
 @dataclass(frozen=True)
 class ProxyOptions:
     """How the proxy edits. `step_seconds` is how long a request waits for the database. `configured` says that the
-    client is known to have our server, `project` is the folder in which it was started."""
+    client is known to have our server, `project` is the folder in which it was started; `one_user` that no other
+    program can reach this proxy, whatever credentials its requests hold."""
 
     keep_tokens: int = DEFAULT_KEEP_TOKENS
     prune: bool = True
     step_seconds: float = STEP_SECONDS
     configured: bool = False
     project: str | None = None
+    one_user: bool = False
 
 
 def writes_long(request: RequestText) -> bool:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,7 +134,7 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
 
     engine = Engine(
         None if stash is None else stash.proxied,
-        served.options,
+        replace(served.options, one_user=served.secret is not None),
         served.clock,
         ingest=record,
         facts_of=_facts,
