@@ -162,7 +162,6 @@ class ProxyReport(Result):
     healed: int = Field(description="Requests refused as too long that succeeded when shrunk")
     faults: int = Field(description="Requests sent unedited because of an error")
     unread: int | None = Field(default=None, description="Requests that could not be read, neither recorded nor billed")
-    reasoning_dropped: int | None = Field(default=None, description="Reasoning that the provider said it left out")
     left_alone: str | None = Field(default=None, description="Why the session is not edited any more")
 
 

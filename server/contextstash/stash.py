@@ -27,11 +27,11 @@ from contextstash.record.batches import REPEATED, Batch, check_next_request, rec
 from contextstash.record.declared_parts import System, Tools, check_declared, declare
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.record.transcripts import record_transcript
-from contextstash.record.usage import book_late, log_dropped_reasoning
+from contextstash.record.usage import book_late
 from contextstash.reduce import compact, pins, prune, restore, summaries
 from contextstash.reduce.automatic import AutoReducer
 from contextstash.request import call_log, client_window, get_context, handoff, overflow_recovery
-from contextstash.request.proxied import ProxiedSessions, noting_effect
+from contextstash.request.proxied import noting_effect
 from contextstash.results import ContextResult, RecordResult
 from contextstash.session.access import Access, AccessOptions
 from contextstash.transfer import retention, transfer
@@ -49,11 +49,6 @@ class Stash(Access):
     def __init__(self, store: SessionStore, **options: Unpack[AccessOptions]) -> None:
         super().__init__(store, **options)
         self.reducer = AutoReducer(self)
-
-    @property
-    def proxied(self) -> ProxiedSessions:
-        """The sessions whose requests go through the proxy."""
-        return ProxiedSessions(self)
 
     @property
     def owner(self) -> str:
@@ -198,7 +193,6 @@ class Stash(Access):
     open_session = session_settings.open_session
     configure_session = pins.configure_session
     recover_context = overflow_recovery.recover_context
-    log_dropped_reasoning = log_dropped_reasoning
 
     # What shrinks the view, and undoes that.
 

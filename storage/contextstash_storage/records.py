@@ -442,7 +442,7 @@ class SearchHit(Record):
     created_at: datetime
 
 
-EventKind = Literal["level", "prune", "compaction", "restore", "recovery", "handoff", "reasoning_dropped"]
+EventKind = Literal["level", "prune", "compaction", "restore", "recovery", "handoff"]
 
 
 class Event(Record):
@@ -594,8 +594,7 @@ class ProxiedTotals(Record):
     `refetched` counts outputs that were fetched again, and `refetched_tokens` what they took. `healed` are refused
     requests that succeeded when they were shrunk, `refused` edited requests that were refused and sent unedited,
     `faults` requests that went out unedited because of an error, `unread` those that could not be read, so that they
-    are neither recorded nor in the bill. `reasoning_dropped` counts pieces of reasoning that the
-    provider reported to have left out of requests.
+    are neither recorded nor in the bill.
     """
 
     requests: int = 0
@@ -613,7 +612,6 @@ class ProxiedTotals(Record):
     refused: int = 0
     faults: int = 0
     unread: int = 0
-    reasoning_dropped: int = 0
 
 
 class ProxiedSession(ProxiedTotals):

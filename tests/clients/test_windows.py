@@ -115,18 +115,17 @@ def test_a_session_with_a_window_is_resumed_without_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("start", "model"), [(claude, "claude-opus-5-5"), (codex, "gpt-6.2-sol")], ids=["claude-code", "codex"]
 )
-def test_what_was_sent_to_a_binding_model_stays_and_a_reported_drop_is_shown(
+def test_what_was_sent_to_a_binding_model_stays(
     tmp_path: Path, start: Callable[..., subprocess.CompletedProcess[str]], model: str
 ) -> None:
     client = "claude-code" if start is claude else "codex"
     contextstash(tmp_path, "install", client, "--yes")
-    with coding_provider("seq 1 3000", 12, thinks=True, drops_at=9) as provider:
-        done = start(tmp_path, provider, model=model)
+    with coding_provider("seq 1 3000", 12, thinks=True) as provider:
+        start(tmp_path, provider, model=model)
     assert provider.thoughts
     sent = [asked.outputs for asked in provider.turns()]
     assert len(sent[-1]) == 12
     assert all(after[: len(before)] == before for before, after in pairwise(sent)), "what was sent was changed"
-    assert "reported as dropped: 1 piece" in done.stderr
 
 
 def test_a_window_that_claude_code_does_not_take_is_raised_and_said_and_thrashing_is_noticed(tmp_path: Path) -> None:

@@ -114,16 +114,3 @@ async def test_over_mcp_reasoning_stays_until_a_compaction(tmp_path: Path, fmt: 
         async with open_stash(tmp_path / "s.db") as stash:
             events = [event.kind for event in await stash.use_cases.read_events("job", limit=1_000)]
     check(provider, events)
-
-
-async def test_reasoning_that_the_provider_dropped_is_shown(tmp_path: Path) -> None:
-    async with open_stash(tmp_path / "s.db") as stash:
-        session = stash.session("job", model="gpt-6.2-sol", window=32_000)
-        messages = [{"type": "message", "role": "user", "content": "Why?"}]
-        await session.request(messages, max_tokens=1_000)
-        said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "So."}]}
-        report = [{"id": "rs_1", "reason": "prefix_mismatch"}]
-        await session.reply({"id": "resp_1", "output": [said], "input_transformations": report})
-        status = await stash.use_cases.context_status("job")
-    [change] = status.changes
-    assert (change.kind, "prefix_mismatch" in change.reason) == ("reasoning_dropped", True)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from contextstash.proxy.replies import ReplyReader
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import Clock, RunningProxy
 
@@ -29,10 +28,10 @@ def items(turns: int, *, reasoning: bool = True) -> list[dict[str, Any]]:
     return listed
 
 
-def reply(dropped: list[dict[str, Any]]) -> Any:
-    """A provider that reports this as dropped in each reply."""
+def reply() -> Any:
+    """A provider that reports a usage in each reply."""
     usage = {"input_tokens": 30_000, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 5}
-    response = {"id": "resp_1", "object": "response", "output": [], "usage": usage, "input_transformations": dropped}
+    response = {"id": "resp_1", "object": "response", "output": [], "usage": usage}
     return lambda body: [
         {"type": "response.created", "response": {"id": "resp_1"}},
         {"type": "response.completed", "response": response},
@@ -53,42 +52,9 @@ def ask(proxy: RunningProxy, model: str, listed: list[dict[str, Any]], **fields:
 def test_what_was_sent_is_pruned_only_if_no_bound_reasoning_follows(
     provider: CachingProvider, proxy: RunningProxy, clock: Clock, model: str, reasoning: bool, pruned: bool
 ) -> None:
-    provider.responses_events = reply([])
+    provider.responses_events = reply()
     for turns in (7, 8):
         ask(proxy, model, items(turns, reasoning=reasoning))
         clock.now += 4_000
     shown = [each["output"] for each in provider.asked[-1].json["input"] if "output" in each]
     assert ("get_archived_output" in shown[0]) is pruned
-
-
-async def _changes(proxy: RunningProxy) -> list[str]:
-    from contextstash.stash import Stash
-    from contextstash_storage.sqlite.store import open_sqlite
-
-    stash = Stash(await open_sqlite(proxy.database))
-    status = await stash.context_status(SESSION)
-    await stash.close()
-    assert status.proxy is not None
-    return [str(status.proxy.reasoning_dropped), *(f"{each.kind}: {each.reason}" for each in status.changes)]
-
-
-async def test_reasoning_that_the_provider_reports_as_dropped_is_logged_once_and_shown(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
-    entry = {"type": "reasoning_dropped", "id": "rs_1", "reason": "prefix_mismatch"}
-    allowed = {"type": "thinking_mismatch_allowed", "reason": "prefix_binding_mismatch"}
-    for turns, dropped in ((3, [entry, allowed]), (4, [entry])):
-        provider.responses_events = reply(dropped)
-        ask(proxy, "gpt-6.2-sol", items(turns))
-    assert proxy.state(SESSION).reasoning_dropped == 1
-    sentence = "The provider dropped a piece of reasoning (prefix_mismatch): something before it had changed"
-    [count, change] = await _changes(proxy)
-    assert (count, change) == ("1", f"reasoning_dropped: {sentence} since it was written.")
-
-
-def test_a_stream_reports_in_its_first_event() -> None:
-    report = [{"type": "thinking_dropped", "reason": "prefix_binding_mismatch"}]
-    start = {"type": "message_start", "message": {"id": "m", "input_transformations": report}}
-    tap = ReplyReader("text/event-stream")
-    tap.take(b"event: message_start\ndata: " + json.dumps(start).encode() + b"\n\n")
-    assert [piece.reason for piece in tap.dropped] == ["prefix_binding_mismatch"]

@@ -299,7 +299,7 @@ async def test_users_part_if_one_goes_on_while_the_reply_to_the_same_greeting_of
         return await asked([GREETING, {**REPLY, "content": f"Hi, {name}."}, says])
 
     stash = Stash(await open_sqlite(tmp_path / "stash.db"))
-    engine = Engine(stash.proxied, ProxyOptions(), lambda: 1_000.0)
+    engine = Engine(stash, ProxyOptions(), lambda: 1_000.0)
     try:
         await ended(await asked([GREETING]))
         slow = await asked([GREETING])

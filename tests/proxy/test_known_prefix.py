@@ -59,13 +59,13 @@ async def sent(folder: Path, steps: list[Step]) -> list[bytes]:
     clock, messages, bodies, before = Clock(), [{"role": "user", "content": "Fix the bug."}], [], 0
     stash = Stash(await open_sqlite(folder / "stash.db"))
     options = ProxyOptions(keep_tokens=3_000, step_seconds=30.0)
-    engine = Engine(stash.proxied, options, clock)
+    engine = Engine(stash, options, clock)
     for number, step in enumerate(steps):
         clock.now += 400 if step[0] == "pause" else 10
         if step[0] == "restart":
             await stash.close()
             stash = Stash(await open_sqlite(folder / "stash.db"))
-            engine = Engine(stash.proxied, options, clock)
+            engine = Engine(stash, options, clock)
         messages = messages_after(messages, step, number)
         body = json.dumps(request_of(messages), ensure_ascii=False).encode()
         prepared = await engine.prepare("anthropic", [], body)

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash.request.proxied import ProxiedSessions, RecordedList
+from contextstash.proxy import engine
+from contextstash.request.proxied import RecordedList, record_request
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.sqlite import open_sqlite
 from tests.proxy.test_identity import recorded
@@ -139,15 +140,15 @@ def test_two_proxies_on_one_session_record_all_and_log_nothing_false(
 def test_a_conflict_with_another_process_is_tried_again_and_the_log_says_what_happened(
     provider: CachingProvider, proxy: RunningProxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    conflicts, recording = [2], ProxiedSessions.record
+    conflicts = [2]
 
-    async def contended(self: ProxiedSessions, *given: Any, **facts: Any) -> RecordedList:
+    async def contended(*given: Any, **facts: Any) -> RecordedList:
         if conflicts[0] > 0:
             conflicts[0] -= 1
             raise EditConflictError("Other processes kept changing this session.")
-        return await recording(self, *given, **facts)
+        return await record_request(*given, **facts)
 
-    monkeypatch.setattr(ProxiedSessions, "record", contended)
+    monkeypatch.setattr(engine, "record_request", contended)
     messages = session(2)
     proxy.send(request_of(messages[:3]))
     assert recorded(proxy.database) == {ID: messages[:3]}

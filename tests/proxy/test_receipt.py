@@ -54,8 +54,8 @@ class Bill:
 
     def events(self) -> list[Event]:
         """The log of the session."""
-        assert self.proxy.engine._sessions is not None
-        store = self.proxy.engine._sessions._access.store
+        assert self.proxy.engine._access is not None
+        store = self.proxy.engine._access.store
         return asyncio.run_coroutine_threadsafe(store.read_events(ID), self.proxy.loop).result(30)
 
     @property
@@ -202,7 +202,7 @@ async def test_the_receipt_counts_what_a_proxied_session_saved_once(tmp_path: Pa
     pruned = await stash.prune_tool_outputs("s", keep_last=2)
     await stash.record_messages(turn(9, "x"), session_id="s", usage={"input_tokens": 5_000, "output_tokens": 1})
     assert (await stash.receipt()).tokens_without > 5_000
-    await stash.proxied.keep_state(
+    await stash.store.put_proxied(
         "s", ProxiedSession(requests=9, sent=1_000, direct=1_000 + pruned.tokens_saved, priced=9, dollars_direct=2.0)
     )
     found = await stash.receipt()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.request.proxied import Catalog
+from contextstash.request.proxied import Catalog, archive_exactly, extend
 from tests.support.caching_provider import CachingProvider, Refusal
 from tests.support.proxies import ID, OLD, Clock, RunningProxy, placeholders, request_of, session, turn
 
@@ -142,13 +142,10 @@ def prune_late(proxy: RunningProxy, *call_ids: str) -> int:
     """Store a prune between two requests, as a slow one that its request did not wait for."""
 
     async def archive() -> int:
-        sessions = proxy.engine._sessions
-        assert sessions is not None
-        session_id = ID
-        catalog = await sessions.catalog(session_id, Catalog())
-        return await sessions.archive(
-            session_id, [each.output for key, each in catalog.outputs.items() if key[0] in call_ids]
-        )
+        access = proxy.engine._access
+        assert access is not None
+        outputs = (await extend(access, ID, Catalog())).outputs
+        return await archive_exactly(access, ID, [each.output for key, each in outputs.items() if key[0] in call_ids])
 
     return asyncio.run_coroutine_threadsafe(archive(), proxy.loop).result(30)
 

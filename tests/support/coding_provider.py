@@ -50,15 +50,13 @@ class CodingProvider:
     each request that is billed, also of those without tools. The main agent runs `command` `steps` times, a sub-
     agent `sub_agent_steps` times; the main agent starts one first if there are any, and makes its `first_calls`
     before all others. With `fails_to_compact` it refuses to write a summary, and counts that. If it `thinks`, each
-    call comes after reasoning; `thoughts` counts what came back of it. The reply number `drops_at` reports a piece
-    of reasoning as dropped."""
+    call comes after reasoning; `thoughts` counts what came back of it."""
 
     command: str
     steps: int
     sub_agent_steps: int = 0
     bytes_per_token: float = BYTES_PER_TOKEN
     thinks: bool = False
-    drops_at: int | None = None
     thoughts: int = 0
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
@@ -85,17 +83,14 @@ class CodingProvider:
         self.usages.append((body["model"], tokens))
         if body.get("tools") or compacts or "additional_tools" in asked.text:  # an item of the input for GPT-6
             self.asked.append(asked)
-        number, thought, about, item = len(self.asked), None, {}, None
+        number, thought, item = len(self.asked), None, None
         if call is not None and self.thinks:
             self.thoughts += asked.text.count('"signature"') + asked.text.count('"encrypted_content"')
             thought = reasoning_after(asked.format, body, number)
-        if number == self.drops_at:
-            self.drops_at = None
-            about = {"input_transformations": [{"type": "dropped", "id": "r_1", "reason": "prefix_mismatch"}]}
         if compacts and "compaction_trigger" in asked.text:  # OpenAI's own compaction, whose item only it can read
             item = {"type": "compaction", "id": f"cmp_{number}", "encrypted_content": "c2VhbGVk"}
         text = "" if call else SUMMARY if compacts else "All done."
-        return Said(text, call, thought, number, tokens, about=about, item=item)
+        return Said(text, call, thought, number, tokens, item=item)
 
     def _next_call(self, asked: Asked) -> tuple[str, Json] | None:
         """The call of the model's next reply, None if it is done."""

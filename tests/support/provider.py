@@ -68,8 +68,8 @@ class Asked:
 @dataclass(frozen=True)
 class Said:
     """A reply: `text`, a `call` of a tool by its name and arguments, or both, behind a `thought`. `more` are further
-    fields of a Responses call, `about` of the reply, `item` is sent in place of a Responses item. If it `breaks_off`,
-    the stream ends in its middle."""
+    fields of a Responses call, `item` is sent in place of a Responses item. If it `breaks_off`, the stream ends in its
+    middle."""
 
     text: str = ""
     call: tuple[str, Json] | None = None
@@ -79,7 +79,6 @@ class Said:
     output_tokens: int = 5
     stop_reason: str | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
-    about: Mapping[str, Any] = field(default_factory=dict)
     item: Json | None = None
     breaks_off: bool = False
 
@@ -216,7 +215,6 @@ def _anthropic(model: str, said: Said) -> Json:
         "stop_reason": said.stop_reason or ("tool_use" if said.call else "end_turn"),
         "stop_sequence": None,
         "usage": {"input_tokens": said.input_tokens, "output_tokens": said.output_tokens},
-        **said.about,
     }
 
 
@@ -259,7 +257,7 @@ def _responses(model: str, said: Said) -> Json:
     details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     answer: Json = {"id": f"resp_{number}", "object": "response", "created_at": 1_790_000_000, "model": model}
     answer |= done | {"output": output, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
-    return {**answer, "usage": {**usage, "total_tokens": sum(usage.values()), **details}, **said.about}
+    return {**answer, "usage": {**usage, "total_tokens": sum(usage.values()), **details}}
 
 
 def _response_events(reply: Json) -> Iterator[Json]:

@@ -65,8 +65,8 @@ class RunningProxy:
         return asyncio.run_coroutine_threadsafe(self._state(session_id), self.loop).result(30)
 
     async def _state(self, session_id: str) -> ProxiedSession:
-        assert self.engine._sessions is not None
-        found = await self.engine._sessions.state(session_id)
+        assert self.engine._access is not None
+        found = await self.engine._access.store.get_proxied(session_id)
         assert found is not None
         return found
 

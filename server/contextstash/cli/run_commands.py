@@ -282,7 +282,7 @@ def _states(opener: StashOpener, since: float) -> dict[str, ProxiedSession]:
     """The states of the sessions whose requests went through a proxy since a time."""
 
     async def read(stash: Stash) -> dict[str, ProxiedSession]:
-        return dict(await stash.proxied.recent(since, MAX_SESSIONS))
+        return dict(await stash.store.recent_proxied(since, MAX_SESSIONS))
 
     return opener.run(read)
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from contextstash.messages.reasoning_reports import DroppedReasoning, dropped_reasoning
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.json_values import MAX_LEVELS, NotJsonError, check_json
 from contextstash_storage.records import Native
@@ -40,12 +39,10 @@ _EXPECTED = (
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A model's reply as messages to record, with the usage that the provider reported, and the reasoning of the
-    request that it dropped."""
+    """A model's reply as messages to record, with the usage that the provider reported."""
 
     messages: list[Native]
     usage: Mapping[str, Any] | None = None
-    dropped: DroppedReasoning | None = None
 
 
 def read_reply(reply: object) -> Reply:
@@ -56,7 +53,7 @@ def read_reply(reply: object) -> Reply:
         return Reply([as_said(item) for item in data])
     if not isinstance(data, dict):
         raise BadInputError(_EXPECTED)
-    return Reply([as_said(native) for native in _messages(data)], _usage(data), dropped_reasoning(data))
+    return Reply([as_said(native) for native in _messages(data)], _usage(data))
 
 
 def _is_block(item: object) -> bool:

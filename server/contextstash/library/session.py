@@ -135,8 +135,6 @@ class LibrarySession:
                 seen=self._seen,
             )
             self._seen = result.next_seq
-        if read.dropped is not None:
-            await self._stash.log_dropped_reasoning(self.session_id, read.dropped)
         return read.messages
 
     async def recover(self, error: Exception | str | Mapping[str, Any]) -> ContextRequest:

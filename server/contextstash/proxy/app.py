@@ -311,7 +311,7 @@ class Exchange:
             self._engine.finish_side_call(prepared, reader.usage)
             return
         final = partial(final_reply, prepared.request.format, reader.parts)
-        self._engine.finish(prepared, reader.usage, healed=healed, dropped=reader.dropped, final=final)
+        self._engine.finish(prepared, reader.usage, healed=healed, final=final)
 
     async def _unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
         """Wait for `work`; it is cancelled if the client goes away: an unread reply costs money. Raises

@@ -31,7 +31,8 @@ from contextstash.proxy.request_lines import (
     line_mark,
     prefix_marks,
 )
-from contextstash.request.proxied import Catalog, ProxiedEdits, ProxiedSessions, RecordedList
+from contextstash.request.proxied import Catalog, ProxiedEdits, RecordedList, positions_of, state_of
+from contextstash.session.access import Access
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Native, ProxiedSession, Usage
 
@@ -173,9 +174,8 @@ class Conversation:
     seconds since 1970.
 
     `request` is the last one, `sent_bytes` how much of it was sent of the prompt, `usage` that of its reply, which
-    `final` reads if that ends a turn. `dropped` names the reasoning that the provider has reported as dropped;
-    `refetches` are outputs that were fetched again; `added` are the tokens that the last request held because of
-    contextstash.
+    `final` reads if that ends a turn. `refetches` are outputs that were fetched again; `added` are the tokens that the
+    last request held because of contextstash.
     """
 
     session_id: str
@@ -203,7 +203,6 @@ class Conversation:
     sent_bytes: int = 0
     usage: Usage | None = None
     final: Callable[[], list[Native]] = list
-    dropped: set[str] = field(default_factory=set)
     refetches: Refetches = field(default_factory=Refetches)
     added: int = 0
 
@@ -267,9 +266,9 @@ class Conversation:
 class Conversations:
     """The conversations whose requests were seen last."""
 
-    def __init__(self, sessions: ProxiedSessions | None) -> None:
-        """Without `sessions` nothing is looked up or recorded."""
-        self._sessions = sessions
+    def __init__(self, access: Access | None) -> None:
+        """Without `access` nothing is looked up or recorded."""
+        self._access = access
         self._known: BoundedCache[str, Conversation] = BoundedCache(MAX_CONVERSATIONS)
         self._looking_up = asyncio.Lock()
 
@@ -356,17 +355,18 @@ class Conversations:
             found = _new(f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", asked, None)
         else:
             found = await self._of_client(asked, asked.client, states)
-        if self._sessions is not None and await self._sessions.was_deleted(found.session_id, asked.marks):
+        access, name = self._access, found.session_id
+        if access is not None and await access.find(name) is None and await access.was_deleted(name, asked.marks):
             found.forget()
         return found
 
     async def _stored(self, asked: AskedRequest) -> dict[str, ProxiedSession]:
         """The stored sessions that this sender could continue, and that are not in memory."""
-        if self._sessions is None:
+        if self._access is None:
             return {}
-        found = dict(await self._sessions.recent(asked.at - RECENT_SECONDS, RECENT_SESSIONS))
+        found = dict(await self._access.store.recent_proxied(asked.at - RECENT_SECONDS, RECENT_SESSIONS))
         if asked.client is not None and asked.client.session_id not in found:
-            state = await self._sessions.state(asked.client.session_id)
+            state = await state_of(self._access, asked.client.session_id)
             found |= {asked.client.session_id: state} if state is not None else {}
         return {
             session_id: state
@@ -400,18 +400,18 @@ class Conversations:
             return False
         if not request.latest.results or not state.mark or continues_summary(request.messages[0].native):
             return True
-        assert self._sessions is not None
-        session = await self._sessions.find(name)
+        assert self._access is not None
+        session = await self._access.find(name)
         if session is None or session.source is not None:
             return True
-        common = len(await self._sessions.positions(name, [message.plain for message in request.messages]))
+        common = len(await positions_of(self._access, name, [message.plain for message in request.messages]))
         return common < len(request.messages) and not request.messages[common].is_models and common > 0
 
     async def _is_taken(self, session_id: str) -> bool:
         """Whether a session of this id belongs to another conversation."""
         if session_id in self._known:
             return True
-        return self._sessions is not None and await self._sessions.state(session_id) is not None
+        return self._access is not None and await state_of(self._access, session_id) is not None
 
 
 def _new(session_id: str, asked: AskedRequest, client: str | None, parent: str | None = None) -> Conversation:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -15,7 +15,6 @@ from contextstash.base.background_tasks import BackgroundTasks
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash.clients.request_identity import agent_of, client_session, is_compaction
 from contextstash.messages.breakpoints import content_of
-from contextstash.messages.reasoning_reports import DroppedPiece
 from contextstash.messages.request.text import SERVER_STATE_KEYS, RequestText, message_of, read_request
 from contextstash.proxy.bill import ModelPricing, booked, on_its_day, priced, sent_bytes
 from contextstash.proxy.conversations import AskedRequest, Conversation, Conversations, sender_of
@@ -31,7 +30,18 @@ from contextstash.proxy.plan import (
 )
 from contextstash.proxy.request_lines import Line, common_start
 from contextstash.proxy.supervisor import NOT_RECORDED
-from contextstash.request.proxied import Catalog, ProxiedSessions, RecordedList
+from contextstash.request.proxied import (
+    Catalog,
+    RecordedList,
+    archive_exactly,
+    edits_to_show,
+    extend,
+    keep_state,
+    note_compaction,
+    positions_of,
+    record_request,
+)
+from contextstash.session.access import Access
 from contextstash.window.refusals import recognize
 from contextstash_storage.errors import ContextstashError, EditConflictError
 from contextstash_storage.records import Native, Session, Usage
@@ -77,7 +87,7 @@ class Engine:
 
     def __init__(
         self,
-        sessions: ProxiedSessions | None,
+        access: Access | None,
         options: ProxyOptions,
         clock: Callable[[], float],
         *,
@@ -87,13 +97,13 @@ class Engine:
     ) -> None:
         """`clock` returns seconds since 1970. `ingest` records a transcript, for sessions that are followed by one.
         `still_stored` says whether others can still read what is recorded."""
-        self._sessions = sessions
+        self._access = access
         self._options = options
         self._clock = clock
         self._ingest = ingest
         self._facts_of = facts_of
         self._still_stored = still_stored
-        self._conversations = Conversations(self._sessions)
+        self._conversations = Conversations(access)
         self._side_calls: BoundedCache[tuple[str, str | None], list[tuple[Usage, object]]] = BoundedCache(MAX_CLIENTS)
         self._tasks = BackgroundTasks("a step of the proxy")
         self._unread: dict[str | None, int] = {}
@@ -154,7 +164,7 @@ class Engine:
         model = asked.request.value("model")
         if isinstance(model, str) and model != conversation.state.model:
             conversation.change(model=model)
-        if self._sessions is None or not self._options.prune:
+        if self._access is None or not self._options.prune:
             return original
         await self._catch_up(conversation, asked.request)
         if not self._still_stored():
@@ -178,10 +188,10 @@ class Engine:
     async def _archived(self, original: Prepared, plan: Plan | None, reason: str) -> int:
         """Archive these outputs durably; how many that were."""
         conversation = original.conversation
-        if self._sessions is None or plan is None or is_bound(conversation, original.request, plan.first):
+        if self._access is None or plan is None or is_bound(conversation, original.request, plan.first):
             return 0
-        archived = await self._sessions.archive(conversation.session_id, plan.outputs)
-        conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
+        archived = await archive_exactly(self._access, conversation.session_id, plan.outputs)
+        conversation.edits = await edits_to_show(self._access, conversation.session_id, conversation.catalog)
         logger.info("%s: archived %d outputs (%s)", conversation.session_id, archived, reason)
         return archived
 
@@ -198,33 +208,33 @@ class Engine:
 
     async def _refresh(self, conversation: Conversation, request: RequestText) -> None:
         """Take over what other processes did to the session: our tools, the pages, another proxy."""
-        assert self._sessions is not None
+        assert self._access is not None
         session, first = await self._present(conversation), not conversation.loaded
         if session is not None:
-            conversation.settings = self._sessions.settings(session)
+            conversation.settings = self._access.settings(session)
             if first:
                 await self._load(conversation, session, request)
             if first or session.counters.edits != conversation.edits.edits:
-                await self._sessions.catalog(conversation.session_id, conversation.catalog)
-                conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
+                await extend(self._access, conversation.session_id, conversation.catalog)
+                conversation.edits = await edits_to_show(self._access, conversation.session_id, conversation.catalog)
             if first:
                 conversation.shown = conversation.edits
         conversation.loaded = True
 
     async def _load(self, conversation: Conversation, session: Session, request: RequestText) -> None:
-        assert self._sessions is not None
+        assert self._access is not None
         conversation.followed = session.source
-        conversation.catalog = await self._sessions.catalog(conversation.session_id, Catalog())
+        conversation.catalog = await extend(self._access, conversation.session_id, Catalog())
         natives = [message.plain for message in request.messages]
-        conversation.stored = RecordedList(await self._sessions.positions(conversation.session_id, natives))
+        conversation.stored = RecordedList(await positions_of(self._access, conversation.session_id, natives))
         conversation.recorded = request.messages[: len(conversation.stored.positions)]
         conversation.line = conversation.line or conversation.recorded
 
     async def _present(self, conversation: Conversation) -> Session | None:
         """The conversation's session, None if there is none. If it was deleted while the client runs, its edits end
         with it, and it is not recorded again: what stands behind its placeholders is gone, and the user wanted that."""
-        assert self._sessions is not None
-        session = None if conversation.deleted else await self._sessions.find(conversation.session_id)
+        assert self._access is not None
+        session = None if conversation.deleted else await self._access.find(conversation.session_id)
         if conversation.stored_since is None:
             conversation.stored_since = session.created_at if session is not None else None
         elif session is None or session.created_at != conversation.stored_since:
@@ -263,7 +273,7 @@ class Engine:
     async def _healed(self, prepared: Prepared) -> Prepared | None:
         """The request shrunk below what was refused; None if nothing more can leave it."""
         conversation, asked, keep = prepared.conversation, prepared.asked, self._options.keep_tokens
-        if self._sessions is None or not self._options.prune or conversation.state.left_alone:
+        if self._access is None or not self._options.prune or conversation.state.left_alone:
             return None
         if not is_understood(asked.request) or not offers_retrieval(asked, configured=self._options.configured):
             return None
@@ -284,7 +294,7 @@ class Engine:
         waiting = self._side_calls.get(payer) or []
         self._side_calls.set(payer, [*waiting, (usage, asked.request.value("model"))])
         conversation = self._conversations.of_client(asked.client_id)
-        if conversation is not None and conversation.state.requests and self._sessions is not None:
+        if conversation is not None and conversation.state.requests and self._access is not None:
             self._tasks.start(self._keep_state(conversation))
 
     def finish(
@@ -293,19 +303,15 @@ class Engine:
         usage: Usage | None,
         *,
         healed: bool = False,
-        dropped: Sequence[DroppedPiece] = (),
         final: Callable[[], list[Native]] = list,
     ) -> None:
-        """Book a request after its reply has ended, and record it in the background. `dropped` is the reasoning that
-        the provider left out of the request; `final` reads the messages of the reply, if that ends a turn."""
+        """Book a request after its reply has ended, and record it in the background. `final` reads the messages of the
+        reply, if that ends a turn."""
         conversation, asked = prepared.conversation, prepared.asked
         asked.ended = True
         try:
             conversation.state = booked(prepared, usage, self._facts(conversation.state.model), self._clock())
-            new = [each for each in dropped if each.name not in conversation.dropped]  # it is reported each time
-            conversation.dropped.update(each.name for each in new)
-            state = conversation.state
-            conversation.change(healed=state.healed + healed, reasoning_dropped=state.reasoning_dropped + len(new))
+            conversation.change(healed=conversation.state.healed + healed)
             former, behind = None, conversation.left_behind(asked)
             if not behind:
                 conversation.advance(asked)
@@ -314,8 +320,8 @@ class Engine:
                     former = conversation.usage
                 conversation.usage, conversation.final = usage, final
                 conversation.sent_bytes = sent_bytes(prepared)
-            if self._sessions is not None:
-                self._tasks.start(self._keep(prepared, former, new, behind))
+            if self._access is not None:
+                self._tasks.start(self._keep(prepared, former, behind))
         except Exception as error:
             self._fault(conversation, error)
 
@@ -326,9 +332,9 @@ class Engine:
             logger.warning("nothing is known of a model: %s", type(error).__name__)
             return ModelPricing()
 
-    async def _keep(self, prepared: Prepared, usage: Usage | None, new: list[DroppedPiece], behind: bool) -> None:
+    async def _keep(self, prepared: Prepared, usage: Usage | None, behind: bool) -> None:
         """Record a request and its bill. `usage` is that of the reply before, if the request extends it."""
-        assert self._sessions is not None
+        assert self._access is not None
         conversation = prepared.conversation
         try:
             if not behind:
@@ -339,17 +345,15 @@ class Engine:
             logger.warning("%s: a request %s yet: %s; the next one does", name, NOT_RECORDED, type(error).__name__)
         if conversation.deleted:
             return
-        if new:
-            await self._sessions.note_dropped(conversation.session_id, new)
         if conversation.summarized and not conversation.compacting:
             before, conversation.summarized = conversation.summarized, 0
-            await self._sessions.note_compaction(conversation.session_id, before, conversation.state.prompt)
+            await note_compaction(self._access, conversation.session_id, before, conversation.state.prompt)
         await self._keep_state(conversation)
 
     async def _keep_state(self, conversation: Conversation) -> None:
         """Store the state with the bills of side calls that wait for it, of its sender alone, since anyone can name a
         client's id; and the requests that could not be read, of its client or of no known one."""
-        assert self._sessions is not None
+        assert self._access is not None
         if conversation.deleted:
             return
         for usage, model in self._side_calls.pop((conversation.session_id, conversation.state.sender), ()):
@@ -359,7 +363,7 @@ class Engine:
         unread = self._unread.pop(conversation.state.client_session, 0) + self._unread.pop(None, 0)
         project = conversation.state.project or self._options.project
         conversation.change(unread=conversation.state.unread + unread, project=project)
-        await self._sessions.keep_state(conversation.session_id, conversation.state)
+        await keep_state(self._access, conversation.session_id, conversation.state)
 
     async def _record(self, conversation: Conversation, asked: AskedRequest, usage: Usage | None) -> None:
         """Record a request's messages as the whole conversation, or by the client's transcript if that is followed.
@@ -376,7 +380,7 @@ class Engine:
                     await asyncio.sleep(seconds)
 
     async def _record_line(self, conversation: Conversation, messages: Line, usage: Usage | None) -> None:
-        assert self._sessions is not None
+        assert self._access is not None
         session_id, recorded = conversation.session_id, conversation.recorded
         await self._present(conversation)
         if conversation.deleted:
@@ -386,7 +390,8 @@ class Engine:
         elif recorded != messages:
             count = len(recorded)
             continued = 0 < count == len(conversation.stored.positions) == common_start(recorded, messages)
-            conversation.stored = await self._sessions.record(
+            conversation.stored = await record_request(
+                self._access,
                 session_id,
                 [message.plain for message in messages],
                 conversation.stored if continued else None,
@@ -398,10 +403,10 @@ class Engine:
                 parent_session_id=conversation.parent,
             )
             conversation.recorded = messages
-        await self._sessions.catalog(session_id, conversation.catalog)
+        await extend(self._access, session_id, conversation.catalog)
         session = await self._present(conversation)
         if session is not None and session.counters.edits != conversation.edits.edits:
-            conversation.edits = await self._sessions.edits(session_id, conversation.catalog)
+            conversation.edits = await edits_to_show(self._access, session_id, conversation.catalog)
 
     def _fault(self, conversation: Conversation | None, error: BaseException) -> None:
         """Count an error that let a request go out unedited. Logs only its kind: the text may quote the request."""
@@ -428,7 +433,7 @@ class Engine:
     async def end(self) -> None:
         """Wait until everything is recorded, and record the last replies, which no request holds."""
         await self.idle()
-        for conversation in self._conversations.in_memory if self._sessions is not None else ():
+        for conversation in self._conversations.in_memory if self._access is not None else ():
             try:
                 await self._record_final(conversation)
             except Exception as error:

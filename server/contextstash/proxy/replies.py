@@ -9,11 +9,8 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from contextstash.messages.reasoning_reports import DroppedPiece, dropped_pieces
 from contextstash.messages.usage import read_usage
 from contextstash_storage.records import Native, Usage
-
-REPORT = b'"input_transformations"'
 
 MAX_LINE_BYTES = 1 << 20
 MAX_JSON_BYTES = 16 << 20
@@ -49,9 +46,8 @@ _SENT_BACK = {
 
 
 class ReplyReader:
-    """Gets every chunk of a response. `dropped` is the reasoning that the provider left out of the request, as far as
-    it says so; `parts` are its events or its body, none if that is too long. It has `begun` with the first event that
-    says something, which is the `refusal` if it refuses the request."""
+    """Gets every chunk of a response. `parts` are its events or its body, none if that is too long. It has `begun` with
+    the first event that says something, which is the `refusal` if it refuses the request."""
 
     def __init__(self, content_type: str | None, *, long_writes: bool = False) -> None:
         """With `long_writes` the request asks that the cache keeps what it writes for an hour: a usage that does not
@@ -63,7 +59,6 @@ class ReplyReader:
         self._reported: dict[str, Any] = {}
         self._size = 0
         self._events: list[bytes] = []
-        self.dropped: tuple[DroppedPiece, ...] = ()
         self.begun = not self._stream
         self.refusal: bytes | None = None
 
@@ -133,7 +128,7 @@ class ReplyReader:
             self._events.append(data)
         if not self.begun and (event := _event(data)).get("type") not in EMPTY_EVENTS:
             self.begun, self.refusal = True, data if _refuses(event) else None
-        if b'usage"' in data or REPORT in data:
+        if b'usage"' in data:
             self._merge(json.loads(data))
 
     def _merge(self, data: Any) -> None:
@@ -142,10 +137,7 @@ class ReplyReader:
         if not isinstance(data, dict):
             return
         for holder in (data, data.get("message"), data.get("response")):
-            if not isinstance(holder, dict):
-                continue
-            self.dropped = dropped_pieces(holder) or self.dropped
-            if isinstance(found := holder.get("usage"), dict):
+            if isinstance(holder, dict) and isinstance(found := holder.get("usage"), dict):
                 self._reported.update({key: value for key, value in found.items() if value is not None})
 
 

@@ -133,7 +133,7 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
         return await ingest(stash, path) if stash is not None else None
 
     engine = Engine(
-        None if stash is None else stash.proxied,
+        stash,
         replace(served.options, one_user=served.secret is not None),
         served.clock,
         ingest=record,

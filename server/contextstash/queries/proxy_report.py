@@ -28,7 +28,6 @@ def report_of_all(states: Iterable[ProxiedSession]) -> ProxyReport:
         dollars_paid=round(total.dollars_paid, 4) if total.priced else None,
         dollars_saved=round(total.dollars_direct - total.dollars_paid, 4) if total.priced else None,
         unread=total.unread or None,
-        reasoning_dropped=total.reasoning_dropped or None,
         left_alone=next((state.left_alone for state in listed if state.left_alone), None),
     )
 
@@ -78,8 +77,6 @@ def report_lines(report: ProxyReport) -> list[str]:
         lines.append(f"Fetched again after a prune: {report.refetched:,} outputs, {report.refetched_tokens:,} tokens.")
     if report.healed:
         lines.append(f"Requests healed that were too long: {report.healed:,}.")
-    if report.reasoning_dropped:
-        lines.append(f"Reasoning that the provider reported as dropped: {counted(report.reasoning_dropped, 'piece')}.")
     if report.faults:
         lines.append(f"Sent unedited because of an error: {report.faults:,} requests (see the proxy's log).")
     if report.unread:

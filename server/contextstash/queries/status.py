@@ -36,7 +36,7 @@ async def context_status(access: Access, session_id: str | None = None) -> Conte
     overlay = edits_in_force(await access.store.read_edits(session.session_id))
     summaries = overlay.summaries
     proxied = await access.store.get_proxied(session.session_id)
-    events = await access.store.last_events(session.session_id, (*SHRINKING, "reasoning_dropped"), CHANGES_SHOWN)
+    events = await access.store.last_events(session.session_id, SHRINKING, CHANGES_SHOWN)
     return ContextStatus(
         session_id=session.session_id,
         title=await title_of(access, session),

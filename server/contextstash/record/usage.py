@@ -8,12 +8,9 @@ from typing import Any
 
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
-from contextstash.messages.reasoning_reports import DroppedReasoning
 from contextstash.messages.usage import reported_usage
 from contextstash.session.access import Access
-from contextstash.session.estimate import own_tokens
 from contextstash.view.session_counters import booked_late, reported_late
-from contextstash.view.session_snapshot import event_without_edits
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Call, Native, Request, SentRequest, Session, Usage
 
@@ -103,12 +100,3 @@ async def report_late(access: Access, session: Session, key: str, usage: Usage) 
 def _call(session: Session, usage: Usage, seq: int, edits: int) -> Call:
     """An agent's call, of which this usage is known alone; `seq` is the last message that was sent."""
     return Call(purpose="agent", model=session.model, request_seq=seq, request_edits=edits, **usage.model_dump())
-
-
-async def log_dropped_reasoning(access: Access, session_id: str, dropped: DroppedReasoning) -> None:
-    """Log that the provider left reasoning out of a request: the session's status shows it. Raises
-    SessionNotFoundError."""
-    session = await access.read_session(session_id)
-    event = event_without_edits(session, "reasoning_dropped", own_tokens(access, session), dropped.sentence)
-    await access.store.append_event(session_id, event)
-    logger.warning("%s: %s", session_id, dropped.sentence)

@@ -10,12 +10,10 @@ from datetime import datetime
 from functools import partial, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from contextstash.messages.reasoning_reports import DroppedPiece, dropped_together
 from contextstash.outputs.counts import counted
 from contextstash.record.batches import Batch, ensure_session, fingerprints_of, store_batch
 from contextstash.record.client_edits import client_compaction
 from contextstash.record.messages import append
-from contextstash.record.usage import log_dropped_reasoning
 from contextstash.reduce.prune import archive_outputs
 from contextstash.results import CompactResult, PruneResult, RestoreResult
 from contextstash.session.access import Access, is_current
@@ -25,7 +23,6 @@ from contextstash.view.ladder import Candidate
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.view.view import edits_in_force, output_tokens
 from contextstash.window.reasoning_binding import reasoning_binding
-from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError
 from contextstash_storage.records import (
     ArchiveEdit,
@@ -113,144 +110,125 @@ def _pin(edit: Replacement) -> Pin:
     return Pin(edit.text, edit.created_at.timestamp() if edit.created_at else 0.0)
 
 
-class ProxiedSessions:
-    """What the proxy does with the sessions of one owner."""
+async def note_compaction(access: Access, session_id: str, before: int, after: int) -> None:
+    """Log that the client's window was compacted, from so many tokens to so many, as the provider counted them.
+    Without effect if it did not become smaller, if the session's transcript says so, or if it was deleted."""
+    session = await access.find(session_id)
+    if session is None or session.source is not None or after >= before:
+        return
+    with suppress(SessionNotFoundError):
+        event = await client_compaction(access, session, before, after)
+        await access.store.append_event(session_id, event)
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
 
-    async def find(self, session_id: str) -> Session | None:
-        """The session of this id, None if there is none."""
-        return await self._access.find(session_id)
+async def state_of(access: Access, session_id: str) -> ProxiedSession | None:
+    """What is known of a session's requests; None if it does not exist or none went through the proxy."""
+    try:
+        return await access.store.get_proxied(session_id)
+    except SessionNotFoundError:
+        return None
 
-    def settings(self, session: Session) -> ContextSettings:
-        """The settings in force for a session."""
-        return self._access.settings(session)
 
-    async def note_dropped(self, session_id: str, pieces: Sequence[DroppedPiece]) -> None:
-        """Log that the provider left reasoning out of a request. Without effect if the session was deleted."""
-        dropped = dropped_together(pieces)
-        if dropped is not None:
-            with suppress(SessionNotFoundError):
-                await log_dropped_reasoning(self._access, session_id, dropped)
+async def keep_state(access: Access, session_id: str, state: ProxiedSession) -> None:
+    """Store what is known of a session's requests. Without effect if the session was deleted."""
+    with suppress(SessionNotFoundError):
+        await access.store.put_proxied(session_id, state)
 
-    async def note_compaction(self, session_id: str, before: int, after: int) -> None:
-        """Log that the client's window was compacted, from so many tokens to so many, as the provider counted them.
-        Without effect if it did not become smaller, if the session's transcript says so, or if it was deleted."""
-        session = await self.find(session_id)
-        if session is None or session.source is not None or after >= before:
-            return
-        with suppress(SessionNotFoundError):
-            event = await client_compaction(self._access, session, before, after)
-            await self._access.store.append_event(session_id, event)
 
-    async def state(self, session_id: str) -> ProxiedSession | None:
-        """What is known of a session's requests; None if it does not exist or none went through the proxy."""
-        try:
-            return await self._access.store.get_proxied(session_id)
-        except SessionNotFoundError:
-            return None
+async def record_request(
+    access: Access,
+    session_id: str,
+    natives: Sequence[Native],
+    known: RecordedList | None = None,
+    *,
+    since: datetime | None = None,
+    usage: Usage | None = None,
+    **facts: Any,
+) -> RecordedList:
+    """Record the messages of a request, the whole conversation, and return where they are. `known` is the result
+    for the messages that the list begins with: if the session is unchanged since, only the others are compared. A
+    new session is created with these `facts`, unless `since` says when the session was created: then it has been
+    deleted, and SessionNotFoundError is raised. `usage` is that of the last reply among the messages.
 
-    async def keep_state(self, session_id: str, state: ProxiedSession) -> None:
-        """Store what is known of a session's requests. Without effect if the session was deleted."""
-        with suppress(SessionNotFoundError):
-            await self._access.store.put_proxied(session_id, state)
+    Nothing else is done to the session: the proxy alone decides what a request shows, and automatic reductions by
+    level would cost the prompt cache."""
+    start = len(known.positions) if known is not None else 0
+    extras = _with_usage(natives, usage)
+    stored = await (access.find(session_id) if since is None else access.store.get_session(session_id))
+    new = Batch(natives[start:], settings={"automatic": False}, **facts)
+    session, _ = await ensure_session(access, session_id, stored, new)
+    async with access.lock(session_id):
+        if known is not None and known.is_current(session.counters):
+            with suppress(EditConflictError):  # another process was faster: compare the whole list
+                return await _append(access, session, natives[start:], extras[start:], known)
+        appended = await store_batch(access, session, Batch(natives, whole=True, extras=extras))
+        positions = await positions_of(access, session_id, natives)
+    counters = appended.session.counters
+    return RecordedList(positions, counters.messages, counters.edits)
 
-    async def recent(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
-        """The sessions with requests since a time, the newest first."""
-        return await self._access.store.recent_proxied(since, limit)
 
-    async def was_deleted(self, session_id: str, marks: Sequence[str]) -> bool:
-        """Whether a request that would begin this session goes on with one that was deleted: see DeletedSession."""
-        return await self.find(session_id) is None and await self._access.was_deleted(session_id, marks)
+async def _append(
+    access: Access,
+    session: Session,
+    natives: Sequence[Native],
+    extras: Sequence[Mapping[str, Any]],
+    known: RecordedList,
+) -> RecordedList:
+    """Record these messages behind the known ones. Raises EditConflictError if the session has changed."""
+    appended = await append(access, session, natives, extras=extras, before=known.no_edits)
+    counters = appended.session.counters
+    added = tuple(message.seq for message in appended.messages)
+    return RecordedList((*known.positions, *added), counters.messages, counters.edits)
 
-    async def record(
-        self,
-        session_id: str,
-        natives: Sequence[Native],
-        known: RecordedList | None = None,
-        *,
-        since: datetime | None = None,
-        usage: Usage | None = None,
-        **facts: Any,
-    ) -> RecordedList:
-        """Record the messages of a request, the whole conversation, and return where they are. `known` is the result
-        for the messages that the list begins with: if the session is unchanged since, only the others are compared. A
-        new session is created with these `facts`, unless `since` says when the session was created: then it has been
-        deleted, and SessionNotFoundError is raised. `usage` is that of the last reply among the messages.
 
-        Nothing else is done to the session: the proxy alone decides what a request shows, and automatic reductions by
-        level would cost the prompt cache."""
-        access = self._access
-        start = len(known.positions) if known is not None else 0
-        extras = _with_usage(natives, usage)
-        stored = await (access.find(session_id) if since is None else access.store.get_session(session_id))
-        new = Batch(natives[start:], settings={"automatic": False}, **facts)
-        session, _ = await ensure_session(access, session_id, stored, new)
-        async with access.lock(session_id):
-            if known is not None and known.is_current(session.counters):
-                with suppress(EditConflictError):  # another process was faster: compare the whole list
-                    return await self._append(session, natives[start:], extras[start:], known)
-            appended = await store_batch(access, session, Batch(natives, whole=True, extras=extras))
-            positions = await self.positions(session_id, natives)
-        counters = appended.session.counters
-        return RecordedList(positions, counters.messages, counters.edits)
+async def positions_of(access: Access, session_id: str, natives: Sequence[Native]) -> tuple[int, ...]:
+    """The positions of the recorded messages that are equal to the beginning of this list."""
+    store = access.store
+    edits, stored = await store.read_edits(session_id), await store.read_fingerprints(session_id)
+    session = await store.get_session(session_id)
+    return known_path(edits, stored, fingerprints_of(access, session, natives)).seqs
 
-    async def _append(
-        self, session: Session, natives: Sequence[Native], extras: Sequence[Mapping[str, Any]], known: RecordedList
-    ) -> RecordedList:
-        """Record these messages behind the known ones. Raises EditConflictError if the session has changed."""
-        appended = await append(self._access, session, natives, extras=extras, before=known.no_edits)
-        counters = appended.session.counters
-        added = tuple(message.seq for message in appended.messages)
-        return RecordedList((*known.positions, *added), counters.messages, counters.edits)
 
-    async def positions(self, session_id: str, natives: Sequence[Native]) -> tuple[int, ...]:
-        """The positions of the recorded messages that are equal to the beginning of this list."""
-        store = self._access.store
-        edits, stored = await store.read_edits(session_id), await store.read_fingerprints(session_id)
-        session = await store.get_session(session_id)
-        return known_path(edits, stored, fingerprints_of(self._access, session, natives)).seqs
+async def extend(access: Access, session_id: str, known: Catalog) -> Catalog:
+    """Add what was recorded since to a session's catalog."""
+    store = access.store
+    messages = await store.read_messages(session_id, first=known.messages, bodies=False)
+    read = await store.read_outputs(session_id, first=known.messages)
+    outputs = {(output.seq, output.block): output for output in read}
+    for message in messages:
+        known.add(message, outputs)
+    return known
 
-    async def catalog(self, session_id: str, known: Catalog) -> Catalog:
-        """Add what was recorded since to a session's catalog."""
-        store = self._access.store
-        messages = await store.read_messages(session_id, first=known.messages, bodies=False)
-        read = await store.read_outputs(session_id, first=known.messages)
-        outputs = {(output.seq, output.block): output for output in read}
-        for message in messages:
-            known.add(message, outputs)
-        return known
 
-    async def edits(self, session_id: str, catalog: Catalog) -> ProxiedEdits:
-        """The edits that the next request must show: those that no restore has undone. A rewind hides messages, but
-        not the pins of their outputs: the client may go back to them."""
-        edits = await self._access.store.read_edits(session_id)
-        undone = {number for edit in edits if isinstance(edit, RestoreEdit) for number in edit.undoes}
-        live = [edit for edit in edits if isinstance(edit, Replacement) and edit.edit_id not in undone]
-        keys = catalog.keys
-        return ProxiedEdits(
-            len(edits),
-            {keys[edit.seq, edit.block]: _pin(edit) for edit in live if (edit.seq, edit.block) in keys},
-            # A summary with a position is the client's own: its requests hold it already.
-            tuple(edit for edit in edits_in_force(edits).summaries if edit.seq is None),
-        )
+async def edits_to_show(access: Access, session_id: str, catalog: Catalog) -> ProxiedEdits:
+    """The edits that the next request must show: those that no restore has undone. A rewind hides messages, but
+    not the pins of their outputs: the client may go back to them."""
+    edits = await access.store.read_edits(session_id)
+    undone = {number for edit in edits if isinstance(edit, RestoreEdit) for number in edit.undoes}
+    live = [edit for edit in edits if isinstance(edit, Replacement) and edit.edit_id not in undone]
+    keys = catalog.keys
+    return ProxiedEdits(
+        len(edits),
+        {keys[edit.seq, edit.block]: _pin(edit) for edit in live if (edit.seq, edit.block) in keys},
+        # A summary with a position is the client's own: its requests hold it already.
+        tuple(edit for edit in edits_in_force(edits).summaries if edit.seq is None),
+    )
 
-    async def archive(self, session_id: str, outputs: Sequence[Output]) -> int:
-        """Archive exactly these outputs, durably, before a request shows their placeholders. Returns how many were
-        archived."""
-        access = self._access
 
-        async def plan() -> Planned[int] | int:
-            snapshot = await access.snapshot(session_id)
-            made = [each.edit for each in await archive_outputs(access, snapshot, _candidates(snapshot, outputs))]
-            if not made:
-                return 0
-            reason = f"Archived by the proxy: {counted(len(made), 'tool output')}."
-            event = partial(event_of, snapshot, kind="prune", reason=reason)
-            return Planned(snapshot, made, lambda *_: len(made), event=event)
+async def archive_exactly(access: Access, session_id: str, outputs: Sequence[Output]) -> int:
+    """Archive exactly these outputs, durably, before a request shows their placeholders. Returns how many were
+    archived."""
 
-        return await edit(access, plan)
+    async def plan() -> Planned[int] | int:
+        snapshot = await access.snapshot(session_id)
+        made = [each.edit for each in await archive_outputs(access, snapshot, _candidates(snapshot, outputs))]
+        if not made:
+            return 0
+        reason = f"Archived by the proxy: {counted(len(made), 'tool output')}."
+        event = partial(event_of, snapshot, kind="prune", reason=reason)
+        return Planned(snapshot, made, lambda *_: len(made), event=event)
+
+    return await edit(access, plan)
 
 
 def _with_usage(natives: Sequence[Native], usage: Usage | None) -> list[dict[str, Any]]:
