@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,8 +12,6 @@ from contextstash.session.access import Access
 from contextstash.view.session_counters import booked_late, reported_late
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Call, Native, Request, SentRequest, Session, Usage
-
-logger = logging.getLogger(__name__)
 
 
 def with_usage(natives: Sequence[Native], fmt: Format, usage: Mapping[str, Any]) -> list[dict[str, Any]]:
