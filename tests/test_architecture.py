@@ -55,7 +55,7 @@ IMPURE = {
 IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow", "exec", "eval"}
 
 ONLY_IN = {
-    "mcp": ("server/contextstash/mcp", "server/contextstash/gateway"),
+    "mcp": ("server/contextstash/mcp", "server/contextstash/gateway.py"),
     "uvicorn": ("server/contextstash/web/loopback",),
     "jinja2": ("server/contextstash/pages", "server/contextstash/sharing"),
     "click": ("server/contextstash/cli",),
@@ -77,7 +77,9 @@ class Import(NamedTuple):
 
 
 def modules(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.py"))
+    """The modules of a room, which may be a single one."""
+    alone = folder.with_suffix(".py")
+    return [alone] if alone.is_file() else sorted(folder.rglob("*.py"))
 
 
 def imports(path: Path) -> list[Import]:

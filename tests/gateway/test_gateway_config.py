@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.gateway.servers import ServerEntry, read_servers
+from contextstash.gateway import ServerEntry, read_servers
 from contextstash_storage.errors import BadInputError
 
 

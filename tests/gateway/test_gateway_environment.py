@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
-from contextstash.gateway.servers import read_servers
+from contextstash.gateway import read_servers
 from contextstash_storage.errors import BadInputError
 from tests.support.gateways import RAW, gateway, raw_server, text_of, written
 

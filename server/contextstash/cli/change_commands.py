@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,12 +111,14 @@ async def pin(stash: Stash, session: str | None, pins: tuple[str, ...], remove: 
 
         pinned = stash.settings(await stash.read_session(session_id)).pin
         result = ConfigureResult(session_id=session_id, settings={"pin": list(pinned)}, changed=[])
-    return result, lambda: _print_pins(result)
+    return result, lambda: _print_pins(result, "Removed" if remove else "Added", named)
 
 
-def _print_pins(result: ConfigureResult) -> None:
+def _print_pins(result: ConfigureResult, done: str, named: Sequence[str]) -> None:
     from contextstash.safety.secret_masks import masked
 
+    if named:
+        echo(masked(f"{done}: {', '.join(named)}."))
     if result.note:
         echo(masked(in_commands(result.note)))
     now = ", ".join(map(str, result.settings.get("pin") or ())) or "nothing"

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from contextstash.cli.options import DatabaseType, tokens
 from contextstash.clients.hooks import HOOKED, part_of, run_hook
@@ -36,27 +35,14 @@ ALIASES = {"claude": "claude-code"}
 """The names of programs whose clients have another one."""
 
 
-class ClientName(click.ParamType[str]):
+class ClientName(click.Choice[str]):
     """The name of a client, or of its program."""
 
-    name = "client"
-
     def __init__(self, names: Sequence[str] = CLIENT_NAMES) -> None:
-        self._names = names
+        super().__init__(names)
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if (name := ALIASES.get(value, value)) in self._names:
-            return name
-        close = [name for name in self._names if name.startswith(value)]
-        close = close or difflib.get_close_matches(value.lower(), self._names, n=2, cutoff=0.6)
-        meant = f"Did you mean {' or '.join(close)}?" if close else f"CLIENT is {', '.join(self._names)}."
-        raise click.UsageError(f"There is no client '{value}'. {meant}", ctx)
-
-    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
-        return f"Choose from: {', '.join(self._names)}"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(name) for name in self._names if name.startswith(incomplete)]
+        return super().convert(ALIASES.get(value, value), param, ctx)
 
 
 def confirmation(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 100_000
 """Characters of a table's line in a pipe: more than any has, so that nothing is cut."""
 
-MIN_LAST_WIDTH = 28
-"""Characters of the last column for which columns that are less wanted are left out: a title needs about as much."""
-
 
 def in_commands(text: str) -> str:
     """A message that names tools and their arguments, with the commands and options that do the same."""
@@ -89,9 +86,8 @@ def _listed(result: object) -> list[Any]:
     return result if isinstance(result, list) else [result]
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, less_wanted: Sequence[str] = ()) -> None:
-    """Print a table. Numbers are right-aligned. A narrow terminal leaves out columns that are `less_wanted`, the first
-    of them first, and cuts texts; a pipe gets everything."""
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table. Numbers are right-aligned. A terminal cuts the last column; a pipe gets everything."""
     from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
@@ -99,33 +95,20 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, les
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
     listed = [list(row) for row in rows]
-    shown = _shown(columns, listed, less_wanted, width)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    widths = [max([len(columns[place]), *(cell_len(_cell(row[place])) for row in listed)]) for place in shown]
+    widths = [max(cell_len(_cell(cell)) for cell in column) for column in zip(columns, *listed, strict=True)]
     # Only the last column gives way: ids that are cut are of no use.
     widths[-1] = max(1, min(widths[-1], width - sum(each + 2 for each in widths[:-1])))
-    for place, wide in zip(shown, widths, strict=True):
+    for place, wide in enumerate(widths):
         is_number = bool(listed) and isinstance(listed[0][place], int)
         justify: Literal["left", "right"] = "right" if is_number else "left"
         table.add_column(columns[place], justify=justify, no_wrap=True, overflow="ellipsis", width=wide)
     for row in listed:
-        table.add_row(*(Text(_cell(row[place])) for place in shown))
+        table.add_row(*(Text(_cell(each)) for each in row))
     out = Console(width=width, highlight=False, markup=False)
     with out.capture() as captured:
         out.print(table)
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
-
-
-def _shown(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], less_wanted: Sequence[str], width: int
-) -> list[int]:
-    """The positions of the columns for which there is room if the last one keeps MIN_LAST_WIDTH."""
-    widths = [max([len(name), *(len(_cell(row[place])) for row in rows)]) + 2 for place, name in enumerate(columns)]
-    shown = list(range(len(columns)))
-    for name in less_wanted:
-        if sum(widths[place] for place in shown[:-1]) + min(widths[-1], MIN_LAST_WIDTH) > width:
-            shown.remove(columns.index(name))
-    return shown
 
 
 def _cell(value: object) -> str:

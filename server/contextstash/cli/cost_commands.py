@@ -72,6 +72,8 @@ def _nothing(result: Receipt, older: Receipt) -> str:
 def _print_receipt(result: Receipt) -> None:
     from contextstash.queries.proxy_report import bill_line
 
+    if result.dollars_billed is not None and result.dollars_saved is not None:
+        click.echo(bill_line(result.dollars_billed, result.dollars_saved))
     since = f" since {result.since} (UTC)" if result.since else ""
     unchanged = f" ({result.unchanged_sessions:,} without the proxy, unchanged)" if result.unchanged_sessions else ""
     click.echo(f"{counted(result.sessions, 'session')}{unchanged}, {counted(result.requests, 'request')}{since}:")
@@ -87,8 +89,6 @@ def _print_receipt(result: Receipt) -> None:
         click.echo(f"The price of {counted(result.unpriced_requests, 'request')} is not known: not in the dollars.")
     if result.unchanged_sessions == result.sessions:
         say(UNCHANGED)
-    if result.dollars_billed is not None and result.dollars_saved is not None:
-        click.echo(bill_line(result.dollars_billed, result.dollars_saved))
 
 
 UNCHANGED = (

@@ -28,7 +28,6 @@ EXPORT_PREFIX = b'{"contextstash_session":'
 DELETED = "{} deleted here in the last {} days; to bring one back, name its file: {}"
 NO_TRANSCRIPT = "{} without a transcript, such as {}"
 EXPORT = "{} with an exported session; to import one, name its file, such as {}"
-SAMPLE = "{} with the sample session of contextstash demo: {}"
 """Why files in a folder are not imported, with their number and an example."""
 
 INTERRUPTED = 130
@@ -140,9 +139,9 @@ async def _import(stash: Stash, path: Path, named: bool, session: str | None, sh
     from contextstash.clients.follow import ingest, recognize
 
     try:
-        if not named and (what := _copy_or_sample(path)) is not None:
-            return Imported(str(path), skipped=what)
         if is_export(path):
+            if not named:
+                return Imported(str(path), skipped=EXPORT)
             return await _import_session(stash, path, session)
         try:
             reader = recognize(path)
@@ -175,17 +174,6 @@ async def _import_session(stash: Stash, path: Path, session: str | None) -> Impo
         except UnicodeDecodeError as error:
             raise BadInputError("The file is not UTF-8 text.") from error
     return Imported(str(path), result.session_id, result.recorded, duplicates=result.duplicates)
-
-
-def _copy_or_sample(path: Path) -> str | None:
-    """Why a file that could be imported is not a session of the user's own clients; None if it may be one."""
-    from contextstash.demo import sample_file
-
-    if is_export(path):
-        return EXPORT
-    sample = sample_file()
-    is_sample = path.name == sample.name and path.is_file() and path.read_bytes() == sample.read_bytes()
-    return SAMPLE if is_sample else None
 
 
 async def _with_known(stash: Stash, results: Sequence[Imported]) -> list[Imported]:
@@ -244,7 +232,7 @@ def _print_skipped(skipped: Sequence[Imported]) -> None:
     """One line for each reason, with an example."""
     from contextstash_storage.notes import KEPT_DAYS
 
-    for reason in (DELETED, NO_TRANSCRIPT, EXPORT, SAMPLE):
+    for reason in (DELETED, NO_TRANSCRIPT, EXPORT):
         if files := [each.file for each in skipped if each.skipped == reason]:
             number = counted(len(files), "session" if reason == DELETED else "file")
             given = (number, KEPT_DAYS, files[0]) if reason == DELETED else (number, files[0])

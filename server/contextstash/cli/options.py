@@ -144,15 +144,13 @@ Work = Callable[..., Awaitable[Any]]
 prints it for a person."""
 
 
-def stash_command(name: str, *, epilog: str | None = None, doing: str | None = None) -> Callable[[Work], click.Command]:
-    """Makes a command of what it does with an open stash. The result is printed as JSON with --json, else in words;
-    `doing` says what a person waits for."""
+def stash_command(name: str, *, epilog: str | None = None) -> Callable[[Work], click.Command]:
+    """Makes a command of what it does with an open stash. The result is printed as JSON with --json, else in words."""
 
     def declare(work: Work) -> click.Command:
         @functools.wraps(work)
         def run(opener: StashOpener, as_json: bool, **arguments: Any) -> None:
-            with working(doing):
-                done = opener.run(lambda stash: work(stash, **arguments))
+            done = opener.run(lambda stash: work(stash, **arguments))
             result, show = done if isinstance(done, tuple) else (done, lambda: tell(done))
             if as_json:
                 print_json(result)
@@ -179,7 +177,9 @@ def operation_command(
 
     async def work(stash: Stash, session: str | None, **given: Any) -> Any:
         given = {key: _text_of(value) if hasattr(value, "read") else value for key, value in given.items()}
-        result = await getattr(stash, operation.name)(await find_session(stash, session), **given)
+        session_id = await find_session(stash, session)
+        with working(operation.slow):
+            result = await getattr(stash, operation.name)(session_id, **given)
         return result, lambda: listing(result)
 
     work.__doc__ = changed.pop("help", None) or operation.description
@@ -187,7 +187,7 @@ def operation_command(
         if argument.name != "session_id":
             keywords = {"help": f"{argument.text}.", **_keywords(argument.type, argument.default)}
             click.option(f"--{argument.name.replace('_', '-')}", **{**keywords, **changed.get(argument.name, {})})(work)
-    return stash_command(name, doing=operation.slow)(session_option(work))
+    return stash_command(name)(session_option(work))
 
 
 def _keywords(kind: Any, default: Any) -> dict[str, Any]:

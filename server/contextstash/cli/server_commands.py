@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from contextstash.base.plain_logs import configure_logs
-from contextstash.cli.console import print_table
+from contextstash.cli.console import echo, print_table
 from contextstash.cli.options import address, opener_options
 from contextstash.configuration.setting_layers import sets_output_limits
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.gateway.server import Gateway
+    from contextstash.gateway import Gateway
     from contextstash.stash_opener import StashOpener
 
 
@@ -191,8 +191,7 @@ def gateway(
     preview with a handle. The entry of a server may hold limits for the server or one tool, and lists of allowed and
     denied tools, under the key "contextstash".
     """
-    from contextstash.gateway.server import Gateway, run_gateway
-    from contextstash.gateway.servers import read_servers
+    from contextstash.gateway import Gateway, read_servers, run_gateway
 
     configure_logs()
     entries = read_servers(config.expanduser(), os.environ)
@@ -205,23 +204,18 @@ def gateway(
 
 def _checked(gateway: Gateway) -> int:
     """Print what each server offers. Returns 1 if a server is unavailable, else 0."""
-    from contextstash.gateway.server import check
+    from contextstash.gateway import check
 
     check(gateway)
     tools, rows = gateway.tools, []
     for each in gateway.upstreams:
-        names = [_plain(name) for name, offered in tools.items() if offered.upstream is each]
-        rows.append([_plain(each.name), len(names), _plain(each.problem or ", ".join(names))])
+        names = [name for name, offered in tools.items() if offered.upstream is each]
+        rows.append([each.name, len(names), each.problem or ", ".join(names)])
     print_table(["server", "tools", "names"], rows)
     for name, offered in tools.items():
         if name != offered.name:
-            click.echo(f"{_plain(offered.upstream.name)}: '{_plain(offered.name)}' is offered as '{_plain(name)}'")
+            echo(f"{offered.upstream.name}: '{offered.name}' is offered as '{name}'")
     for each in gateway.upstreams:
         if each.variables:
-            click.echo(f"{_plain(each.name)} gets these variables: {_plain(', '.join(each.variables))}")
+            echo(f"{each.name} gets these variables: {', '.join(each.variables)}")
     return int(any(each.problem for each in gateway.upstreams))
-
-
-def _plain(text: str) -> str:
-    """A server's text without the characters that control a terminal."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)

@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from contextstash.base.project_names import project_name
-from contextstash.cli.console import echo, for_reader, in_commands, print_table, say, tell, when
+from contextstash.cli.console import echo, for_reader, in_commands, print_table, say, shortened, tell, when
 from contextstash.cli.options import find_session, session_option, stash_command
 from contextstash.clients.projects import deleted_by
-from contextstash.outputs.counts import amount, before_and_after, counted
+from contextstash.outputs.counts import before_and_after, counted
 from contextstash.session_names import short_id
 from contextstash_storage.errors import NotFoundError
 
@@ -72,8 +73,7 @@ def _print_sessions(lines: Sequence[SessionLine], names: Sequence[str], none: st
     if not lines:
         click.echo(none)
     else:
-        columns = ["session", "last", "messages", "tokens", "full", "client", "project", "title"]
-        print_table(columns, map(_session_row, lines, names), less_wanted=["project", "client", "messages", "tokens"])
+        print_table(["session", "last", "full", "client", "project", "title"], map(_session_row, lines, names))
     if deleted := [line.deleted_by for line in lines if line.deleted_by]:
         what = f"{counted(len(deleted), 'session')} deleted by the client by {max(deleted)}"
         click.echo(f"Marked †: {what}, kept here whole.", err=True)
@@ -84,15 +84,17 @@ def _print_sessions(lines: Sequence[SessionLine], names: Sequence[str], none: st
         click.echo(said, err=True)
 
 
+MAX_PROJECT = 16
+"""Characters of a project's name: the title has some 25 then, in a terminal of 80."""
+
+
 def _session_row(line: SessionLine, name: str) -> tuple[object, ...]:
     return (
         name,
         when(line.last_message_at or line.updated_at),
-        line.messages,
-        amount(line.tokens),
         f"{line.percent:.0f} %",
         line.agent or "-",
-        project_name(line.project) if line.project else "-",
+        shortened(project_name(line.project), MAX_PROJECT) if line.project else "-",
         f"{'† ' if line.deleted_by else ''}{line.title or '-'}",
     )
 
@@ -114,6 +116,8 @@ async def status(stash: Stash, session: str | None, events: bool, calls: bool, l
 
     With --events or --calls, list those instead.
     """
+    if events and calls:
+        raise click.UsageError("Pass --events or --calls, not both.")
     session_id = await find_session(stash, session)
     if events:
         return await _events(stash, session_id, limit)
@@ -146,36 +150,16 @@ async def _events(stash: Stash, session_id: str, limit: int) -> Any:
         if not found:
             echo(f"No events in session {session_id} yet.")
             return
-        columns = ["when", "event", "tokens", "messages", "took", "cost", "what"]
-        print_table(columns, map(_event_row, found), less_wanted=["cost", "took", "messages", "tokens"])
+        print_table(["when", "event", "tokens", "what"], map(_event_row, found))
 
     return [event.model_dump(mode="json", exclude_none=True) for event in found], show
 
 
 def _event_row(event: Event) -> tuple[object, ...]:
-    return (
-        event.created_at.astimezone().strftime("%Y-%m-%d %H:%M") if event.created_at else "",
-        event.kind,
-        _change(event.tokens_before, event.tokens_after),
-        _change(event.messages_before, event.messages_after),
-        _seconds(event.duration_ms),
-        _dollars(event.cost),
-        event.reason,
-    )
-
-
-def _change(before: int, after: int) -> str:
-    return f"{before:,}" if before == after else before_and_after(before, after)
-
-
-def _seconds(milliseconds: float | None) -> str:
-    if not milliseconds:
-        return ""
-    return f"{milliseconds / 1000:.1f} s" if milliseconds >= 100 else f"{milliseconds:.0f} ms"
-
-
-def _dollars(cost: float | None) -> str:
-    return "" if cost is None else f"{cost:.4f}"
+    at = event.created_at.astimezone().strftime("%Y-%m-%d %H:%M") if event.created_at else ""
+    before, after = event.tokens_before, event.tokens_after
+    change = f"{before:,}" if before == after else before_and_after(before, after)
+    return at, event.kind, change, event.reason
 
 
 async def _calls(stash: Stash, session_id: str, limit: int) -> Any:
@@ -190,23 +174,20 @@ def _print_calls(session_id: str, every: Sequence[CallUse], limit: int) -> None:
         what = "a call is a recorded reply with the usage that its provider reported."
         echo(f"No model calls in session {session_id} yet: {what}")
         return
-    columns = ["call", "who", "model", "prompt", "growth", "cached", "reply", "took", "cost", "error"]
-    rows = list(map(_call_row, every[-limit:]))
-    print_table(columns, rows, less_wanted=["error", "took", "growth", "model", "who"])
-    if len(rows) < len(every):
-        echo(f"The newest {len(rows)} are shown; --limit shows more. Total of all calls:")
+    print_table(["call", "who", "prompt", "cached", "reply", "cost", "model"], map(_call_row, every[-limit:]))
+    if limit < len(every):
+        echo(f"The newest {limit} are shown; --limit shows more. Total of all calls:")
     known = [line.cost for line in every if line.cost is not None]
-    cost = f", {_dollars(sum(known))} US dollars" if known else ""
+    cost = f", {sum(known):.4f} US dollars" if known else ""
     unknown = f" ({len(every) - len(known)} of unknown price)" if known and len(known) < len(every) else ""
     prompt = sum(line.prompt_tokens for line in every)
     echo(f"{counted(len(every), 'call')}, {prompt:,} prompt tokens{cost}{unknown}.")
 
 
 def _call_row(line: CallUse) -> tuple[object, ...]:
-    growth = "" if line.growth_tokens is None else f"{line.growth_tokens:+,}"
-    took, cost = _seconds(line.duration_ms), _dollars(line.cost)
-    counts = (line.prompt_tokens, growth, line.cached_tokens, line.completion_tokens)
-    return (line.call_id, line.purpose, line.model or "", *counts, took, cost, line.error or "")
+    cost = "" if line.cost is None else f"{line.cost:.4f}"
+    counts = (line.prompt_tokens, line.cached_tokens, line.completion_tokens)
+    return line.call_id, line.purpose, *counts, cost, line.error or line.model or ""
 
 
 PREVIEW_CHARACTERS = 160
@@ -214,6 +195,10 @@ PREVIEW_CHARACTERS = 160
 
 PAGE_TOKENS = 8_000
 """Tokens of an output that are read in one call. The text is the same with any value."""
+
+
+HANDLES = {"out_": {"pattern", "call"}, "sum_": {"session"}, "": {"session", "message", "first", "limit"}}
+"""The options of `show` that apply to an output, a summary and a session."""
 
 
 @stash_command("show", epilog="Example: contextstash show 3f2a --message 196")
@@ -229,9 +214,14 @@ PAGE_TOKENS = 8_000
 async def show(stash: Stash, what: str | None, session: str | None, **given: Any) -> Any:
     """Print an archived output (out_…), a summary (sum_…), or the messages of a session. In a
     pipe they are as they were recorded; a terminal gets nothing that it would obey."""
-    if what is not None and what.startswith("sum_"):
+    kind = what[:4] if what and what[:4] in HANDLES else ""
+    context = click.get_current_context()
+    for name in sorted(set().union(*HANDLES.values()) - HANDLES[kind]):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} does not apply to {what or 'a session'}.")
+    if what is not None and kind == "sum_":
         return await _summary(stash, what, session)
-    if what is not None and what.startswith("out_"):
+    if what is not None and kind == "out_":
         return await (_call(stash, what) if given["call"] else _output(stash, what, given["pattern"]))
     session_id = await find_session(stash, what or session)
     if given["message"] is not None:
@@ -251,11 +241,8 @@ async def _messages(stash: Stash, session_id: str, first: int, limit: int) -> An
         summarized = f" ({found.messages_summarized:,} summarized)" if found.messages_summarized else ""
         archived = counted(found.outputs_archived, "tool output")
         echo(f"{counted(messages.total, 'message')} in history{summarized}, {archived} archived")
-        print_table(
-            ["seq", "role", "kind", "tokens", "output", "message"],
-            [(each.seq, each.role, each.kind, each.tokens, *_pieces(each, fmt)) for each in messages.messages],
-            less_wanted=["output", "kind", "tokens"],
-        )
+        rows = [(each.seq, each.role, each.tokens, *_pieces(each, fmt)) for each in messages.messages]
+        print_table(["seq", "role", "tokens", "output", "message"], rows)
         if messages.next_seq is not None:
             echo(f"More: contextstash show {name} --first {messages.next_seq}")
         echo(f"One in full: contextstash show {name} --message {first}", err=True)
@@ -268,7 +255,8 @@ def _pieces(line: MessageLine, fmt: Format) -> tuple[str, str]:
     handles = line.handles or []
     output = f"{handles[0]} +{len(handles) - 1}" if len(handles) > 1 else "".join(handles)
     reading = fmt.read(line.message)
-    said = [text for block, text in zip(reading.blocks, reading.texts, strict=True) if block.type != "tool_call"]
+    said = ["[archived]"] * (line.kind == "tool_result_archived")
+    said += [text for block, text in zip(reading.blocks, reading.texts, strict=True) if block.type != "tool_call"]
     return output, " ".join(" ".join([*said, *(line.calls or ())]).split())[:PREVIEW_CHARACTERS] or "(no text)"
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from pydantic import ValidationError
 
@@ -22,45 +21,10 @@ def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
     return f"There is no {what} '{name}'. {hint}Known: {', '.join(known) or 'none'}."
 
 
-def wrong_arguments(error: ValidationError, properties: Mapping[str, Any]) -> str:
-    """The message that names each wrong argument and its expected type. Values may be secrets: it repeats none."""
-    problems: dict[str, str] = {}
-    for detail in error.errors(include_url=False, include_context=False):
-        name = str(detail["loc"][0]) if detail["loc"] else "arguments"
-        schema = properties.get(name, {})
-        if detail["type"] == "missing":
-            problems[name] = f"{name} is missing ({_expected(schema)}: {schema.get('description', '')})"
-        else:
-            place = "".join(f" at [{part}]" for part in detail["loc"][1:2] if isinstance(part, int))
-            problems.setdefault(name, f"{name} must be {_expected(schema)}; got {_kind(detail['input'])}{place}")
-    return ". ".join(problems.values()) + "."
-
-
-_WORDS = {
-    "integer": "a whole number",
-    "boolean": "true or false",
-    "object": "an object",
-    "string": "a string",
-}
-
-
-def _expected(schema: Mapping[str, Any]) -> str:
-    """The type that a schema describes, in words."""
-    if "enum" in schema:
-        return "one of " + ", ".join(map(str, schema["enum"]))
-    if schema.get("type") == "array":
-        items = {"string": " of strings", "object": " of objects"}
-        return f"a list{items.get(schema.get('items', {}).get('type', ''), '')}"
-    return _WORDS.get(str(schema.get("type")), "something else")
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return "another string" if value else "an empty string"
-    names: dict[type, str] = {dict: "an object", list: "a list", int: "a number", float: "a number"}
-    return names.get(type(value), "null")
+def wrong_arguments(error: ValidationError) -> str:
+    """The message that names each wrong argument and what is expected. Values may be secrets: it repeats none."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return ". ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found) + "."
 
 
 def report_crash(doing: str, error: BaseException) -> str:

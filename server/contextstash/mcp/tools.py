@@ -79,7 +79,7 @@ class OperationTool:
         try:
             model = self._arguments.model_validate(parsed)
         except ValidationError as error:
-            raise ToolError(wrong_arguments(error, properties)) from None
+            raise ToolError(wrong_arguments(error)) from None
         return {name: getattr(model, name) for name in declared}
 
 

@@ -39,11 +39,11 @@ def state(paid: float, direct: float, **fields: object) -> ProxiedSession:
     return ProxiedSession.model_validate({**totals, **dollars, "last_at": NOW, **fields})
 
 
-def test_a_receipt_names_each_lever_and_ends_with_what_was_saved(tmp_path: Path) -> None:
+def test_a_receipt_names_each_lever_and_begins_with_what_was_saved(tmp_path: Path) -> None:
     levers = {"tool_outputs": Lever(tokens=12_000, dollars=1.5), "cache_rewrites": Lever(tokens=-2_000, dollars=-0.5)}
     line = proxied(tmp_path, one=state(3.0, 4.0, levers=levers))
     lines = line.run("receipt", "one").stdout.splitlines()
-    assert lines[-1] == "Billed 3.00 US dollars; without contextstash about 4.00: 1.00 saved (25.0 %)."
+    assert lines[0] == "Billed 3.00 US dollars; without contextstash about 4.00: 1.00 saved (25.0 %)."
     assert any(each.startswith("old tool outputs left out") and each.endswith("+1.50") for each in lines)
     assert any(each.startswith("cache written again") and each.endswith("-0.50") for each in lines)
     assert "list prices" in " ".join(lines)
@@ -51,8 +51,8 @@ def test_a_receipt_names_each_lever_and_ends_with_what_was_saved(tmp_path: Path)
 
 def test_a_loss_is_called_a_loss(tmp_path: Path) -> None:
     line = proxied(tmp_path, one=state(3.0, 2.5))
-    last = line.run("receipt", "one").stdout.splitlines()[-1]
-    assert last == "Billed 3.00 US dollars; without contextstash about 2.50: 0.50 lost (20.0 %)."
+    first = line.run("receipt", "one").stdout.splitlines()[0]
+    assert first == "Billed 3.00 US dollars; without contextstash about 2.50: 0.50 lost (20.0 %)."
     assert line.json("receipt", "one")["dollars_saved"] == -0.5
 
 
@@ -89,14 +89,14 @@ def test_a_time_that_is_none_is_refused_with_examples(tmp_path: Path) -> None:
 
 
 def test_a_bill_of_cents_is_not_printed_as_nothing(tmp_path: Path) -> None:
-    last = proxied(tmp_path, one=state(0.0031, 0.0042)).run("receipt", "one").stdout.splitlines()[-1]
-    assert last == "Billed 0.0031 US dollars; without contextstash about 0.0042: 0.0011 saved (26.2 %)."
+    first = proxied(tmp_path, one=state(0.0031, 0.0042)).run("receipt", "one").stdout.splitlines()[0]
+    assert first == "Billed 0.0031 US dollars; without contextstash about 0.0042: 0.0011 saved (26.2 %)."
 
 
 def test_without_new_requests_a_receipt_shows_the_older_ones(tmp_path: Path) -> None:
     line = proxied(tmp_path, one=state(3.0, 4.0, last_at=1_700_000_000.0))
     shown = line.run("receipt").stdout
-    assert shown.startswith("None in the last 7 days. All before:\n1 session, 2 requests:")
+    assert shown.startswith("None in the last 7 days. All before:\nBilled ")
     assert "1.00 saved" in shown
     said = line.run("receipt", "--since", "3d").stdout
     assert "but 2 older requests in 1 session. Without --since the receipt shows them." in said

@@ -23,7 +23,7 @@ def test_a_list_shows_what_each_call_reads_and_the_handles_of_pruned_outputs(orc
     pruned = orchard.json("prune", orchard.session, "--keep-last", "2")
     lines = [line.split() for line in orchard.run("show", orchard.session).stdout.splitlines()]
     assert ["Read", "orchard/row_00.txt"] in [line[-2:] for line in lines]
-    listed = [line[4] for line in lines if line[2:3] == ["tool_result_archived"]]
+    listed = [line[3] for line in lines if line[4:5] == ["[archived]"]]
     assert listed == [output["handle"] for output in pruned["archived"]]
 
 
@@ -91,3 +91,15 @@ def _summary_of(contextstash: CommandLine) -> str:
             "SELECT key FROM log WHERE kind = 'edit' AND key LIKE 'sum!_%' ESCAPE '!'"
         ).fetchall()
     return str(found)
+
+
+def test_options_that_do_not_apply_are_refused(orchard: Orchard) -> None:
+    [output] = orchard.json("show", orchard.session, "--message", "2")["handles"]
+    for command, says in (
+        (("show", output, "--session", orchard.session), f"--session does not apply to {output}"),
+        (("show", orchard.session, "--pattern", "x"), "--pattern does not apply"),
+        (("status", "--calls", "--events"), "not both"),
+    ):
+        done = orchard.run(*command)
+        assert done.returncode == 2
+        assert says in done.stderr

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from contextstash.demo import sample_file
 from tests.support.command_line import ANSI, CommandLine, failure_of, write_transcript
 from tests.support.host_files import write_json, write_lines, write_opencode
 
@@ -79,19 +78,16 @@ def test_files_that_are_not_transcripts_are_skipped_in_folders_but_refused_by_na
     assert f"Not imported: {settings}" in named.stderr
 
 
-def test_exports_and_the_sample_session_are_not_imported_from_a_folder(contextstash: CommandLine) -> None:
+def test_an_export_is_not_imported_from_a_folder(contextstash: CommandLine) -> None:
     folder = contextstash.folder / "home"
     folder.mkdir()
     write_transcript(folder / "5b1f6c1e-0000-4000-8000-000000000001.jsonl", outputs=1)
     contextstash.run("import", folder)
     export = folder / "before.jsonl"
     assert contextstash.run("export", "5b1f", "-o", export).returncode == 0
-    (folder / "demo").mkdir()
-    (folder / "demo" / "session.jsonl").write_bytes(sample_file().read_bytes())
     done = contextstash.run("import", folder)
     assert done.stderr.splitlines() == [
-        f"Skipped 1 file with an exported session; to import one, name its file, such as {export}",
-        f"Skipped 1 file with the sample session of contextstash demo: {folder / 'demo' / 'session.jsonl'}",
+        f"Skipped 1 file with an exported session; to import one, name its file, such as {export}"
     ]
     assert len(contextstash.json("sessions")["sessions"]) == 1
     named = contextstash.json("import", export, "--session", "copy")

@@ -308,12 +308,11 @@ def test_an_installation_with_hooks_is_summed_up_in_a_line_for_each_thing(contex
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("claude-cod", "There is no client 'claude-cod'. Did you mean claude-code? See: contextstash install --help"),
-        ("Gemni", "Did you mean gemini?"),
-        ("emacs", "CLIENT is claude-code, claude-desktop, codex, "),
+        ("claude-cod", "'claude-cod' is not one of 'claude-code', 'claude-desktop', 'codex', "),
+        ("emacs", "See: contextstash install --help"),
     ],
 )
-def test_an_unknown_client_gets_the_name_that_was_meant(contextstash: CommandLine, given: str, says: str) -> None:
+def test_an_unknown_client_gets_the_names_of_all(contextstash: CommandLine, given: str, says: str) -> None:
     done = contextstash.run("install", given)
     assert done.returncode == 2
     assert says in done.stderr

@@ -30,12 +30,12 @@ async def test_wrong_types_are_named_with_what_is_expected(tmp_path: Path, mode:
         handles = await error(client, "restore_outputs", handles=["out_a", {"handle": "secret words"}])
         strategy = await error(client, "compact_session", strategy="magic")
         missing = await error(client, "search_history")
-    assert "keep_last must be a whole number" in count
-    assert "dry_run must be true or false" in count
-    assert "handles must be a list of strings; got an object at [1]" in handles
+    assert "keep_last: Input should be a valid integer" in count
+    assert "dry_run: Input should be a valid boolean" in count
+    assert "handles.1: Input should be a valid string" in handles
     assert "secret" not in handles
-    assert "strategy must be one of auto, host, anthropic, extractive" in strategy
-    assert "query is missing" in missing
+    assert "strategy: Input should be 'auto', 'host', 'anthropic' or 'extractive'" in strategy
+    assert "query: Field required" in missing
     for text in (count, handles, strategy, missing):
         assert "pydantic" not in text
         assert "Error executing tool" not in text
@@ -100,7 +100,7 @@ async def test_a_position_that_is_no_whole_number_is_refused_and_makes_no_sessio
         for position in (True, "0", 0.0):
             messages = [{"role": "user", "content": "hi"}]
             text = await error(client, "record_messages", messages=messages, session_id="new", first_seq=position)
-            assert "first_seq must be a whole number" in text
+            assert "first_seq: Input should be a valid integer" in text
         assert "new" in await error(client, "estimate_context", session_id="new")
 
 

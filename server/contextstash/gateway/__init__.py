@@ -1,1 +1,0 @@
-"""The gateway: an MCP server in front of other ones, which keeps their outputs small."""
