@@ -32,8 +32,8 @@ from bench.fidelity.sessions import tokens_of_text
 from bench.recorded_requests import Recorded, cache_price_ratios, facts_in, recorded, texts
 from contextstash.queries.window_advice import MIN_FREED, RESTART, SUMMARY_TOKENS, hidden_prefix
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult, applied
 from contextstash.stash import Stash
-from contextstash.view.client_window import ClientCall, ClientMessage, ClientResult, applied
 from contextstash.window.token_counters import family_of
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Cursor, Usage

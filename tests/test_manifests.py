@@ -20,8 +20,8 @@ from contextstash import __version__
 from contextstash.clients.client import client, hooks_of
 from contextstash.clients.installation import PUBLISHED, own_command, uv_command
 from contextstash.mcp.server import build_server
+from contextstash.request.handoff import MAX_PARTS
 from contextstash.stash import Stash
-from contextstash.view.handoff_parts import MAX_PARTS
 from tests.support.command_line import CommandLine
 
 ROOT = Path(__file__).parents[1]

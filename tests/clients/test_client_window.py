@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from contextstash.record.transcript_records import window_key
-from contextstash.view.client_window import ClientCall, ClientMessage, ClientResult, applied
+from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult, applied
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.command_line import CommandLine, failure_of, write_transcript
 from tests.support.host_files import write_opencode

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from contextstash.clients.follow import ingest
+from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
 from contextstash.stash import Stash
-from contextstash.view.client_window import ClientCall, ClientMessage, ClientResult
 from contextstash_storage.sqlite import open_sqlite
 from tests.proxy.test_identity import recorded
 from tests.support.caching_provider import CachingProvider

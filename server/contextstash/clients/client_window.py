@@ -45,7 +45,7 @@ from contextstash.clients.client import client as client_of
 from contextstash.clients.follow import find_transcripts, ingest
 from contextstash.clients.hook_files import note, own_file
 from contextstash.clients.hooks import hook_stash
-from contextstash.view.client_window import ClientCall, ClientMessage, ClientResult
+from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:

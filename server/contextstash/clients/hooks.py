@@ -300,7 +300,7 @@ async def read_transcripts(client: Client, stash: Stash, event: Event) -> dict[P
 async def hand_off(client: Client, stash: Stash, event: Event, given: tuple[int, int]) -> str | None:
     """The `given` part of the hand-off for the new window, once: of the session that continues in it, or of the one
     that was cleared."""
-    from contextstash.view.handoff_parts import Part
+    from contextstash.request.handoff import Part
 
     hooks = hooks_of(client)
     part = Part(*given, hooks.context_limit)

@@ -9,7 +9,7 @@ from contextstash.outputs.digest import digest_output
 from contextstash.record.transcript_records import TranscriptMessage, is_window_key
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit, entries_after, weighed
-from contextstash.session.estimate import estimate_session
+from contextstash.session.estimate import tokens_by_part
 from contextstash.view.branches import HOST, restored, rewinding
 from contextstash.view.edits import archive_edit, placeholder_of, summary_id
 from contextstash.view.ladder import cuts_of
@@ -110,9 +110,9 @@ async def log_compaction(access: Access, session: Session, appended: Appended) -
     if summary.kind != "summary":
         return
     now = appended.session
-    before, after = await estimate_session(access, session), await estimate_session(access, now)
+    before, after = [sum((await tokens_by_part(access, each)).values()) for each in (session, now)]
     changes: dict[str, Any] = {"messages_before": session.counters.view_messages, "created_at": summary.created_at}
-    event = await client_compaction(access, now, before.tokens, after.tokens)
+    event = await client_compaction(access, now, before, after)
     if is_window_key(summary.key):
         changes |= OURS
     await access.store.append_event(now.session_id, event.model_copy(update=changes))
@@ -127,7 +127,6 @@ async def log_own_compaction(access: Access, session_id: str, before: int, after
 
 async def client_compaction(access: Access, session: Session, before: int, after: int) -> Event:
     """The event that says that the client has compacted its own window, from so many tokens to so many."""
-    breakdown = (await estimate_session(access, session)).breakdown
     return Event(
         kind="compaction",
         strategy=CLIENT,
@@ -136,7 +135,7 @@ async def client_compaction(access: Access, session: Session, before: int, after
         messages_after=session.counters.view_messages,
         reason="The client compacted its own window.",
         seq=session.counters.messages,
-        parts={part: tokens for part, tokens in breakdown.items() if tokens},
+        parts=await tokens_by_part(access, session),
     )
 
 

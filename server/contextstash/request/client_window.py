@@ -1,17 +1,22 @@
 """What a client's own window holds: our view of its session, told in places of the client's own list of messages.
 
 A client that lets a plugin answer its compaction asks for `compact_client_window`; one whose plugin sees each request
-asks for `read_client_window` before each. Both return the window as `contextstash.view.client_window` describes it.
+asks for `read_client_window` before each. What they return is valid for every provider: no result stands without its
+call, and what the model has not replied to yet stays whole.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
+from itertools import accumulate
 from typing import Any
 
 from contextstash.outputs.limits import shared_limit
+from contextstash.outputs.placeholders import is_placeholder
 from contextstash.record.client_edits import log_own_compaction, mirror_before
 from contextstash.record.output_limits import limit_outputs
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, window_key
@@ -20,14 +25,6 @@ from contextstash.request.handoff import INSIDE, hand_off
 from contextstash.result_base import Result
 from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.access import Access
-from contextstash.view.client_window import (
-    ClientMessage,
-    applied,
-    plan_tail,
-    total_of,
-    unanswered_results,
-    window_of,
-)
 from contextstash.view.pinned_outputs import pinned_outputs
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash_storage.errors import BadInputError
@@ -51,6 +48,57 @@ without it and 31,000 with it."""
 FREED_PART = 2
 """A compaction frees at least the window divided by this: of a small session less stays."""
 
+WHOLE_SHARE = 0.5
+"""The share of the room in which results stay whole; of what is older they become placeholders. As a compaction of our
+own view keeps it (compaction_plan.py)."""
+
+PLACEHOLDER_TOKENS = 60
+"""About what a placeholder takes; a smaller result stays."""
+
+
+Count = Callable[[str], int]
+"""Tokens of a text."""
+
+
+@dataclass(frozen=True)
+class ClientCall:
+    """A tool call: the client's id of it, the tool, and what it was given."""
+
+    id: str
+    tool: str
+    input: object
+
+
+@dataclass(frozen=True)
+class ClientResult:
+    """The result of the call `id` as the model sees it."""
+
+    id: str
+    text: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True)
+class ClientMessage:
+    """A message of a client's list. `id` is the client's own, which its transcript has too; empty if it has none."""
+
+    id: str
+    role: str
+    text: str
+    calls: tuple[ClientCall, ...] = ()
+    results: tuple[ClientResult, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of it can be shown: a message of reasoning alone."""
+        return not (self.text or self.calls or self.results)
+
+    def tokens(self, count: Count, shown: Mapping[str, int] | None = None) -> int:
+        """Its tokens without what a provider adds; `shown` are those of results that are shown as something else."""
+        calls = sum(count(f"{call.tool} {call.input}") for call in self.calls)
+        results = ((shown or {}).get(each.id) or count(each.text) for each in self.results)
+        return count(self.text) + calls + sum(results)
+
 
 class ClientWindow(Result):
     """A client's window. `messages` are its parts in order; the tokens are those of the client's list before and after,
@@ -70,23 +118,23 @@ async def compact_client_window(
     compaction at its last message, with what stays and which outputs are placeholders now. Raises BadInputError if
     nothing can leave."""
     snapshot = await access.snapshot(session_id)
-    count = snapshot.counter.count
-    before = await asyncio.to_thread(lambda: sum(total_of(message, count) for message in messages))
+    count = cache(snapshot.counter.count)
+    before = await asyncio.to_thread(_total, messages, count)
     aim = min(tokens, before // FREED_PART)
     text = await hand_off(access, session_id, int(aim * HANDOFF_SHARE))
     if text is None:
         raise BadInputError("There is nothing to compact: the session is too short.")
     pinned = {call for call, place in _calls(snapshot).items() if place in pinned_outputs(snapshot)}
-    tail = await asyncio.to_thread(plan_tail, messages, max(0, aim - count(text)), count, pinned)
-    if tail.first == 0:
+    first, shortened = await asyncio.to_thread(plan_tail, messages, max(0, aim - count(text)), count, pinned)
+    if first == 0:
         raise BadInputError("There is nothing to compact: all of the window is the newest step.")
     summary = TranscriptMessage(
         body=snapshot.format.user_message(text),
         key=window_key(text),
         created_at=datetime.now(UTC),
         covers_before=True,
-        covers_before_key=_first_key(snapshot, messages[tail.first :]),
-        cleared_call_ids=tuple(sorted(tail.shortened)),
+        covers_before_key=_first_key(snapshot, messages[first:]),
+        cleared_call_ids=tuple(sorted(shortened)),
         by_host=True,
     )
     session = snapshot.session
@@ -98,8 +146,8 @@ async def compact_client_window(
         await mirror_before(access, session, summary)
     compacted = await _with_newest_cut(access, session_id, unanswered_results(messages) - pinned, aim)
     replaced = {call: text for call, text in _replaced(compacted).items() if call not in pinned}
-    stays = [place for place in range(tail.first, len(messages)) if not is_hand_off(messages[place])]
-    window = await _told(compacted, messages, before, [text], stays, replaced)
+    stays = [place for place in range(first, len(messages)) if not is_hand_off(messages[place])]
+    window = await _told(session_id, messages, count, [text], stays, replaced)
     if not recorded:
         await log_own_compaction(access, session_id, window.tokens_before, window.tokens_after)
     return window
@@ -142,34 +190,34 @@ async def read_client_window(access: Access, session_id: str, messages: Sequence
     restored so far; nothing is recorded. The same list gives the same window, and a longer one begins with it, unless
     an edit was recorded in between."""
     snapshot = await access.snapshot(session_id)
-    count = snapshot.counter.count
-    before = await asyncio.to_thread(lambda: sum(total_of(message, count) for message in messages))
     shown = {entry.message.key: entry.message.seq for entry in snapshot.entries if entry.message and entry.message.key}
     listed = await access.store.read_messages(session_id, bodies=False)
     hidden = {message.key for message in listed if message.key and message.key not in shown}
     stays = [place for place, message in enumerate(messages) if message.id not in hidden]
     ours = [entry.edit.text for entry in snapshot.entries if entry.message is None]
-    return await _told(snapshot, messages, before, ours, stays, _replaced(snapshot))
+    return await _told(session_id, messages, cache(snapshot.counter.count), ours, stays, _replaced(snapshot))
 
 
 async def _told(
-    snapshot: SessionSnapshot,
+    session_id: str,
     messages: Sequence[ClientMessage],
-    before: int,
+    count: Count,
     ours: Sequence[str],
     stays: Sequence[int],
     replaced: dict[str, str],
 ) -> ClientWindow:
     window = window_of(messages, ours, stays, replaced)
-    count = snapshot.counter.count
-    after = await asyncio.to_thread(lambda: sum(total_of(each, count) for each in applied(messages, window)))
     return ClientWindow(
-        session_id=snapshot.session_id,
+        session_id=session_id,
         messages=window,
-        tokens_before=before,
-        tokens_after=after,
+        tokens_before=await asyncio.to_thread(_total, messages, count),
+        tokens_after=await asyncio.to_thread(_total, applied(messages, window), count),
         left=len(messages) - sum("at" in part for part in window),
     )
+
+
+def _total(messages: Sequence[ClientMessage], count: Count) -> int:
+    return sum(message.tokens(count) for message in messages)
 
 
 def is_hand_off(message: ClientMessage) -> bool:
@@ -206,3 +254,92 @@ def _first_key(snapshot: SessionSnapshot, kept: Sequence[ClientMessage]) -> str 
     }
     named = ([message.id, *(of_call.get(call.id) for call in message.calls)] for message in kept)
     return next((key for each in named for key in each if key in keys), None)
+
+
+def plan_tail(
+    messages: Sequence[ClientMessage], room: int, count: Count, pinned: Collection[str]
+) -> tuple[int, frozenset[str]]:
+    """From which message on the list stays below our hand-off, and the calls whose results are placeholders there: the
+    newest messages that take at most `room` tokens, without the first one, which the hand-off tells. Those without a
+    reply stay whatever they take, and results of the calls `pinned` stay whole."""
+    unanswered = _unanswered(messages)
+    taken, whole, shortened, first = 0, 0, set[str](), len(messages)
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        size = message.tokens(count)
+        whole += size
+        if place < unanswered and whole > room * WHOLE_SHARE:
+            short = {
+                each.id: PLACEHOLDER_TOKENS
+                for each in message.results
+                if each.id not in pinned and not is_placeholder(each.text) and count(each.text) > PLACEHOLDER_TOKENS
+            }
+            size = message.tokens(count, short)
+            shortened |= short.keys()
+        taken += size
+        if taken > room and place < unanswered:
+            break
+        first = place
+    first = _safe_from(messages, min(max(first, 1), unanswered))
+    return first, frozenset(shortened & {result.id for each in messages[first:] for result in each.results})
+
+
+def unanswered_results(messages: Sequence[ClientMessage]) -> frozenset[str]:
+    """The calls whose results the model has not replied to yet."""
+    return frozenset(result.id for message in messages[_unanswered(messages) :] for result in message.results)
+
+
+def _unanswered(messages: Sequence[ClientMessage]) -> int:
+    """Where the newest step begins that the model has not replied to: its results, with their calls."""
+    place = len(messages)
+    while place and messages[place - 1].role == "user":
+        place -= 1
+    return _safe_from(messages, place, later=False)
+
+
+def _safe_from(messages: Sequence[ClientMessage], first: int, *, later: bool = True) -> int:
+    """The next position from which on every result has its call; with `later` false the last one before."""
+    called = {call.id: place for place, message in enumerate(messages) for call in message.calls}
+    oldest = [
+        min((called.get(result.id, -1) for result in message.results), default=place)
+        for place, message in enumerate(messages)
+    ]
+    needed = list(accumulate(reversed(oldest), min, initial=len(messages)))[::-1]
+    safe = [place for place in range(len(messages) + 1) if needed[place] >= place]
+    found = [place for place in safe if (place >= first if later else place <= first)]
+    return (min(found) if later else max(found)) if found else len(messages)
+
+
+def window_of(
+    messages: Sequence[ClientMessage], ours: Sequence[str], stays: Collection[int], replaced: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """The window as a client's plugin applies it to its own list: our texts, then the places of the messages that stay,
+    with the texts that replace results by their calls. A result whose call does not stay leaves with it."""
+    window: list[dict[str, Any]] = [{"role": "user", "text": text} for text in ours]
+    called: set[str] = set()
+    for place in sorted(stays):
+        message = messages[place]
+        if message.is_empty or any(result.id not in called for result in message.results):
+            continue
+        called |= {call.id for call in message.calls}
+        results = {
+            each.id: replaced[each.id] for each in message.results if replaced.get(each.id, each.text) != each.text
+        }
+        window.append({"at": place, "results": results} if results else {"at": place})
+    return window
+
+
+def applied(messages: Sequence[ClientMessage], window: Sequence[Mapping[str, Any]]) -> list[ClientMessage]:
+    """The list as it is once the window is applied to it."""
+    shown: list[ClientMessage] = []
+    for part in window:
+        if "at" not in part:
+            shown.append(ClientMessage("", part["role"], part["text"]))
+            continue
+        message, texts = messages[part["at"]], part.get("results", {})
+        shown.append(
+            replace(
+                message, results=tuple(replace(each, text=texts.get(each.id, each.text)) for each in message.results)
+            )
+        )
+    return shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,10 +22,9 @@ from contextstash.reduce.summary_request import EXTRACTIVE, HISTORY_MESSAGES
 from contextstash.reduce.user_words import user_turns
 from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.access import Access
-from contextstash.session.estimate import estimate_session
+from contextstash.session.estimate import tokens_by_part
 from contextstash.session.masks import shown_text
 from contextstash.session.open_session import WITH_ALL_OUTPUTS
-from contextstash.view.handoff_parts import HEAD_CHARACTERS, MAX_PARTS, WHOLE, Part, divided
 from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 from contextstash_storage.handles import HANDLE
@@ -116,6 +116,40 @@ KEEP = (
 )
 BESIDE = " What the summary above says is not repeated."
 
+CHARACTERS_PER_TOKEN = 3.6
+"""Of a hand-off, of which a third is code; measured on recorded sessions with o200k_base: 3.3 to 4.2. With too small a
+number too few parts are used, and the hand-off becomes shorter."""
+
+MAX_PARTS = 3
+"""How many hooks are installed for one hand-off, as clients bound what one adds to the window: room for some 7,500
+tokens. Those that are not needed add nothing."""
+
+MIN_FILLED = 0.9
+"""A part ends at the last empty line, if it is at least so full then, or else at the end of a line."""
+
+PART_HEAD = MARKER + ": part {} of {} of a hand-off{}]"
+PART_HEAD_CHARACTERS = 100
+"""What the head of a part, and a fence at each end, take of its characters at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Part `number` of at most `of`, each with at most so many `characters`; None if they are not bounded."""
+
+    number: int = 1
+    of: int = 1
+    characters: int | None = None
+
+    def used(self, tokens: int) -> int:
+        """How many parts a hand-off of so many tokens is divided into."""
+        if self.characters is None:
+            return 1
+        room = self.characters - PART_HEAD_CHARACTERS
+        return max(1, min(self.of, -int(-tokens * CHARACTERS_PER_TOKEN // room)))
+
+
+WHOLE = Part()
+
 
 async def hand_off(
     access: Access, session_id: str, max_tokens: int | None, *, same: bool = False, part: Part = WHOLE
@@ -138,7 +172,7 @@ async def hand_off(
     parts = divided(text, part.characters)
     while text is not None and len(parts) > used:
         # Longer words than usual: as many tokens less as the parts are too long.
-        max_tokens = int(max_tokens * min(0.95, used * (part.characters - HEAD_CHARACTERS) / len(text)))
+        max_tokens = int(max_tokens * min(0.95, used * (part.characters - PART_HEAD_CHARACTERS) / len(text)))
         text = await _written(snapshot, whole, given, max_tokens)
         parts = divided(text, part.characters) if text else []
     return parts[part.number - 1] if part.number <= len(parts) else None
@@ -248,7 +282,7 @@ async def hand_off_once(
     text = await hand_off(access, session_id, max_tokens, same=to is None, part=part)
     if text is not None:
         session = await access.read_session(session_id)
-        tokens = (await estimate_session(access, session)).tokens
+        tokens = sum((await tokens_by_part(access, session)).values())
         seq = session.counters.messages
         if part.number > 1:
             await _await_part(access, session_id, _reason(to, part.number - 1, part.of), seq)
@@ -291,3 +325,41 @@ async def _last_compaction(access: Access, session_id: str) -> int | None:
     edits = await access.store.read_edits(session_id)
     by_client = [edit.seq for edit in edits if isinstance(edit, SummaryEdit) and edit.seq is not None]
     return by_client[-1] if by_client else None
+
+
+def divided(text: str, characters: int) -> list[str]:
+    """The text in parts of at most so many characters, each a whole number of lines; of several, each says which part
+    it is. A fenced text that is divided is fenced in each part."""
+    if len(text) <= characters:
+        return [text]
+    parts: list[str] = []
+    rest, opened = text, ""
+    while rest:
+        room = characters - PART_HEAD_CHARACTERS
+        end = len(rest) if len(rest) <= room else _end(rest, room)
+        piece, rest = rest[:end].rstrip("\n"), rest[end:].lstrip("\n")
+        piece = f"{opened}\n{piece}" if opened else piece
+        opened = _open_fence(piece)
+        parts.append(f"{piece}\n{opened}" if opened else piece)
+    return [
+        f"{PART_HEAD.format(number, len(parts), '' if number == 1 else ', continued')}\n{part}"
+        for number, part in enumerate(parts, 1)
+    ]
+
+
+def _end(text: str, room: int) -> int:
+    """Where a part ends: at the last empty line, else at the last line break, else in the middle of a line."""
+    empty = text.rfind("\n\n", int(room * MIN_FILLED), room)
+    line = text.rfind("\n", 0, room)
+    return empty if empty > 0 else line if line > 0 else room
+
+
+_FENCE = re.compile(r"^(`{3,})(?!`)", re.MULTILINE)
+
+
+def _open_fence(text: str) -> str:
+    """The fence that is open at the end of the text, empty if none is."""
+    opened = ""
+    for fence in _FENCE.findall(text):
+        opened = "" if fence == opened else opened or fence
+    return opened

@@ -237,11 +237,11 @@ class Access:
 
     async def snapshot_of(self, session: Session, scope: Scope, news: SessionNews | None = None) -> SessionSnapshot:
         """A snapshot of a session as of this state of it, which the news are of too."""
-        settings, budget = self.limits(session)
+        settings = self.settings(session)
         counter = self.counter(settings, session.model)
         opened = self.opened(session.session_id)
         known = await opened.known(session, news)
-        entries, beyond = await opened.view(known, settings, counter, scope, budget.usable)
+        entries, beyond = await opened.view(known, settings, counter, scope, lambda: self.limits(session)[1].usable)
         if scope.all_outputs or settings.pin:
             recorded = await self.store.read_outputs(session.session_id)
             outputs = {(output.seq, output.block): output for output in recorded}
@@ -250,7 +250,7 @@ class Access:
         return SessionSnapshot(
             session=session,
             settings=settings,
-            budget=budget,
+            find_budget=lambda: self.limits(session)[1],
             counter=counter,
             format=get_format(session.format),
             edits=known.edits,

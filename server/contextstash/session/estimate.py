@@ -36,6 +36,16 @@ async def estimate_session(access: Access, session: Session, model: str | None =
     )
 
 
+async def tokens_by_part(access: Access, session: Session) -> dict[str, int]:
+    """The tokens of an estimate by part. Asks for no window: to load the table of models takes longer than the rest."""
+    counters, settings = session.counters, access.settings(session)
+    followed = await access.sends_own_history(session)
+    name = access.counter(settings, session.model).name
+    return counting.breakdown(
+        counters, counting.estimate(counters, settings, name, followed=followed)[0], followed=followed
+    )
+
+
 def own_tokens(access: Access, session: Session) -> int:
     """Tokens of contextstash's own view. If the client sends its own history, which our edits do not change, they are
     counted and not taken from the usage that the client reports."""

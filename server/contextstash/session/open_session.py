@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from contextstash.base.json_text import value_bytes
@@ -238,17 +238,18 @@ class OpenSession:
         return {(output.seq, output.block): output for each in messages for output in found[each.seq]}
 
     async def view(
-        self, known: Known, settings: ContextSettings, counter: Counter, scope: Scope, usable: int
+        self, known: Known, settings: ContextSettings, counter: Counter, scope: Scope, usable: Callable[[], int]
     ) -> ViewPart:
-        """The view, as far as the scope needs it."""
+        """The view, as far as the scope needs it. `usable` is asked only if that is a part."""
         counters = known.session.counters
         spans = known.overlay.visible_ranges(counters.messages)
-        budget = request_budget(counters, settings, counter, scope.budget or usable)
-        limit = budget.counted(counters.view_tokens)
-        if scope.within_reach and not settings.pin and counters.view_tokens > MANY_WINDOWS * max(0, limit):
-            part = await _Reach(self, known, scope, _smallest_placeholder(settings, counter), limit).part(spans)
-            if part is not None:
-                return part
+        if scope.within_reach and not settings.pin:
+            budget = request_budget(counters, settings, counter, scope.budget or usable())
+            limit = budget.counted(counters.view_tokens)
+            if counters.view_tokens > MANY_WINDOWS * max(0, limit):
+                part = await _Reach(self, known, scope, _smallest_placeholder(settings, counter), limit).part(spans)
+                if part is not None:
+                    return part
         if scope.bodies and (grown := self._grown(known)) is not None:
             return grown, None
         messages = await self.messages(known, spans, bodies=scope.bodies)

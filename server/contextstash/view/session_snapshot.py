@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -42,7 +42,7 @@ class SessionSnapshot:
 
     session: Session
     settings: ContextSettings
-    budget: WindowBudget
+    find_budget: Callable[[], WindowBudget]
     counter: Counter
     format: Format
     edits: tuple[Edit, ...]
@@ -51,6 +51,12 @@ class SessionSnapshot:
     outputs: Mapping[Place, Output]
     proxied: bool = False
     beyond: Beyond | None = None
+
+    @cached_property
+    def budget(self) -> WindowBudget:
+        """The window and the numbers that follow from it. Found when it is first asked for: the table of models and
+        their windows takes a twentieth of a client's compaction to load."""
+        return self.find_budget()
 
     @property
     def session_id(self) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.view.handoff_parts import HEAD_CHARACTERS, Part, divided
+from contextstash.request.handoff import PART_HEAD_CHARACTERS, Part, divided
 from tests.support.turns import laws
 
 LINES = st.lists(st.sampled_from(["a line of words", "", "```", "x" * 90, "- an item"]), min_size=1, max_size=60)
@@ -41,4 +41,4 @@ def test_code_that_is_divided_is_fenced_in_each_part() -> None:
 def test_no_more_parts_are_used_than_the_hand_off_needs(tokens: int, used: int) -> None:
     assert Part(1, 3, 9_800).used(tokens) == used
     assert Part(1, 3, None).used(tokens) == 1
-    assert len(divided("x\n" * 400, 300)[1].split("\n", 1)[0]) + 10 < HEAD_CHARACTERS
+    assert len(divided("x\n" * 400, 300)[1].split("\n", 1)[0]) + 10 < PART_HEAD_CHARACTERS

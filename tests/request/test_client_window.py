@@ -5,13 +5,12 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextstash.view.client_window import (
+from contextstash.request.client_window import (
     ClientCall,
     ClientMessage,
     ClientResult,
     applied,
     plan_tail,
-    total_of,
     window_of,
 )
 
@@ -51,8 +50,8 @@ conversations = st.lists(
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(conversations, st.integers(0, 2_000))
 def test_each_result_has_its_call_and_what_has_no_reply_stays_whole(messages: list[ClientMessage], room: int) -> None:
-    tail = plan_tail(messages, room, count, pinned=())
-    window = window_of(messages, ["hand-off"], range(tail.first, len(messages)), dict.fromkeys(tail.shortened, "short"))
+    first, shortened = plan_tail(messages, room, count, pinned=())
+    window = window_of(messages, ["hand-off"], range(first, len(messages)), dict.fromkeys(shortened, "short"))
     shown = applied(messages, window)
     called: set[str] = set()
     for message in shown:
@@ -72,19 +71,19 @@ def test_each_result_has_its_call_and_what_has_no_reply_stays_whole(messages: li
 def test_the_tail_takes_no_more_than_its_room_beside_what_has_no_reply(
     messages: list[ClientMessage], room: int
 ) -> None:
-    tail = plan_tail(messages, room, count, pinned=())
-    short = dict.fromkeys(tail.shortened, "word " * 60)
-    shown = applied(messages, window_of(messages, [], range(tail.first, len(messages)), short))
+    first, shortened = plan_tail(messages, room, count, pinned=())
+    short = dict.fromkeys(shortened, "word " * 60)
+    shown = applied(messages, window_of(messages, [], range(first, len(messages)), short))
     replied = next((place for place in range(len(shown), 0, -1) if shown[place - 1].role == "assistant"), 0)
     calls = {result.id for message in shown[replied:] for result in message.results}
     older = [message for message in shown[:replied] if not any(call.id in calls for call in message.calls)]
-    assert sum(total_of(message, count) for message in older if not message.results) <= room
+    assert sum(message.tokens(count) for message in older if not message.results) <= room
 
 
 def test_older_results_become_placeholders_and_pinned_ones_do_not() -> None:
     messages = [said("user", 10), *step(1, 1, 300), *step(2, 1, 300), *step(3, 1, 300), said("assistant", 5)]
-    assert plan_tail(messages, 800, count, pinned=()).shortened == {"1-0", "2-0"}
-    assert plan_tail(messages, 800, count, pinned={"2-0"}).shortened == {"1-0"}
+    assert plan_tail(messages, 800, count, pinned=())[1] == {"1-0", "2-0"}
+    assert plan_tail(messages, 800, count, pinned={"2-0"})[1] == {"1-0"}
 
 
 def test_a_message_is_named_by_its_place_and_says_which_results_changed() -> None:
