@@ -114,12 +114,6 @@ def test_a_signal_stops_the_server_cleanly_while_stdin_is_open(tmp_path: Path, n
     assert not database.with_name("s.db-wal").exists()
 
 
-def test_garbage_on_stdin_does_not_stop_the_server(tmp_path: Path) -> None:
-    with talking(stdio_command(tmp_path / "s.db")) as process:
-        reply = answered(process, INITIALIZE, READY, RECORD, before=b"{broken\n\xff\xfe\n[]\n")
-    assert reply["result"]["structuredContent"]["recorded"] == RECORDED
-
-
 def test_starting_and_listing_opens_no_database_and_imports_nothing_heavy(tmp_path: Path) -> None:
     code = """
 import sys, anyio

@@ -6,13 +6,6 @@ from tests.support.command_line import failure_of
 from tests.support.orchard import WINDOW, Orchard
 
 
-def test_a_compaction_is_undone_by_restoring_its_summary(orchard: Orchard) -> None:
-    compacted = orchard.json("compact", orchard.session, *WINDOW)
-    assert compacted["tokens_after"] < compacted["tokens_before"]
-    restored = orchard.json("restore", compacted["summary_id"], "--session", orchard.session)
-    assert restored["tokens_after"] == compacted["tokens_before"]
-
-
 def test_the_last_change_is_undone_alone_and_then_the_one_before_it(orchard: Orchard) -> None:
     full = orchard.json("prune", orchard.session, "--keep-last", "6")
     pruned = orchard.json("prune", orchard.session, "--keep-last", "2")

@@ -11,7 +11,6 @@ from contextstash_storage.records import Lever, ProxiedSession, ProxiedTotals
 from contextstash_storage.sqlite import open_sqlite
 from tests.cli.conftest import call, result
 from tests.support.command_line import CommandLine
-from tests.support.orchard import Orchard
 from tests.support.sized_sessions import round_of
 
 NOW = 1_800_000_000.0
@@ -62,12 +61,6 @@ def test_a_receipt_since_a_day_leaves_out_what_came_before(tmp_path: Path) -> No
     found = line.json("receipt", "one", "--since", "2027-01-12")
     assert (found["requests"], found["dollars_billed"], found["dollars_saved"]) == (1, 2.0, 0.5)
     assert line.json("receipt", "one", "--since", "2027-01-16")["requests"] == 0
-
-
-def test_an_imported_session_is_billed_and_said_to_be_unchanged(orchard: Orchard) -> None:
-    found = orchard.json("receipt", orchard.session)
-    assert found["unchanged_sessions"] == found["sessions"]
-    assert not found["levers"]
 
 
 def test_a_receipt_of_imported_requests_says_that_nothing_could_be_saved(contextstash: CommandLine) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import subprocess
 import sys
 
 import pytest
 
 from tests.support.command_line import ANSI
 from tests.support.orchard import Orchard
+from tests.support.terminals import printed_on_terminal
 
 
 def test_sessions_are_listed_with_ids_that_commands_take_and_no_colour_in_a_pipe(orchard: Orchard) -> None:
@@ -24,13 +22,7 @@ def test_sessions_are_listed_with_ids_that_commands_take_and_no_colour_in_a_pipe
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 def test_a_narrow_terminal_cuts_only_the_titles(orchard: Orchard) -> None:
-    terminal, end = pty.openpty()
-    environment = {**os.environ, "CONTEXTSTASH_DB": str(orchard.folder / "sessions.db"), "COLUMNS": "60"}
-    command = [sys.executable, "-m", "contextstash", "sessions"]
-    subprocess.run(command, stdout=end, env=environment, cwd=orchard.folder, timeout=60, check=True)
-    os.close(end)
-    shown = os.read(terminal, 65_536).decode()
-    os.close(terminal)
+    shown = printed_on_terminal(orchard.folder / "sessions.db", "sessions", columns=60).decode()
     assert orchard.session[:8] in shown
     assert "Reading the o" in shown
 

@@ -57,15 +57,6 @@ async def texts(stash: Stash, session_id: str = SESSION) -> list[Any]:
     return [message.message["content"] for message in page.messages]
 
 
-async def test_a_transcript_read_twice_is_recorded_once(stash: Stash, tmp_path: Path) -> None:
-    transcript = tmp_path / f"{SESSION}.jsonl"
-    transcript.write_bytes(lines(TALK))
-    first = await ingest(stash, transcript)
-    second = await ingest(stash, transcript)
-    assert (first.session_id, first.recorded) == (SESSION, 3)
-    assert (second.session_id, second.recorded) == (SESSION, 0)
-
-
 @pytest.mark.parametrize("cut", [1, 60, 300, 500, 700])
 async def test_a_cut_line_is_recorded_once_the_rest_of_it_came(stash: Stash, tmp_path: Path, cut: int) -> None:
     transcript = tmp_path / f"{SESSION}.jsonl"
@@ -104,23 +95,6 @@ async def test_records_run_together_on_one_line_are_both_recorded(stash: Stash, 
     transcript.write_bytes(lines(TALK[:1]) + lines(TALK[1:]).replace(b"}\n{", b"}{"))
     await ingest(stash, transcript)
     assert len(await texts(stash)) == 3
-
-
-async def test_a_longer_copy_of_a_message_list_adds_the_rest_alone(stash: Stash, tmp_path: Path) -> None:
-    saved = tmp_path / "run.json"
-    messages = [{"role": "user", "content": f"question {place}"} for place in range(4)]
-    saved.write_text(json.dumps(messages[:2]))
-    first = await ingest(stash, saved)
-    saved.write_text(json.dumps(messages))
-    second = await ingest(stash, saved)
-    assert (first.recorded, second.recorded) == (2, 2)
-    assert first.session_id == second.session_id
-
-
-async def test_a_file_that_is_not_a_transcript_is_refused(stash: Stash, tmp_path: Path) -> None:
-    (tmp_path / "other.json").write_text('{"name": "not messages"}')
-    with pytest.raises(BadInputError):
-        await ingest(stash, tmp_path / "other.json")
 
 
 async def test_the_follower_records_what_is_new_at_each_call(stash: Stash, tmp_path: Path) -> None:
