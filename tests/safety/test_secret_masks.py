@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from contextstash.safety.secret_masks import masked, masked_value, may_hold_secrets, secrets_of, shown
 from tests.support.effort import examples
-from tests.support.planted_secrets import ALNUM, KINDS, planted, readable
-from tests.support.published_secrets import PUBLISHED
+from tests.support.planted_secrets import ALNUM, KINDS, PUBLISHED, planted, readable
 from tests.support.traces import trace_files, trace_natives
 
 

@@ -7,11 +7,14 @@ import copy
 import json
 import re
 import string
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
+from uuid import UUID
 
 from sqlcipher3 import dbapi2 as sqlite3
 
@@ -20,9 +23,22 @@ from contextstash_storage.search.index import read_documents
 from contextstash_storage.sqlite.connection import SqliteTx
 
 ALNUM = string.ascii_letters + string.digits
-HEX = "0123456789abcdef"
-URL = ALNUM + "-_"
-BASE64 = ALNUM + "+/"
+ALPHABETS = {
+    "alnum": ALNUM,
+    "ALNUM": ALNUM.upper(),
+    "url": ALNUM + "-_",
+    "base64": ALNUM + "+/",
+    "hex": "0123456789abcdef",
+    "digit": "123456789",
+    "number": string.digits,
+    "lower": string.ascii_lowercase + string.digits,
+    "upper": string.ascii_uppercase + string.digits,
+    "letters": string.ascii_letters,
+    "base32": string.ascii_uppercase + "234567",
+    "bech32": "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L",
+}
+
+Maker = Callable[[Random], str]
 
 
 @dataclass(frozen=True)
@@ -38,64 +54,38 @@ def some(random: Random, letters: str, length: int) -> str:
     return "".join(random.choice(letters) for _ in range(length))
 
 
-def _segment(random: Random, value: object) -> str:
-    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
-
-
 def _jwt(random: Random) -> str:
-    head = _segment(random, {"alg": "HS256", "typ": "JWT"})
-    return f"{head}.{_segment(random, {'sub': some(random, '0123456789', 10)})}.{some(random, URL, 43)}"
+    parts = ({"alg": "HS256", "typ": "JWT"}, {"sub": some(random, string.digits, 10)})
+    head, claims = (base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+    return f"{head}.{claims}.{some(random, ALPHABETS['url'], 43)}"
 
 
 def _password(random: Random) -> str:
     return some(random, ALNUM, 9) + random.choice("!#%^*") + random.choice(string.digits)
 
 
-def _key_lines(random: Random, lines: int) -> str:
-    return "\n".join(some(random, BASE64, 64) for _ in range(lines))
-
-
-Maker = Callable[[Random], str]
-
-KINDS: dict[str, Maker] = {
-    "aws access key": lambda r: "AKIA" + some(r, string.ascii_uppercase + "234567", 16),
-    "aws secret": lambda r: some(r, BASE64, 40),
-    "github classic": lambda r: "ghp_" + some(r, ALNUM, 36),
-    "github fine": lambda r: f"github_pat_{some(r, ALNUM, 22)}_{some(r, ALNUM, 59)}",
-    "gitlab": lambda r: "glpat-" + some(r, URL, 20),
-    "slack bot": lambda r: f"xoxb-{some(r, '123456789', 12)}-{some(r, '123456789', 12)}-{some(r, ALNUM, 24)}",
-    "slack webhook": lambda r: (
-        f"https://hooks.slack.com/services/T{some(r, ALNUM.upper(), 8)}/B{some(r, ALNUM, 8)}/" + some(r, ALNUM, 24)
-    ),
-    "stripe": lambda r: "sk_live_" + some(r, ALNUM, 24),
-    "openai": lambda r: "sk-proj-" + some(r, URL, 48),
-    "anthropic": lambda r: "sk-ant-api03-" + some(r, URL, 93) + "AA",
-    "npm": lambda r: "npm_" + some(r, ALNUM, 36),
-    "pypi": lambda r: "pypi-AgEIcHlwaS5vcmc" + some(r, URL, 120),
-    "google": lambda r: "AIza" + some(r, URL, 35),
-    "google oauth": lambda r: "GOCSPX-" + some(r, URL, 28),
-    "sendgrid": lambda r: f"SG.{some(r, URL, 22)}.{some(r, URL, 43)}",
-    "hugging face": lambda r: "hf_" + some(r, string.ascii_letters, 34),
-    "digitalocean": lambda r: "dop_v1_" + some(r, HEX, 64),
-    "mailchimp": lambda r: some(r, HEX, 32) + "-us12",
-    "telegram": lambda r: f"{some(r, '123456789', 10)}:AA{some(r, URL, 33)}",
+WORDS: dict[str, Maker] = {
     "jwt": _jwt,
-    "private key": lambda r: _key_lines(r, 12),
-    "address password": _password,
-    "env password": _password,
-    "env key": lambda r: some(r, ALNUM, 32),
-    "bearer": lambda r: some(r, ALNUM, 40),
-    "basic": lambda r: base64.b64encode(f"deploy:{_password(r)}".encode()).decode(),
-    "azure": lambda r: some(r, BASE64, 86) + "==",
-    "json secret": lambda r: some(r, URL, 40),
-    "yaml token": lambda r: some(r, HEX, 40),
-    "npmrc": lambda r: some(r, HEX, 36),
-    "option": _password,
-    "login": _password,
-    "docker login": lambda r: base64.b64encode(f"deploy:{_password(r)}".encode()).decode(),
-    "authorization": lambda r: some(r, ALNUM, 36),
-    "sql password": _password,
+    "password": _password,
+    "basic": lambda random: base64.b64encode(f"deploy:{_password(random)}".encode()).decode(),
+    "uuid": lambda random: str(UUID(int=random.getrandbits(128))),
 }
+
+
+def _made(form: str, random: Random) -> str:
+    """A secret of a form in `secrets.toml`."""
+
+    def filled(match: re.Match[str]) -> str:
+        letters, length = match.groups()
+        return some(random, ALPHABETS[letters], int(length)) if length else WORDS[letters](random)
+
+    return re.sub(r"\{(\w+)(?::(\d+))?\}", filled, form)
+
+
+_TABLES = tomllib.loads(Path(__file__).with_name("secrets.toml").read_text(encoding="utf-8"))
+KINDS: dict[str, Maker] = {kind: partial(_made, form) for kind, form in _TABLES["kinds"].items()}
+PUBLISHED: dict[str, Maker] = {kind: partial(_made, form) for kind, form in _TABLES["published"].items()}
+SURROUNDINGS: dict[str, list[str]] = _TABLES["surroundings"]
 
 BARE = (
     "{}",
@@ -105,38 +95,6 @@ BARE = (
 )
 """Kinds that are recognized by themselves stand anywhere."""
 
-SURROUNDINGS: dict[str, tuple[str, ...]] = {
-    "option": (
-        "mysql -h db -u app -p{} shop",
-        "mysqldump -p'{}' shop",
-        "sshpass -p {} ssh a@b",
-        "redis-cli -a {} ping",
-    ),
-    "login": ("curl -s -u deploy:{} https://x.example.org", "curl -udeploy:{} http://h", "curl --user='deploy:{}' h"),
-    "docker login": ('{{"auths": {{"r.example.org": {{"auth": "{}"}}}}}}',),
-    "authorization": ("Authorization: token {}", "-H 'authorization: ApiKey {}'"),
-    "sql password": ("ALTER USER app WITH PASSWORD '{}'", "CREATE USER app IDENTIFIED BY '{}'"),
-    "aws secret": (
-        "aws configure set aws_secret_access_key {}",
-        "AWS_SECRET_ACCESS_KEY={}",
-        "aws_secret_access_key = {}",
-        '"SecretAccessKey": "{}"',
-    ),
-    "private key": (
-        "-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----",
-        "cat key\n-----BEGIN OPENSSH PRIVATE KEY-----\n{}\n-----END OPENSSH PRIVATE KEY-----\ndone",
-    ),
-    "address password": ("DATABASE_URL=postgres://app:{}@db.internal:5432/app", "redis://:{}@10.0.0.7:6379/0"),
-    "env password": ("DB_PASSWORD={}", "export SMTP_PASSWORD='{}'", '  password: "{}"', "mysql --password {}"),
-    "env key": ("API_KEY={}", "SESSION_SECRET={}", 'api_key="{}"'),
-    "bearer": ("Authorization: Bearer {}", "curl -H 'authorization: bearer {}' https://x.example.org"),
-    "basic": ("Authorization: Basic {}",),
-    "azure": ("DefaultEndpointsProtocol=https;AccountName=a;AccountKey={};EndpointSuffix=core.windows.net",),
-    "json secret": ('{{"client_id": "web", "client_secret": "{}"}}',),
-    "yaml token": ("  auth_token: {}", "github_token: '{}'"),
-    "npmrc": ("//npm.example.org/:_authToken={}",),
-}
-
 
 def planted(random: Random, count: int) -> list[Planted]:
     """So many secrets, of all kinds in turn."""
@@ -144,7 +102,7 @@ def planted(random: Random, count: int) -> list[Planted]:
     for number in range(count):
         kind = list(KINDS)[number % len(KINDS)]
         secret = KINDS[kind](random)
-        text = random.choice(SURROUNDINGS.get(kind, BARE)).format(secret)
+        text = random.choice(SURROUNDINGS.get(kind, BARE)).replace("{}", secret)
         found.append(Planted(kind, secret, text))
     return found
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from contextstash.window.refusals import MAX_END_LENGTH, ContextOverflow, recognize
 from tests.support.json_values import json_values
-from tests.support.refusals import SEEN, Seen
+from tests.support.refusals import LOOK_ALIKES, SEEN, TOO_MANY_BYTES, Seen
 
 
 def expected(seen: Seen) -> ContextOverflow:
@@ -43,186 +43,14 @@ def test_a_refusal_in_the_middle_of_a_long_text_is_not_an_error(seen: Seen) -> N
     assert recognize(json.dumps([{"type": "text", "text": seen.error}])) is None
 
 
-TOO_MANY_BYTES: list[tuple[str, str | dict[str, Any]]] = [
-    (
-        "anthropics/anthropic-sdk-python#938",
-        "anthropic._exceptions.RequestTooLargeError: Error code: 413 - {'error': {'type': 'request_too_large',"
-        " 'message': 'Request exceeds the maximum size'}}",
-    ),
-    (
-        "langchain-ai/langchain-aws#419",
-        "ValidationException: An error occurred (ValidationException) when calling the InvokeModel operation: 1"
-        " validation error detected: Value at 'body' failed to satisfy constraint: Member must have length less"
-        " than or equal to 25000000",
-    ),
-    (
-        "ryanadoty/Amazon-Bedrock-Amazon-RDS-POC#9",
-        "An error occurred (ValidationException) when calling the InvokeModel operation: Malformed input"
-        " request: expected maxLength: 42000, actual: 46735, please reformat your input and try again.",
-    ),
-    (
-        "starlake-ai/starflow#1321",
-        "INVALID_ARGUMENT: Request payload size exceeds the limit: 10485760 bytes.",
-    ),
-    (
-        "openresty/lua-resty-upload#27, a proxy's page",
-        {"status": 413, "body": "<html>\n<head><title>413 Request Entity Too Large</title></head>"},
-    ),
-    (
-        "a proxy that says nothing",
-        {"status_code": 413, "body": ""},
-    ),
-    (
-        "Express's body parser",
-        "PayloadTooLargeError: request entity too large\n    at readStream (raw-body/index.js:163:17)",
-    ),
-    (
-        "an SDK without a body",
-        "413 status code (no body)",
-    ),
-]  # fmt: skip
-"""Refusals of a request because of its bytes: the source, the error."""
+@pytest.mark.parametrize("seen", TOO_MANY_BYTES, ids=lambda seen: seen.source)
+def test_a_request_with_too_many_bytes_does_not_reveal_the_window(seen: Seen) -> None:
+    assert recognize(seen.error) == ContextOverflow(None, None, None, "bytes")
 
 
-@pytest.mark.parametrize(("source", "error"), TOO_MANY_BYTES, ids=[row[0] for row in TOO_MANY_BYTES])
-def test_a_request_with_too_many_bytes_does_not_reveal_the_window(source: str, error: str | dict[str, Any]) -> None:
-    assert recognize(error) == ContextOverflow(None, None, None, "bytes"), source
-
-
-LOOK_ALIKES: list[tuple[str, str | dict[str, Any]]] = [
-    (
-        "DrShushen/climb#13, tokens a minute",
-        "RateLimitError: Error code: 429 - {'error': {'message': 'Request too large for gpt-4o in organization"
-        " org-V on tokens per min (TPM): Limit 30000, Requested 30601. The input or output tokens must be"
-        " reduced in order to run successfully.', 'type': 'tokens', 'param': None, 'code':"
-        " 'rate_limit_exceeded'}}",
-    ),
-    (
-        "gradusnikov/eclipse-chatgpt-plugin#61",
-        "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 39448.",
-    ),
-    (
-        "assafelovic/gpt-researcher#985, tokens a minute with status 413",
-        "Error code: 413 - {'error': {'message': 'Request too large for model `llama-3.1-70b-versatile` in"
-        " organization `org_0` on tokens per minute (TPM): Limit 6000, Requested 14368, please reduce your"
-        " message size and try again.', 'type': 'tokens', 'code': 'rate_limit_exceeded'}}",
-    ),
-    (
-        "FoundationAgents/OpenManus#746",
-        "Error code: 429 - {'error': {'code': 'rate_limit_error', 'message': 'This request would exceed the"
-        " rate limit for your organization of 20,000 input tokens per minute. Please reduce the prompt length"
-        " or the maximum tokens requested'}}",
-    ),
-    (
-        "anthropics/claude-code#42616",
-        '429 {"type":"error","error":{"type":"rate_limit_error","message":"Extra usage is required for long'
-        ' context requests."}}',
-    ),
-    (
-        "a 429 whatever it says",
-        {"status": 429, "body": {"error": {"code": "context_length_exceeded"}}},
-    ),
-    (
-        "Bedrock's throttling",
-        "ThrottlingException: Too many tokens, please wait before trying again.",
-    ),
-    (
-        "ChatGPTNextWeb/NextChat#3195, max_tokens",
-        '{"error": {"message": "max_tokens is too large: 8192. This model supports at most 4096 completion'
-        ' tokens, whereas you provided 8192.", "type": "invalid_request_error", "param": "max_tokens", "code":'
-        " null}}",
-    ),
-    (
-        "Claude Haiku, max_tokens",
-        '{"type":"error","error":{"type":"invalid_request_error","message":"max_tokens: 128000 > 64000, which'
-        ' is the maximum allowed number of output tokens for claude-haiku-4-5-20251001"}}',
-    ),
-    (
-        "aws-samples/bedrock-access-gateway#41, max_tokens",
-        "An error occurred (ValidationException) when calling the ConverseStream operation: The maximum tokens"
-        " you requested exceeds the model limit of 2048. Try again with a maximum tokens value that is lower"
-        " than 2048.",
-    ),
-    (
-        "Cohere's documents, max_tokens",
-        "too many tokens: max tokens must be less than or equal to 4096, the maximum output for this model -"
-        " received 8192.",
-    ),
-    (
-        "huggingface/transformers#28523, max_new_tokens",
-        "Error 422: {'error': 'Input validation error: `max_new_tokens` must be <= 192",
-    ),
-    (
-        "gptscript-ai/clio#41, one string",
-        "Invalid 'messages[17].content': string too long. Expected a string with maximum length 1048576, but"
-        " got a string with length 1744259 instead.",
-    ),
-    (
-        "aws-samples/bedrock-access-gateway#41, one text to embed",
-        "Malformed input request: #/texts/41: expected maxLength: 2048, actual: 2136",
-    ),
-    (
-        "anthropics/claude-code#4778, an image's size",
-        '{"type":"error","error":{"type":"invalid_request_error","message":"mes'
-        "sages.7.content.2.image.source.base64.data:"
-        ' At least one of the image dimensions exceed max allowed size: 8000 pixels"}}',
-    ),
-    (
-        "an image's bytes",
-        "400"
-        ' {"type":"error","error":{"type":"invalid_request_error","message":"me'
-        "ssages.46.content.9.image.source.base64:"
-        ' image exceeds 5 MB maximum: 6096280 bytes > 5242880 bytes"}}',
-    ),
-    (
-        "continuedev/continue#11540, credits",
-        "402 Prompt tokens limit exceeded: 36163 > 29652. To increase, visit the settings and upgrade to a paid"
-        " account",
-    ),
-    (
-        "a quota",
-        {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}},
-    ),
-    (
-        "a wrong key",
-        '401 {"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}',
-    ),
-    (
-        "anthropics/claude-code#33514, a tool's own limit",
-        "MaxFileReadTokenExceededError: File content (33048 tokens) exceeds maximum allowed tokens (25000).",
-    ),
-    (
-        "llama.cpp's log",
-        "new prompt, n_ctx_slot = 131072, n_keep = 0, n_prompt_tokens = 8960912",
-    ),
-    (
-        "code about a proxy's refusals",
-        'func tooLarge(err error) bool { message := strings.ToLower(err.Error()); return strings.Contains(message, '
-        '"payload too large") || strings.Contains(message, "http 413") }',
-    ),
-    (
-        "code about such errors",
-        'if "context_length_exceeded" in str(error): shrink()',
-    ),
-    (
-        "kijai/ComfyUI-CogVideoXWrapper#204",
-        "Prompt is too long, max tokens supported is 226 or less, got 303",
-    ),
-    (
-        "an answer that ended well",
-        {"type": "message", "role": "assistant", "stop_reason": "end_turn", "content": []},
-    ),
-    (
-        "nothing",
-        "",
-    ),
-]  # fmt: skip
-"""Errors about something else: the source, the error."""
-
-
-@pytest.mark.parametrize(("source", "error"), LOOK_ALIKES, ids=[row[0] for row in LOOK_ALIKES])
-def test_an_error_that_only_looks_like_a_refusal_is_not_recognized(source: str, error: str | dict[str, Any]) -> None:
-    assert recognize(error) is None, source
+@pytest.mark.parametrize("seen", LOOK_ALIKES, ids=lambda seen: seen.source)
+def test_an_error_that_only_looks_like_a_refusal_is_not_recognized(seen: Seen) -> None:
+    assert recognize(seen.error) is None
 
 
 @pytest.mark.parametrize(
