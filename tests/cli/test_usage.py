@@ -27,7 +27,8 @@ def test_wrong_usage_is_one_line_that_names_the_help(contextstash: CommandLine, 
 
 
 def test_a_misspelt_setting_on_the_command_line_names_the_nearest(contextstash: CommandLine) -> None:
-    assert "Did you mean 'prune_at'?" in failure_of(contextstash.run("sessions", "--set", "prun_at=0.5"))
+    message = failure_of(contextstash.run("sessions", "--set", "prun_at=0.5"))
+    assert "(in --set). Did you mean 'prune_at'?" in message
 
 
 def test_a_misspelt_setting_in_the_environment_names_the_nearest_variable(contextstash: CommandLine) -> None:
@@ -69,8 +70,8 @@ def test_a_database_that_is_named_and_not_there_is_an_error_and_is_not_created(c
 
 
 def test_options_may_stand_before_the_command(contextstash: CommandLine) -> None:
-    done = contextstash.run("--preset", "nonsense", "sessions")
-    assert "There is no preset 'nonsense'" in failure_of(done)
+    done = contextstash.run("--preset", "token-budgte", "sessions")
+    assert "There is no preset 'token-budgte'. Did you mean 'token-budget'?" in failure_of(done)
 
 
 def test_the_help_lists_every_command_in_a_section_and_a_line_of_80_columns(contextstash: CommandLine) -> None:
@@ -85,6 +86,9 @@ def test_the_help_lists_every_command_in_a_section_and_a_line_of_80_columns(cont
 def test_a_wrong_value_of_a_setting_is_refused_in_plain_words(contextstash: CommandLine) -> None:
     for arguments in (("config", "set", "window=abc"), ("sessions", "--set", "window=abc")):
         assert "window must be a whole number, not 'abc'" in failure_of(contextstash.run(*arguments))
+    assert "prune_at must be less than or equal to 1, not '1.5'" in failure_of(
+        contextstash.run("sessions", "--set", "prune_at=1.5")
+    )
 
 
 def test_an_install_where_no_client_is_lists_the_clients_in_a_sentence(contextstash: CommandLine) -> None:

@@ -155,22 +155,3 @@ def test_a_wrong_agents_file_is_named_with_what_is_wrong(layers: dict[str, Path]
 def test_an_agents_name_leads_to_no_other_folder(layers: dict[str, Path], agent: str) -> None:
     (layers["project"] / "quick.yaml").write_text("window: 1000")
     assert configured(layers).settings_layer(agent) == {}
-
-
-@pytest.mark.parametrize(
-    ("place", "says"),
-    [("file", "contextstash.toml"), ("environment", "CONTEXTSTASH_PRUNE_AT"), ("option", "--set")],
-)
-def test_a_misspelt_setting_is_named_with_its_place_and_the_right_one(
-    layers: dict[str, Path], place: str, says: str
-) -> None:
-    environment, given = {}, []
-    if place == "file":
-        (layers["user_folder"] / "contextstash.toml").write_text("prune_att = 0.5")
-    elif place == "environment":
-        environment = {"CONTEXTSTASH_PRUNE_ATT": "0.5"}
-    else:
-        given = ["prune_att=0.5"]
-    with pytest.raises(BadInputError, match="Did you mean") as raised:
-        settings(layers, environment, given=given)
-    assert says in str(raised.value)

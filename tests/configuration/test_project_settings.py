@@ -198,18 +198,6 @@ def test_a_project_never_gives_consent_and_an_address_is_none(project: Project, 
     assert not project.read(CONTEXTSTASH_ANTHROPIC_API_KEY="${user_config.anthropic_api_key}").may_call_model()
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [
-        ("CONTEXTSTASH_SUMMARIZER", "anthropic"),
-        ("CONTEXTSTASH_SUMMARIZER_MODEL", "any"),
-        ("CONTEXTSTASH_ANTHROPIC_API_KEY", "k"),
-    ],
-)
-def test_a_variable_of_ours_gives_consent(project: Project, variable: str, value: str) -> None:
-    assert project.read(**{variable: value}).may_call_model()
-
-
 def test_what_the_user_says_last_counts(project: Project) -> None:
     (project.user / "contextstash.toml").write_text('summarizer = "anthropic"\n')
     assert not project.read(CONTEXTSTASH_SUMMARIZER="auto").may_call_model()

@@ -138,10 +138,6 @@ def test_the_sections_come_in_the_order_of_their_importance() -> None:
     ]  # fmt: skip
 
 
-def test_the_first_request_is_kept_verbatim() -> None:
-    assert summary_of(fines_session())[Section.TASK][0] == TASK
-
-
 def test_the_words_of_the_user_are_whole_as_long_as_there_is_room_and_shortened_if_not() -> None:
     wish = " ".join(f"Fine number {number} is charged once." for number in range(120))
     script = fines_session().user(wish).assistant("All fines are charged once now.")
@@ -164,20 +160,10 @@ def test_a_task_of_many_short_lines_is_cut_to_its_room_and_never_left_out() -> N
         assert read_summary(text)[Section.TASK][0].startswith("step 0"), most
 
 
-def test_what_the_user_decided_is_kept_with_the_question_it_answers() -> None:
-    decisions = summary_of(fines_session())[Section.DECISIONS]
-    assert "Asked “Should I keep the daily run?” the user answered “yes, keep it”" in decisions
-
-
 def test_a_constraint_is_kept_even_if_the_task_is_too_long_to_show() -> None:
     script = Script().user("Please read this report. " * 300 + "\nYou must never call the live API.\n" + "More. " * 300)
     sections = summary_of(script.assistant("Reading."), most=300)
     assert "You must never call the live API." in sections[Section.DECISIONS]
-
-
-def test_a_file_is_listed_with_everything_that_was_done_to_it() -> None:
-    files = summary_of(fines_session())[Section.FILES]
-    assert files == ["`/srv/app/fines.py`: edited, read (charge_fine, charged_today)"]
 
 
 def test_an_error_leaves_with_a_later_success_of_a_wider_run() -> None:

@@ -22,16 +22,6 @@ def test_without_protection_everything_is_archived_oldest_first() -> None:
     assert taken(plan([100, 200, 300])) == [100, 200, 300]
 
 
-@pytest.mark.parametrize(("keep", "left"), [(0, 3), (1, 2), (2, 1), (3, 0), (4, 0)])
-def test_the_newest_outputs_are_kept(keep: int, left: int) -> None:
-    assert len(taken(plan([100, 200, 300], keep_last=keep))) == left
-
-
-@pytest.mark.parametrize(("protect", "left"), [(299, 3), (300, 2), (499, 2), (500, 1), (600, 0)])
-def test_an_output_is_protected_if_it_and_all_newer_ones_fit_the_protected_tokens(protect: int, left: int) -> None:
-    assert len(taken(plan([100, 200, 300], protect_tokens=protect))) == left
-
-
 @pytest.mark.parametrize(("minimum", "left"), [(599, 3), (600, 0), (601, 0)])
 def test_a_batch_must_free_more_than_the_minimum(minimum: int, left: int) -> None:
     found = plan([100, 200, 300], minimum_tokens=minimum)
@@ -45,12 +35,6 @@ def test_what_protects_the_outputs_is_named_if_nothing_is_left_to_prune() -> Non
         "Nothing done: 2 tool outputs are protected. Protected are the newest 1, the newest 5,000 tokens of outputs."
         " Pass keep_last or protect_tokens to prune more: then only what you pass is protected."
     )
-
-
-@pytest.mark.parametrize(("turns_protected", "left"), [(0, 4), (1, 2), (2, 0), (3, 0)])
-def test_the_newest_user_turns_are_skipped(turns_protected: int, left: int) -> None:
-    found = plan([100, 100, 100, 100], turns=2, protect_turns=turns_protected)
-    assert len(taken(found)) == left
 
 
 def test_small_outputs_stay_because_a_placeholder_would_not_be_smaller() -> None:

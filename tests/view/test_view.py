@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextstash.view.view import build_view, difference, edits_in_force, parts_of
+from contextstash.view.view import build_view, difference, edits_in_force
 from contextstash_storage.records import ArchiveEdit, Edit, Message, Part, RestoreEdit, RewindEdit, SummaryEdit
 from tests.support.handmade_views import loop
 from tests.support.stored_edits import archiving, summarizing
@@ -25,14 +25,6 @@ def shown(edits: list[Edit]) -> list[str]:
     return [entry.summary.text if entry.summary else str(entry.first_seq) for entry in entries]
 
 
-def test_without_edits_the_view_is_the_history() -> None:
-    assert shown([]) == ["0", "1", "2", "3", "4", "5", "6"]
-
-
-def test_a_summary_replaces_its_messages_in_place() -> None:
-    assert shown([summary(1, 1, 4)]) == ["0", "s1", "5", "6"]
-
-
 def test_a_later_summary_hides_an_earlier_one_until_it_is_undone() -> None:
     edits: list[Edit] = [summary(1, 0, 2), summary(2, 0, 4)]
     assert shown(edits) == ["s2", "5", "6"]
@@ -47,13 +39,6 @@ def test_an_archived_output_takes_the_tokens_of_its_placeholder() -> None:
     before = build_view(messages(), edits_in_force([]))
     after = build_view(messages(), edits_in_force([archive(1, 2)]))
     assert difference(before, after).parts == {Part.ARCHIVED: 5, Part.TOOL_RESULTS: -100}
-
-
-def test_a_restore_returns_exactly_the_view_from_before() -> None:
-    edits: list[Edit] = [archive(1, 2), summary(2, 0, 4), RestoreEdit(edit_id=3, undoes=(1, 2))]
-    assert parts_of(build_view(messages(), edits_in_force(edits))) == parts_of(
-        build_view(messages(), edits_in_force([]))
-    )
 
 
 def test_only_visible_messages_have_to_be_read() -> None:
