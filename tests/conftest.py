@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from contextstash.window.presets import PRESETS
+from tests.support.command_line import CommandLine
 from tests.support.effort import THOROUGH, sample
 
 QUICK_CASES = 2
@@ -61,6 +62,12 @@ def pytest_sessionfinish() -> None:
 
     if server.cache_info().currsize:
         server().end()
+
+
+@pytest.fixture
+def contextstash(tmp_path: Path) -> CommandLine:
+    """`contextstash` in an empty folder, which is home too."""
+    return CommandLine(tmp_path)
 
 
 @pytest.fixture

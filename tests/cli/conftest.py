@@ -13,11 +13,6 @@ from tests.support.orchard import Orchard
 
 
 @pytest.fixture
-def contextstash(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path)
-
-
-@pytest.fixture
 def orchard(tmp_path: Path) -> Orchard:
     return Orchard(tmp_path)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,15 +15,12 @@ import pytest
 
 from tests.support.coding_provider import CodingProvider, coding_provider
 from tests.support.command_line import CommandLine
+from tests.support.real_clients import program
 
 SECONDS = 240
 """A guess: a client starts in a few seconds, on a busy machine in a minute."""
 
 pytestmark = [pytest.mark.timeout(2 * SECONDS), pytest.mark.processes]
-
-
-def program(name: str) -> str:
-    return shutil.which(name) or pytest.skip(f"{name} is not installed")
 
 
 def run(provider: CodingProvider, home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

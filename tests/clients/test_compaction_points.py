@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tomllib
-from pathlib import Path
 
 import pytest
 
@@ -16,11 +15,6 @@ def compaction_setting(program: str) -> WindowSetting:
     found = client(program).window
     assert found is not None
     return found
-
-
-@pytest.fixture
-def contextstash(tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path)
 
 
 def test_claude_code_is_given_a_window_33_000_tokens_above_the_wanted_size() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.support.provider import Asked, Json, Said, provider
+from tests.support.real_clients import program
 from tests.support.servers import SESSION, answer, small_session, stdio_client, stdio_command, text_of
 from tests.support.stashes import stash_at
 
@@ -48,10 +48,6 @@ def python_with(module: str) -> str:
         if subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0:
             return python
     pytest.skip(f"no interpreter has {module}")
-
-
-def program(name: str) -> str:
-    return shutil.which(name) or pytest.skip(f"{name} is not installed")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +13,6 @@ from tests.support.command_line import CommandLine
 SESSION = "5b1f6c1e-0000-4000-8000-000000000001"
 LARGE_MODEL = "claude-opus-4-6"
 """A model with a window of 1,000,000 tokens."""
-
-
-@pytest.fixture
-def contextstash(tmp_path: Path) -> CommandLine:
-    """`contextstash` in an empty folder."""
-    return CommandLine(tmp_path)
 
 
 def window_after(contextstash: CommandLine, model: str, prompt_tokens: int) -> int:

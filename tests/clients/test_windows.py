@@ -6,7 +6,6 @@ Each runs if it is there. The provider is on loopback, counts requests by their 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.coding_provider import Asked, CodingProvider, coding_provider
+from tests.support.real_clients import program
 
 SECONDS = 240
 """A guess: a client starts in a few seconds, on a busy machine in a minute."""
@@ -24,10 +24,6 @@ RULE = "Never touch the public interface of the orchard."
 WORK = f"Do the work. {RULE}"
 
 pytestmark = [pytest.mark.timeout(2 * SECONDS), pytest.mark.processes]
-
-
-def program(name: str) -> str:
-    return shutil.which(name) or pytest.skip(f"{name} is not installed")
 
 
 def contextstash(home: Path, *arguments: str, fails: bool = False) -> subprocess.CompletedProcess[str]:

@@ -16,6 +16,11 @@ SECONDS = 900
 """A guess: a client needs half a minute, on a machine that does 20 other things a quarter of an hour."""
 
 
+def program(name: str) -> str:
+    """Where a client is; skips the test if it is not installed."""
+    return shutil.which(name) or pytest.skip(f"{name} is not installed")
+
+
 def run_real(
     command: Sequence[str | Path], home: Path, environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
@@ -35,7 +40,7 @@ def run_real(
 
 def run_claude(home: Path, url: str, *arguments: str | Path, needed: tuple[int, ...] = ()) -> str:
     """What Claude Code prints, with a window of 100,000 tokens; skips if it is not there, or older than needed."""
-    claude = shutil.which("claude") or pytest.skip("claude is not installed")
+    claude = program("claude")
     version = subprocess.run([claude, "--version"], capture_output=True, text=True, check=True).stdout.split()[0]
     if tuple(map(int, version.split("."))) < needed:
         pytest.skip(f"claude {version} loads no mods")

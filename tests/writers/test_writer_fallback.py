@@ -46,24 +46,18 @@ async def test_an_endless_summary_is_refused_with_its_size() -> None:
         await write_summary(request(), choose("host", "word " * 20_000))
 
 
-def test_the_strategy_host_needs_a_text() -> None:
-    with pytest.raises(BadInputError, match="needs `summary`"):
-        choose("host")
-
-
-def test_a_passed_text_and_the_strategy_extractive_contradict_each_other() -> None:
-    with pytest.raises(BadInputError, match="either"):
-        choose("extractive", "A summary that the host wrote.")
-
-
-def test_the_error_for_an_unknown_strategy_names_the_known_ones() -> None:
-    with pytest.raises(BadInputError, match="auto, host, anthropic, extractive"):
-        choose("gpt")
-
-
-def test_the_error_for_a_model_without_key_says_what_to_set() -> None:
-    with pytest.raises(BadInputError, match="ANTHROPIC_API_KEY"):
-        choose("anthropic", settings=WriterSettings(model="m"))
+@pytest.mark.parametrize(
+    ("strategy", "text", "says"),
+    [
+        ("host", None, "needs `summary`"),
+        ("extractive", "A summary that the host wrote.", "either"),
+        ("gpt", None, "auto, host, anthropic, extractive"),
+        ("anthropic", None, "ANTHROPIC_API_KEY"),
+    ],
+)
+def test_a_strategy_that_cannot_be_used_is_refused_with_what_to_do(strategy: str, text: str | None, says: str) -> None:
+    with pytest.raises(BadInputError, match=says):
+        choose(strategy, text, settings=WriterSettings(model="m"))
 
 
 @pytest.mark.parametrize(("key", "order"), [("k", ["anthropic", "extractive"]), (None, ["extractive"])])

@@ -51,12 +51,6 @@ extensions:
 BEFORE = {"codex": TOML_BEFORE, "goose": YAML_BEFORE}
 
 
-@pytest.fixture
-def contextstash(tmp_path: Path) -> CommandLine:
-    """`contextstash` in an empty folder, which is home too."""
-    return CommandLine(tmp_path)
-
-
 def place(contextstash: CommandLine, client: str) -> Path:
     return contextstash.folder / FILES[client]
 
