@@ -20,9 +20,10 @@ from typing import Any
 import pytest
 
 from contextstash_storage.sqlite import open_sqlite
-from tests.clients.test_windows import SECONDS, program
+from tests.clients.test_windows import SECONDS
 from tests.support.coding_provider import CodingProvider, coding_provider
 from tests.support.command_line import CommandLine
+from tests.support.real_clients import program
 
 pytestmark = [pytest.mark.timeout(3 * SECONDS), pytest.mark.processes]
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.clients.test_destructive_events import PLANTED, check_every_output_is_found
-from tests.clients.test_windows import SECONDS, WORK, codex, program
+from tests.clients.test_windows import SECONDS, WORK, codex
 from tests.support.coding_provider import CodingProvider, coding_provider
 from tests.support.command_line import CommandLine
+from tests.support.real_clients import program
 
 pytestmark = [pytest.mark.timeout(3 * SECONDS), pytest.mark.processes]
 

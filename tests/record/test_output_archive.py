@@ -1,4 +1,5 @@
-"""One output that is in no message: the whole is archived once before it is cut, and is found by its handle."""
+"""Outputs that are in no message: archived whole once before they are cut, found by their handles, and deleted with
+their session."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ import pytest
 from contextstash.record.output_archive import OUTPUTS_AGENT
 from contextstash.stash import Stash
 from contextstash_storage import handles
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.sqlite import open_sqlite
+from tests.support.sized_sessions import user
 from tests.support.stashes import SESSION, stash_at, whole_output
 
 LIMITS = {"chars": 500, "cut": "head_tail"}
@@ -135,3 +137,28 @@ async def test_no_conversation_can_have_the_id_of_an_archive(tmp_path: Path, nam
             await stash.configure_session(name, settings={"window": 9_000})
         limited = await stash.limit_output(text_of("pears"), session_id=SESSION, limits=LIMITS)
         assert await kept(stash, limited.handle) == text_of("pears")
+
+
+TEXT = "\n".join(f"{number}: compiling module {number}" for number in range(3_000)) + "\nfatal: no room on the disk"
+
+
+async def test_they_are_found_in_their_session_and_everywhere(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "f.db") as stash:
+        await stash.record_messages([user(40)], session_id=SESSION)
+        kept = await stash.limit_output(TEXT, tool="bash", argument="make", session_id=SESSION, limits={"tokens": 500})
+        assert kept.handle
+        assert await whole_output(stash, kept.handle) == TEXT
+        for scope in ("session", "outputs", "everywhere"):
+            hits = (await stash.search_history("disk fatal", session_id=SESSION, scope=scope)).hits
+            assert [hit.handle for hit in hits][:1] == [kept.handle]
+        assert (await stash.search_history("disk fatal", session_id=SESSION, scope="messages")).hits == []
+
+
+async def test_their_session_is_not_listed_and_is_deleted_with_its_parent(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "d.db") as stash:
+        await stash.record_messages([user(40)], session_id=SESSION)
+        kept = await stash.limit_output(TEXT, session_id=SESSION, limits={"tokens": 500})
+        assert [line.session_id for line in (await stash.list_sessions()).sessions] == [SESSION]
+        await stash.delete_session(SESSION)
+        with pytest.raises(HandleNotFoundError):
+            await stash.get_archived_output(kept.handle or "")

@@ -1,4 +1,5 @@
-"""The hand-off to a client's new window: once, of the whole session, with full originals, without our own calls."""
+"""The hand-off to a client's new window: once, of the whole session, with full originals, without our own calls, and
+with the user's words through any number of them."""
 
 from __future__ import annotations
 
@@ -7,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from contextstash.clients.launch import first_message
 from contextstash.reduce import session_turns
 from contextstash.request.handoff import default_tokens
 from contextstash.stash import Stash
 from contextstash_storage.errors import StoreBusyError
 from tests.support.client_transcripts import SESSION, ClientTranscript
 from tests.support.gated_store import before
+from tests.support.sized_sessions import reply, round_of
 from tests.support.stashes import stash_at
 from tests.support.turns import quarter
 
@@ -226,3 +229,20 @@ async def test_a_hand_off_is_given_although_its_state_cannot_be_kept(stash: Stas
     client.compact()
     before(stash, "put_cached_summary", busy)
     assert PROMPT in await handed_off(stash, client)
+
+
+TASK = "Move the orchard's reports.\nNever touch its public interface."
+LATER = "Also keep the old names as aliases."
+
+
+async def test_the_users_words_go_through_any_number_of_hand_offs(tmp_path: Path) -> None:
+    natives = [{"role": "user", "content": TASK}, *round_of(1, "log line\n" * 50), reply(40)]
+    natives += [{"role": "user", "content": LATER}, reply(40)]
+    async with stash_at(tmp_path / "s.db", window=200_000) as stash:
+        for number in range(4):
+            name = f"session-{number}"
+            await stash.record_messages(natives, session_id=name, model="claude-sonnet-4-5")
+            text = await stash.hand_off_text(name, 4_000)
+            assert text is not None
+            assert text.count(TASK.split("\n")[1]) == text.count(LATER) == 1
+            natives = [{"role": "user", "content": first_message(text, name, "codex")}, reply(40)]

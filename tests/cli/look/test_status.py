@@ -1,14 +1,16 @@
-"""`contextstash status`: how full a session's context is."""
+"""`contextstash status`: how full a session's context is, its model calls, and what happened to it."""
 
 from __future__ import annotations
 
+import json
 import re
-from pathlib import Path
 from typing import Any
+
+import pytest
 
 from contextstash import open_stash_sync
 from tests.cli.conftest import call, result
-from tests.support.command_line import ANSI, CommandLine
+from tests.support.command_line import ANSI, CommandLine, write_transcript
 from tests.support.orchard import WINDOW, Orchard
 from tests.support.servers import small_session
 
@@ -57,35 +59,72 @@ def test_a_clients_own_window_is_not_called_by_a_step_that_would_not_change_it(o
     assert line.endswith("%, level filling up")
 
 
-def test_a_session_without_a_title_is_named_by_its_first_prompt(tmp_path: Path) -> None:
-    command_line = CommandLine(tmp_path)
-    with open_stash_sync(command_line.database) as stash:
+def test_a_session_without_a_title_is_named_by_its_first_prompt(contextstash: CommandLine) -> None:
+    with open_stash_sync(contextstash.database) as stash:
         stash.session("loop").request([{"role": "user", "content": "Plant the old quince again."}])
-    assert command_line.run("status", "loop").stdout.splitlines()[:2] == ["Plant the old quince again.", "loop"]
+    assert contextstash.run("status", "loop").stdout.splitlines()[:2] == ["Plant the old quince again.", "loop"]
 
 
-def test_outputs_that_are_cut_are_tool_results_and_placeholders_are_named_as_such(tmp_path: Path) -> None:
-    command_line = CommandLine(tmp_path)
+def test_outputs_that_are_cut_are_tool_results_and_placeholders_are_named_as_such(contextstash: CommandLine) -> None:
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Build it."}]
     for number in range(8):
         messages += [{**call(number), "usage": None}, result(number)]
     limits = {"output_bytes": 4_000, "automatic": False}
-    with open_stash_sync(command_line.database, settings=limits) as stash:
+    with open_stash_sync(contextstash.database, settings=limits) as stash:
         stash.session("loop").request(messages)
-    parts = command_line.json("status", "loop")["estimate"]["breakdown"]
+    parts = contextstash.json("status", "loop")["estimate"]["breakdown"]
     assert "archived" not in parts
     assert parts["tool_results"] > 0.8 * sum(parts.values())
-    command_line.run("prune", "loop", "--keep-last", "1")
-    shown = command_line.run("status", "loop").stdout
+    contextstash.run("prune", "loop", "--keep-last", "1")
+    shown = contextstash.run("status", "loop").stdout
     assert re.search(r"^placeholders +[\d,]+ ", shown, flags=re.MULTILINE)
     assert "7 tool outputs archived." in shown
 
 
-def test_status_says_that_a_compaction_is_due(tmp_path: Path) -> None:
-    command_line = CommandLine(tmp_path)
-    with open_stash_sync(command_line.database) as stash:
+def test_status_says_that_a_compaction_is_due(contextstash: CommandLine) -> None:
+    with open_stash_sync(contextstash.database) as stash:
         stash.session("loop").request(small_session())
-    messages = command_line.json("status", "loop")["messages"]  # the system prompt is one of them, and does not count
-    shown = command_line.run("status", "loop", "--set", f"messages_at={messages}").stdout
+    messages = contextstash.json("status", "loop")["messages"]  # the system prompt is one of them, and does not count
+    shown = contextstash.run("status", "loop", "--set", f"messages_at={messages}").stdout
     assert f"Auto-compaction is due: messages {messages} / {messages}" in shown
-    assert "Auto-compaction" not in command_line.run("status", "loop", "--set", f"messages_at={messages + 9}").stdout
+    assert "Auto-compaction" not in contextstash.run("status", "loop", "--set", f"messages_at={messages + 9}").stdout
+
+
+@pytest.mark.usefixtures("session")
+def test_calls_have_tokens_and_growth(contextstash: CommandLine) -> None:
+    calls = contextstash.json("status", "--calls")["calls"]
+    assert [call["prompt_tokens"] for call in calls] == [1_000 + 900 * number for number in range(6)]
+    assert [call.get("growth_tokens") for call in calls] == [None, 900, 900, 900, 900, 900]
+    assert all(call["cost"] > 0 for call in calls)
+    assert "6 calls, 19,500 prompt tokens" in contextstash.run("status", "--calls").stdout
+
+
+@pytest.mark.usefixtures("session")
+def test_events_have_tokens_before_and_after(contextstash: CommandLine) -> None:
+    events = contextstash.json("status", "--events")
+    assert [event["kind"] for event in events if event["kind"] != "level"] == ["prune", "compaction"]
+    prune = next(event for event in events if event["kind"] == "prune")
+    assert prune["tokens_after"] < prune["tokens_before"]
+    assert prune["seq"] == 13
+    text = contextstash.run("status", "--events").stdout
+    assert f"{prune['tokens_before']:,} → {prune['tokens_after']:,}" in text
+
+
+def test_a_session_without_calls_and_events_says_so(contextstash: CommandLine) -> None:
+    path = contextstash.folder / "short.json"
+    path.write_text(json.dumps([{"role": "user", "content": "Hello."}]))
+    contextstash.run("import", path)
+    assert contextstash.run("status", "--calls").stdout.startswith("No model calls in session ")
+    assert contextstash.run("status", "--events").stdout.startswith("No events in session ")
+
+
+def test_events_of_an_imported_session_are_in_the_order_of_their_times(contextstash: CommandLine) -> None:
+    path = contextstash.folder / "session.jsonl"
+    write_transcript(path, outputs=12)
+    contextstash.run("import", path, "--set", "window=20000")
+    contextstash.run("prune", "5b1f", "--keep-last", "1")
+    lines = contextstash.run("status", "--events").stdout.splitlines()[1:]
+    times = [line[:16] for line in lines]
+    assert times == sorted(times)
+    assert times[0].startswith("2026-03-03 ")
+    assert "prune" in lines[-1]
