@@ -18,6 +18,14 @@ def test_at_most_half_is_kept_so_that_a_short_session_shrinks_too() -> None:
     assert len(plan_compaction(words(6), KeepLimits(20_000, 0)).kept) == 3
 
 
+def test_a_call_and_its_result_stay_on_one_side() -> None:
+    entries = loop([50, 50, 50, 50])
+    for keep in range(len(entries)):
+        plan = plan_compaction(entries, KeepLimits(0, keep))
+        kept = plan.kept[0].message if plan.covered and plan.kept else None
+        assert kept is None or not any(block.type == "tool_result" for block in kept.blocks)
+
+
 def test_an_open_call_at_the_end_is_kept() -> None:
     entries = [*words(6), Entry(message=message(6, "user", text(5))), Entry(message=message(7, "assistant", call("c")))]
     plan = plan_compaction(entries, KeepLimits(0, 0))
