@@ -137,8 +137,7 @@ def command_line_page() -> str:
         "# Command line",
         MADE,
         "Sessions may be named by the beginning of their id. Results go to standard output, notes to standard error.",
-        "Options that many commands take are described here, and listed there by name; the first three may stand before"
-        " the command too.",
+        "Options that many commands take are described here, and listed there by name.",
         "\n".join(f"- `{names}`: {text}" for names, text in SHARED),
     ]
     for name, command in sorted(cli.commands.items()):

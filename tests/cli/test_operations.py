@@ -10,7 +10,6 @@ import pytest
 
 from contextstash.cli.console import in_commands
 from contextstash.operations import OPERATIONS
-from contextstash.result_texts import text
 from contextstash.stash_opener import StashOpener
 from tests.support.command_line import failure_of
 from tests.support.orchard import Orchard
@@ -36,7 +35,7 @@ def test_a_command_prints_what_its_tool_returns(orchard: Orchard, command: str) 
     result = asyncio.run(_carried_out(StashOpener(copy), operation, {"session_id": orchard.session, **arguments}))
     if name not in ("configure_session", "delete_session"):
         said = orchard.run(*words, "--session", orchard.session).stdout
-        assert in_commands(text(result)).splitlines()[0] in said
+        assert in_commands(result.in_words()).splitlines()[0] in said
     assert orchard.json(*words, "--session", orchard.session) == result.model_dump(mode="json")
 
 

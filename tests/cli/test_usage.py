@@ -64,13 +64,12 @@ def test_the_whole_command_line_imports_nothing_heavy_before_a_command_runs() ->
 
 def test_a_database_that_is_named_and_not_there_is_an_error_and_is_not_created(contextstash: CommandLine) -> None:
     missing = contextstash.folder / "misspelt.db"
-    for arguments in (("sessions", "--db", missing), ("--db", missing, "sessions")):
-        assert f"There is no database {missing}" in failure_of(contextstash.run(*arguments))
+    assert f"There is no database {missing}" in failure_of(contextstash.run("sessions", "--db", missing))
     assert not missing.exists()
 
 
-def test_options_may_stand_before_the_command(contextstash: CommandLine) -> None:
-    done = contextstash.run("--preset", "token-budgte", "sessions")
+def test_a_misspelt_preset_is_answered_with_the_one_that_was_meant(contextstash: CommandLine) -> None:
+    done = contextstash.run("sessions", "--preset", "token-budgte")
     assert "There is no preset 'token-budgte'. Did you mean 'token-budget'?" in failure_of(done)
 
 

@@ -16,7 +16,7 @@ import httpx2
 import jwt
 import pytest
 
-from contextstash.mcp.tokens import IssuedTokens, IssuerError, OAuthOptions, check_issuer
+from contextstash.mcp.tokens import IssuedTokens, IssuerError, check_issuer
 from contextstash_storage.errors import BadInputError
 from tests.support.authorization_server import Issuer, authorization_server
 from tests.support.servers import answer, error, http_client, http_server, new_token, record
@@ -104,7 +104,7 @@ def _signed_with_what_everybody_knows(claims: dict[str, object], key: bytes) -> 
 
 
 async def test_a_token_that_is_wrong_in_any_part_is_refused(address: str, issuer: Issuer) -> None:
-    verifier = IssuedTokens(OAuthOptions(issuer.url, PUBLIC))
+    verifier = IssuedTokens(issuer.url, PUBLIC)
     assert await verifier.verify_token(issuer.token("alice", PUBLIC, "read")) is not None
     for what, token in forged(issuer).items():
         assert await verifier.verify_token(token) is None, what
@@ -112,7 +112,7 @@ async def test_a_token_that_is_wrong_in_any_part_is_refused(address: str, issuer
 
 
 async def test_another_claim_can_name_the_owner_and_scopes_can_be_a_list(issuer: Issuer) -> None:
-    verifier = IssuedTokens(OAuthOptions(issuer.url, PUBLIC, owner_claim="email"))
+    verifier = IssuedTokens(issuer.url, PUBLIC, owner_claim="email")
     token = issuer.token("1234", PUBLIC, None, scp=["admin", "other", "read"], email="alice@example.com")
     found = await verifier.verify_token(token)
     assert found is not None
@@ -137,7 +137,7 @@ def made_up(issuer: Issuer) -> str:
 async def test_an_issuer_that_does_not_respond_is_not_asked_for_each_request(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verifier, asked = IssuedTokens(OAuthOptions(issuer.url, PUBLIC)), []
+    verifier, asked = IssuedTokens(issuer.url, PUBLIC), []
 
     def fail(url: str, **_: Any) -> Any:
         asked.append(url)

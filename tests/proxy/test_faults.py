@@ -11,7 +11,8 @@ import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash.messages.request.text import RequestText, read_request
-from contextstash.queries.proxy_report import report_lines, report_of, unread_line
+from contextstash.queries.proxy_report import report_of
+from contextstash.results import unread_line
 from tests.support.caching_provider import CachingProvider, Refusal
 from tests.support.proxies import (
     ID,
@@ -209,7 +210,7 @@ def test_a_request_that_cannot_be_read_is_counted_where_a_user_looks_and_the_nex
     play(proxy, clock, messages, first=5)
     state = proxy.state(ID)
     assert (state.unread, state.requests) == (1, 5)
-    assert unread_line(1) in report_lines(report_of(state))
+    assert unread_line(1) in report_of(state).lines()
 
 
 def test_a_request_that_cannot_be_read_with_the_help_of_the_former_one_is_read_alone(

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import chain
-from typing import Any
 
 import click
 
@@ -114,18 +113,8 @@ def _print_version(context: click.Context, _: click.Parameter, given: bool) -> N
     callback=_print_version,
     help="Show the version, and where it is from.",
 )
-@click.option("--db", metavar="DATABASE", help="The database, for any command: a file, or postgresql://…")
-@click.option("--preset", metavar="NAME", help="The named set of settings to start from, for any command.")
-@click.option("--set", "given", multiple=True, metavar="KEY=VALUE", help="One setting, for any command; repeatable.")
-@click.pass_context
-def cli(context: click.Context, /, **before: Any) -> None:
+def cli() -> None:
     """Manages an agent's context window: what leaves the model's window never leaves the session."""
-    given = {name: value for name, value in before.items() if value and name != "db"}
-    name = context.invoked_subcommand or ""
-    if given and name in cli.commands:
-        command = cli.commands[name]
-        inner = command.commands if isinstance(command, click.Group) else ()
-        context.default_map = {name: {**given, **dict.fromkeys(inner, given)}}
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

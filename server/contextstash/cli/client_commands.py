@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from contextstash.cli.console import echo, for_reader
 from contextstash.cli.options import DatabaseType, tokens
 from contextstash.clients.hooks import HOOKED, part_of, run_hook
 from contextstash.clients.launch import has_hooks
@@ -208,7 +209,7 @@ def _sum_up(change: Change, *, yes: bool) -> None:
     )
     click.echo(f"{change.path} {'is' if yes else 'would be'} {fate}: {counts}")
     for each in change.does:
-        click.echo(f"  {_printable(each)}")
+        echo(f"  {each}")
 
 
 def _difference(change: Change) -> Iterator[str]:
@@ -222,12 +223,7 @@ def _difference(change: Change) -> Iterator[str]:
 def _show(change: Change) -> None:
     for line in _difference(change):
         colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[0])
-        click.secho(_printable(line.rstrip("\n")), fg=colour)
-
-
-def _printable(line: str) -> str:
-    """A line without control characters: a project's file may contain sequences that a terminal obeys."""
-    return "".join(character if character.isprintable() or character == "\t" else "�" for character in line)
+        click.secho(for_reader(line.rstrip("\n")), fg=colour)
 
 
 FILE = click.option(
@@ -251,7 +247,7 @@ def hook(client: str, db: str | None, part: str) -> int:
     numbers = part_of(part)
     if numbers is None:
         raise click.BadParameter(f"'{part}' is not a part such as 2/3.", param_hint="--part")
-    return run_hook(client, db or click.get_current_context().find_root().params.get("db"), numbers)
+    return run_hook(client, db, numbers)
 
 
 @click.command()

@@ -33,42 +33,34 @@ def in_commands(text: str) -> str:
     return re.sub(rf"\b(?:{'|'.join(words)})\b", lambda match: words[match[0]], text)
 
 
-def for_reader(text: str) -> str:
+def for_reader(text: str, *, err: bool = False) -> str:
     """A recorded text as it is printed: on a terminal with its control characters made visible, in a pipe unchanged."""
-    return visible(text) if sys.stdout.isatty() else text
+    return visible(text) if (sys.stderr if err else sys.stdout).isatty() else text
 
 
 def echo(text: str, *, err: bool = False, bold: bool = False, dim: bool = False) -> None:
     """Print a text that may hold recorded text: as `for_reader` returns it."""
-    shown = visible(text) if (sys.stderr if err else sys.stdout).isatty() else text
-    click.secho(shown, err=err, bold=bold or None, dim=dim or None)
+    click.secho(for_reader(text, err=err), err=err, bold=bold or None, dim=dim or None)
 
 
 def say(text: str, *, label: str = "", colour: str | None = None, indent: int = 0, err: bool = False) -> None:
     """Print sentences after a label: on a terminal in lines that end between words, all but the first indented."""
     for line in text.split("\n"):
         if (sys.stderr if err else sys.stdout).isatty():
-            width = shutil.get_terminal_size().columns
-            if len(label) + len(line) > width:
-                wrapped = textwrap.wrap(
-                    label + visible(line),
-                    width,
-                    subsequent_indent=" " * indent,
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
-                line = "\n".join(wrapped)[len(label) :]
-            else:
-                line = visible(line)
+            wrap = textwrap.TextWrapper(
+                shutil.get_terminal_size().columns,
+                subsequent_indent=" " * indent,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            line = wrap.fill(label + visible(line))[len(label) :]
         click.secho(label, fg=colour, nl=False, err=err)
         click.echo(line, err=err)
 
 
-def tell(result: Result) -> None:
-    """Print what a result says in words."""
-    from contextstash.result_texts import text
-
-    say(in_commands(text(result)))
+def tell(result: Any) -> None:
+    """Print what the result of an operation says in words."""
+    say(in_commands(result.in_words()))
 
 
 def echo_json(document: object) -> None:

@@ -70,7 +70,7 @@ def _nothing(result: Receipt, older: Receipt) -> str:
 
 
 def _print_receipt(result: Receipt) -> None:
-    from contextstash.queries.proxy_report import bill_line
+    from contextstash.results import bill_line
 
     if result.dollars_billed is not None and result.dollars_saved is not None:
         click.echo(bill_line(result.dollars_billed, result.dollars_saved))

@@ -53,7 +53,6 @@ async def _demonstrate() -> None:
 
 async def _show_steps(stash: Stash) -> None:
     from contextstash.demo import SESSION_ID, sample_session
-    from contextstash.result_texts import estimate_lines
 
     natives = sample_session()
     _heading("1. Record: an agent debugs a small web service")
@@ -62,7 +61,7 @@ async def _show_steps(stash: Stash) -> None:
     echo(f"{recorded.recorded} messages recorded, {recorded.tokens:,} tokens.")
     echo(f"Recorded a second time: {again.recorded} new, {again.duplicates} duplicates.")
     _heading("2. Estimate: how full is the window?")
-    say("\n".join(estimate_lines(await stash.estimate_context(SESSION_ID))))
+    say("\n".join((await stash.estimate_context(SESSION_ID)).lines()))
     view = (await stash.get_context(SESSION_ID)).messages
     pruned = await stash.prune_tool_outputs(SESSION_ID)
     largest = max(pruned.archived, key=lambda output: output.tokens)

@@ -100,7 +100,7 @@ def _database(location: Location | None) -> Findings:
     from contextstash.configuration.database import open_database
     from contextstash.configuration.encryption_key import database_key
     from contextstash.configuration.locations import default_database
-    from contextstash.queries.proxy_report import unread_line
+    from contextstash.results import unread_line
     from contextstash_storage.sqlite.health import look_at
 
     async def unread() -> tuple[int, int]:

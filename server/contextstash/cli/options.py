@@ -70,13 +70,9 @@ def tokens(value: str) -> int:
 
 
 def _named_database(context: click.Context, _: click.Parameter, database: Location | None) -> Location | None:
-    """The --db of the command, or the one before it. Raises BadInputError if it is misspelt: it would make an empty
-    database and show that nothing is recorded."""
+    """The --db of the command. Raises BadInputError if it is misspelt: it would make an empty database and show that
+    nothing is recorded."""
     named = context.get_parameter_source("db") is ParameterSource.COMMANDLINE
-    root = context.find_root()
-    if not named and root is not context and root.params.get("db"):
-        # Click would prefer the environment to an option that stands before the command.
-        database, named = location_of(str(root.params["db"])), True
     if named and isinstance(database, Path) and context.command.name not in RECORDING and not database.exists():
         raise BadInputError(
             f"There is no database {database}. contextstash import --db {database} PATH makes one if it can."

@@ -84,7 +84,7 @@ def _print_hits(
             click.echo(f"  {highlighted(text if width is None else around_match(text, words, width - 2), words)}")
         if not hit.matched:
             click.secho("  (none of the words is here: the call, or the messages next to it, have them)", dim=True)
-        echo(f"  contextstash show {hit.handle or f'{short} --message {hit.seq}'}", dim=True)
+        echo(f"  in full: contextstash show {hit.handle or f'{short} --message {hit.seq}'}", dim=True)
     if note:
         say(in_commands(note), err=True)
 

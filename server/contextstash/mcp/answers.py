@@ -67,11 +67,10 @@ def dumped(result: BaseModel) -> Any:
 
 def answer_of(result: Any, taken: Any) -> CallToolResult:
     """The result of a tool, which took these arguments, as it is sent."""
-    from contextstash.result_texts import text
-
     whole = dumped(result)
     sent = sendable(whole)
-    words = text(result) if sent is whole else f"{REPLACED.strip()}\n{sendable_text(text(result))}"
+    said = result.in_words()
+    words = said if sent is whole else f"{REPLACED.strip()}\n{sendable_text(said)}"
     content = [TextContent(type="text", text=words if _holds_page(result) else readable(sent, words))]
     if REPLACEMENT in json.dumps(taken, ensure_ascii=False):
         content.append(TextContent(type="text", text=TAKEN))

@@ -28,11 +28,10 @@ from starlette.routing import Route
 from contextstash.base.plain_logs import announcement, configure_logs
 from contextstash.configuration.locations import token_file
 from contextstash.mcp.answers import with_whole_characters
-from contextstash.mcp.server import HttpAccess, ToolSet, build_server
+from contextstash.mcp.server import ToolSet, build_server
 from contextstash.mcp.tokens import (
     IssuedTokens,
     IssuerError,
-    OAuthOptions,
     OwnerStashes,
     StoredTokens,
     check_issuer,
@@ -130,7 +129,7 @@ def _endpoint(stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, fo
     without a valid token is read."""
     auth, verifier = _authentication(stashes, options)
     endpoint = build_server(
-        stashes, tools, followed=followed, access=HttpAccess(auth, verifier, check_scope)
+        stashes, tools, followed=followed, middleware=[check_scope], auth=auth, token_verifier=verifier
     ).streamable_http_app(
         streamable_http_path=options.path,
         stateless_http=not options.stateful,
@@ -161,7 +160,7 @@ def _authentication(stashes: OwnerStashes, options: HttpOptions) -> tuple[AuthSe
             "validate_token_resource": False,
         }
     )
-    issued = IssuedTokens(OAuthOptions(options.oauth_issuer, options.public_url, options.oauth_owner_claim))
+    issued = IssuedTokens(options.oauth_issuer, options.public_url, options.oauth_owner_claim)
     return settings, StoredTokens(stashes, issued)
 
 

@@ -202,10 +202,8 @@ def add_prompts(server: MCPServer[None], stash: LazyStash) -> None:
         return sendable_text(compaction_prompt(session_id=session_id, instructions=instructions))
 
     async def context_status(session_id: Session = None) -> str:
-        from contextstash.result_texts import text
-
         with _protocol_errors("The prompt"):
-            said = text(await (await stash.get()).context_status(session_id))
+            said = (await (await stash.get()).context_status(session_id)).in_words()
         return sendable_text(f"{said}\n\nTell me this in two or three sentences, and what you suggest.")
 
     async def handoff(session_id: Session = None) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from mcp import MCPError
 from mcp.server import CacheHint, MCPServer, ServerRequestContext
@@ -21,20 +21,7 @@ from contextstash.mcp.status_app import status_app
 from contextstash.mcp.tools import OperationTool, ToolServer
 from contextstash.operations import OPERATIONS, Operation
 
-if TYPE_CHECKING:
-    from mcp.server.auth.provider import TokenVerifier
-    from mcp.server.auth.settings import AuthSettings
-
 ToolSet = Literal["retrieval", "agent", "all"]
-
-
-class HttpAccess(NamedTuple):
-    """How the clients of a server over HTTP are admitted: each request needs a token that `verifier` accepts, and the
-    middleware `scopes` limits what it may do."""
-
-    settings: AuthSettings
-    verifier: TokenVerifier
-    scopes: Any
 
 
 DESCRIPTION = "Manages an agent's context window: what leaves the model's window never leaves the session."
@@ -75,14 +62,16 @@ def build_server(
     *,
     on_stopped: Callable[[], None] | None = None,
     followed: bool = False,
-    access: HttpAccess | None = None,
+    middleware: Sequence[Any] = (),
+    **authentication: Any,
 ) -> MCPServer[None]:
     """A server with the tools for models (`agent`), also with those for programs (`all`), or only with the one that
     reads an archived output (`retrieval`).
 
     `open_stash` is called at the first use of the stash, not at the start; the stash is closed when the
     server stops, and then `on_stopped` is called. `followed`: a client that sends its own history is followed, so that
-    the tools say that they change our view alone. `access` is for a server over HTTP.
+    the tools say that they change our view alone. A server over HTTP has `middleware` and the SDK's options of
+    `authentication`.
     """
     stash = open_stash if isinstance(open_stash, LazyStash) else LazyStash(open_stash)
 
@@ -103,11 +92,10 @@ def build_server(
         "version": version,
         "lifespan": lifespan,
         "log_level": "WARNING",
-        "middleware": [_checked, *([access.scopes] if access else [])],
-        "auth": access.settings if access else None,
-        "token_verifier": access.verifier if access else None,
+        "middleware": [_checked, *middleware],
         "extensions": [] if tools == "retrieval" else [status_app()],
         "cache_hints": CACHE_HINTS,
+        **authentication,
     }
     server = ToolServer(stash, [OperationTool(each, followed=followed) for each in offered], **options)
     if tools != "retrieval":

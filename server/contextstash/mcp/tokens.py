@@ -9,7 +9,6 @@ import logging
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -61,16 +60,6 @@ MAX_PROGRAM = 200
 
 class IssuerError(ContextstashError):
     """The authorization server does not respond, or not as it should."""
-
-
-@dataclass(frozen=True, slots=True)
-class OAuthOptions:
-    """Whose tokens are accepted. `audience` is this server's public address, for which they must be issued; the claim
-    `owner_claim` names their owner."""
-
-    issuer: str
-    audience: str
-    owner_claim: str = "sub"
 
 
 MAX_OWNERS = 64
@@ -178,10 +167,11 @@ class StoredTokens:
 
 
 class IssuedTokens:
-    """The SDK's TokenVerifier for an issuer's tokens in the form of a JWT (RFC 9068)."""
+    """The SDK's TokenVerifier for an issuer's tokens in the form of a JWT (RFC 9068). `audience` is this server's
+    public address, for which they must be issued; the claim `owner_claim` names their owner."""
 
-    def __init__(self, options: OAuthOptions) -> None:
-        self._options = options
+    def __init__(self, issuer: str, audience: str, owner_claim: str = "sub") -> None:
+        self._issuer, self._audience, self._owner_claim = issuer, audience, owner_claim
         self._keys: jwt.PyJWKClient | None = None
         self._failed_at = -math.inf
 
@@ -193,7 +183,7 @@ class IssuedTokens:
             raise self._unavailable(str(error)) from None
         except NOT_VALID as error:
             if not isinstance(error, jwt.DecodeError | jwt.PyJWKClientError):  # those of tokens that anyone can invent
-                logger.info("a token of %s was refused: %s", self._options.issuer, error)
+                logger.info("a token of %s was refused: %s", self._issuer, error)
             return None
 
     def _verified(self, token: str) -> AccessToken | None:
@@ -202,17 +192,35 @@ class IssuedTokens:
             token,
             key,
             algorithms=[key.algorithm_name] if key.algorithm_name in ALGORITHMS else [],
-            audience=[self._options.audience, self._options.audience.removesuffix("/")],
-            issuer=self._options.issuer,
+            audience=[self._audience, self._audience.removesuffix("/")],
+            issuer=self._issuer,
             leeway=LEEWAY_SECONDS,
-            options={"require": ["exp", "iss", "aud", self._options.owner_claim]},
+            options={"require": ["exp", "iss", "aud", self._owner_claim]},
         )
-        return _access_token(token, claims, self._options)
+        return self._access_token(token, claims)
+
+    def _access_token(self, token: str, claims: Mapping[str, Any]) -> AccessToken | None:
+        """A token whose claims hold; None if they name no owner who may have sessions here. A token that is bound to a
+        key of its client (`cnf`) is refused, because the client does not prove that it has the key."""
+        owner = claims.get(self._owner_claim)
+        if not isinstance(owner, str) or not valid_owner(owner) or owner == LOCAL_OWNER or "cnf" in claims:
+            return None
+        # A text in RFC 9068; some servers write `scp`, as a list too.
+        given = claims.get("scope") or claims.get("scp")
+        words = given.split() if isinstance(given, str) else given if isinstance(given, list) else []
+        return AccessToken(
+            token=token,
+            client_id=str(claims.get("client_id") or claims.get("azp") or owner)[:MAX_PROGRAM],
+            scopes=[scope for scope in SCOPES if scope in words],
+            expires_at=int(claims["exp"]),
+            subject=owner,
+            claims={"iss": self._issuer},
+        )
 
     def _client(self) -> jwt.PyJWKClient:
         """PyJWT's client, which reads the issuer's keys and keeps them; its address is in the issuer's metadata."""
         if time.monotonic() - self._failed_at < FAILED_SECONDS:
-            raise IssuerError(f"{self._options.issuer} did not respond as it should a moment ago.")
+            raise IssuerError(f"{self._issuer} did not respond as it should a moment ago.")
         if self._keys is None:
             address = self._keys_address()
             self._keys = jwt.PyJWKClient(address, lifespan=KEYS_SECONDS, timeout=FETCH_SECONDS)
@@ -221,7 +229,7 @@ class IssuedTokens:
     def _keys_address(self) -> str:
         """The `jwks_uri` of the metadata: RFC 8414 puts the well-known part before the path, OpenID Connect behind it.
         Raises IssuerError."""
-        parts = urlsplit(self._options.issuer)
+        parts = urlsplit(self._issuer)
         path = parts.path.rstrip("/")
         wrong = "it has no metadata at its well-known addresses"
         for place in (
@@ -236,7 +244,7 @@ class IssuedTokens:
                 continue
             if not isinstance(read, dict):
                 continue
-            if read.get("issuer") != self._options.issuer:
+            if read.get("issuer") != self._issuer:
                 wrong = f"its metadata name the issuer '{str(read.get('issuer'))[:MAX_PROGRAM]}'"
                 break
             if isinstance(found := read.get("jwks_uri"), str) and is_trusted(found):
@@ -246,8 +254,8 @@ class IssuedTokens:
 
     def _unavailable(self, reason: str) -> IssuerError:
         self._failed_at = time.monotonic()
-        logger.warning("tokens cannot be verified: the keys of %s cannot be read (%s)", self._options.issuer, reason)
-        return IssuerError(f"The keys of {self._options.issuer} cannot be read.")
+        logger.warning("tokens cannot be verified: the keys of %s cannot be read (%s)", self._issuer, reason)
+        return IssuerError(f"The keys of {self._issuer} cannot be read.")
 
 
 def check_issuer(issuer: str) -> None:
@@ -260,22 +268,3 @@ def is_trusted(url: str) -> bool:
     """Whether requests to this address are encrypted, or stay on this machine."""
     parts = urlsplit(url)
     return bool(parts.scheme == "https" and parts.hostname) or (parts.scheme == "http" and parts.hostname in LOOPBACK)
-
-
-def _access_token(token: str, claims: Mapping[str, Any], options: OAuthOptions) -> AccessToken | None:
-    """A token whose claims hold; None if they name no owner who may have sessions here. A token that is bound to a key
-    of its client (`cnf`) is refused, because the client does not prove that it has the key."""
-    owner = claims.get(options.owner_claim)
-    if not isinstance(owner, str) or not valid_owner(owner) or owner == LOCAL_OWNER or "cnf" in claims:
-        return None
-    # A text in RFC 9068; some servers write `scp`, as a list too.
-    given = claims.get("scope") or claims.get("scp")
-    words = given.split() if isinstance(given, str) else given if isinstance(given, list) else []
-    return AccessToken(
-        token=token,
-        client_id=str(claims.get("client_id") or claims.get("azp") or owner)[:MAX_PROGRAM],
-        scopes=[scope for scope in SCOPES if scope in words],
-        expires_at=int(claims["exp"]),
-        subject=owner,
-        claims={"iss": options.issuer},
-    )

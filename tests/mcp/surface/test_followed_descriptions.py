@@ -9,7 +9,6 @@ import pytest
 from mcp import Client
 
 from contextstash.mcp.server import build_server
-from contextstash.result_texts import text
 from contextstash.stash import Stash
 from contextstash.tokenizer import count_with
 from tests.support.client_transcripts import SESSION, ClientTranscript
@@ -51,14 +50,14 @@ async def test_the_answers_name_both_scales(tmp_path: Path) -> None:
         estimate = await stash.estimate_context(SESSION)
     assert pruned.client_tokens == pytest.approx(168_964, abs=20)
     assert compacted.client_tokens == restored.client_tokens == pruned.client_tokens
-    for line in map(text, (pruned, compacted, restored)):
+    for line in (each.in_words() for each in (pruned, compacted, restored)):
         assert line.startswith(f"Your window is unchanged: your client sends {pruned.client_tokens:,} tokens.")
     for result in (pruned, compacted, restored):
         assert list(result.model_dump(exclude_none=True))[:2] == ["session_id", "note"]
     assert estimate.view_tokens is not None
     assert estimate.view_tokens < 40_000
-    assert text(estimate).startswith(f"Your client sends {estimate.tokens:,} of")
-    assert f"contextstash's view: {estimate.view_tokens:,}." in text(estimate)
+    assert estimate.in_words().startswith(f"Your client sends {estimate.tokens:,} of")
+    assert f"contextstash's view: {estimate.view_tokens:,}." in estimate.in_words()
 
 
 async def test_a_program_that_sends_our_view_reads_of_one_scale(tmp_path: Path) -> None:
