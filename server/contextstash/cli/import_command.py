@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,15 +40,13 @@ MAX_ROWS = 30
 class Imported:
     """The result for one transcript.
 
-    `known` is how many messages its session had before this command, `duplicates` how many of them were read again: a
-    file that has not changed is not read. `skipped` is why a file in a folder was not imported; one that the user named
-    is imported, or has an `error`.
+    `duplicates` are messages that were known already; a file that has not changed is not read. `skipped` is why a file
+    in a folder was not imported; one that the user named is imported, or has an `error`.
     """
 
     file: str
     session_id: str | None = None
     recorded: int = 0
-    known: int = 0
     duplicates: int = 0
     error: str | None = None
     skipped: str | None = None
@@ -79,7 +76,7 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
             for number, (path, named) in enumerate(found.items()):
                 shown = partial(show, path.name, sum(sizes[:number]))
                 results.append(await _import(stash, path, named, session, shown))
-        return await _with_known(stash, results)
+        return results
 
     try:
         imported = opener.run(work)
@@ -150,12 +147,15 @@ async def _import(stash: Stash, path: Path, named: bool, session: str | None, sh
                 return Imported(str(path), skipped=NO_TRANSCRIPT)
             raise
         report = await ingest(stash, path, reader=reader, on_progress=show, reduce=False, wanted=named)
+        if report.deleted:
+            return Imported(str(path), skipped=DELETED)
+        session_id = report.session_id
+        if not (session_id is None or report.recorded or (await stash.read_session(session_id)).counters.messages):
+            raise BadInputError("no message in it can be recorded; the lines above say why.")
     except ContextstashError as error:
         return Imported(str(path), error=str(error))
     except OSError as error:
         return Imported(str(path), error=f"cannot be read: {error.strerror or error}")
-    if report.deleted:
-        return Imported(str(path), skipped=DELETED)
     return Imported(str(path), report.session_id, report.recorded, duplicates=report.duplicates)
 
 
@@ -176,28 +176,11 @@ async def _import_session(stash: Stash, path: Path, session: str | None) -> Impo
     return Imported(str(path), result.session_id, result.recorded, duplicates=result.duplicates)
 
 
-async def _with_known(stash: Stash, results: Sequence[Imported]) -> list[Imported]:
-    """The results with what their sessions had before this command."""
-    recorded: Counter[str] = Counter()
-    for each in results:
-        if each.session_id is not None:
-            recorded[each.session_id] += each.recorded
-    known = {name: max(0, (await stash.read_session(name)).counters.messages - new) for name, new in recorded.items()}
-    return [replace(each, known=known.get(each.session_id or "", 0), error=_refused(each, known)) for each in results]
-
-
-def _refused(result: Imported, known: dict[str, int]) -> str | None:
-    """The error of a result; a transcript of which nothing is recorded is one."""
-    if result.error or result.session_id is None or result.recorded or known[result.session_id]:
-        return result.error
-    return "no message in it can be recorded; the lines above say why."
-
-
 def _print(results: Sequence[Imported]) -> None:
     new = [result for result in results if result.error is None and result.recorded]
     if new:
-        rows = [(result.session_id, result.recorded, result.known, result.file) for result in new[:MAX_ROWS]]
-        print_table(["session", "new", "known before", "file"], rows)
+        rows = [(result.session_id, result.recorded, result.file) for result in new[:MAX_ROWS]]
+        print_table(["session", "new", "file"], rows)
     if len(new) > MAX_ROWS:
         click.echo(f"and {counted(len(new) - MAX_ROWS, 'more transcript')}; --json lists all")
     for result in results:
@@ -208,18 +191,14 @@ def _print(results: Sequence[Imported]) -> None:
 
 
 def _total(done: Sequence[Imported]) -> str:
-    """The line of totals: newly recorded messages, and those known before."""
+    """The line of totals."""
     new = {each.session_id for each in done if each.recorded}
-    recorded = sum(each.recorded for each in done)
-    known = {each.session_id: each.known for each in done if each.known}
-    old = {name: messages for name, messages in known.items() if name not in new}
-    unchanged = f"{counted(len(old), 'session')} with {counted(sum(old.values()), 'message')}"
-    if not recorded:
-        return f"Nothing new. Already recorded: {unchanged}." if old else "Nothing new."
-    grown = sum(known.values()) - sum(old.values())
-    before = f", which had {grown:,} before" if grown else ""
-    rest = f" Already recorded: {unchanged}." if old else ""
-    return f"Recorded {counted(recorded, 'message')} in {counted(len(new), 'session')}{before}.{rest}"
+    old = {each.session_id for each in done} - new
+    unchanged = f"Nothing new in {counted(len(old), 'session')}."
+    if not new:
+        return unchanged
+    recorded = f"Recorded {counted(sum(each.recorded for each in done), 'message')} in {counted(len(new), 'session')}."
+    return f"{recorded} {unchanged}" if old else recorded
 
 
 def _nothing_found(paths: Sequence[Path], skipped: Sequence[Imported]) -> str:

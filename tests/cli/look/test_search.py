@@ -34,7 +34,7 @@ def test_a_search_in_a_project_takes_the_sessions_that_ran_in_its_folder(orchard
 def test_each_hit_ends_with_the_command_that_shows_it_whole(orchard: Orchard) -> None:
     for words, shown_whole in (("tree 733", "tree 733:"), ("oldest tree", "The quince in row 7 is the oldest tree.")):
         lines = orchard.run("search", words, "--limit", "1").stdout.splitlines()
-        command = lines[-1].strip().removeprefix("contextstash ")
+        command = lines[-1].strip().removeprefix("in full: contextstash ")
         assert shown_whole in orchard.run(*command.split()).stdout
     assert "--message 25" in command
 

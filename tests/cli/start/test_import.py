@@ -27,32 +27,29 @@ def test_an_import_only_records_even_if_the_session_is_far_over_its_thresholds(c
     assert (status["messages_summarized"], status["outputs_archived"]) == (0, 0)
 
 
-def test_known_before_counts_the_messages_of_the_session_whichever_file_is_imported(contextstash: CommandLine) -> None:
+def test_a_copy_of_a_transcript_records_nothing(contextstash: CommandLine) -> None:
     path = contextstash.folder / "session.jsonl"
     write_transcript(path, outputs=3)
     copy = contextstash.folder / "copy.jsonl"
     copy.write_bytes(path.read_bytes())
     reports = [contextstash.json("import", each)[0] for each in (path, path, copy)]
-    assert [(report["recorded"], report["known"]) for report in reports] == [(8, 0), (0, 8), (0, 8)]
+    assert [report["recorded"] for report in reports] == [8, 0, 0]
 
 
-def test_what_was_known_before_is_one_line(contextstash: CommandLine) -> None:
+def test_the_table_names_only_what_is_new(contextstash: CommandLine) -> None:
     names = [f"5b1f6c1e-0000-4000-8000-00000000000{number}" for number in range(3)]
     for name in names:
         write_transcript(contextstash.folder / "projects" / f"{name}.jsonl", session=name, outputs=3)
     first = contextstash.run("import", "projects").stdout.splitlines()
-    assert first[0].split() == ["session", "new", "known", "before", "file"]
+    assert first[0].split() == ["session", "new", "file"]
     assert len(first) == 5
     assert first[-1] == "Recorded 24 messages in 3 sessions."
-    again = contextstash.run("import", "projects").stdout.splitlines()
-    assert again == ["Nothing new. Already recorded: 3 sessions with 24 messages."]
+    assert contextstash.run("import", "projects").stdout == "Nothing new in 3 sessions.\n"
     write_transcript(contextstash.folder / "projects" / f"{names[0]}.jsonl", session=names[0], outputs=4)
     grown = contextstash.run("import", "projects").stdout.splitlines()
     assert len(grown) == 3, "the table names only the transcript that grew"
-    assert grown[1].split()[:3] == [names[0], "2", "8"]
-    assert grown[-1] == (
-        "Recorded 2 messages in 1 session, which had 8 before. Already recorded: 2 sessions with 16 messages."
-    )
+    assert grown[1].split()[:2] == [names[0], "2"]
+    assert grown[-1] == "Recorded 2 messages in 1 session. Nothing new in 2 sessions."
 
 
 def test_the_table_of_many_new_transcripts_ends_after_a_screen(contextstash: CommandLine) -> None:
