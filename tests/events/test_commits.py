@@ -43,6 +43,26 @@ def test_a_quiet_commit_is_told_by_its_message(command: str) -> None:
     assert done_in(bash(Script().user("Commit."), command, "")) == ["(2) committed: Read the fines once"]
 
 
+def git_in(script: Script) -> list[str]:
+    text = extract_summary(script.turns, max_tokens=2_000, count=quarter)
+    return [line for line in read_summary(text).get(Section.STATE, []) if line.startswith("Git: ")]
+
+
+def test_the_branch_and_what_was_changed_since_the_last_commit_are_told() -> None:
+    script = bash(Script().user("Fix it."), "git status", "On branch fines\nnothing to commit, working tree clean")
+    assert git_in(script) == ["Git: on branch `fines` at message 2"]
+    edit = {"file_path": "/srv/a.py", "old_string": "a", "new_string": "b"}
+    script.call("Edit", edit, "done")
+    assert git_in(script) == ["Git: on branch `fines` at message 2 (changed in this session: a.py)"]
+    bash(script, "git commit -am 'Fix it'", "[fines 1a2b3c4] Fix it\n 1 file changed")
+    assert git_in(script) == ["Git: on branch `fines`, last commit 1a2b3c4 at message 6"]
+    script.call("Edit", edit, "done")
+    bash(script, "git status -sb", "## fines...origin/fines [ahead 1]\n M a.py")
+    assert git_in(script) == ["Git: on branch `fines`, last commit 1a2b3c4 at message 6 (changed since: a.py)"]
+    bash(script, "git checkout -b loans", "Switched to a new branch 'loans'")
+    assert git_in(script)[0].startswith("Git: on branch `loans`, last commit 1a2b3c4")
+
+
 def test_an_amended_commit_takes_the_place_of_the_one_before() -> None:
     script = bash(Script().user("Commit."), "git commit -qm 'Read the fines once'", "")
     bash(script, "git commit -q --amend -m 'Read the fines only once'", "")

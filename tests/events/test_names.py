@@ -14,7 +14,7 @@ SOURCE = "def charge_fine(loan_days):\n    return dailyRate * loan_days\n\n\ndef
 
 
 def name_lines(turns: Sequence[Turn], shown: Sequence[Turn], room: int) -> list[str]:
-    text = extract_summary(turns, shown=shown, max_tokens=room + 20, names_share=1.0, count=quarter)
+    text = extract_summary(turns, shown=shown, max_tokens=room + 20, max_names=room + 20, count=quarter)
     return read_summary(text).get(Section.NAMES, [])
 
 
@@ -32,13 +32,13 @@ def test_names_in_changed_files_are_listed() -> None:
     assert {"charge_fine", "loan_days", "dailyRate"} <= set(listed.replace(",", "").split())
 
 
-def test_names_that_the_agent_only_saw_come_last_and_only_if_they_are_of_files() -> None:
-    script = reads(Script()).call("Bash", {"command": "gh api repos/x"}, '{"requested_reviewers": [], "node_id": 7}')
+def test_names_that_the_agent_only_saw_come_last_and_those_of_libraries_not_at_all() -> None:
+    script = reads(Script()).call("Bash", {"command": "gh api repos/x"}, '{"TempDir": "", "uint32": 7}')
     script.call("Write", {"file_path": "/srv/app/holds.py", "content": "place_hold()"}, "done")
     listed = name_lines(script.turns, [], 200)[-1].split(", ")
     assert listed[0] == "Names: place_hold"
     assert "charge_fine" in listed
-    assert "requested_reviewers" not in listed
+    assert not {"TempDir", "uint32"} & {*listed}
     assert "charge_fine" not in " ".join(name_lines(script.turns, [], 20))
 
 

@@ -19,6 +19,7 @@ from contextstash.events.sentences import sentences
         ("2**3**4 is large", ["2**3**4 is large"]),
         ("- [x] Done **all** of it. Now `a**b`.", ["Done all of it.", "Now `a**b`."]),
         ("## Result\nIt works.", ["Result", "It works."]),
+        ("`★ Insight ─────`\nIt works.\n`─────────`\n---", ["It works."]),
     ],
 )
 def test_marks_of_prose_go_and_those_of_names_stay(line: str, found: list[str]) -> None:

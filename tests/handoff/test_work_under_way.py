@@ -41,6 +41,15 @@ def test_what_is_under_way_is_known_if_the_requests_are_of_an_earlier_summary() 
     assert under_way(summary_of(later, previous=first)) == []
 
 
+def test_a_message_without_words_ends_the_turn_if_the_user_speaks_next() -> None:
+    script = interrupted().assistant("")
+    assert under_way(summary_of(script)) == BOTH
+    script.user("And the docs?").call("Bash", {"command": "ls docs"}, "a.md")
+    assert under_way(summary_of(script)) == [
+        "In progress: the request in message 11, in the words above: And the docs?"
+    ]
+
+
 def test_a_request_before_the_end_of_a_turn_or_that_is_taken_back_is_not_under_way() -> None:
     script = interrupted().user("Never mind, we look at it later. Push it.")
     script.assistant("Pushing.").call("Bash", {"command": "git push"}, "ok")

@@ -50,6 +50,18 @@ async def test_the_whole_session_is_handed_off_also_its_end(stash: Stash, client
     assert "The disk of the builder is full." in text
 
 
+async def test_the_end_of_the_newest_request_is_told(stash: Stash, client: ClientTranscript) -> None:
+    client.write("user", PROMPT)
+    client.call("Bash", {"command": "make"}, LARGE[:3_000])
+    under_way = await stash.hand_off(await client.read()) or ""
+    assert "Answered by the agent" not in under_way
+    assert "In progress: the request in message 0" in under_way
+    client.say("The build is fixed.")
+    ended = await stash.hand_off(await client.read()) or ""
+    assert "Answered by the agent: (0) at 3." in ended
+    assert "In progress" not in ended
+
+
 async def test_the_task_is_still_handed_off_after_a_second_compaction(stash: Stash, client: ClientTranscript) -> None:
     client.write("user", PROMPT)
     client.say("Working on it.")

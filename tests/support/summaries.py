@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from contextstash.events.state import State, fold
 from contextstash.events.turns import Turn
-from contextstash.handoff.summary import NAMES_SHARE, Beside, summary_of
+from contextstash.handoff.summary import Beside, summary_of
 
 _STATES: dict[str, State] = {}
 """The state of which each summary was made, so that a test can go on from a summary as a session does."""
@@ -42,7 +42,7 @@ def extract_summary(
     shown: Sequence[Turn] = (),
     words_kept: bool = False,
     instructions: str = "",
-    names_share: float = NAMES_SHARE,
+    max_names: int | None = None,
 ) -> str:
     """A summary of the turns and of those of which `previous` was made; of `history` alone if that is given. A
     `previous` that is none of ours is what somebody else wrote."""
@@ -57,7 +57,7 @@ def extract_summary(
         beside=Beside.of_turns(shown, words=words_kept),
         earlier="" if before or history else previous or "",
         instructions=instructions,
-        names_share=names_share,
+        max_names=max_names,
         max_tokens=max_tokens,
         count=count,
     )

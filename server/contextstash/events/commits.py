@@ -47,6 +47,35 @@ class Committed:
     amends: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The branch that Git printed, and the commit if it made one; `clean` is whether it said that nothing is
+    uncommitted."""
+
+    name: str
+    commit: str = ""
+    clean: bool = False
+
+
+_BRANCH = re.compile(
+    r"^(?:On branch |## (?!HEAD|No commits)|Switched to (?:a new )?branch ')(?P<name>[\w./@+-]+?)"
+    r"(?:\.\.\.[^\n]*|'| \[[^\n]*)?$",
+    re.MULTILINE,
+)
+
+
+def branch_of(call: Call) -> Branch | None:
+    """The branch on which a call of Git left the session; None if it printed none."""
+    if call.output is None or call.refused or "git " not in (call.command or ""):
+        return None
+    text = call.output.text[:MAX_COMMAND]
+    if _COMMIT.search(call.command or "") and (made := _COMMITTED.findall(text)):
+        branch, commit, _ = made[-1]
+        return Branch(branch, commit)
+    found = _BRANCH.findall(text)
+    return Branch(found[-1], clean="working tree clean" in text) if found else None
+
+
 def commits_of(call: Call) -> Iterator[Committed]:
     """What a call committed, pushed and opened, in this order."""
     command = call.command or ""

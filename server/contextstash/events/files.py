@@ -89,7 +89,8 @@ _CHANGED = re.compile(
 def _told_changed(command: str, call: Call) -> list[str]:
     if call.output is None or not _TELLS_CHANGES.search(command):
         return []
-    return [*dict.fromkeys(found["path"] for found in _CHANGED.finditer(call.output.text[:MAX_LISTING]))]
+    found = _CHANGED.finditer(call.output.text[:MAX_LISTING])
+    return [*dict.fromkeys(each["path"] for each in found if not each["path"].startswith(".../"))]  # a cut path
 
 
 MAX_LISTING = 20_000

@@ -33,11 +33,21 @@ MAX_USES = 16
 MAX_NAMES = 1_500
 """Names that are known. A list has some three hundred."""
 
-MAX_SEEN = 6
-"""Names of a file that are told though the agent only saw them."""
-
 MAX_HOMES = 4
 """Files that are known to show a name, the newest; and of so many files a call may show the names."""
+
+_COMMON = (
+    "TrimSpace TrimPrefix TrimSuffix HasPrefix HasSuffix ToLower ToUpper ReadFile WriteFile ReadAll ReadDir MkdirAll"
+    " MkdirTemp RemoveAll TempDir WriteString NewReader NewWriter NewBuffer NewBufferString NewEncoder NewDecoder"
+    " NewScanner MarshalIndent RawMessage CombinedOutput UnixNano NewRequest NewServer HandlerFunc ResponseWriter"
+    " ReadCloser DeepEqual StringVar BoolVar IntVar ForEach int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32"
+    " float64 assertEqual assertTrue assertFalse assertIn assertRaises assertIsNone setUp tearDown TestCase"
+    " RuntimeError TypeError ValueError KeyError AttributeError ImportError NotImplementedError forEach indexOf"
+    " toString toLowerCase useState useEffect innerHTML addEventListener querySelector beforeEach in_progress"
+    " tool_use tool_use_id tool_input new_string old_string file_path files_with_matches subagent_type"
+)
+COMMON = frozenset(_COMMON.split())
+"""Names of libraries and of clients' tools that a session of any project has: they tell nothing of this one."""
 
 _TOKEN = re.compile(r"[$)}*]?[\w./@+~-]{5,}")
 """Words with what stands between the parts of a path. After `$`, `)`, `}` and `*` it is the end of a pattern, or of a
@@ -120,11 +130,6 @@ class Name:
     others: list[int] = field(default_factory=list)
     homes: list[str] = field(default_factory=list)
 
-    def is_of_work(self, changed: Container[str]) -> bool:
-        """Whether it is a name of the agent's work, which it wrote or which the `changed` files show. If no file is
-        changed, the agent still looks for what to change, and what it read is its work."""
-        return bool(self.agent or any(home in changed for home in self.homes) or (self.homes and not changed))
-
     def weight(self, now: int) -> float:
         """How much it is in use, for what it costs to list it."""
         agent: float = sum((1 + max(0, now - seq)) ** -DECAY for seq in self.agent)
@@ -160,28 +165,18 @@ class NamesInUse:
             if "/" not in form and (name := self.known.get(form)) is not None:
                 name.homes = [*(home for home in name.homes if home not in homes), *homes][-MAX_HOMES:]
 
-    def by_file(self, now: int, changed: Container[str]) -> dict[str, list[str]]:
-        """The names that each file showed last, by the key of its path: those of the agent's work, those most in use
-        first, then a few others."""
-        own: dict[str, list[str]] = {}
-        seen: dict[str, list[str]] = {}
-        for name in sorted(self.known.values(), key=lambda name: -name.weight(now)):
-            if name.homes:
-                (own if name.is_of_work(changed) else seen).setdefault(name.homes[-1], []).append(name.form)
-        return {path: own.get(path, []) + seen.get(path, [])[:MAX_SEEN] for path in {**own, **seen}}
+    def ranked(self, now: int, hidden: Container[str] = ()) -> list[Name]:
+        """The names with the highest weight per token first, without those that any project has."""
+        shown = [name for key, name in self.known.items() if key not in hidden and name.form not in COMMON]
+        return sorted(shown, key=lambda name: -name.weight(now))
 
-    def ranked(self, now: int, changed: Container[str], hidden: Container[str] = ()) -> list[str]:
-        """The names with the highest weight per token: first those of the agent's work, then those that other files
-        show, or several messages."""
-        own, seen = [], []
-        for key, name in self.known.items():
-            if key in hidden:
-                continue
-            if name.is_of_work(changed):
-                own.append(name)
-            elif name.homes or len(name.others) > 1:
-                seen.append(name)
-        return [name.form for names in (own, seen) for name in sorted(names, key=lambda name: -name.weight(now))]
+    def by_file(self, now: int) -> dict[str, list[str]]:
+        """The names that each file showed last, by the key of its path, those most in use first."""
+        found: dict[str, list[str]] = {}
+        for name in self.ranked(now):
+            if name.homes:
+                found.setdefault(name.homes[-1], []).append(name.form)
+        return found
 
     def shorten(self, now: int) -> None:
         """Forget the names with the lowest weight if they are too many."""

@@ -32,10 +32,16 @@ def own_sentences(text: str) -> list[str]:
     return [sentence for sentence in _split(without_quotations(text[:MAX_SCANNED])) if not is_speaker_line(sentence)]
 
 
+def _sets_off(line: str) -> bool:
+    """Whether a line only sets off a passage, such as `★ Insight ─────`."""
+    bare = line.strip(" \t`*_")
+    return bool(bare) and (not bare.strip("-─━═") or (bare[0] in "★✶" and bare[-1] in "─━"))
+
+
 def _split(text: str) -> list[str]:
     found: list[str] = []
     for line in text.split("\n"):
-        if line.lstrip().startswith("|"):
+        if line.lstrip().startswith("|") or _sets_off(line):
             continue
         line = _BULLET.sub("", _MARKUP.sub(_plain, line.strip())).strip()
         found += [part.strip() for part in _END.split(line) if part.strip()]

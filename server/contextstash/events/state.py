@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from contextstash.events.call_lines import call_line, outcome_line
 from contextstash.events.calls import Call, calls_of, is_dialog
-from contextstash.events.commits import COMMITTED, Committed, commits_of
+from contextstash.events.commits import COMMITTED, Committed, branch_of, commits_of
 from contextstash.events.files import KnownPaths, uses_of
 from contextstash.events.kinds import Asked, FileUse, Told
-from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
+from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of
 from contextstash.events.plans import Plan, is_plan_call
 from contextstash.events.replies import decisions_of
 from contextstash.events.requests import SKILL, requests_of, without_host_text
@@ -100,8 +100,8 @@ class FileState:
 
 @dataclass(slots=True)
 class Run:
-    """A run of tests, a check or a build, with the files that were changed after it. `told` is the error of one that
-    failed, or how many tests passed."""
+    """A run of tests, a check or a build, or a commit, with the files that were changed after it. `told` is the error
+    of one that failed, or how many tests passed."""
 
     seq: int
     line: str
@@ -114,11 +114,13 @@ class State:
     """Where a session stands after message `seq`.
 
     `files` are those that were used, the one used last is the last. `done` are commits and what the agent said at the
-    end of its turns, `said` is what it said last, and `ended` whether that ended its turn. `asked` and `decided` are
-    the user's words, `open` those requests on which the agent has not ended its turn, `decision` the newest decision if
-    no request follows it, and `skill` the one that the agent carries out. `failed` are the runs that failed last, by
-    their programs, `passed` is the newest test run if its tests passed. `calls` are the newest calls. `quoted` counts
-    the wordings and numbers that the agent wrote in quotation marks.
+    end of its turns, `said` is what it said last, and `ended` whether that ended its turn. `silent` is whether its
+    newest message is empty: that ends its turn if the user speaks next. `asked` and `decided` are the user's words,
+    `open` those requests on which the agent has not ended its turn, `decision` the newest decision if no request
+    follows it, and `skill` the one that the agent carries out. `failed` are the runs that failed last, by their
+    programs, `passed` is the newest test run if its tests passed. `git` is the last commit, or else what Git said of
+    the branch, which is its `line`; the commit is its `told`. `calls` are the newest calls. `quoted` counts the
+    wordings and numbers that the agent wrote in quotation marks.
     """
 
     seq: int = -1
@@ -126,6 +128,7 @@ class State:
     done: list[Told] = field(default_factory=list)
     said: Told | None = None
     ended: bool = True
+    silent: bool = False
     earlier: Told | None = None
     asked: list[Asked] = field(default_factory=list)
     decided: list[Told] = field(default_factory=list)
@@ -135,6 +138,7 @@ class State:
     plan: Plan = field(default_factory=Plan)
     failed: dict[str, Run] = field(default_factory=dict)
     passed: Run | None = None
+    git: Run | None = None
     calls: list[Told] = field(default_factory=list)
     names: NamesInUse = field(default_factory=NamesInUse)
     quoted: dict[str, int] = field(default_factory=dict)
@@ -143,17 +147,6 @@ class State:
     def changed(self) -> dict[str, FileState]:
         """The changed files that are there."""
         return {path: file for path, file in self.files.items() if file.changed and not file.deleted}
-
-    def ranked_names(self, hidden: set[str]) -> list[str]:
-        """The names most in use, the first of them first."""
-        return self.names.ranked(self.seq, self._changed_keys(), hidden)
-
-    def names_by_file(self) -> dict[str, list[str]]:
-        """The names most in use that each file shows, by the key of its path."""
-        return self.names.by_file(self.seq, self._changed_keys())
-
-    def _changed_keys(self) -> set[str]:
-        return {path_key(path) for path in self.changed}
 
 
 def fold(turns: Sequence[Turn], before: State | None = None) -> State:
@@ -230,10 +223,10 @@ class _Fold:
     def _end_turn(self) -> None:
         """The user says something: what the agent said last ended its turn, if no call came after it."""
         state = self.state
-        if state.ended and state.said is not None:
-            state.open = []
-            if all(each.seq != state.said.seq for each in state.done[-1:]):
-                state.done.append(Told(state.said.seq, closing(state.said.text)))
+        if state.ended or state.silent:
+            state.open, state.silent = [], False
+        if state.ended and state.said is not None and all(each.seq != state.said.seq for each in state.done):
+            state.done.append(Told(state.said.seq, closing(state.said.text)))
 
     def _turn(self, turn: Turn) -> None:
         state = self.state
@@ -245,6 +238,8 @@ class _Fold:
             self._said_before = state.said
             state.said, state.ended = Told(turn.seq, text), turn.ends_work
             state.skill = None if turn.ends_work else state.skill
+        elif by_agent:
+            state.silent = turn.ends_work
         if turn.role == "system" or turn.kind == "host":  # the client puts these into every window itself
             return
         found: dict[str, None] = {}
@@ -257,7 +252,7 @@ class _Fold:
 
     def _called(self, call: Call, uses: list[FileUse]) -> None:
         state = self.state
-        state.ended = False
+        state.ended = state.silent = False
         if not is_plan_call(call) and not is_dialog(call.tool):
             self._told.append((call, uses))
         self._ran(call)
@@ -269,6 +264,7 @@ class _Fold:
             state.ended, state.decision = False, decision
         for commit in commits_of(call):
             self._committed(call.seq, commit)
+        self._branch(call)
         state.plan.take(call)
         for text in _quoted(call):
             state.quoted[text] = state.quoted.pop(text, 0) + 1
@@ -291,6 +287,17 @@ class _Fold:
             passed = f"{call.tests.passed} passed" if call.tests.passed else ""
             state.passed = None if call.failed else Run(call.seq, call_line(call), passed)
 
+    def _branch(self, call: Call) -> None:
+        state, found = self.state, branch_of(call)
+        if found is None:
+            return
+        if found.commit or state.git is None:
+            names = [] if found.commit else [path.rpartition("/")[2] for path in state.changed]
+            state.git = Run(call.seq, found.name, found.commit, names[-1 - MAX_SINCE :])
+        state.git.line = found.name
+        if found.clean:
+            state.git.since = []
+
     def _used(self, use: FileUse, seq: int) -> None:
         state = self.state
         # A file named "**User:**", which a command may write, would be told as a line in which the user speaks.
@@ -304,7 +311,7 @@ class _Fold:
         state.files[path] = file
         if use.changes and not use.staged:
             name = path.rpartition("/")[2]
-            for run in [*state.failed.values(), *filter(None, [state.passed])]:
+            for run in [*state.failed.values(), *filter(None, [state.passed, state.git])]:
                 run.since = [*[each for each in run.since if each != name][-MAX_SINCE:], name]
 
     def _committed(self, seq: int, commit: Committed) -> None:

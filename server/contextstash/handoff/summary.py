@@ -34,7 +34,7 @@ LITERALS_SHARE = 0.2
 SAID_SHARE = 0.3
 """The share of the section on the last state that the last message may take before the newest calls have room."""
 
-NAMES_OF_FILE = (16, 12, 8, 4, 0)
+NAMES_OF_FILE = (24, 16, 12, 8, 4, 0)
 """Names that the line of a file tells, those most in use: as many as there is room for; and half as many files that
 were only read have such a line. Beside their file they say where something is. Measured with the judges: as many facts
 are in view as in one list, and ten points more without that list."""
@@ -52,7 +52,7 @@ MIN_SCRIPTS = 3
 MAX_FRESH = 20
 """Calls after which a plan may be out of date: agents that keep one update it more often."""
 
-MAX_REPEATED = 120
+MAX_REPEATED = 160
 """Characters of a request that is repeated where it says what is under way: a line."""
 
 MAX_COMMAND_TEXT = 1_200
@@ -99,12 +99,13 @@ def summary_of(
     beside: Beside = ALONE,
     earlier: str = "",
     instructions: str = "",
-    names_share: float = NAMES_SHARE,
+    max_names: int | None = None,
     max_tokens: int,
     count: Count,
 ) -> str:
     """A summary of the session, of what was done from message `since` on, in at most `max_tokens`; empty if not even
-    one line fits. `earlier` is a summary that somebody else wrote of what is before. Ends of turns that contain words
+    one line fits. The names in use take at most `max_names` of them; if it is None, all that the other sections leave.
+    `earlier` is a summary that somebody else wrote of what is before. Ends of turns that contain words
     of `instructions` come first."""
     write = _Writer(state, since, beside, earlier, instructions, count)
     as_of = f", as of message {state.earlier.seq}" if state.earlier and not earlier else ""
@@ -127,8 +128,10 @@ def summary_of(
     def cost(text: str) -> int:
         return count(f"{text}\n\n") if text else 0
 
-    write.told = fill(sections, max_tokens - int(max_tokens * names_share), count)
-    names = fill([Section("Names in use", 1.0, 0, write.names)], max_tokens - cost(write.told), count)
+    kept = int(max_tokens * NAMES_SHARE) if max_names is None else max_names
+    write.told = fill(sections, max_tokens - kept, count)
+    room = max_tokens - cost(write.told)
+    names = fill([Section("Names in use", 1.0, 0, write.names)], min(room, max_names or room), count)
     write.listed |= {*names_of(names)}
     told = fill(sections, max_tokens - cost(names), count)
     return "\n\n".join(part for part in (told, names) if part)
@@ -225,7 +228,7 @@ class _Writer:
             *_listed("Deleted", [path for path, file in files if file.deleted]),
         ]
         read = [(path, file) for path, file in files if not file.changed and "read" in file.verbs][:MAX_READ]
-        by_file, hidden = self._state.names_by_file(), self._beside_names | self.listed
+        by_file, hidden = self._state.names.by_file(self._state.seq), self._beside_names | self.listed
         names = {path: [n for n in by_file.get(path_key(path), ()) if n not in hidden] for path, _ in [*told, *read]}
         found: list[str] = []
         for most in NAMES_OF_FILE:
@@ -269,19 +272,19 @@ class _Writer:
             pass
         elif state.decision is not None:
             now = state.decision
-            told = f"the decision in message {now.seq}, above" if words else one_line(now.text, 160)
+            told = f"the decision in message {now.seq}, above" if words else one_line(now.text, MAX_REPEATED)
         elif state.open:
             asked = state.open[-1]
             if asked.command and asked.text not in asked.command:
                 told = _command_text(asked)
             elif not words:
-                told = one_line(asked.text, 160)
+                told = one_line(asked.text, MAX_REPEATED)
             elif len(state.open) > 1:
                 others = ", ".join(str(each.seq) for each in state.open[:-1])
                 told = f"the requests in messages {others} and {asked.seq}, in the words above"
             else:
-                said = f": {asked.text}" if len(asked.text) <= MAX_REPEATED and "\n" not in asked.text else ""
-                told = f"the request in message {asked.seq}, in the words above{said}"
+                # It is said again: the summary is printed without the words, too.
+                told = f"the request in message {asked.seq}, in the words above: {one_line(asked.text, MAX_REPEATED)}"
         return f"In progress: {told}" if told else ""
 
     def _skill(self) -> str:
@@ -292,9 +295,10 @@ class _Writer:
         return f"Loaded: {told}"
 
     def state(self, room: int) -> list[str]:
-        """What the assistant said last, the test run that holds, and the newest calls with what came of them."""
+        """What the assistant said last, branch and test run, and the newest calls with what came of them."""
         state = self._state
-        calls = [*([_passed(state.passed)] if state.passed else []), *map(_numbered, state.calls)]
+        known = [*([_git(state.git)] if state.git else []), *([_passed(state.passed)] if state.passed else [])]
+        calls = [*known, *map(_numbered, state.calls)]
         short = ""
         if state.said is not None:
             said = f"The assistant said last ({state.said.seq}): {_opened(defused(state.said.text.strip()))}"
@@ -311,7 +315,8 @@ class _Writer:
         wanted = [text for again in (True, False) for own, text in reversed(quoted) if own is again]
         literals = self._within(wanted, int(room * LITERALS_SHARE))
         room -= self._item(f"Literals: {', '.join(literals)}") if literals else 0
-        chosen = self._within(self._state.ranked_names(hidden), room - 12)
+        ranked = self._state.names.ranked(self._state.seq, hidden)
+        chosen = self._within([name.form for name in ranked], room - 12)
         found = {
             "Files": [name for name in chosen if "/" in name],
             "Names": [name for name in chosen if "/" not in name],
@@ -349,6 +354,12 @@ def _passed(run: Run) -> str:
     return f"Tests passed at message {run.seq}: {run.line.removeprefix('ran ')}{told}{_since(run.since)}"
 
 
+def _git(run: Run) -> str:
+    if run.told:
+        return f"Git: on branch `{run.line}`, last commit {run.told} at message {run.seq}{_since(run.since)}"
+    return f"Git: on branch `{run.line}` at message {run.seq}{_since(run.since, 'changed in this session')}"
+
+
 def _numbered(told: Told) -> str:
     return f"({told.seq}) {told.text}"
 
@@ -357,9 +368,9 @@ def _long_words(text: str) -> frozenset[str]:
     return frozenset(word for word in re.findall(r"\w+", text.casefold()) if len(word) > 3 or not word.isascii())
 
 
-def _since(names: Sequence[str]) -> str:
+def _since(names: Sequence[str], changed: str = "changed since") -> str:
     among = ", among others" if len(names) > MAX_SINCE else ""
-    return f" (changed since{among}: {', '.join(names[-MAX_SINCE:])})" if names else ""
+    return f" ({changed}{among}: {', '.join(names[-MAX_SINCE:])})" if names else ""
 
 
 def _command_text(request: Asked) -> str:

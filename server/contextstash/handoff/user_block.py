@@ -112,13 +112,15 @@ def user_block(
     `before` is what earlier texts say; `rules` are the pinned rules in force. The first request of a session takes at
     most `first_tokens`, all other entries together `tokens`. An entry that is too long keeps its instructions whole:
     what is left out is pasted text first, and a line says where it is. With `renew`, the text holds what the earlier
-    ones say too, and takes their place: it is shorter than all of them together. With `client_puts`, the rules of a
-    project's files are left out, because the client puts them into its new window.
+    ones say too, and takes their place: it is shorter than all of them together. With `client_puts`, for a hand-off,
+    the rules of a project's files are left out, because the client puts them into its new window, and it says how the
+    newest request ended.
     """
     before = before or Block()
     words = words_of(turns, before.words)
     if client_puts:
         words = replace(words, entries=tuple(entry for entry in words.entries if not entry.source))
+        words = replace(words, answered={**words.answered, **_last_end(turns, words.open)})
     if renew:
         words, before = joined_words(before.words, words), Block()
         span = (0, span[1])
@@ -373,6 +375,13 @@ def _ends(turns: Sequence[Turn], entries: Sequence[Said], before: Said | None) -
         elif place >= 0 and any(map(is_interruption, turn.texts)):
             stopped[starts[place]] = turn.seq
     return {seq: at for seq, (at, ended) in last.items() if ended and seq != starts[-1] and seq not in stopped}, stopped
+
+
+def _last_end(turns: Sequence[Turn], newest: Said | None) -> dict[int, int]:
+    """The newest entry with the session's last message, if the assistant ended its turn on it with words."""
+    last = turns[-1] if turns else None
+    ended = newest and last and last.ends_work and last.seq > newest.seq and any(map(str.strip, last.said))
+    return {newest.seq: last.seq} if newest and last and ended else {}
 
 
 def _is_plan(entry: Said) -> bool:
