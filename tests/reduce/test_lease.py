@@ -12,7 +12,7 @@ import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash.reduce import lease as leases
-from contextstash.reduce.lease import COMPACTION, Lease, LeaseLostError, only_one
+from contextstash.reduce.lease import COMPACTION, only_one
 from contextstash.stash import Stash
 from contextstash_storage.errors import StoreBusyError
 from contextstash_storage.sqlite import open_sqlite
@@ -35,8 +35,8 @@ async def test_a_busy_database_does_not_end_the_renewal(tmp_path: Path, monkeypa
     try:
         await stash.record_messages([user(4)], session_id=SESSION)
         before(stash, "acquire_lease", lambda: attempts.put(None))
-        async with only_one(stash, SESSION) as lease, asyncio.timeout(60):
-            assert lease is not None
+        async with only_one(stash, SESSION) as held, asyncio.timeout(60):
+            assert held
             await attempts.get()
             other.execute("BEGIN IMMEDIATE")
             for _ in range(4):  # while the third begins, the second at least has failed
@@ -46,7 +46,6 @@ async def test_a_busy_database_does_not_end_the_renewal(tmp_path: Path, monkeypa
             for _ in range(3):
                 await attempts.get()
             [renewed] = other.execute("SELECT ends FROM notes WHERE kind = 'lease'").fetchone()
-            lease.check()
         assert renewed > ended
     finally:
         other.close()
@@ -87,13 +86,10 @@ async def test_a_lease_that_ends_while_the_database_is_busy_is_lost(
         monkeypatch.setattr(leases, name, seconds)
     async with stash_at(tmp_path / "e.db") as stash:
         await stash.record_messages([user(4)], session_id=SESSION)
-        async with only_one(stash, SESSION) as lease, asyncio.timeout(60):
-            assert lease is not None
+        async with asyncio.timeout(60), only_one(stash, SESSION) as held:
+            assert held
             before(stash, "acquire_lease", busy)
-            with pytest.raises(LeaseLostError):
-                await lease.while_held(asyncio.sleep(3_600))
-            with pytest.raises(LeaseLostError):
-                lease.check()
+            await asyncio.sleep(3_600)
     assert "could not be renewed: locked by another process" in caplog.text
 
 
@@ -110,35 +106,23 @@ async def test_a_lease_that_cannot_be_released_does_not_hide_what_was_compacted(
     assert "was not released: locked by another process" in caplog.text
 
 
-async def test_work_under_a_lease_returns_raises_and_is_cancelled_as_it_would_without_one() -> None:
-    lease, begun = Lease(), asyncio.Event()
-
-    async def fail() -> None:
-        raise ZeroDivisionError
-
-    async def endless() -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
-    assert await lease.while_held(asyncio.sleep(0, "slept")) == "slept"
-    with pytest.raises(ZeroDivisionError):
-        await lease.while_held(fail())
-    others = asyncio.all_tasks()
-    waiting = asyncio.create_task(lease.while_held(endless()))
-    await begun.wait()
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    assert asyncio.all_tasks() == others
+async def test_an_error_under_a_lease_is_raised_as_it_is(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "x.db") as stash:
+        await stash.record_messages([user(4)], session_id=SESSION)
+        with pytest.raises(ZeroDivisionError):
+            async with only_one(stash, SESSION):
+                raise ZeroDivisionError
+        async with only_one(stash, SESSION) as held:
+            assert held
 
 
 async def test_a_lease_that_one_stash_holds_is_refused_to_another_until_it_is_released(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "o.db") as one, stash_at(tmp_path / "o.db") as two:
         await one.record_messages([user(4)], session_id=SESSION)
         async with only_one(one, SESSION) as first, only_one(two, SESSION) as second:
-            assert (first is not None, second) == (True, None)
+            assert (first, second) == (True, False)
         async with only_one(two, SESSION) as later:
-            assert later is not None
+            assert later
         assert await one.store.acquire_lease(SESSION, COMPACTION, "x", 1)
 
 
@@ -146,8 +130,8 @@ async def test_a_cancelled_compaction_releases_its_lease(tmp_path: Path) -> None
     held = anyio.Event()
 
     async def compact(stash: Stash) -> None:
-        async with only_one(stash, SESSION) as lease:
-            assert lease is not None
+        async with only_one(stash, SESSION) as is_only_one:
+            assert is_only_one
             held.set()
             await anyio.sleep_forever()
 

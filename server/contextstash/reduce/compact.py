@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from contextstash.events.state import State
 from contextstash.events.turns import Turn
 from contextstash.reduce.digests import compaction_digest_edit
-from contextstash.reduce.lease import Lease, LeaseLostError, only_one
+from contextstash.reduce.lease import only_one
 from contextstash.reduce.pins import pinned_within
 from contextstash.reduce.prune import archive_outputs, view_change
 from contextstash.reduce.session_turns import SessionTurns, keep_state, state_at
@@ -50,6 +50,9 @@ WITH_BODIES = replace(WITHIN_REACH, bodies=True)
 """Nearly all of what a compaction reads of a session, it reads with bodies."""
 
 RUNNING = "Nothing done: another compaction of this session is running. Ask again in a moment if more has to leave."
+LOST = (
+    "Nothing done: this compaction lost its lease, another may be running; its summary will be available in a moment."
+)
 
 
 async def compact_session(
@@ -73,15 +76,12 @@ async def compact(
     long as placeholders for old outputs are enough."""
     snapshot = await access.snapshot(session_id, WITH_BODIES)
     writers.chosen(access, snapshot)
+    compaction = _Compaction(access, writers, snapshot, dry_run, asked)
     if dry_run or writers.summary is not None:
-        return await _Compaction(access, writers, Lease(), snapshot, dry_run, asked).run()
-    async with only_one(access, snapshot.session_id) as lease:
-        if lease is None:
-            return _nothing(snapshot, RUNNING)
-        try:
-            return await _Compaction(access, writers, lease, snapshot, dry_run, asked).run()
-        except LeaseLostError as error:
-            return _nothing(snapshot, str(error))
+        return await compaction.run()
+    async with only_one(access, snapshot.session_id) as is_only_one:
+        return await compaction.run() if is_only_one else _nothing(snapshot, RUNNING)
+    return _nothing(snapshot, LOST)
 
 
 @dataclass
@@ -91,7 +91,6 @@ class _Compaction:
 
     access: Access
     writers: Writers
-    lease: Lease
     first: SessionSnapshot
     dry_run: bool
     asked: bool
@@ -167,7 +166,7 @@ class _Compaction:
             return found.model_copy(update=more)
 
         edits = [*await _edits(access, snapshot, plan, made, archived, stripping), *said]
-        return Planned(snapshot, edits, result, event=event, check=self.lease.check, dry_run=self.dry_run)
+        return Planned(snapshot, edits, result, event=event, dry_run=self.dry_run)
 
     async def _written(
         self, turns: SessionTurns, plan: CompactPlan, state: State, shown: Sequence[Turn], in_use: str
@@ -177,8 +176,8 @@ class _Compaction:
         # Only a model reads the turns; without one, the state has what a summary needs.
         covered = await covered_turns(turns, plan) if any(writer.slow for writer in chosen) else ()
         request = summary_request(snapshot, plan, covered, self.writers.instructions, state, shown, in_use)
-        writing = written(self.access, snapshot, chosen, request, (plan.first_seq, plan.last_seq))
-        summary, cost = await self.lease.while_held(writing)
+        span = (plan.first_seq, plan.last_seq)
+        summary, cost = await written(self.access, snapshot, chosen, request, span)
         self.cost = cost if cost is None else cost + (self.cost or 0.0)
         return summary
 

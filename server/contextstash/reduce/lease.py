@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
 
 import anyio
 
@@ -29,57 +28,21 @@ RETRY_SECONDS = 1.0
 
 COMPACTION = "compaction"
 
-LOST = (
-    "Nothing done: this compaction lost its lease, another may be running; its summary will be available in a moment."
-)
-
-Result = TypeVar("Result")
-
-
-class LeaseLostError(ContextstashError):
-    """Another process may be doing the same work now, so what this one has written must not be applied."""
-
-
-class Lease:
-    """Held from its creation until `lose`. Work that needs no lease gets one that is never lost."""
-
-    def __init__(self) -> None:
-        self._lost = asyncio.Event()
-
-    def lose(self) -> None:
-        self._lost.set()
-
-    def check(self) -> None:
-        """Raises LeaseLostError if the lease is lost."""
-        if self._lost.is_set():
-            raise LeaseLostError(LOST)
-
-    async def while_held(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Return the result of `work`. As soon as the lease is lost, cancel it and raise LeaseLostError."""
-        working, losing = asyncio.create_task(work), asyncio.create_task(self._lost.wait())
-        try:
-            await asyncio.wait({working, losing}, return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
-                raise LeaseLostError(LOST)
-            return working.result()
-        finally:
-            working.cancel()
-            losing.cancel()
-            await asyncio.gather(working, losing, return_exceptions=True)
-
 
 @asynccontextmanager
-async def only_one(access: Access, session_id: str) -> AsyncIterator[Lease | None]:
-    """The lease for compacting the session, renewed until the end of the block; None if another compaction has it."""
-    holder, lease = secrets.token_hex(8), Lease()
+async def only_one(access: Access, session_id: str) -> AsyncIterator[bool]:
+    """Hold the lease for compacting the session, renewed until the end of the block; False if another compaction has
+    it. If it is lost, another process may be doing the same work: the block is cancelled, and what follows it runs."""
+    holder = secrets.token_hex(8)
     acquired, renewing = True, None
     ends = asyncio.get_running_loop().time() + LEASE_SECONDS
     try:
         # If this is cancelled, the store may have acquired it already.
         acquired = await access.store.acquire_lease(session_id, COMPACTION, holder, LEASE_SECONDS)
-        if acquired:
-            renewing = asyncio.create_task(_renew(access, session_id, holder, lease, ends))
-        yield lease if acquired else None
+        with anyio.CancelScope() as block:
+            if acquired:
+                renewing = asyncio.create_task(_renew(access, session_id, holder, ends, block.cancel))
+            yield acquired
     finally:
         # A client that closes its connection cancels the whole call: without the shield, the first await here would be
         # cancelled too, and other processes could not compact the session until the lease ends.
@@ -98,9 +61,8 @@ async def _release(access: Access, session_id: str, holder: str) -> None:
         logger.warning("the lease of a compaction of %s was not released: %s", session_id, error)
 
 
-async def _renew(access: Access, session_id: str, holder: str, lease: Lease, ends: float) -> None:
-    """Renew the lease until cancelled; if the store fails, retry until the lease ends. Then mark it as lost and log
-    why."""
+async def _renew(access: Access, session_id: str, holder: str, ends: float, lost: Callable[[], None]) -> None:
+    """Renew the lease until cancelled; if the store fails, retry until the lease ends. Then log why and call `lost`."""
     now, pause = asyncio.get_running_loop().time, RENEW_SECONDS
     while True:
         await asyncio.sleep(pause)
@@ -120,4 +82,4 @@ async def _renew(access: Access, session_id: str, holder: str, lease: Lease, end
             why = error_trace(error)
             break
     logger.warning("a compaction of %s lost its lease and is not applied: %s", session_id, why)
-    lease.lose()
+    lost()

@@ -26,8 +26,7 @@ class Planned(Generic[Result]):
 
     `stripping` says which thinking they invalidate and so take with them. `event` makes the event that is logged with
     them from the view after them, `result` what the caller gets. `after` is that view, if it is known and no thinking
-    leaves. `check` may raise just before they are recorded. In a `dry_run` nothing is. `own` is False for edits that
-    only follow a client's."""
+    leaves. In a `dry_run` nothing is recorded. `own` is False for edits that only follow a client's."""
 
     snapshot: SessionSnapshot
     edits: Sequence[Edit]
@@ -35,7 +34,6 @@ class Planned(Generic[Result]):
     stripping: Stripping | None = None
     event: Callable[[Sequence[Entry]], Event] | None = None
     after: Sequence[Entry] | None = None
-    check: Callable[[], None] | None = None
     dry_run: bool = False
     own: bool = True
 
@@ -61,8 +59,6 @@ async def _carry_out(access: Access, planned: Planned[Result]) -> Result:
         return await asyncio.to_thread(planned.result, snapshot.session, entries)
     event = None if planned.event is None else await asyncio.to_thread(planned.event, entries)
     delta = await asyncio.to_thread(snapshot.delta_to, entries)
-    if planned.check is not None:
-        planned.check()
     session = await access.store.append_edits(
         snapshot.session_id, edits, expected=len(snapshot.edits), delta=delta, event=event, own=planned.own
     )
