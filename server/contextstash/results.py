@@ -410,7 +410,7 @@ class ThinkingChange(Result):
 
     messages: int = Field(description="Messages whose thinking it invalidates")
     tokens: int = Field(description="Tokens of that thinking")
-    choice: str = Field(description="strip, drop or wait")
+    choice: str = Field(description="strip or wait")
     reason: str = Field(description="Why that was chosen")
 
 

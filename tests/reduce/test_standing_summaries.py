@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+import pytest
 
 from contextstash.safety.sanitize import USER_BLOCK
 from contextstash.stash import Stash
+from contextstash.view import compaction_plan
 from contextstash_storage.records import Native, SummaryEdit
 from tests.support.sized_sessions import reply, user
 from tests.support.stashes import SESSION, as_bytes, history, stash_at, valid_view, view
@@ -48,11 +49,10 @@ async def test_a_new_summary_stands_beside_the_last_one(tmp_path: Path) -> None:
 
 
 async def test_once_they_pass_their_share_the_next_summary_takes_the_place_of_all(
-    tmp_path: Path, preset_with: Callable[..., str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings: dict[str, Any] = {"window": 20_000, "compact_keep_tokens": 0}
-    settings["preset"] = preset_with(summaries_share=0.04)
-    async with stash_at(tmp_path / "m.db", **settings) as stash:
+    monkeypatch.setattr(compaction_plan, "SUMMARIES_SHARE", 0.04)
+    async with stash_at(tmp_path / "m.db", window=20_000, compact_keep_tokens=0) as stash:
         natives = await compacted_chapters(stash, 8)
         found, *later = await visible_summaries(stash)
         assert found.first_seq == 0

@@ -99,13 +99,15 @@ async def test_a_prune_does_not_wait_if_the_window_is_nearly_full(tmp_path: Path
     assert len(thoughts(context.messages)) == 1
 
 
-async def test_the_provider_is_asked_to_drop_thinking_if_the_settings_say_so(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "d.db", thinking="drop") as stash:
-        await recorded(stash, turns(6)[:-1])
-        await stash.prune_tool_outputs(SESSION, keep_last=1)
+async def test_behind_a_summary_the_provider_is_asked_to_drop_thinking_that_it_does_not_accept(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "d.db") as stash:
+        await recorded(stash, turns(6))
+        assert (await stash.get_context(SESSION)).request is None
+        assert (await stash.compact_session(SESSION, strategy="extractive")).compacted
+        await recorded(stash, turns(8))
         context = await stash.get_context(SESSION)
     assert context.request == DROP_REQUEST
-    assert len(thoughts(context.messages)) == 11
+    assert len(thoughts(context.messages)) == 4
 
 
 async def test_a_compaction_cuts_after_the_thinking_or_strips_it(tmp_path: Path) -> None:

@@ -25,26 +25,19 @@ IN_A_LOOP = [*ANSWERED[:4], CALLING]
 
 
 @pytest.mark.parametrize(
-    ("messages", "choice", "needed", "chosen"),
-    [
-        (ANSWERED, "auto", False, "strip"),
-        (IN_A_LOOP, "auto", False, "wait"),
-        (IN_A_LOOP, "auto", True, "strip"),
-        (IN_A_LOOP, "strip", False, "strip"),
-        (ANSWERED, "drop", False, "drop"),
-        (ANSWERED, "keep", False, "none"),
-    ],
+    ("messages", "needed", "chosen"),
+    [(ANSWERED, False, "strip"), (IN_A_LOOP, False, "wait"), (IN_A_LOOP, True, "strip")],
 )
-def test_what_happens_to_invalidated_thinking(messages: list[Message], choice: str, needed: bool, chosen: str) -> None:
-    effect = stripping_of(messages, 0, bound=True, choice=choice, needed=needed)
+def test_what_happens_to_invalidated_thinking(messages: list[Message], needed: bool, chosen: str) -> None:
+    effect = stripping_of(messages, 0, bound=True, needed=needed)
     assert effect.choice == chosen
-    assert bool(effect.reason) == (chosen != "none")
+    assert effect.reason
 
 
 def test_an_edit_waits_for_an_open_tool_loop_only_if_it_invalidates_the_loop_s_thinking() -> None:
     calling = message(5, "assistant", Block(type="tool_call", call_id="c"))
     answer = message(6, "user", Block(type="tool_result", call_id="c"))
-    effect = stripping_of([*ANSWERED, calling, answer], 0, bound=True, choice="auto", needed=False)
+    effect = stripping_of([*ANSWERED, calling, answer], 0, bound=True, needed=False)
     assert effect.choice == "strip"
 
 
@@ -57,8 +50,8 @@ def test_the_request_that_makes_the_provider_drop_thinking_is_complete() -> None
 def test_cache_breakpoints_from_the_change_on_are_counted() -> None:
     marked = message(2, "user", Block(type="text", tokens=9, breakpoint=True))
     messages = [ANSWERED[0], ANSWERED[1], marked, *ANSWERED[3:]]
-    assert stripping_of(messages, 2, bound=False, choice="auto", needed=False).breakpoints == 1
-    assert stripping_of(messages, 3, bound=False, choice="auto", needed=False).breakpoints == 0
+    assert stripping_of(messages, 2, bound=False, needed=False).breakpoints == 1
+    assert stripping_of(messages, 3, bound=False, needed=False).breakpoints == 0
 
 
 def plan(kept: list[Message]) -> CompactPlan:

@@ -43,7 +43,7 @@ def test_after_any_edit_the_thinking_left_is_an_unbroken_run_from_the_start(data
     natives = data.draw(conversations("anthropic"))
     messages = as_messages("anthropic", natives)
     first = data.draw(st.integers(0, len(natives) - 1))
-    effect = stripping_of(messages, first, bound=True, choice="strip", needed=False)
+    effect = stripping_of(messages, first, bound=True, needed=True)
     shown = stripped(natives, first) if effect.choice == "strip" else natives
     all_of_it, left = thoughts(natives), thoughts(shown)
     assert left == all_of_it[: len(left)]
@@ -73,5 +73,5 @@ def test_after_any_cut_what_is_kept_is_valid_without_its_thinking(data: st.DataO
     shown = [ANTHROPIC.user_message("Summary of what came before."), *stripped(natives, cut)[cut:]]
     assert thoughts(shown) == []
     assert violations("anthropic", render(ANTHROPIC, shown)) == []
-    effect = stripping_of(messages, cut, bound=True, choice="strip", needed=False)
+    effect = stripping_of(messages, cut, bound=True, needed=True)
     assert bool(effect.messages) == bool(thoughts(natives[cut:]))

@@ -113,7 +113,7 @@ class _Compaction:
         plan, keep = await asyncio.to_thread(plan_of, snapshot, self.asked or is_bound)
         if not plan.covered:
             return _nothing(snapshot, plan.reason)
-        if snapshot.settings.thinking == "auto" and is_bound:
+        if is_bound:
             plan = plan_without_thinking(plan)
         return await self._summarizing(snapshot, plan, keep)
 

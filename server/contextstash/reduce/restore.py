@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from contextstash.reduce.prune import client_note
 from contextstash.results import RestoredOutput, RestoreResult
-from contextstash.session.access import OUTPUTS_SUFFIX, Access
+from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit, entries_after
 from contextstash.session.open_session import WITH_ALL_OUTPUTS
 from contextstash.session.thinking_blocks import Undone, strips_after_restore, strips_of
@@ -53,27 +53,17 @@ async def restore_last(access: Access, session_id: str) -> RestoreResult:
 
 async def _session_of(access: Access, handle: str) -> str:
     if handle.startswith("out_"):
-        return await _shown_in(access, handle, (await access.store.find_output(handle))[0])
+        return (await access.store.find_output(handle))[0]
     found = await access.store.find_summary(handle) or await access.current_session_id()
     if found is None:
         raise HandleNotFoundError(f"There is no output or summary '{handle}'. search_history finds handles.")
     return found
 
 
-async def _shown_in(access: Access, handle: str, found_in: str) -> str:
-    """The session whose view an output belongs to: that of which it was stored for, if a request of it leaves out what
-    has this handle (an input of a call, an image)."""
-    parent = (await access.store.get_session(found_in)).parent_session_id
-    if parent is None or not found_in.endswith(OUTPUTS_SUFFIX):
-        return found_in
-    edits = await access.store.read_edits(parent)
-    return parent if any(isinstance(edit, Replacement) and edit.handle == handle for edit in edits) else found_in
-
-
 def _known(snapshot: SessionSnapshot) -> set[str]:
-    """The handles of all outputs and summaries of a session, and of all else that its requests leave out."""
+    """The handles of all outputs and summaries of a session."""
     handles = {output.handle for output in snapshot.outputs.values()}
-    return handles | {_name(edit) for edit in snapshot.edits if isinstance(edit, Shortening)}
+    return handles | {edit.summary_id for edit in snapshot.edits if isinstance(edit, SummaryEdit)}
 
 
 async def _plan(

@@ -18,7 +18,7 @@ from contextstash.record.batches import OTHER_WRITER
 from contextstash.record.declared_parts import declared_system, system_beside, with_system
 from contextstash.results import ContextResult, LeftOut
 from contextstash.session.access import Access
-from contextstash.session.edit import Planned, edit
+from contextstash.session.edit import Planned, changed_entries, edit
 from contextstash.session.open_session import Scope
 from contextstash.session.thinking_blocks import plan_stripping, request_fields, strip_left_out
 from contextstash.view.edits import archive_edit, placeholder_of, truncate_edit
@@ -41,7 +41,6 @@ from contextstash_storage.records import (
     RestoreEdit,
     RewindEdit,
     Session,
-    StripEdit,
     TruncateEdit,
 )
 
@@ -297,35 +296,15 @@ def _plan(sources: _Sources) -> _Plan:
     snapshot = sources.snapshot
     known = _still_left_out(snapshot, sources.last)
     fitted = _fitted(sources, known)
-    cut = _cut_edits(snapshot.entries, fitted.kept) if fitted.shortened else []
-    edits: list[Edit] = list(cut)
-    if cut:
-        stripping = plan_stripping(snapshot, min(edit.seq for edit in cut), needed=True)
-        edits += stripping.edits(snapshot, [edit.handle for edit in cut])
+    edits: list[Edit] = list(fitted.edits)
+    if edits:
+        stripping = plan_stripping(snapshot, min(edit.seq for edit in fitted.edits), needed=True)
+        edits += stripping.edits(snapshot, [edit.handle for edit in fitted.edits])
     left_out = _left_out(snapshot, known, fitted.dropped)
     if left_out is not None and left_out != known:
-        edits += strip_left_out(snapshot, _with(snapshot.entries, edits), left_out.last_seq)
-    return _Plan(sources, tuple(edits), tuple(_with(snapshot.entries, edits)), left_out, fitted.excess)
-
-
-def _with(entries: Sequence[Entry], edits: Sequence[Edit]) -> Sequence[Entry]:
-    """The entries with these edits of single outputs and strips of thinking."""
-    if not edits:
-        return entries
-    shown: dict[int, dict[int, Replacement]] = {}
-    strips = [edit for edit in edits if isinstance(edit, StripEdit)]
-    for each in edits:
-        if isinstance(each, Replacement):
-            shown.setdefault(each.seq, {})[each.block] = each
-
-    def changed(entry: Entry) -> Entry:
-        replaced = shown.get(entry.first_seq)
-        stripped = any(edit.first_seq <= entry.first_seq <= edit.last_seq for edit in strips)
-        if entry.message is None or (replaced is None and not stripped):
-            return entry
-        return replace(entry, replaced={**entry.replaced, **(replaced or {})}, stripped=entry.stripped or stripped)
-
-    return [changed(entry) for entry in entries]
+        edits += strip_left_out(snapshot, changed_entries(snapshot, edits), left_out.last_seq)
+    entries = changed_entries(snapshot, edits) if edits else snapshot.entries
+    return _Plan(sources, tuple(edits), tuple(entries), left_out, fitted.excess)
 
 
 def _fitted(sources: _Sources, known: LeftOutSpan | None) -> Fitted:
@@ -379,18 +358,6 @@ def _left_out(snapshot: SessionSnapshot, known: LeftOutSpan | None, dropped: Seq
     count = sum(1 for entry in out if entry.message) + (beyond.messages if beyond else 0)
     tokens = total_tokens(out) + (beyond.tokens if beyond else 0)
     return span.model_copy(update={"messages": count, "tokens": tokens})
-
-
-def _cut_edits(before: Sequence[Entry], kept: Sequence[Entry]) -> list[Replacement]:
-    """The edits by which the kept entries differ from the view."""
-    shown = {entry.first_seq: entry.replaced for entry in before if entry.message}
-    return [
-        made
-        for entry in kept
-        if entry.message
-        for block, made in entry.replaced.items()
-        if shown[entry.first_seq].get(block) is not made
-    ]
 
 
 def _result(sources: _Sources, plan: _Plan) -> ContextResult:

@@ -82,12 +82,14 @@ async def entries_after(access: Access, snapshot: SessionSnapshot, edits: Sequen
         overlay = edits_in_force([*snapshot.edits, *edits])
         messages = await access.visible_messages(snapshot.session, overlay, bodies=False)
         return build_view(messages, overlay)
-    return await asyncio.to_thread(_changed, snapshot, edits)
+    return await asyncio.to_thread(changed_entries, snapshot, edits)
 
 
-def _changed(snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[Entry]:
+def changed_entries(snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[Entry]:
+    """The same for edits that bring nothing back."""
     messages = [entry.message for entry in snapshot.entries if entry.message]
-    return build_view(messages, edits_in_force([*snapshot.edits, *edits]), untouched(snapshot.entries, edits))
+    overlay = snapshot.overlay.with_edits(edits)
+    return build_view(messages, overlay, untouched(snapshot.entries, edits))
 
 
 async def weighed(access: Access, snapshot: SessionSnapshot, edits: Sequence[Edit]) -> WeighedEdits:

@@ -25,7 +25,7 @@ from contextstash_storage.records import Cover, DigestEdit, Message, Replacement
 Undone = Replacement | Cover | DigestEdit
 """An edit that a restore can undo."""
 
-Choice = Literal["none", "strip", "drop", "wait"]
+Choice = Literal["none", "strip", "wait"]
 
 DROP_REQUEST: dict[str, Any] = {
     "thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
@@ -38,7 +38,6 @@ beta Messages method. `betas` becomes the header `anthropic-beta`: the API refus
 _REASONS: dict[Choice, str] = {
     "none": "",
     "strip": "is bound to what this edit changes and is no longer shown.",
-    "drop": "is bound to what this edit changes; the provider drops it.",
     "wait": "belongs to a tool loop that is still open; this edit waits for its end.",
 }
 
@@ -73,21 +72,20 @@ class Stripping:
         return _strip_from(snapshot, self.first_seq, handles) if self.choice == "strip" else []
 
 
-def stripping_of(messages: Sequence[Message], first_seq: int, *, bound: bool, choice: str, needed: bool) -> Stripping:
-    """What an edit invalidates in these messages, and what to do: what `choice` says, or the best if it is `auto`.
+def stripping_of(messages: Sequence[Message], first_seq: int, *, bound: bool, needed: bool) -> Stripping:
+    """What an edit invalidates in these messages, whose thinking is `bound` or not, and what to do.
 
     The model needs the thinking of an open tool loop to finish the loop. An edit that would invalidate some of it waits
     for the loop's end, unless it is `needed`: a compaction, or a request that would not fit.
     """
     later = [message for message in messages if message.seq >= first_seq]
     breakpoints = sum([block.breakpoint for message in later for block in message.blocks])
-    broken = [message for message in later if thinking_tokens(message)] if bound and choice != "keep" else []
+    broken = [message for message in later if thinking_tokens(message)] if bound else []
     if not broken:
         return Stripping(first_seq, "none", breakpoints=breakpoints)
-    chosen: Choice = "drop" if choice == "drop" else "strip"
-    if choice == "auto" and not needed and broken[-1].seq >= _open_loop_start(messages):
-        chosen = "wait"
-    return Stripping(first_seq, chosen, len(broken), sum(map(thinking_tokens, broken)), breakpoints)
+    waits = not needed and broken[-1].seq >= _open_loop_start(messages)
+    tokens = sum(map(thinking_tokens, broken))
+    return Stripping(first_seq, "wait" if waits else "strip", len(broken), tokens, breakpoints)
 
 
 def _open_loop_start(messages: Sequence[Message]) -> int:
@@ -114,7 +112,7 @@ def plan_stripping(snapshot: SessionSnapshot, first_seq: int, *, needed: bool = 
     while the window is almost full, does not wait for the end of a tool loop."""
     messages = [entry.message for entry in snapshot.entries if entry.message and not entry.stripped]
     needed = needed or level_of(snapshot.view_tokens, snapshot.budget) in ("critical", "overflow")
-    return stripping_of(messages, first_seq, bound=_binds(snapshot), choice=snapshot.settings.thinking, needed=needed)
+    return stripping_of(messages, first_seq, bound=_binds(snapshot), needed=needed)
 
 
 def strips_of(snapshot: SessionSnapshot, undone: Sequence[Undone]) -> list[StripEdit]:
@@ -140,8 +138,7 @@ def strips_after_restore(
 def strip_left_out(snapshot: SessionSnapshot, entries: Sequence[Entry], last_seq: int) -> list[StripEdit]:
     """The edit that strips the thinking behind messages that are left out of requests, up to `last_seq`; empty if they
     may keep it."""
-    strips = snapshot.settings.thinking in ("auto", "strip") and _binds(snapshot)
-    return strip_after(snapshot, entries, last_seq + 1) if strips else []
+    return strip_after(snapshot, entries, last_seq + 1) if _binds(snapshot) else []
 
 
 def strip_after(snapshot: SessionSnapshot, entries: Sequence[Entry], first_seq: int) -> list[StripEdit]:
@@ -157,7 +154,7 @@ def _strip_from(snapshot: SessionSnapshot, first_seq: int, handles: Sequence[str
 
 def request_fields(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> dict[str, Any] | None:
     """The fields that a request needs so that the API drops thinking invalidated by edits; None if it needs none."""
-    if snapshot.settings.thinking not in ("auto", "drop") or reasoning_binding(snapshot.session.model) is not CLAUDE:
+    if not _binds(snapshot) or reasoning_binding(snapshot.session.model) is not CLAUDE:
         return None
     changed = next((entry.first_seq for entry in entries if entry.message is None or entry.replaced), None)
     if changed is None or not any(entry.thinks for entry in entries if entry.first_seq > changed):

@@ -33,6 +33,10 @@ WHOLE_REQUEST_SHARE = 1 / 4
 """Of the usable window: a first request up to this size is not summarized alone, which could only shorten the user's
 words."""
 
+SUMMARIES_SHARE = 0.10
+"""Of the usable window: if the summaries exceed it, the next one takes the place of all. They leave nine tenths of the
+window to the work."""
+
 LEFT_SHARE = 0.47
 """A reduction to the low-water mark leaves about this share of the usable window at most, with its summary and the
 texts of files: a little less than leaving out the oldest messages down to half does. Measured with bench/fidelity: with
@@ -193,7 +197,7 @@ def keep_limits(snapshot: SessionSnapshot) -> KeepLimits:
     bounded = budget.low_water is not None and settings.compact_keep_tokens is None
     # If the summaries take too much of the window, the next one takes the place of all.
     standing = snapshot.entries[leading_fixed(snapshot.entries) : leading_kept(snapshot.entries)]
-    share = int(budget.usable * settings.summaries_share)
+    share = int(budget.usable * SUMMARIES_SHARE)
     levels = settings.summaries == "levels" and total_tokens(standing) + budget.summary_tokens * bounded <= share
     tokens, whole, request = budget.compact_keep_tokens, None, 0
     if bounded:

@@ -272,12 +272,13 @@ Shorten = Callable[[Output, int | None], Replacement]
 @dataclass(frozen=True, slots=True)
 class Fitted:
     """A view for one request. `dropped` are the entries left out, which follow the system messages; `kept` are all
-    others. `excess` is by how many tokens the view still exceeds the budget, 0 if it fits."""
+    others, with the `edits` that shorten outputs. `excess` is by how many tokens the view still exceeds the budget, 0
+    if it fits."""
 
     kept: tuple[Entry, ...]
-    dropped: tuple[Entry, ...]
-    shortened: int
-    excess: int
+    dropped: tuple[Entry, ...] = ()
+    edits: tuple[Replacement, ...] = ()
+    excess: int = 0
 
 
 def fit(
@@ -301,7 +302,7 @@ def fit(
     `whole` is the view with what earlier requests left out, which `entries` lack. The pairing rules are applied to it:
     of a part they may allow more, and then the second request of a view would leave out more than the first."""
     if total_tokens(entries) <= budget:
-        return Fitted(tuple(entries), (), 0, 0)
+        return Fitted(tuple(entries))
     starts = {whole[cut].first_seq for cut in cuts_of(whole) if cut < len(whole)}
     unpinned = {place: output for place, output in outputs.items() if place not in pinned}
     ladder = _Ladder(list(entries), shorten)
@@ -317,16 +318,19 @@ def fit(
     for these in (unpinned, outputs) if pinned else (unpinned,):
         ladder.cut(these, room, room, MIN_CUT_TOKENS)
         ladder.archive(these, room, room)
-    return Fitted(tuple(ladder.view), dropped, ladder.shortened, max(0, ladder.tokens - room))
+    kept = {entry.first_seq for entry in ladder.view if entry.message}
+    edits = tuple(edit for edit in ladder.made.values() if edit.seq in kept)
+    return Fitted(tuple(ladder.view), dropped, edits, max(0, ladder.tokens - room))
 
 
 @dataclass
 class _Ladder:
-    """The steps of one request. Each does nothing if the view is within the budget, and else aims at the goal."""
+    """The steps of one request. Each does nothing if the view is within the budget, and else aims at the goal. `made`
+    are the edits so far, the last one of each output."""
 
     view: list[Entry]
     shorten: Shorten
-    shortened: int = field(default=0, init=False)
+    made: dict[Place, Replacement] = field(default_factory=dict, init=False)
 
     @property
     def tokens(self) -> int:
@@ -388,4 +392,4 @@ class _Ladder:
                 entry = self.view[place]
                 self.view[place] = replace(entry, replaced={**entry.replaced, output.block: edit})
                 excess -= cost - edit.tokens
-                self.shortened += 1
+                self.made[edit.seq, edit.block] = edit

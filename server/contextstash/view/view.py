@@ -62,13 +62,31 @@ class Overlay:
             ranges.append((start, messages - 1))
         return ranges
 
+    def with_edits(self, edits: Iterable[Edit]) -> Overlay:
+        """The overlay with these edits laid over it, none of which undoes another."""
+        replaced, covers = dict(self.replaced), list(self.covers)
+        digests, strips = list(self.digests), list(self.strips)
+        for edit in edits:
+            match edit:
+                case ArchiveEdit() | TruncateEdit():
+                    replaced[edit.seq, edit.block] = edit
+                case DigestEdit():
+                    digests = [*_still_shown(digests, edit), edit]
+                case StripEdit():
+                    strips.append(edit)
+                case SummaryEdit() | RewindEdit():
+                    digests = _still_shown(digests, edit)
+                    covers = [cover for cover in covers if not _inside(cover, edit)]
+                    covers.append(edit)
+        return Overlay(replaced, tuple(sorted(covers, key=lambda cover: cover.span)), tuple(digests), tuple(strips))
+
 
 def edits_in_force(edits: Iterable[Edit]) -> Overlay:
     """The edits of an append-only list that no restore has undone.
 
     A cover that lies completely inside a later one is hidden by it, and returns when the later one is undone.
     """
-    live: dict[int, Replacement | DigestEdit | StripEdit | Cover] = {}
+    live: dict[int, Edit] = {}
     number = 0
     for edit in edits:
         number = edit.edit_id or number + 1  # edits that are not stored yet have no number
@@ -77,23 +95,7 @@ def edits_in_force(edits: Iterable[Edit]) -> Overlay:
                 live.pop(undone, None)
         else:
             live[number] = edit
-    replaced: dict[tuple[int, int], Replacement] = {}
-    covers: list[Cover] = []
-    digests: list[DigestEdit] = []
-    strips: list[StripEdit] = []
-    for edit in live.values():
-        match edit:
-            case ArchiveEdit() | TruncateEdit():
-                replaced[edit.seq, edit.block] = edit
-            case DigestEdit():
-                digests = [*_still_shown(digests, edit), edit]
-            case StripEdit():
-                strips.append(edit)
-            case SummaryEdit() | RewindEdit():
-                digests = _still_shown(digests, edit)
-                covers = [cover for cover in covers if not _inside(cover, edit)]
-                covers.append(edit)
-    return Overlay(replaced, tuple(sorted(covers, key=lambda cover: cover.span)), tuple(digests), tuple(strips))
+    return Overlay({}, ()).with_edits(live.values())
 
 
 def _still_shown(digests: list[DigestEdit], edit: DigestEdit | Cover) -> list[DigestEdit]:

@@ -37,7 +37,7 @@ USERS_ALONE = frozenset({DESTINATION, "secrets", "encryption_key", "keep_days"})
 
 Estimator = Literal["tokenizer", "tiktoken", "chars", "chars_plus_one", "chars_rounded_up", "bytes"]
 Cut = Literal["head", "head_tail", "middle", "smart"]
-Thinking = Literal["auto", "keep", "strip", "drop", "wait"]
+Thinking = Literal["auto", "keep"]
 ToolDigest = Literal["placeholder", "heuristic", "llm", "off"]
 Secrets = Literal["mask", "drop", "off"]
 
@@ -139,8 +139,8 @@ class UserSettings(BaseModel):
     file stays; or rules (rule: never push), which stand with every summary. What a summary replaces follows it word for
     word."""
     thinking: Thinking = "auto"
-    """What happens to thinking that an edit invalidates: it is stripped, dropped by the provider or kept, or the edit
-    waits; `auto` chooses."""
+    """What happens to thinking that an edit invalidates: it is left out, and an edit that would invalidate that of an
+    open tool loop waits for the loop's end (`auto`); or it stays (`keep`), if the provider takes it nevertheless."""
 
     secrets: Secrets = "mask"
     """Keys, tokens and passwords in recorded text: `mask` hides them in the search index, summaries, hand-offs, pages
@@ -227,9 +227,6 @@ class ContextSettings(UserSettings):
     count only if `compact_keep_tokens` is 0."""
     summaries: Literal["one", "levels"] = "levels"
     """`one`: a single summary of all older messages; `levels`: summaries stand beside each other."""
-    # Summaries leave nine tenths of the window to the work.
-    summaries_share: float = Field(default=0.10, gt=0, le=1)
-    """If the summaries exceed this share of the usable window, the next one takes the place of all."""
     summary_share: float | None = Field(default=None, gt=0, le=1)
     """Maximum share of a request's budget that a summary takes; a summary that reaches it is not sent."""
     summary_marker: str | None = None
