@@ -10,11 +10,10 @@ from contextstash.events.turns import Turn
 from contextstash.handoff.user_block import pinned_rules, read_block, rules_block, user_block
 from contextstash.reduce.digests import digest_edit, last_anchor
 from contextstash.reduce.session_turns import MAX_READ, SessionTurns
-from contextstash.session.open_session import READ_AT_ONCE
 from contextstash.view.ladder import leading_fixed
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.window.settings import ContextSettings
-from contextstash_storage.records import DigestEdit, Message
+from contextstash_storage.records import DigestEdit
 
 WORDS_PARTS = 4
 """All messages with the user's words take at most so many times what a compaction adds, beside the first request: then
@@ -93,26 +92,17 @@ async def user_turns(turns: SessionTurns, first: int, last: int) -> tuple[Turn, 
     if last - first < MAX_READ:
         return await turns.between(first, last)
     wanted, calls, said = set[int](), dict[str, int](), set[int]()
-    for start in range(first, last + 1, READ_AT_ONCE):
-        end = min(last, start + READ_AT_ONCE - 1)
-        read = await turns.access.store.read_messages(turns.snapshot.session_id, first=start, last=end, bodies=False)
-        for message in read:
-            if not message.agent_visible or turns.is_left(message.seq):
-                continue
-            wanted |= _dialogs(message, calls)
-            if message.role == "assistant":
-                said = {message.seq}
-            elif message.role == "user" and any(block.type == "text" for block in message.blocks):
+    for message in await turns.access.store.read_outlines(turns.snapshot.session_id, first=first, last=last):
+        if turns.is_left(message.seq):
+            continue
+        if message.role == "assistant":
+            said = {message.seq}
+        for block in message.blocks:
+            if block.type == "text" and message.role == "user":
                 wanted |= {message.seq} | said
+            elif block.type == "tool_call" and block.call_id:
+                calls[block.call_id] = message.seq
+            elif block.type == "tool_result" and (block.is_error or is_dialog(block.tool or "")):
+                # The user may have spoken in it.
+                wanted |= {message.seq, calls.get(block.call_id or "", message.seq)}
     return await turns.at(wanted)
-
-
-def _dialogs(message: Message, calls: dict[str, int]) -> set[int]:
-    """A message with a result in which the user may have spoken, and that of its call; `calls` are those so far."""
-    found: set[int] = set()
-    for block in message.blocks:
-        if block.type == "tool_call" and block.call_id:
-            calls[block.call_id] = message.seq
-        elif block.type == "tool_result" and (block.is_error or is_dialog(block.tool or "")):
-            found |= {message.seq, calls.get(block.call_id or "", message.seq)}
-    return found
