@@ -77,7 +77,9 @@ class SessionTurns:
         recorded = await self.access.messages_at(self.snapshot, missing)
         self._unseen |= {message.seq for message in recorded if not message.agent_visible}
         handles = self.snapshot.handles
-        hidden = [seq for seq in missing if seq not in self.snapshot.messages_with_bodies]
+        # Of messages that the view does not show; most have no output.
+        with_outputs = [each.seq for each in recorded if any(block.type == "tool_result" for block in each.blocks)]
+        hidden = [seq for seq in with_outputs if seq not in self.snapshot.messages_with_bodies]
         if hidden:
             store, session_id = self.access.store, self.snapshot.session_id
             outputs = await store.read_outputs(session_id, first=hidden[0], last=hidden[-1])
