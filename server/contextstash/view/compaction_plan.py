@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from contextstash.view.ladder import (
     PLACEHOLDER_TOKENS,
@@ -93,17 +94,23 @@ class KeepLimits:
 
 
 def plan_compaction(
-    entries: Sequence[Entry], keep: KeepLimits, outputs: Mapping[Place, Output] | None = None
+    entries: Sequence[Entry],
+    keep: KeepLimits,
+    outputs: Mapping[Place, Output] | None = None,
+    known_cuts: dict[int, list[int]] | None = None,
 ) -> CompactPlan:
     """Splits a view into what is summarized and what is kept.
 
     System messages and the user's words at the head are always kept. Of the rest about `keep.tokens` of the newest are
     kept, at most half unless `keep.either`, and at least `keep.messages` messages. The view is split only where no
-    provider's rule is violated.
+    provider's rule is violated: `known_cuts` are these places behind a head of so many entries, for further plans.
     """
     head = leading_kept(entries) if keep.levels else leading_fixed(entries)
     body = entries[head:]
-    cuts = [cut for cut in cuts_of(body) if cut > 0]
+    known = {} if known_cuts is None else known_cuts
+    if head not in known:
+        known[head] = cuts_of(body)
+    cuts = [cut for cut in known[head] if cut > 0]
     if not cuts:
         return _nothing(entries, "the session cannot be split at any message.")
     messages = 0 if keep.either and keep.tokens else keep.messages
@@ -228,21 +235,22 @@ def plan_of(snapshot: SessionSnapshot, asked: bool) -> tuple[CompactPlan, KeepLi
     """The plan of a compaction by the session's settings, and what it keeps. If somebody `asked` for it, messages are
     summarized although placeholders for old outputs would be enough."""
     outputs, keep = unpinned_outputs(snapshot), keep_limits(snapshot)
-    plan = plan_compaction(snapshot.entries, keep, outputs)
+    planned = partial(plan_compaction, snapshot.entries, outputs=outputs, known_cuts={})
+    plan = planned(keep)
     if not plan.covered and not keep.levels and snapshot.settings.summaries == "levels":
         # There is too little beside the summaries to write one in the place of all.
         keep = replace(keep, levels=True)
-        plan = plan_compaction(snapshot.entries, keep, outputs)
+        plan = planned(keep)
     if not plan.covered and asked and (keep.whole is not None or standing_summaries(snapshot.entries)):
         # With placeholders everything fits below the mark, or a short summary leaves room for all that came after it.
         # Who asks for a compaction gets one all the same.
-        plan = plan_compaction(snapshot.entries, replace(keep, whole=None, either=False), outputs)
+        plan = planned(replace(keep, whole=None, either=False))
     if plan.covered and keep.whole is not None:
         # The texts of files in use follow the summary, and take the place of some recent messages.
         budget = snapshot.budget
         tokens = max(keep.tokens - budget.standing_tokens, budget.free // 8)
         fewer = replace(keep, tokens=tokens, whole=int(tokens * WHOLE_SHARE))
-        narrower = plan_compaction(snapshot.entries, fewer, outputs)
+        narrower = planned(fewer)
         plan, keep = (narrower, fewer) if narrower.covered else (plan, keep)
     return (replace(plan, beyond=snapshot.beyond) if plan.covered else plan), keep
 
