@@ -28,9 +28,9 @@ from contextstash.record.declared_parts import System, Tools, check_declared, de
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.record.transcripts import record_transcript
 from contextstash.record.usage import book_late
-from contextstash.reduce import compact, pins, prune, restore, summaries
+from contextstash.reduce import compact, pins, prune, restore
 from contextstash.reduce.automatic import AutoReducer
-from contextstash.request import call_log, client_window, get_context, handoff, overflow_recovery
+from contextstash.request import client_window, get_context, handoff, overflow_recovery
 from contextstash.request.proxied import noting_effect
 from contextstash.results import ContextResult, RecordResult
 from contextstash.session.access import Access, AccessOptions
@@ -208,7 +208,7 @@ class Stash(Access):
     get_archived_output = retrieval.get_archived_output
     read_call = retrieval.read_call
     search_history = retrieval.search_history
-    get_summary = summaries.get_summary
+    get_summary = history.get_summary
 
     # What a new window is told, and what a client's own window holds.
 
@@ -224,6 +224,7 @@ class Stash(Access):
     estimate_context = status.estimate_context
     context_status = status.context_status
     timeline = timeline.timeline
+    list_calls = overview.list_calls
     session_use = overview.session_use
     overview = overview.overview
     advise = window_advice.advise
@@ -242,7 +243,6 @@ class Stash(Access):
     export_session = transfer.export_session
     export_view = transfer.export_view
     import_session = transfer.import_session
-    list_calls = call_log.list_calls
 
     async def read_cursor(self, source: str) -> Cursor | None:
         """Up to where a transcript was read; None if it never was."""

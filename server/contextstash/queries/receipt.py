@@ -10,12 +10,11 @@ from itertools import accumulate, pairwise
 
 from contextstash.configuration.windows_and_prices import price_of
 from contextstash.messages.usage import with_cache
-from contextstash.queries.overview import cost_of_calls
+from contextstash.queries.overview import cost_of_calls, usage_of
 from contextstash.queries.proxy_report import state_since
 from contextstash.queries.sessions import all_sessions, pages_of_sessions
 from contextstash.record.client_edits import OF_CLIENTS_WINDOW
 from contextstash.record.output_archive import OUTPUTS_AGENT, kept_outputs
-from contextstash.request.call_log import usage_of
 from contextstash.results import Receipt, ReceiptLever, Savings
 from contextstash.session.access import Access
 from contextstash_storage.records import Call, Event, EventKind, Lever, ProxiedSession, Session, Usage
