@@ -336,7 +336,6 @@ class ContextStatus(Result):
     messages_summarized: Summarized
     outputs_archived: int = Field(description="Outputs that left the view")
     outputs_shortened: int | None = Field(default=None, description="Outputs that hooks and gateways shortened")
-    unlogged: str | None = Field(default=None, description="What is known of the tokens that were not recorded")
     last_summary: SummaryMade | None = Field(default=None, description="The newest summary in the view")
     savings: Savings | None = Field(default=None, description="What prunes and compactions kept out of requests")
     proxy: ProxyReport | None = Field(default=None, description="What the proxy sent of the session's requests")
@@ -371,8 +370,6 @@ class ContextStatus(Result):
             so_far = f"; so far {saved.tokens:,} tokens in {saved.requests:,} requests{money}" if saved.tokens else ""
             yield f"Saved: {saved.tokens_now:,} tokens in each request{so_far}."
         yield f"Estimate: {estimate.method}; window {estimate.window:,}."
-        if self.unlogged:
-            yield self.unlogged
         yield from estimate.notes or []
         yield estimate.next_step
 

@@ -10,28 +10,6 @@ from tests.support.sized_sessions import reply, round_of, user
 from tests.support.stashes import SESSION, stash_at
 
 
-async def test_of_unlogged_text_it_is_said_what_the_first_request_held_and_what_the_model_keeps_to_itself(
-    tmp_path: Path,
-) -> None:
-    """404 tokens recorded and 20,000 beside them; 1,000 of each reply are hidden thinking; 300 came from elsewhere."""
-    async with stash_at(tmp_path / "s.db", window=100_000, estimator="chars") as stash:
-        for number in range(5):
-            sent = 20_404 + 1_608 * number + (300 if number == 4 else 0)
-            await stash.record_messages(
-                [user(1_600), reply(800)],
-                session_id=SESSION,
-                first_seq=2 * number,
-                format="openai-chat",
-                usage={"input_tokens": sent, "output_tokens": 1_204},
-            )
-        status = await stash.context_status(SESSION)
-    assert status.estimate.breakdown["unrecorded"] == 25_300
-    assert status.unlogged is not None
-    assert "20,000 stood beside" in status.unlogged
-    assert "5,000 are what the model wrote" in status.unlogged
-    assert "of 300 it is not known" in status.unlogged
-
-
 async def test_the_estimate_warns_if_a_client_does_not_send_the_pruned_view(tmp_path: Path) -> None:
     natives = [user(800), reply(15_200)] * 5
     async with stash_at(tmp_path / "i.db", window=30_000, estimator="chars") as stash:

@@ -37,12 +37,3 @@ async def test_the_window_is_never_drawn_higher_than_the_requests_were(tmp_path:
     heights = [sum(point.parts.values()) for point in shown.points]
     one_round = 5_000
     assert reported - 10 <= max(heights[6:]) <= reported + one_round
-
-
-async def test_what_the_limit_of_one_output_cut_was_never_in_the_window(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "l.db", window=20_000) as stash:
-        await stash.record_messages(round_of(0, "a line of the log\n" * 2_000), session_id="s")
-        shown = await stash.timeline("s")
-        estimate = await stash.estimate_context("s")
-    heights = [sum(point.parts.values()) for point in shown.points]
-    assert max(heights) <= estimate.tokens + 10

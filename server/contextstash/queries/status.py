@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from itertools import takewhile
 
 from contextstash.queries.proxy_report import report_of
-from contextstash.queries.receipt import MAX_CALLS, SHRINKING, savings_of
+from contextstash.queries.receipt import SHRINKING, savings_of
 from contextstash.queries.sessions import title_of
 from contextstash.record.output_archive import kept_outputs
 from contextstash.results import Change, ContextStatus, Estimate, SummaryMade
@@ -18,12 +17,6 @@ from contextstash.window.thresholds import rapid_compactions, refill_advice
 from contextstash_storage.records import ArchiveEdit, Native, Session
 
 CHANGES_SHOWN = 12
-
-MIN_UNLOGGED_SHARE = 0.1
-"""Unlogged text of a smaller share of the window is not looked into."""
-
-MAX_READ = 5_000
-"""Messages since the last compaction that are read for that: more than a window holds."""
 
 MAX_COMPACTIONS = 8
 """How many of the last compactions are looked at for those that came too soon."""
@@ -47,7 +40,6 @@ async def context_status(access: Access, session_id: str | None = None) -> Conte
         messages_summarized=sum(edit.messages for edit in summaries),
         outputs_archived=sum(isinstance(edit, ArchiveEdit) for edit in overlay.replaced.values()),
         outputs_shortened=(await kept_outputs(access, session.session_id))[0] or None,
-        unlogged=await _unlogged(access, session, estimate),
         last_summary=SummaryMade.of(max(summaries, key=lambda edit: edit.edit_id)) if summaries else None,
         savings=None if proxied is not None else await savings_of(access, session),
         proxy=None if proxied is None else report_of(proxied),
@@ -99,33 +91,3 @@ def _due(estimate: Estimate) -> list[str]:
     if tokens.value >= tokens.threshold:
         found.append(f"tokens {tokens.value:,} / {tokens.threshold:,}")
     return found
-
-
-async def _unlogged(access: Access, session: Session, estimate: Estimate) -> str | None:
-    """What is known of the tokens that the provider reports and no message holds: the part that stood beside the
-    messages of the window's first request, and what the model wrote and its provider keeps to itself."""
-    unlogged = estimate.breakdown.get("unrecorded", 0)
-    if session.counters.reported is None or unlogged < MIN_UNLOGGED_SHARE * estimate.usable:
-        return None
-    total = session.counters.messages
-    last = await access.store.last_events(session.session_id, ("compaction",), 1)
-    start = max(last[0].seq if last else 0, total - MAX_READ)
-    messages = await access.store.read_messages(session.session_id, first=start, bodies=False)
-    calls = await access.store.read_calls(session.session_id, limit=MAX_CALLS)
-    calls = [call for call in calls if call.purpose == "agent" and call.request_seq >= start]
-    if not calls:
-        return None
-    recorded = sum(message.tokens for message in messages if message.seq <= calls[0].request_seq)
-    first = min(unlogged, max(0, calls[0].prompt_tokens - recorded))
-    hidden = 0
-    for call in calls:
-        after = (messages[place] for place in range(call.request_seq + 1 - start, len(messages)))
-        replied = takewhile(lambda each: each.role == "assistant", after)
-        hidden += max(0, call.completion_tokens - sum(message.tokens for message in replied))
-    hidden = min(unlogged - first, hidden)
-    unknown = unlogged - first - hidden
-    return (
-        f"Of {unlogged:,} tokens of unlogged text {first:,} stood beside the messages of the window's first request"
-        f" (system prompt and tool definitions), {hidden:,} are what the model wrote and its provider does not show"
-        f" (hidden thinking){f', and of {unknown:,} it is not known' if unknown else ''}."
-    )

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
 
 from contextstash.queries.receipt import MAX_CALLS, SHRINKING
 from contextstash.results import Change, Timeline, TimelinePoint
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session
 from contextstash.view.view import part_named
-from contextstash_storage.records import Call, Event, Part, Session, TokenSum, TruncateEdit
+from contextstash_storage.records import Call, Event, TokenSum
 
 POINTS = 200
 """Points of a timeline; each stands for a run of messages. Enough for a chart of ordinary width."""
 
 MAX_CHANGES = 500
-
-TOGETHER = timedelta(milliseconds=20)
-"""An edit and its event are stored in one transaction, the edit first, each with the time at which it is written."""
 
 UNRECORDED = "unrecorded"
 
@@ -37,7 +32,6 @@ async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> 
     runs = _by_run(await access.store.token_sums(session_id, width))
     calls = await access.store.read_calls(session_id, limit=MAX_CALLS)
     events = (await access.store.last_events(session_id, SHRINKING, MAX_CHANGES))[::-1]
-    await _apply_limits(access, session, runs, width, events)
     counted = _points(runs, width, total, [event for event in events if event.parts])
     shown = list(_with_reported(counted, [call for call in calls if call.purpose == "agent"]))
     shown.append(TimelinePoint(seq=total, parts=estimate.breakdown))
@@ -56,27 +50,6 @@ def _by_run(sums: Sequence[TokenSum]) -> dict[int, Parts]:
         part = part_named(each.role, each.kind, each.type).value
         parts[part] = parts.get(part, 0) + each.tokens
     return runs
-
-
-async def _apply_limits(
-    access: Access, session: Session, runs: dict[int, Parts], width: int, events: Sequence[Event]
-) -> None:
-    """Take from the runs about what the limit of one output cut when it was recorded: no view ever showed it. A later
-    cut is in the parts of its event."""
-    at = [event.created_at for event in events if event.kind in ("prune", "recovery") and event.created_at]
-    edits = [edit for edit in await access.edits(session) if isinstance(edit, TruncateEdit)]
-    limited = {edit.handle: edit for edit in edits if not _is_made_with(edit, at)}
-    for output in await access.store.read_outputs(session.session_id) if limited else ():
-        if edit := limited.get(output.handle):
-            parts = runs.setdefault(edit.seq // width, {})
-            parts[Part.TOOL_RESULTS] = parts.get(Part.TOOL_RESULTS, 0) - max(0, output.tokens - edit.tokens)
-
-
-def _is_made_with(edit: TruncateEdit, at: Sequence[datetime]) -> bool:
-    """Whether one of the events at these times, in order, was stored together with the edit."""
-    made = edit.created_at
-    place = bisect_left(at, made) if made else 0
-    return made is not None and place < len(at) and at[place] - made <= TOGETHER
 
 
 def _points(runs: dict[int, Parts], width: int, total: int, events: Sequence[Event]) -> Iterator[TimelinePoint]:
