@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -226,9 +225,7 @@ class Exchange:
         self._original = read
         body = read if self._encoding is None else unpacked(read, self._encoding)
         to_compact = self._scope["path"].endswith(COMPACTION_ROUTE)
-        prepared = None
-        if body is not None:
-            prepared = await self._engine.prepare(format_name, self._headers, body, to_compact=to_compact)
+        prepared = await self._engine.prepare(format_name, self._headers, body, to_compact=to_compact)
         if prepared is not None:
             self._headers = [pair for pair in self._headers if pair[0].lower() != b"accept-encoding"]
             self._headers.append((b"accept-encoding", b"identity"))  # so that the usage can be read
@@ -255,7 +252,7 @@ class Exchange:
         """The reply to a request, in the encoding of the client's, with what it says if the request is refused."""
         sent = self._original
         if prepared.edited:
-            sent = prepared.body if self._encoding is None else packed(prepared.body, self._encoding)
+            sent = prepared.body if self._encoding is None else zstandard().compress(prepared.body, ZSTD_LEVEL)
         reply = await self._reply(sent, prepared.request)
         status, kind = reply.response.status_code, reply.response.headers.get("content-type", "")
         if status in EDIT_REFUSALS and "json" in kind:
@@ -399,26 +396,17 @@ def _is_foreign_page(headers: RawHeaders) -> bool:
     return len(origins) > 1 or origins[0] == "null" or (is_web and not OwnHosts().has_origin(origins[0]))
 
 
-def unpacked(data: bytes, encoding: str) -> bytes | None:
-    """A request's whole body without its compression; None if it cannot be read or is too long."""
-    name = encoding.strip().lower()
+def unpacked(data: bytes, encoding: str) -> bytes:
+    """A request's whole body without its compression, by the one method that a client was seen to use (Codex). Empty,
+    which is no request, if it cannot be read or is too long."""
+    if encoding.strip().lower() != "zstd":
+        return b""
     try:
-        bits = zlib.MAX_WBITS if name == "deflate" else zlib.MAX_WBITS | 32
-        decompressor = zstandard().ZstdDecompressor() if name == "zstd" else zlib.decompressobj(bits)
+        decompressor = zstandard().ZstdDecompressor()
         found: bytes = decompressor.decompress(data, MAX_BODY_BYTES)
-    except Exception:  # each library has its own errors, and a body from elsewhere may hold anything
-        return None
-    return found if decompressor.eof and not decompressor.unused_data else None
-
-
-def packed(data: bytes, encoding: str) -> bytes:
-    """An edited body in the encoding of the original one."""
-    name = encoding.strip().lower()
-    if name == "zstd":
-        found: bytes = zstandard().compress(data, ZSTD_LEVEL)
-        return found
-    compressor = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS if name == "deflate" else zlib.MAX_WBITS | 16)
-    return compressor.compress(data) + compressor.flush()
+    except Exception:  # a body from elsewhere may hold anything
+        return b""
+    return found if decompressor.eof and not decompressor.unused_data else b""
 
 
 async def send_error(send: Send, status: int, kind: str, text: str) -> None:
