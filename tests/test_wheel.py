@@ -62,7 +62,7 @@ async def test_it_serves_its_tools(command: Path, tmp_path: Path) -> None:
 
 
 def test_what_install_writes_are_absolute_commands_that_run_elsewhere(command: Path, tmp_path: Path) -> None:
-    done = run(command, tmp_path, "install", "claude-code", "--scope", "project", "--hooks", "--yes")
+    done = run(command, tmp_path, "install", "claude-code", "--scope", "project", "--yes")
     assert done.returncode == 0, done.stderr
     server = json.loads((tmp_path / ".mcp.json").read_text())["mcpServers"]["contextstash"]
     assert server["command"] == str(command)

@@ -82,7 +82,7 @@ class Client:
 def client(tmp_path: Path) -> Iterator[Client]:
     ours = CommandLine(tmp_path)
     program("claude")
-    assert ours.run("install", "claude-code", "--hooks", "--yes").returncode == 0
+    assert ours.run("install", "claude-code", "--yes").returncode == 0
     with coding_provider(COMMAND, 3, sub_agent_steps=0) as provider:
         yield Client(tmp_path, provider, ours)
 

@@ -97,7 +97,7 @@ def test_claude_code_takes_a_hand_off_whole_after_a_compaction(tmp_path: Path) -
         (project / f"{kind}.py").write_text("\n".join(functions(kind)))
     home = CommandLine(tmp_path)
     # The hooks alone, as in a client without mods.
-    assert home.run("install", "claude-code", "--scope", "project", "--hooks", "--yes").returncode == 0
+    assert home.run("install", "claude-code", "--scope", "project", "--yes").returncode == 0
     model = ReadingModel([project / f"{kind}.py" for kind in KINDS])
     with provider(model.say) as url:
         said = run_claude(tmp_path, url, "Sum up the fines. Never round them.", "--allowedTools", "Read")

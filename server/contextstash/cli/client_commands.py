@@ -15,7 +15,6 @@ import click
 from contextstash.cli.console import echo, for_reader
 from contextstash.cli.options import DatabaseType, tokens
 from contextstash.clients.hooks import HOOKED, part_of, run_hook
-from contextstash.clients.launch import has_hooks
 from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from contextstash.clients.install import Change
     from contextstash_storage.databases import Location
 
-CLIENT_NAMES = ("claude-code", "claude-desktop", "codex", "cursor", "vscode", "gemini", "goose", "opencode", "pi")
+CLIENT_NAMES = ("claude-code", "claude-desktop", "codex", "cursor", "vscode", "gemini", "opencode", "pi")
 
 HAS_PLUGIN = (
     "Our plugin is in this client already, with the server and the hooks: nothing was written, as both would be there"
@@ -60,7 +59,6 @@ def confirmation(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @click.argument("client", metavar="[CLIENT]", type=ClientName(), required=False)
-@click.option("--hooks", is_flag=True, help="Also install hooks: they archive large outputs and write hand-offs.")
 @click.option(
     "--db",
     type=DatabaseType(),
@@ -72,15 +70,15 @@ def confirmation(command: Callable[..., Any]) -> Callable[..., Any]:
 @confirmation
 def install(
     client: str | None,
-    hooks: bool,
     db: Location | None,
     window: int | None,
     scope: Scope,
     **confirmed: bool,
 ) -> None:
-    """Add contextstash to CLIENT's own configuration. Safe to repeat; uninstall removes it.
+    """Add contextstash to CLIENT's own configuration: the server, and where there are hooks, those that archive large
+    outputs and write hand-offs. Safe to repeat; uninstall removes it.
 
-    CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose, opencode or pi; without it,
+    CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, opencode or pi; without it,
     contextstash is added to each of them that is on this machine, with those of the options that it has.
     """
     # Clients run their servers and hooks in other folders, and some without this shell's environment.
@@ -92,7 +90,7 @@ def install(
         )
     given: dict[str, Any] = {"database": database, "scope": scope, "confirmed": confirmed}
     if client is not None:
-        _install(client, hooks=hooks, window=window, **given)
+        _install(client, window=window, **given)
         return
     from contextstash.clients.client import Machine, found_clients
 
@@ -105,14 +103,12 @@ def install(
         )
     for each in found:
         click.echo(f"{each.name}:")
-        its_hooks = hooks and each.hooks is not None
-        _install(each.name, hooks=its_hooks, window=window if each.window else None, **given)
+        _install(each.name, window=window if each.window else None, **given)
 
 
 def _install(
     name: str,
     *,
-    hooks: bool,
     window: int | None,
     database: Location | None,
     scope: Scope,
@@ -128,7 +124,7 @@ def _install(
         click.echo(remark, err=True)
     if scope == "project" and client.has_plugin(machine):
         raise BadInputError(HAS_PLUGIN)
-    changes = plan_install(client, scope, machine, own_command(), hooks=hooks, database=database, window=window)
+    changes = plan_install(client, scope, machine, own_command(), database=database, window=window)
     if not any(change.needed for change in changes):
         parts = ", ".join(_installed_parts(client, machine, window))
         click.echo(f"contextstash is already installed in {name} ({parts}): {changes[0].path}")
@@ -136,13 +132,8 @@ def _install(
         click.echo(f"Installed. Restart {name} to use it; contextstash uninstall {name} removes it.")
         if database is not None:
             click.echo(f"It uses the database {database}.")
-        if hooks and client.hooks and client.hooks.remark:
+        if client.hooks and client.hooks.remark:
             click.echo(client.hooks.remark)
-    else:
-        return
-    if client.hooks and not (hooks or has_hooks(client, machine)):
-        command = f"contextstash install {name} --hooks"
-        click.echo(f"No hooks, so new outputs stay long and a new window gets no hand-off. To have them: {command}")
 
 
 def _installed_parts(client: Client, machine: Machine, window: int | None) -> Iterator[str]:
@@ -151,7 +142,7 @@ def _installed_parts(client: Client, machine: Machine, window: int | None) -> It
         yield "the plugin, with the server and the hooks"
     else:
         yield "the server" if client.entry else "the plugin"
-        if has_hooks(client, machine):
+        if client.hooks:
             yield "the hooks"
     if window is not None:
         yield "the window"
@@ -163,7 +154,7 @@ def _installed_parts(client: Client, machine: Machine, window: int | None) -> It
 def uninstall(client: str, scope: Scope, **confirmed: bool) -> None:
     """Remove contextstash from CLIENT's configuration. An unchanged file gets its former bytes back.
 
-    CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose, opencode or pi.
+    CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, opencode or pi.
     """
     from contextstash.clients.client import Machine
     from contextstash.clients.client import client as client_of

@@ -249,7 +249,7 @@ def _hooks(client: Client, scope: Scope, machine: Machine) -> Findings:
         says = "not installed: new outputs stay long, and a new window gets no hand-off"
     else:
         says = f"missing for {', '.join(missing)}" if missing else f"installed for {', '.join(hooks.events)}"
-    advice = f"contextstash install {client.name} --hooks" if missing else hooks.remark or ""
+    advice = f"contextstash install {client.name}" if missing else hooks.remark or ""
     yield Finding(what, "note" if missing else "ok", says, advice)
 
 

@@ -74,7 +74,7 @@ def with_window(chosen: tuple[Client, WindowSetting, int] | None, launch: Launch
     launch = setting.for_run(launch, setting.value(size))
     hooked = with_hand_offs(client, launch, Machine.this(), db)
     if hooked is None:
-        command = f"contextstash install {client.name} --hooks"
+        command = f"contextstash install {client.name}"
         click.echo(f"contextstash: no hooks, so no hand-off after a compaction. Run: {command}", err=True)
     return hooked or launch
 

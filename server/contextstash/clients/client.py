@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from contextstash.clients.transcripts import Reader
 
 Scope = Literal["user", "project"]
-Kind = Literal["json", "toml", "yaml"]
+Kind = Literal["json", "toml"]
 
 TextPath = tuple[str | int, ...]
 """The place of a text in a tool's response: keys, and positions in lists; empty if the response is the text."""
@@ -351,7 +351,6 @@ MODULES = {
     "claude-desktop": "others",
     "cursor": "others",
     "vscode": "others",
-    "goose": "others",
 }
 """The modules of our own clients. They are imported at the first use, because a hook of one needs no other."""
 

@@ -43,8 +43,7 @@ from typing import TYPE_CHECKING, Any
 from contextstash.base.json_text import lenient_value
 from contextstash.clients.client import client as client_of
 from contextstash.clients.follow import find_transcripts, ingest
-from contextstash.clients.hook_files import note, own_file
-from contextstash.clients.hooks import hook_stash
+from contextstash.clients.hooks import hook_stash, note, own_file
 from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
 from contextstash_storage.errors import BadInputError
 

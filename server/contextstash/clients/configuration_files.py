@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
@@ -17,7 +16,7 @@ Edit = Callable[[MutableMapping[str, Any]], None]
 
 def edited(kind: Kind, text: str, edit: Edit, place: str) -> str:
     """The document after `edit`. Raises BadInputError, naming the place, if it cannot be read."""
-    return {"json": _edited_json, "toml": _edited_toml, "yaml": _edited_yaml}[kind](text, edit, place)
+    return {"json": _edited_json, "toml": _edited_toml}[kind](text, edit, place)
 
 
 def content(kind: Kind, text: str, place: str) -> dict[str, Any]:
@@ -95,23 +94,3 @@ def _edited_toml(text: str, edit: Edit, place: str) -> str:
         raise BadInputError(f"{place} is not valid TOML: {error}. Nothing was written.") from error
     edit(data)
     return tomlkit.dumps(data)
-
-
-def _edited_yaml(text: str, edit: Edit, place: str) -> str:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 4_096
-    try:
-        data = yaml.load(text)
-    except (YAMLError, ValueError) as error:
-        raise BadInputError(
-            f"{place} is not valid YAML: {' '.join(str(error).split())[:200]}. Nothing was written."
-        ) from error
-    data = {} if data is None else data
-    edit(_mapping(data, place))
-    stream = io.StringIO()
-    yaml.dump(data, stream)
-    return stream.getvalue()

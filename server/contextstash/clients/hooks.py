@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextstash.base.json_text import lenient_value
-from contextstash.base.regular_files import resolved
+from contextstash.base.regular_files import is_below, read_regular, resolved
 from contextstash.clients.client import hooks_of
-from contextstash.clients.hook_files import BUSY_SECONDS, note, own_file
 from contextstash.clients.projects import project_folder, project_of
+from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash.clients.client import Client, Hooks
@@ -40,6 +41,18 @@ MAX_EVENT_BYTES = 32 * 1024 * 1024
 MAX_SESSIONS_SEARCHED = 50
 """How many of the latest sessions are searched for the one that was cleared, which was in use just before. If it is
 not among them, the new session starts without a hand-off."""
+
+LOG_NAME = "hooks.log"
+
+MAX_LOG_BYTES = 1_000_000
+"""A larger log is renamed to `hooks.log.1`, which replaces the previous one."""
+
+MAX_LOG_LINE = 1_000
+"""Characters of a line. The longest lines are remarks on a project's files, which name what was ignored and the command
+that accepts it."""
+
+COMPARED_CHARACTERS = 1_000
+"""If so many first characters of a file and of an output are equal, the file holds the whole output."""
 
 OWN_SERVER = "contextstash"
 
@@ -148,9 +161,13 @@ def _after_tool(client: Client, event: Event) -> dict[str, Any] | None:
     longest = max(map(len, texts.values()), default=0)
     if longest <= MIN_LIMIT or (longest <= hooks.limit(tool) and not _is_configured(client)):
         return None
-    from contextstash.clients.output_cut import cut_outputs
+    from contextstash.clients.output_cut import MAX_ARCHIVED_CHARACTERS, cut_outputs
 
-    shown = _run(cut_outputs(client, event, tool, response, list(texts.values()), partial(note, client.name)))
+    whole = _whole_texts(client, response, list(texts.values()), MAX_ARCHIVED_CHARACTERS)
+    if whole is None or sum(len(text) for text, _ in whole) > MAX_ARCHIVED_CHARACTERS:
+        note(client.name, f"An output of '{tool}' is too long to be archived here, or its file is not readable.")
+        return None
+    shown = _run(cut_outputs(client, event, tool, whole, partial(note, client.name)))
     if shown is None:
         return None
     for path, text in zip(texts, shown, strict=True):
@@ -175,6 +192,25 @@ def _with_text(response: Any, path: Sequence[str | int], text: str) -> Any:
     changed: Any = list(response) if isinstance(response, list) else dict(response)
     changed[path[0]] = _with_text(changed[path[0]], path[1:], text)
     return changed
+
+
+def _whole_texts(client: Client, response: Any, texts: Sequence[str], most: int) -> list[tuple[str, bool]] | None:
+    """The texts of a response, and whether the client shows only a preview of each. If it keeps the whole of the
+    first one in a file, because the response holds only its beginning, the text is read from there, of at most so many
+    bytes; None if it cannot be read: what the client shows then names the file, and must stay."""
+    hooks = hooks_of(client)
+    path = hooks.persisted_output(response)
+    if path is None:
+        return [(text, False) for text in texts]
+    try:
+        file = own_file(path, client.name, hooks.own_folders(Path.home()))
+        whole = "" if file is None else read_regular(file, most).decode("utf-8", "surrogateescape")
+    except (OSError, BadInputError) as error:
+        note(client.name, f"An output's file: {error}")
+        return None
+    if file is None or not whole.startswith(texts[0][:COMPARED_CHARACTERS]):
+        return None
+    return [(whole, True), *((text, False) for text in texts[1:])]
 
 
 def _is_due(event: Event, seconds: float) -> bool:
@@ -259,7 +295,7 @@ def _mark(kind: str, event: Event) -> None:
 async def hook_stash(client: Client) -> AsyncIterator[Stash]:
     """The stash with the settings for this client. Remarks on a project's files go to the log."""
     from contextstash.configuration.api_key import api_key_from
-    from contextstash.configuration.database import open_database
+    from contextstash.configuration.database import HOOK_BUSY_SECONDS, open_database
     from contextstash.configuration.setting_layers import configuration
     from contextstash.stash import Stash
     from contextstash.window.settings import resolve_settings
@@ -268,7 +304,7 @@ async def hook_stash(client: Client) -> AsyncIterator[Stash]:
     found = configuration(project=project_folder(os.environ), environment=os.environ, on_remark=remark)
     resolve_settings(found.settings_layer(client.name))
     async with Stash(
-        await open_database(busy_seconds=BUSY_SECONDS),
+        await open_database(busy_seconds=HOOK_BUSY_SECONDS),
         settings=found.settings_layer,
         api_key=api_key_from(os.environ),
         consent=found.may_call_model,
@@ -337,3 +373,48 @@ async def _cleared_session(client: Client, stash: Stash, event: Event) -> str | 
         if is_same:
             return session.session_id
     return None
+
+
+def own_file(path: str, client: str, folders: Sequence[Path]) -> Path | None:
+    """The file at a path that a client passed, resolved, so that neither `..` nor a link leads out of its folders; None
+    if it is missing (a new session has no transcript yet). Raises BadInputError if it is not a regular file below one
+    of the client's own folders."""
+    found = resolved(Path(path).expanduser())
+    own = [folder.expanduser() for folder in folders]
+    if not any(is_below(found, folder) for folder in own):
+        kept = " or ".join(map(str, own))
+        raise BadInputError(f"Not read: {str(found)[:200]} is outside of {kept}, where {client} keeps its files.")
+    try:
+        mode = found.stat().st_mode
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:  # a session in a client's database is named as if that were a folder
+        mode = found.parent.stat().st_mode
+    if not stat.S_ISREG(mode):
+        raise BadInputError(f"Not read: {str(found)[:200]} is not a regular file.")
+    return found
+
+
+def note(client: str, line: str, *, once: bool = False) -> None:
+    """Write a line into the log, which only the owner can read, since it names files and errors; with `once` only if
+    the log does not hold it yet. A failure is ignored: there is no other place to report it."""
+    with suppress(Exception):
+        from datetime import UTC, datetime
+
+        from contextstash.base.regular_files import open_log
+        from contextstash.configuration.locations import data_folder
+        from contextstash.safety.secret_masks import shown as masked
+
+        path = data_folder() / LOG_NAME
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shown = "".join(character if character.isprintable() else " " for character in line)
+        shown = masked(" ".join(shown.split()))[:MAX_LOG_LINE]
+        if once and path.is_file() and shown in path.read_text("utf-8", "replace"):
+            return
+        descriptor = open_log(path)
+        if os.fstat(descriptor).st_size > MAX_LOG_BYTES:
+            os.close(descriptor)
+            path.replace(path.with_suffix(".log.1"))
+            descriptor = open_log(path)
+        with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as file:
+            file.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {client}: {shown}\n")

@@ -76,17 +76,13 @@ def plan_install(
     machine: Machine,
     command: Sequence[str],
     *,
-    hooks: bool,
     database: Location | None = None,
     window: int | None = None,
 ) -> list[Change]:
     """The changes that an installation would make; server and hooks get the `database`, if one is named, and the client
-    compacts at `window` tokens. Raises BadInputError if the client has no such scope, no hooks or no such setting, or
-    if one of its files cannot be read."""
-    if hooks and client.hooks is None:
-        known = ", ".join(each.name for each in clients() if each.hooks)
-        raise BadInputError(f"contextstash has hooks for {known}, not for {client.name}. Leave --hooks out.")
-    pieces = _pieces(client, scope, machine, command, hooks, database, window)
+    compacts at `window` tokens. Raises BadInputError if the client has no such scope or no such setting, or if one of
+    its files cannot be read."""
+    pieces = _pieces(client, scope, machine, command, database, window)
     all_of_ours = dict(_by_file(_all_pieces(client, scope, machine), scope, machine))
     changes = [_added(path, each, all_of_ours[path]) for path, each in _by_file(pieces, scope, machine)]
     if (plugin := client.plugin) is not None and scope == "user":
@@ -109,9 +105,7 @@ def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Chang
 
 def _all_pieces(client: Client, scope: Scope, machine: Machine) -> list[Piece]:
     """Every part that an installation may have, to be removed."""
-    window = None if client.window is None else 0
-    has_hooks = client.hooks is not None
-    return _pieces(client, scope, machine, [SERVER], has_hooks, None, window)
+    return _pieces(client, scope, machine, [SERVER], None, None if client.window is None else 0)
 
 
 def _pieces(
@@ -119,7 +113,6 @@ def _pieces(
     scope: Scope,
     machine: Machine,
     command: Sequence[str],
-    hooks: bool,
     database: Location | None,
     window: int | None,
 ) -> list[Piece]:
@@ -131,7 +124,7 @@ def _pieces(
     elif client.entry is not None or client.plugin is None or scope != "user":
         follows = ("--follow", client.name) if client.files is not None else ()
         pieces.append(_server(client, scope, machine, [*command, "serve", *follows, *named]))
-    if hooks and bundle is None:
+    if client.hooks is not None and bundle is None:
         pieces.append(_hooks(client, scope, machine, command, named))
     if window is not None:
         pieces.append(_window(window_setting(client), scope, machine, window))

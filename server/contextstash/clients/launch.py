@@ -76,7 +76,7 @@ def _names_us(path: Path) -> bool:
 
 
 NEEDED = ("PreCompact", "SessionStart", "SessionEnd")
-"""The events that a hand-off needs. The hook after each tool call, which cuts outputs, is left to `install --hooks`."""
+"""The events that a hand-off needs. The hook after each tool call, which cuts outputs, is left to `install`."""
 
 
 def has_hooks(client: Client, machine: Machine, events: Sequence[str] | None = None) -> bool:

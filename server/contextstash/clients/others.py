@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from contextstash.base.regular_files import read_regular
-from contextstash.clients.client import Client, Entry, Machine, below, typed
+from contextstash.clients.client import Client, Entry, below, typed
 from contextstash.clients.transcripts import (
     Head,
     Json,
@@ -89,17 +89,6 @@ def _messages_in(document: Json) -> list[Any]:
     return next((found for key in CHECKPOINTS if isinstance(found := document.get(key), list)), [document])
 
 
-def _goose_entry(command: Sequence[str]) -> dict[str, Any]:
-    common = {"enabled": True, "envs": {}, "type": "stdio", "timeout": 300}
-    return {"name": "contextstash", "cmd": command[0], "args": list(command[1:]), **common}
-
-
-def _goose_file(machine: Machine) -> Path:
-    if machine.platform == "win32":
-        return machine.configuration / "Block" / "goose" / "config" / "config.yaml"
-    return machine.dot_config / "goose" / "config.yaml"
-
-
 def _desktop(*names: str) -> Any:
     return lambda at: at.configuration.joinpath(*names)
 
@@ -125,5 +114,4 @@ CLIENTS = (
             typed,
         ),
     ),
-    Client("goose", entry=Entry("yaml", "extensions", {"user": _goose_file}, _goose_entry)),
 )

@@ -6,24 +6,19 @@ archived text is counted by its bytes, because a tokenizer's vocabulary takes lo
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from contextstash.base.regular_files import read_regular
 from contextstash.clients.client import Client, hooks_of
-from contextstash.clients.hook_files import BUSY_SECONDS, note, own_file
 from contextstash.clients.projects import project_folder
-from contextstash.configuration.database import open_database
+from contextstash.configuration.database import HOOK_BUSY_SECONDS, open_database
 from contextstash.configuration.setting_layers import RemarkHandler, configuration, sets_output_limits
 from contextstash.messages.main_argument import main_argument
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.output_archive import limit_output
 from contextstash.session.access import Access
 from contextstash.window.settings import resolve_settings
-from contextstash_storage.errors import BadInputError
 
 CHARACTERS_PER_TOKEN = 4
 """The usual estimate for English text and code."""
@@ -36,9 +31,6 @@ took 26 s with an analysis of their lines."""
 MAX_ANALYSED_CHARACTERS = 2_000_000
 """Above this an output is shown as a preview, without an analysis of its lines. That takes 0.1 s."""
 
-COMPARED_CHARACTERS = 1_000
-"""If so many first characters of a file and of an output are equal, the file holds the whole output."""
-
 NOTICE_CHARACTERS = 200
 """Room for the notice of a cut: some 100 characters, and as many to spare."""
 
@@ -50,19 +42,16 @@ COUNTED_BY_BYTES: Mapping[str, Any] = {"estimator": "bytes"}
 
 
 async def cut_outputs(
-    client: Client, event: Mapping[str, Any], tool: str, response: Any, texts: Sequence[str], on_remark: RemarkHandler
+    client: Client, event: Mapping[str, Any], tool: str, texts: Sequence[tuple[str, bool]], on_remark: RemarkHandler
 ) -> list[str] | None:
-    """The texts to show, None if none is over its limit. `on_remark` is called with each remark on a project's file."""
+    """The texts to show, None if none is over its limit; of each it is given whether the client shows only a preview.
+    `on_remark` is called with each remark on a project's file."""
     found = configuration(project=project_folder(os.environ), environment=os.environ, on_remark=on_remark)
     layer = found.settings_layer(client.name)
     resolve_settings(layer)
     own = limits_in_characters(layer) if sets_output_limits(layer) else {}
     session_id = event.get("session_id")
-    whole = await _whole_texts(client, response, texts)
-    if whole is None or sum(len(text) for text, _ in whole) > MAX_ARCHIVED_CHARACTERS:
-        note(client.name, f"An output of '{tool}' is too long to be archived here, or its file is not readable.")
-        return None
-    async with await open_database(busy_seconds=BUSY_SECONDS) as store:
+    async with await open_database(busy_seconds=HOOK_BUSY_SECONDS) as store:
         access = Access(store, settings={**layer, **COUNTED_BY_BYTES})
         limited = [
             await limit_output(
@@ -73,7 +62,7 @@ async def cut_outputs(
                 session_id=session_id if isinstance(session_id, str) and session_id else None,
                 limits=_limits(client, tool, text, own, is_preview=is_preview),
             )
-            for text, is_preview in whole
+            for text, is_preview in texts
         ]
     return [each.text for each in limited] if any(each.cut for each in limited) else None
 
@@ -109,26 +98,3 @@ def _limits(client: Client, tool: str, text: str, own: Mapping[str, Any], *, is_
 def _worthwhile_limit(limit: int, characters: int) -> int | None:
     """The limit in characters of a text that has so many; None if a cut would save too little of it."""
     return limit if characters * (1 - MIN_SAVED_SHARE) > limit else None
-
-
-async def _whole_texts(client: Client, response: Any, texts: Sequence[str]) -> list[tuple[str, bool]] | None:
-    """The texts of a response, and whether the client shows only a preview of each. If it keeps the whole of the
-    first one in a file, because the response holds only its beginning, the text is read from there; None if it cannot
-    be read: what the client shows then names the file, and must stay."""
-    path = hooks_of(client).persisted_output(response)
-    if path is None or not texts:
-        return [(text, False) for text in texts]
-    whole = await asyncio.to_thread(_persisted_text, client, path)
-    if whole is None or not whole.startswith(texts[0][:COMPARED_CHARACTERS]):
-        return None
-    return [(whole, True), *((text, False) for text in texts[1:])]
-
-
-def _persisted_text(client: Client, path: str) -> str | None:
-    """The file's text; None, and a line in the log, if it is not one of the client's own files."""
-    try:
-        file = own_file(path, client.name, hooks_of(client).own_folders(Path.home()))
-        return None if file is None else read_regular(file, MAX_ARCHIVED_CHARACTERS).decode("utf-8", "surrogateescape")
-    except (OSError, BadInputError) as error:
-        note(client.name, f"An output's file: {error}")
-        return None

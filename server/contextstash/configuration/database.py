@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from contextstash_storage.store import SessionStore
 
 
+HOOK_BUSY_SECONDS = 2.0
+"""How long a hook waits while another process writes to the database, before it gives up: the client waits for the hook
+after every tool call."""
+
+
 async def open_database(location: Location | None = None, *, busy_seconds: float | None = None) -> SessionStore:
     """The store in a database, by default the one that is used if none is named. Raises StoreError if it cannot be
     used."""

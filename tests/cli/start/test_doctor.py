@@ -72,7 +72,7 @@ def test_a_database_that_others_may_read_is_found(contextstash: CommandLine) -> 
 def test_an_installed_client_without_hooks_and_one_with_some_are_told_so(tmp_path: Path) -> None:
     machine = Machine(tmp_path, tmp_path / "project", "linux", {})
     [none] = _hooks(client("claude-code"), "user", machine)
-    assert (none.state, none.advice) == ("note", "contextstash install claude-code --hooks")
+    assert (none.state, none.advice) == ("note", "contextstash install claude-code")
     assert "not installed" in none.says
     settings: dict[str, Any] = {}
     add_hooks(client("claude-code"), settings, ["contextstash"])
@@ -96,7 +96,7 @@ def test_our_plugin_in_claude_code_counts_as_installed_and_is_not_installed_twic
     _, found = findings(contextstash)
     assert "its server and hooks are there" in found["claude-code (plugin)"]["says"]
     assert "clients" not in found
-    refused = contextstash.run("install", "claude-code", "--scope", "project", "--hooks", "--yes")
+    refused = contextstash.run("install", "claude-code", "--scope", "project", "--yes")
     assert refused.returncode == 1
     assert "Our plugin is in this client already" in refused.stderr
     assert not (contextstash.folder / ".mcp.json").exists()

@@ -28,8 +28,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path / "home", tmp_path / "project", "linux", {})
 
 
-def install(machine: Machine, *, hooks: bool = False) -> None:
-    for change in plan_install(CLAUDE, "project", machine, ["contextstash"], hooks=hooks):
+def install(machine: Machine) -> None:
+    for change in plan_install(CLAUDE, "project", machine, ["contextstash"]):
         apply_install(change)
 
 
@@ -41,7 +41,7 @@ def test_a_file_that_is_no_regular_file_is_refused_at_once(machine: Machine, kin
     else:
         path.symlink_to("/dev/zero")
     with pytest.raises(BadInputError, match=r"regular file|link out of the project"):
-        plan_install(CLAUDE, "project", machine, ["contextstash"], hooks=False)
+        plan_install(CLAUDE, "project", machine, ["contextstash"])
     with pytest.raises(BadInputError, match=r"regular file|link out of the project"):
         plan_uninstall(CLAUDE, "project", machine)
     assert not is_configured(launched_client("claude"), (), machine)
@@ -58,7 +58,7 @@ def test_a_link_out_of_the_project_does_not_direct_an_edit_to_a_file_of_the_user
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(target)
     with pytest.raises(BadInputError, match="link out of the project"):
-        install(machine, hooks=True)
+        install(machine)
     assert target.is_dir() or target.read_text() == '{"mine": 1}'
 
 
