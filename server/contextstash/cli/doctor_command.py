@@ -207,12 +207,13 @@ def _clients(_: Location | None = None) -> Findings:
                 "the mod that answers compactions may load" if off is None else f"compactions are the client's: {off}"
             )
             yield Finding(f"{client.name} (plugin)", "note" if off else "ok", f"its server and hooks are there; {says}")
-        entry = client.entry
-        for scope, place in entry.files.items() if entry else ():
-            path, what = place(machine), f"{client.name} ({scope})"
+        if (entry := client.entry) is None:
+            continue
+        for scope in entry.scopes:
+            path, what = entry.file(machine, scope), f"{client.name} ({scope})"
             try:
                 text = _text(path)
-                servers = content(entry.kind, text, str(path)).get(entry.key) if entry and text is not None else None
+                servers = content(entry.kind, text, str(path)).get(entry.key) if text is not None else None
             except (OSError, UnicodeDecodeError, BadInputError) as error:
                 yield Finding(what, "wrong", f"{path} cannot be read: {error}", "Correct the file.")
                 continue

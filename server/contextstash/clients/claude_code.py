@@ -331,7 +331,7 @@ CLIENTS = (
         entry=Entry(
             "json",
             "mcpServers",
-            {"user": lambda at: at.home / ".claude.json", "project": lambda at: at.project / ".mcp.json"},
+            lambda at, scope: at.home / ".claude.json" if scope == "user" else at.project / ".mcp.json",
             typed,
         ),
         files=Files(projects_folder, current_files, agent_transcripts),

@@ -1,6 +1,6 @@
 """What is known of a client, and the table of all clients.
 
-    client("codex").entry.files["user"](Machine.this())
+    client("codex").entry.file(Machine.this(), "user")
 
 Other packages add clients by the entry point group `contextstash.clients`; each entry point names a `Client`. A hook
 runs after every tool call of its client, so this module and those of the clients import nothing heavy at their head.
@@ -81,13 +81,14 @@ def typed(command: Sequence[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Entry:
-    """The MCP server in a client's configuration. `files` are its files by scope, `key` is the key of the servers in
-    them, `form` makes a server's entry from its command."""
+    """The MCP server in a client's configuration. `file` is its file in one of the `scopes`, `key` is the key of the
+    servers in it, `form` makes a server's entry from its command."""
 
     kind: Kind
     key: str
-    files: Mapping[Scope, Callable[[Machine], Path]]
+    file: Callable[[Machine, Scope], Path]
     form: Callable[[Sequence[str]], dict[str, Any]] = plain
+    scopes: tuple[Scope, ...] = ("user", "project")
 
 
 @dataclass(frozen=True)
@@ -322,11 +323,11 @@ class Client:
 
     def has_place(self, scope: Scope) -> bool:
         """Whether something of ours can be installed in this scope."""
-        return (self.entry is not None and scope in self.entry.files) or (self.plugin is not None and scope == "user")
+        return (self.entry is not None and scope in self.entry.scopes) or (self.plugin is not None and scope == "user")
 
     def is_on(self, machine: Machine) -> bool:
         """Whether its program is on the path, or its configuration is there."""
-        files = [self.entry.files["user"](machine)] if self.entry else []
+        files = [self.entry.file(machine, "user")] if self.entry else []
         files += [self.hooks.file(machine, "user")] if self.hooks else []
         folders = [file.parent for file in files if file.parent not in (machine.home, machine.dot_config)]
         if self.plugin is not None and self.entry is None:  # its folder of plugins may not be there yet

@@ -349,11 +349,7 @@ CLIENTS = (
     Client(
         "codex",
         programs=("codex",),
-        entry=Entry(
-            "toml",
-            "mcp_servers",
-            {"user": lambda at: _settings_file(at, "user"), "project": lambda at: _settings_file(at, "project")},
-        ),
+        entry=Entry("toml", "mcp_servers", _settings_file),
         files=Files(sessions_folder, current_rollouts),
         reader=lambda: READER,
         hooks=Hooks(

@@ -242,11 +242,7 @@ CLIENTS = (
     Client(
         "gemini",
         programs=("gemini", "gemini-cli"),
-        entry=Entry(
-            "json",
-            "mcpServers",
-            {"user": lambda at: _SETTINGS(at, "user"), "project": lambda at: _SETTINGS(at, "project")},
-        ),
+        entry=Entry("json", "mcpServers", _SETTINGS),
         files=Files(home_folder, current_recordings),
         reader=lambda: READER,
         # It fires PreCompress before every turn, also if it then compresses nothing: only the user's own /compress is

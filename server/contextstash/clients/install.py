@@ -140,11 +140,11 @@ def _server(client: Client, scope: Scope, machine: Machine, command: Sequence[st
     entry = client.entry
     if entry is None:
         raise BadInputError(f"{client.name} starts no MCP servers, but its sessions can be read: contextstash import")
-    if scope not in entry.files:
+    if scope not in entry.scopes:
         raise BadInputError(f"{client.name} has no configuration of the scope {scope}; leave --scope out.")
     keys, value = (entry.key, SERVER), entry.form(command)
     return Piece(
-        entry.files[scope](machine),
+        entry.file(machine, scope),
         entry.kind,
         lambda data: put(data, keys, value),
         f"the MCP server {SERVER}: {shlex.join(command)}",

@@ -60,7 +60,9 @@ def is_configured(client: Client, arguments: Sequence[str], machine: Machine) ->
     """Whether our server is configured in the client, by its files or by its arguments. True for unknown clients."""
     if client.entry is None or any(_argument_names_us(argument) for argument in arguments):
         return True
-    return client.has_plugin(machine) or any(_names_us(file(machine)) for file in client.entry.files.values())
+    return client.has_plugin(machine) or any(
+        _names_us(client.entry.file(machine, each)) for each in client.entry.scopes
+    )
 
 
 def _argument_names_us(argument: str) -> bool:

@@ -321,10 +321,7 @@ CLIENTS = (
         entry=Entry(
             "json",
             "mcp",
-            {
-                "user": lambda at: at.dot_config / "opencode" / "opencode.json",
-                "project": lambda at: at.project / "opencode.json",
-            },
+            lambda at, scope: (at.dot_config / "opencode" if scope == "user" else at.project) / "opencode.json",
             _entry,
         ),
         files=Files(data_folder, current_sessions, databases=DATABASES, in_database=sessions_in_database),
