@@ -142,7 +142,7 @@ class SummaryMade(Result):
 class Change(Result):
     """A change of a session's context at one time."""
 
-    kind: str = Field(description="prune, compaction, restore, recovery or reasoning")
+    kind: str = Field(description="prune, compaction, restore or recovery")
     seq: int = Field(description="Messages recorded by then")
     tokens_before: TokensBefore
     tokens_after: TokensAfter
