@@ -50,10 +50,10 @@ def git_in(script: Script) -> list[str]:
 
 def test_the_branch_and_what_was_changed_since_the_last_commit_are_told() -> None:
     script = bash(Script().user("Fix it."), "git status", "On branch fines\nnothing to commit, working tree clean")
-    assert git_in(script) == ["Git: on branch `fines` at message 2"]
+    assert git_in(script) == ["Git: on branch `fines`"]
     edit = {"file_path": "/srv/a.py", "old_string": "a", "new_string": "b"}
     script.call("Edit", edit, "done")
-    assert git_in(script) == ["Git: on branch `fines` at message 2 (changed in this session: a.py)"]
+    assert git_in(script) == ["Git: on branch `fines` (changed in this session: a.py)"]
     bash(script, "git commit -am 'Fix it'", "[fines 1a2b3c4] Fix it\n 1 file changed")
     assert git_in(script) == ["Git: on branch `fines`, last commit 1a2b3c4 at message 6"]
     script.call("Edit", edit, "done")
@@ -61,6 +61,12 @@ def test_the_branch_and_what_was_changed_since_the_last_commit_are_told() -> Non
     assert git_in(script) == ["Git: on branch `fines`, last commit 1a2b3c4 at message 6 (changed since: a.py)"]
     bash(script, "git checkout -b loans", "Switched to a new branch 'loans'")
     assert git_in(script)[0].startswith("Git: on branch `loans`, last commit 1a2b3c4")
+    bash(script, "git checkout -q -b claims && git commit -qam 'Fix it'", "")
+    assert git_in(script) == ["Git: on branch `claims`, last commit at message 14"]
+    bash(script, "git checkout -- a.py", "")
+    assert git_in(script) == ["Git: on branch `claims`, last commit at message 14"]
+    bash(script, "git checkout -q main", "")
+    assert git_in(script) == ["Git: last commit at message 14"]
 
 
 def test_an_amended_commit_takes_the_place_of_the_one_before() -> None:

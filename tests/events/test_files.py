@@ -111,8 +111,8 @@ def test_a_file_that_is_committed_by_name_was_changed_by_whoever_it_was() -> Non
         "Bash", {"command": "git add src/loans.py README.md . && git commit -m 'Lend copies'"}, "2 files changed"
     )
     lines = lines_in(script)
-    assert "`/w/src/loans.py`: edited, read" in lines
-    assert "`README.md`: edited" in lines
+    assert "`/w/src/loans.py`: changed, read" in lines
+    assert "`README.md`: changed" in lines
     assert "Only read: `/w/src/fines.py`" in lines
 
 
@@ -178,4 +178,4 @@ def test_the_files_that_git_lists_as_changed_are_changed_whatever_changed_them()
     script = Script().call("Bash", {"command": "cd /srv && git apply fix.patch && git status --short"}, printed)
     script.call("Bash", {"command": "cd /srv && git diff --stat"}, " src/c.py | 4 +-\n 1 file changed\n")
     script.call("Bash", {"command": "cd /srv && git diff --stat main..HEAD"}, " src/d.py | 4 +-\n 1 file changed\n")
-    assert lines_in(script) == ["`/srv/src/c.py`: edited", "`/srv/src/b.py`: edited", "`/srv/src/a.py`: edited"]
+    assert lines_in(script) == ["`/srv/src/c.py`: changed", "`/srv/src/b.py`: changed", "`/srv/src/a.py`: changed"]

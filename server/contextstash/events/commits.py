@@ -49,11 +49,10 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The branch that Git printed, and the commit if it made one; `clean` is whether it said that nothing is
-    uncommitted."""
+    """The branch on which a call left the session, empty if it does not say it; `clean` is whether Git said that
+    nothing is uncommitted."""
 
     name: str
-    commit: str = ""
     clean: bool = False
 
 
@@ -64,16 +63,24 @@ _BRANCH = re.compile(
 )
 
 
+_SWITCHES = re.compile(r"\bgit (?:-C \S+ )?(?:checkout|switch)(?! (?:-\S+ )*--(?: |$))(?P<rest>[^\n;&|]{0,200})")
+_NEW_BRANCH = re.compile(r" (?:-[bBcC]|--create|--orphan) ['\"]?(?P<name>[\w./@+-]+)")
+
+
 def branch_of(call: Call) -> Branch | None:
-    """The branch on which a call of Git left the session; None if it printed none."""
-    if call.output is None or call.refused or "git " not in (call.command or ""):
+    """What a call of Git says of the branch; None if nothing."""
+    command = (call.command or "")[:MAX_COMMAND]
+    if call.output is None or call.refused or "git " not in command:
         return None
     text = call.output.text[:MAX_COMMAND]
-    if _COMMIT.search(call.command or "") and (made := _COMMITTED.findall(text)):
-        branch, commit, _ = made[-1]
-        return Branch(branch, commit)
-    found = _BRANCH.findall(text)
-    return Branch(found[-1], clean="working tree clean" in text) if found else None
+    printed = [branch for branch, _, _ in _COMMITTED.findall(text)] if _COMMIT.search(command) else []
+    if found := printed or _BRANCH.findall(text):
+        return Branch(found[-1], clean="working tree clean" in text)
+    switched = None if call.failed else next(reversed([*_SWITCHES.finditer(command)]), None)
+    if switched is None:
+        return None
+    new = _NEW_BRANCH.search(switched["rest"])
+    return Branch(new["name"] if new else "")
 
 
 def commits_of(call: Call) -> Iterator[Committed]:

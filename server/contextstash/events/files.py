@@ -71,9 +71,9 @@ def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:
             found += targets
         if not call.failed and not call.refused:
             found += [target for use in uses if use.verb == "run" for target in scripts.get(use.path, ())]
-            staged = (FileUse(path, "edited", staged=True) for path in staged_files(command))
+            staged = (FileUse(path, "changed", staged=True) for path in staged_files(command))
             found += [_within(call.folder, use) for use in staged]
-            told = (FileUse(path, "edited", staged=True) for path in _told_changed(command, call))
+            told = (FileUse(path, "changed", staged=True) for path in _told_changed(command, call))
             found += [_within(call.folder, use) for use in told]
         yield found
 

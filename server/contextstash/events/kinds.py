@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Verb = Literal["read", "run", "edited", "created", "renamed", "deleted"]
+Verb = Literal["read", "run", "edited", "changed", "created", "renamed", "deleted"]
+"""`changed` is a file that Git says is changed: by whom, the session does not show."""
 
 
 @dataclass(frozen=True, slots=True)

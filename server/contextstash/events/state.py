@@ -101,7 +101,7 @@ class FileState:
 @dataclass(slots=True)
 class Run:
     """A run of tests, a check or a build, or a commit, with the files that were changed after it. `told` is the error
-    of one that failed, or how many tests passed."""
+    of one that failed, how many tests passed, or which commit."""
 
     seq: int
     line: str
@@ -118,8 +118,8 @@ class State:
     newest message is empty: that ends its turn if the user speaks next. `asked` and `decided` are the user's words,
     `open` those requests on which the agent has not ended its turn, `decision` the newest decision if no request
     follows it, and `skill` the one that the agent carries out. `failed` are the runs that failed last, by their
-    programs, `passed` is the newest test run if its tests passed. `git` is the last commit, or else what Git said of
-    the branch, which is its `line`; the commit is its `told`. `calls` are the newest calls. `quoted` counts the
+    programs, `passed` is the newest test run if its tests passed. `git` is the last commit, or else what Git said
+    first; its `line` is the branch, if that is known. `calls` are the newest calls. `quoted` counts the
     wordings and numbers that the agent wrote in quotation marks.
     """
 
@@ -262,9 +262,9 @@ class _Fold:
             self._end_turn()
             state.decided.append(decision)
             state.ended, state.decision = False, decision
+        self._branch(call)
         for commit in commits_of(call):
             self._committed(call.seq, commit)
-        self._branch(call)
         state.plan.take(call)
         for text in _quoted(call):
             state.quoted[text] = state.quoted.pop(text, 0) + 1
@@ -291,9 +291,9 @@ class _Fold:
         state, found = self.state, branch_of(call)
         if found is None:
             return
-        if found.commit or state.git is None:
-            names = [] if found.commit else [path.rpartition("/")[2] for path in state.changed]
-            state.git = Run(call.seq, found.name, found.commit, names[-1 - MAX_SINCE :])
+        if state.git is None:
+            names = [path.rpartition("/")[2] for path in state.changed]
+            state.git = Run(call.seq, "", "", names[-1 - MAX_SINCE :])
         state.git.line = found.name
         if found.clean:
             state.git.since = []
@@ -320,6 +320,10 @@ class _Fold:
         if commit.amends and last is not None:
             done.remove(last)
         done.append(Told(seq, commit.text))
+        if commit.text.startswith(COMMITTED):
+            made = commit.text.removeprefix(COMMITTED).partition(":")[0].split()[:1]  # its number, unless Git was quiet
+            branch = self.state.git.line if self.state.git else ""
+            self.state.git = Run(seq, branch, " ".join(["last commit", *made, f"at message {seq}"]))
 
 
 def _line(call: Call, uses: list[FileUse]) -> str:

@@ -71,7 +71,7 @@ MIN_SHORTENED = 60
 MAX_LATER = 300
 """Tokens of a later request if it is shortened."""
 
-VERBS = ("created", "edited", "renamed", "deleted", "run", "read")
+VERBS = ("created", "edited", "changed", "renamed", "deleted", "run", "read")
 """In the order in which they are written."""
 
 
@@ -297,7 +297,10 @@ class _Writer:
     def state(self, room: int) -> list[str]:
         """What the assistant said last, branch and test run, and the newest calls with what came of them."""
         state = self._state
-        known = [*([_git(state.git)] if state.git else []), *([_passed(state.passed)] if state.passed else [])]
+        known = [
+            *([_git(state.git)] if state.git and (state.git.line or state.git.told) else []),
+            *([_passed(state.passed)] if state.passed else []),
+        ]
         calls = [*known, *map(_numbered, state.calls)]
         short = ""
         if state.said is not None:
@@ -355,9 +358,9 @@ def _passed(run: Run) -> str:
 
 
 def _git(run: Run) -> str:
-    if run.told:
-        return f"Git: on branch `{run.line}`, last commit {run.told} at message {run.seq}{_since(run.since)}"
-    return f"Git: on branch `{run.line}` at message {run.seq}{_since(run.since, 'changed in this session')}"
+    branch = f"on branch `{run.line}`" if run.line else ""
+    since = _since(run.since, "changed since" if run.told else "changed in this session")
+    return f"Git: {', '.join(filter(None, (branch, run.told)))}{since}"
 
 
 def _numbered(told: Told) -> str:
