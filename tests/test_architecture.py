@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 SERVER = ROOT / "server" / "contextstash"
 STORAGE = ROOT / "storage" / "contextstash_storage"
 
-RECORDS = tuple(f"contextstash_storage.{name}" for name in ("records", "errors", "handles", "json_values"))
+RECORDS = tuple(f"contextstash_storage.{name}" for name in ("records", "errors"))
 
 DRIVERS = ("sqlite3", "sqlcipher3", "aiosqlite", "psycopg")
 """What the stores speak to their databases with."""
@@ -21,7 +21,7 @@ DRIVERS = ("sqlite3", "sqlcipher3", "aiosqlite", "psycopg")
 PURE = ("safety", "outputs", "messages", "events", "handoff", "view", "window")
 """The rooms that decide: no input or output, no clock, no chance, no waiting."""
 
-GROUND = ("contextstash.base.near_names", "contextstash.base.json_text", *RECORDS)
+GROUND = ("contextstash.base.near_names", "contextstash.base.json_text", "contextstash.base.json_values", *RECORDS)
 
 MAY_IMPORT_OF_OURS = {
     **{room: tuple(f"contextstash.{name}" for name in PURE) + GROUND for room in PURE},
@@ -123,7 +123,7 @@ def test_a_layer_does_not_know_those_above_it(layer: str) -> None:
 
 
 def test_the_service_knows_the_store_by_its_protocol_alone() -> None:
-    records = ("contextstash_storage.tokens", "contextstash_storage.search.query_terms")
+    records = ("contextstash_storage.notes", "contextstash_storage.search")
     allowed = (*RECORDS, "contextstash_storage.store", *records)
     everything = [found for room in USE_CASES for path in modules(SERVER / room) for found in imports(path)]
     stores = [found for found in everything if is_within(found.module, ("contextstash_storage",))]

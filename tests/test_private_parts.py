@@ -25,7 +25,7 @@ from sqlcipher3 import dbapi2 as sqlite3
 from starlette.applications import Starlette
 
 from contextstash.mcp.stdio import protocol_server
-from contextstash_storage.sqlite.connection import Connection
+from contextstash_storage.sqlite.store import Connection
 
 ROOT = Path(__file__).parent.parent
 

@@ -37,7 +37,6 @@ from contextstash.session.access import Access, AccessOptions
 from contextstash.transfer import retention, transfer
 from contextstash_storage.records import Appended, Call, Cursor, Event, Native
 from contextstash_storage.store import SessionStore
-from contextstash_storage.tokens import TokenStore
 
 
 class Stash(Access):
@@ -54,11 +53,6 @@ class Stash(Access):
     def owner(self) -> str:
         """Whose sessions these are."""
         return self.store.owner
-
-    @property
-    def tokens(self) -> TokenStore:
-        """The tokens of a server's clients, of all owners."""
-        return self.store.tokens
 
     def for_owner(self, owner: str) -> Stash:
         """The sessions of another owner in the same open database, which follows no client. End it with `end`."""

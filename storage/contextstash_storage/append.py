@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from contextstash_storage.bodies import Stored, fingerprint, store_bodies, to_bytes
+from contextstash_storage.documents import Document, NewText, documents_of, index_messages, indexed_pieces, stored_texts
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError
 from contextstash_storage.log import book_usage, insert_call, insert_edits, number_edits, reports_again
-from contextstash_storage.messages import read_fingerprints
+from contextstash_storage.messages import Stored, fingerprint, read_fingerprints, store_bodies, store_outputs
 from contextstash_storage.notes import get_batch, put_batch, put_cursor
-from contextstash_storage.outputs import store_outputs
 from contextstash_storage.records import (
     Appended,
     Call,
@@ -29,9 +28,7 @@ from contextstash_storage.records import (
     StoredBatch,
     WeighedEdits,
 )
-from contextstash_storage.rows import checksum, facts_of, group_of
-from contextstash_storage.search.documents import Document, documents_of, indexed_pieces, stored_texts
-from contextstash_storage.search.index import NewText, index_messages
+from contextstash_storage.rows import checksum, facts_of, group_of, to_bytes
 from contextstash_storage.sessions import read_session, store_counters
 from contextstash_storage.transaction import Tx, held, listed, microseconds, now, time_of
 

@@ -48,7 +48,7 @@ async def open_store(
     owner = owner or LOCAL_OWNER
     limits = {} if busy_seconds is None else {"busy_seconds": busy_seconds}
     if isinstance(location, Path):
-        from contextstash_storage.sqlite import open_sqlite
+        from contextstash_storage.sqlite.store import open_sqlite
 
         return await open_sqlite(location, owner=owner, find_key=find_key, **limits)
     try:

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
-from contextstash_storage.bodies import compressed, damaged, plain, to_bytes
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import (
     Call,
@@ -28,7 +27,19 @@ from contextstash_storage.records import (
     Usage,
     ViewDelta,
 )
-from contextstash_storage.rows import call_fields, call_json, checksum, edit_of, from_json, group_of, to_json
+from contextstash_storage.rows import (
+    call_fields,
+    call_json,
+    checksum,
+    compressed,
+    damaged,
+    edit_of,
+    from_json,
+    group_of,
+    plain,
+    to_bytes,
+    to_json,
+)
 from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, now, only
 
 Logged = TypeVar("Logged", Event, Call, Request, DeclaredVersion)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from base64 import b32encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -89,7 +92,7 @@ class Output(Record):
     tokens: int
     characters: int
     lines: int
-    sha256: str
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
     is_error: bool = False
 
 
@@ -737,3 +740,21 @@ and the messages newly stored; not called if none are. Pure."""
 EditsBefore = Callable[[Counters], WeighedEdits]
 """`before(counters)`: edits to append before messages, given the counters as they are. Raises EditConflictError if they
 are not those that the edits were planned for. Pure."""
+
+
+# Handles: the short names of tool outputs (`out_…`) and of summaries (`sum_…`), which hash what they name
+
+
+HASH_BYTES = 10
+"""80 bits, 16 base32 characters: two texts with one handle take about 10^12 hashes to find, a text for a given handle
+10^24; and a handle that names two texts is refused. (With 40 bits, two were found in 2.9 s.)"""
+
+
+HANDLE = re.compile(r"(?:out|sum)_[a-z2-7]{16}(?:-\d+)?")
+"""A handle; outputs of one session with the same name are numbered."""
+
+
+def handle_of(kind: str, content: str) -> str:
+    """The handle of a text, `kind` being `out` or `sum`; the same text always has the same."""
+    digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest()
+    return f"{kind}_{b32encode(digest[:HASH_BYTES]).decode().lower()}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar
 from zlib import crc32
@@ -11,7 +12,7 @@ import pydantic_core
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from contextstash_storage.bodies import Stored, body_of, damaged, to_bytes
+from contextstash_storage.errors import DamagedError
 from contextstash_storage.records import (
     EDIT,
     Block,
@@ -20,13 +21,68 @@ from contextstash_storage.records import (
     Call,
     Edit,
     Kind,
-    Message,
     MessageOutline,
+    Native,
     NewMessage,
     Record,
     Role,
 )
-from contextstash_storage.transaction import microseconds, text_of, time_of
+from contextstash_storage.transaction import microseconds, time_of
+
+if sys.version_info >= (3, 14):
+    from compression import zstd as zstd
+else:
+    from backports import zstd as zstd
+
+
+_JSON = json.JSONDecoder()
+"""Decodes what this program wrote: without looking for the encoding and for white space it takes 60 % of the time."""
+
+
+def to_bytes(value: object) -> bytes:
+    """Compact JSON in UTF-8; lone surrogates, which UTF-8 can't hold, are escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def body_of(stored: bytes) -> Native:
+    """The body of `to_bytes`."""
+    body: Native = _JSON.raw_decode(stored.decode())[0]
+    return body
+
+
+_LEVEL, _CHECKSUM = zstd.CompressionParameter.compression_level, zstd.CompressionParameter.checksum_flag
+
+
+_COMPRESSOR = zstd.ZstdCompressor(options={_LEVEL: 8, _CHECKSUM: 1})
+"""A full segment takes 0.7 ms; with level 5 it takes 0.4 and is 4 % larger, with 12 it takes 2.9 and is 1 % smaller.
+Used for each frame again, which takes a sixth of the time of making one for each; it locks itself."""
+
+
+_FRAME = b"\x28\xb5\x2f\xfd"
+"""How a frame begins; no JSON does."""
+
+
+def compressed(data: bytes) -> bytes:
+    """The data as one frame with a checksum."""
+    return _COMPRESSOR.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
+
+
+def plain(stored: bytes) -> bytes:
+    """The JSON of `compressed`, or JSON that is not compressed."""
+    return zstd.decompress(stored) if stored.startswith(_FRAME) else stored
+
+
+def damaged(what: str) -> DamagedError:
+    """The error for a stored value that is not what was stored."""
+    return DamagedError(
+        f"The database is damaged: {what} cannot be read. Everything else can; contextstash doctor says what is"
+        " damaged. Restore a backup, or delete the session."
+    )
+
 
 # The places in these are stored: what comes later is added at their end.
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
@@ -165,24 +221,3 @@ def checksum(*values: object) -> int:
     """Of a row's values: a damaged row is not read as another one."""
     parts = [each if isinstance(each, bytes) else str(each).encode("utf-8", "surrogatepass") for each in values]
     return crc32(b" ".join(parts))
-
-
-def check_row(noted: int, seq: int, *values: object) -> None:
-    """Raise DamagedError if the row of a message is not of this checksum."""
-    if noted != checksum(seq, *values):
-        raise damaged(f"message {seq}")
-
-
-def message_of(session_id: str, row: Sequence[Any], stored: Stored | None) -> Message:
-    """The message of a row (seq, key, facts, created, fingerprint, checksum), with its body if that was read. Raises
-    DamagedError if the row is damaged."""
-    seq, key, facts, created, fingerprint, noted = row
-    check_row(noted, seq, fingerprint, key, created, facts)
-    return Message(
-        session_id=session_id,
-        seq=seq,
-        key=None if key is None else text_of(key),
-        created_at=time_of(created),
-        body=None if stored is None else body_of(stored.body),
-        **fields_of(facts),
-    )

@@ -35,7 +35,7 @@ CREATE TABLE messages (
 );
 CREATE UNIQUE INDEX messages_by_key ON messages (session, key) WHERE key IS NOT NULL;
 
--- Segments of neighbouring messages, `messages` from `first_seq` on; see bodies.py.
+-- Segments of neighbouring messages, `messages` from `first_seq` on; see messages.py.
 CREATE TABLE bodies (
     body INTEGER PRIMARY KEY,
     session INTEGER NOT NULL,

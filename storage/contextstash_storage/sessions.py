@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from contextstash_storage.bodies import damaged
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.log import calls_of
 from contextstash_storage.records import (
@@ -18,7 +17,7 @@ from contextstash_storage.records import (
     ToolSum,
     Totals,
 )
-from contextstash_storage.rows import from_json, parsed, to_json
+from contextstash_storage.rows import damaged, from_json, parsed, to_json
 from contextstash_storage.transaction import Tx, listed, microseconds, now, storable, text_of, time_of
 
 DELETED_OWNER = "\x1fdeleted"

@@ -10,10 +10,8 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypedDict, Unpack
 
-from contextstash_storage import deletion, log, messages, notes, outputs, sessions
+from contextstash_storage import hidden_sessions, log, messages, notes, sessions
 from contextstash_storage.append import PIECE_SIZE, Batch, Progress, append_piece, is_large, prepare
-from contextstash_storage.bodies import fingerprint
-from contextstash_storage.deletion import Deletions
 from contextstash_storage.errors import (
     BadInputError,
     EditConflictError,
@@ -22,6 +20,8 @@ from contextstash_storage.errors import (
     StoreError,
     StoreFullError,
 )
+from contextstash_storage.hidden_sessions import Deletions, Staged
+from contextstash_storage.messages import fingerprint
 from contextstash_storage.records import (
     LOCAL_OWNER,
     UNCHANGED,
@@ -45,17 +45,14 @@ from contextstash_storage.records import (
     Usage,
     ViewDelta,
 )
-from contextstash_storage.search.query_terms import EVERYWHERE, SearchFilter
-from contextstash_storage.search.search import Weigh as Weigh
-from contextstash_storage.search.search import search
+from contextstash_storage.search import EVERYWHERE, SearchFilter, search
+from contextstash_storage.search import Weigh as Weigh
 from contextstash_storage.sessions import insert_session, read_session, row_of, store_counters
-from contextstash_storage.staged_sessions import Staged
-from contextstash_storage.tokens import TokenStore
 from contextstash_storage.transaction import Database, Result, Tx
 
 BETWEEN_PIECES_SECONDS = 0.005
 """Pause between two pieces of a batch. SQLite has no queue for its lock: a waiting process would find the database
-locked each time if the next piece started at once. Longer than sqlite.connection.LOOK_SECONDS, so that each that waits
+locked each time if the next piece started at once. Longer than sqlite.store.LOOK_SECONDS, so that each that waits
 looks once in it. Of 20 ms and 5 ms: two processes that record transcripts take a fifth less time with 5."""
 
 
@@ -132,7 +129,6 @@ class SessionStore:
     def __init__(self, database: Database, owner: str = LOCAL_OWNER) -> None:
         self.database = database
         self.owner = owner
-        self.tokens = TokenStore(database)
         self._deletions = Deletions(database)
 
     def for_owner(self, owner: str) -> Self:
@@ -143,7 +139,7 @@ class SessionStore:
 
     async def continue_work(self) -> None:
         """Continue, in the background, what killed processes left incomplete."""
-        if await self.database.read(deletion.any_hidden):
+        if await self.database.read(hidden_sessions.any_hidden):
             self._deletions.finish_later()
 
     async def close(self) -> None:
@@ -193,7 +189,7 @@ class SessionStore:
         transaction makes them invisible; then their rows, their words in the search index and their pages in the
         write-ahead log are removed in pieces. False if some of that is still to be done, because another process reads
         an older state, the database is locked or the disk is full. It is then tried again."""
-        await self.database.write(lambda tx: deletion.hide(tx, self.owner, [session_id, *along]))
+        await self.database.write(lambda tx: hidden_sessions.hide(tx, self.owner, [session_id, *along]))
         return await self._deletions.finish()
 
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
@@ -322,16 +318,16 @@ class SessionStore:
     put_cached_summary = _session_writer(notes.put_cached_summary)
     get_cursor = _owner_reader(notes.get_cursor)
 
-    read_outputs = _session_reader(outputs.read_outputs)
-    find_output = _owner_reader(outputs.find_output)
-    find_handles = _owner_reader(outputs.find_handles)
+    read_outputs = _session_reader(messages.read_outputs)
+    find_output = _owner_reader(messages.find_output)
+    find_handles = _owner_reader(messages.find_handles)
 
     async def search(
         self, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
     ) -> list[SearchHit]:
-        """Best hits first; the documents, terms, weights and order are those of the folder `search`. A call and its
-        output are one hit, of the output; one that repeats the lines of a better hit is left out. With `weigh`, the
-        order is that of the weighed scores among the first RANKED_HITS times `limit` hits."""
+        """Best hits first, in the order of ranking.py. A call and its output are one hit, of the output; one that
+        repeats the lines of a better hit is left out. With `weigh`, the order is that of the weighed scores among the
+        first RANKED_HITS times `limit` hits."""
         return await self.database.read(lambda tx: search(tx, self.owner, query, where, limit, weigh))
 
     async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None:
@@ -396,6 +392,12 @@ class SessionStore:
 
     deleted_sessions = _owner_reader(notes.deleted_sessions)
     copy_deleted = _owner_writer(notes.copy_deleted)
+
+    add_token = _owner_writer(notes.add_token)
+    read_tokens = _owner_reader(notes.read_tokens)
+    find_token = _owner_reader(notes.find_token)
+    note_token_use = _owner_writer(notes.note_token_use)
+    remove_token = _owner_writer(notes.remove_token)
 
     async def _change(self, session_id: str, change: Callable[[Tx, int, Session], Result]) -> Result:
         """What a function that changes a session returns; no other transaction changes it meanwhile. Raises

@@ -15,7 +15,7 @@ from contextstash.mcp.http import HostChecks
 from contextstash.mcp.server import build_server
 from contextstash.stash import Stash
 from contextstash.web.host_names import hosts_behind
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 from tests.conformance.fixtures import add_fixtures
 
 

@@ -18,7 +18,7 @@ from openai import OpenAI
 from contextstash.clients.follow import ingest
 from contextstash.proxy.replies import final_reply
 from contextstash.stash import Stash
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 from tests.proxy.test_identity import recorded, rewinds
 from tests.proxy.test_sessions import transcript_of
 from tests.support.caching_provider import CachingProvider, stream_events

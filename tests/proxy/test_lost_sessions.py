@@ -15,7 +15,7 @@ from sqlcipher3 import dbapi2 as sqlite3
 from contextstash.proxy import engine
 from contextstash.request.proxied import RecordedList, record_request
 from contextstash_storage.errors import EditConflictError
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 from tests.proxy.test_identity import recorded
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import (

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from contextstash.stash import Stash
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import ID, OLD, Clock, placeholders, play, request_of, running_proxy, session
 

@@ -13,7 +13,7 @@ from contextstash.messages.usage import read_usage
 from contextstash.queries.proxy_report import report_of, state_since
 from contextstash.stash import Stash
 from contextstash_storage.records import Event, ProxiedSession, Usage
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 from tests.support import caching_provider
 from tests.support.caching_provider import CHARACTERS_PER_TOKEN, CachingProvider
 from tests.support.proxies import ID, Clock, RunningProxy, play, prune_cold, request_of, running_proxy, session, turn

@@ -15,7 +15,7 @@ import pytest
 from contextstash.clients.follow import ingest
 from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
 from contextstash.stash import Stash
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 from tests.proxy.test_identity import recorded
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import (

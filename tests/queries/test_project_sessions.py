@@ -12,7 +12,7 @@ from contextstash.clients.follow import ingest
 from contextstash.clients.projects import project_of
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 
 FOLDERS = {"first": "/srv/orchard", "second": "/srv/orchard/docs", "third": "/srv/orchards"}
 

@@ -10,9 +10,9 @@ import pytest
 
 from contextstash.record.output_archive import OUTPUTS_AGENT
 from contextstash.stash import Stash
-from contextstash_storage import handles
+from contextstash_storage import records
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.sized_sessions import user
 from tests.support.stashes import SESSION, stash_at, whole_output
 
@@ -64,7 +64,7 @@ async def test_the_same_output_is_kept_once_and_has_one_handle(tmp_path: Path) -
 async def test_outputs_with_one_name_are_never_taken_for_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handles, "HASH_BYTES", 0)  # all have one name, as if each hash collided
+    monkeypatch.setattr(records, "HASH_BYTES", 0)  # all have one name, as if each hash collided
     async with stash_at(tmp_path / "stash.db") as stash:
         for _ in range(2):
             for words in ("figs", "pears", "plums"):

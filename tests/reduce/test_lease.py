@@ -15,7 +15,7 @@ from contextstash.reduce import lease as leases
 from contextstash.reduce.lease import COMPACTION, only_one
 from contextstash.stash import Stash
 from contextstash_storage.errors import StoreBusyError
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.gated_store import before
 from tests.support.model_provider import Answer, model_provider
 from tests.support.sized_sessions import reply, user

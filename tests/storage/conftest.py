@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.postgres_server import new_store_address
 from tests.support.stored_sessions import new_session

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from contextstash_storage import ranking
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.search import ranking
-from contextstash_storage.search.query_terms import SearchFilter
+from contextstash_storage.search import SearchFilter
 from contextstash_storage.sqlite import match
 from contextstash_storage.store import SessionStore, Weigh
 from tests.support.effort import examples

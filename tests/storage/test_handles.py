@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextstash_storage.handles import HANDLE, handle_of
+from contextstash_storage.records import HANDLE, handle_of
 
 
 @pytest.mark.parametrize("kind", ["out", "sum"])

@@ -12,8 +12,8 @@ import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.append import PIECE_SIZE
-from contextstash_storage.deletion import hide
 from contextstash_storage.errors import BadInputError, SessionNotFoundError, StoreBusyError
+from contextstash_storage.hidden_sessions import hide
 from contextstash_storage.records import Cursor, NewMessage, Session
 from contextstash_storage.sessions import insert_session
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite

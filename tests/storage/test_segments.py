@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash_storage.bodies import Stored, bodies_in, body_of, packed, to_bytes, unpacked
 from contextstash_storage.errors import StoreError
+from contextstash_storage.messages import Stored, bodies_in, packed, unpacked
+from contextstash_storage.rows import body_of, to_bytes
 from tests.support.json_values import json_objects
 
 contents = st.builds(Stored, body=st.binary(max_size=50), texts=st.none() | st.binary(max_size=50))

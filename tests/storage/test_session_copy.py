@@ -12,15 +12,14 @@ from pathlib import Path
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash_storage import staged_sessions
+from contextstash_storage import hidden_sessions
 from contextstash_storage.errors import SessionNotFoundError, StoreBusyError
+from contextstash_storage.hidden_sessions import PAUSE_SECONDS
 from contextstash_storage.records import Call, Copied, Counters, EditRecord, Event, NewMessage, Session
-from contextstash_storage.search.query_terms import SearchFilter
+from contextstash_storage.search import SearchFilter
 from contextstash_storage.sessions import STAGED_OWNER
-from contextstash_storage.sqlite.connection import SqliteTx
 from contextstash_storage.sqlite.health import look_at
-from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
-from contextstash_storage.staged_sessions import PAUSE_SECONDS
+from contextstash_storage.sqlite.store import SqliteStore, SqliteTx, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import now
 from tests.support.stored_edits import archiving
@@ -31,7 +30,7 @@ SMALL_PIECES = 3
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged_sessions, "ITEMS_AT_ONCE", SMALL_PIECES)
+    monkeypatch.setattr(hidden_sessions, "ITEMS_AT_ONCE", SMALL_PIECES)
 
 
 def session(messages: int = 11) -> Session:
@@ -156,8 +155,8 @@ async def test_others_record_while_a_long_session_is_imported(store: SqliteStore
 
 KILLED = """
 import asyncio, os, pathlib, signal, sys
-from tests.storage.test_session_copy import items, open_sqlite, session, staged_sessions
-staged_sessions.ITEMS_AT_ONCE = 3
+from tests.storage.test_session_copy import items, open_sqlite, session, hidden_sessions
+hidden_sessions.ITEMS_AT_ONCE = 3
 def told():
     yield from items()[:7]
     os.kill(os.getpid(), signal.SIGKILL)
@@ -204,7 +203,7 @@ async def test_an_import_that_was_removed_as_abandoned_says_so(store: SqliteStor
         yield from items()[:6]
         with closing(sqlite3.connect(path)) as db:
             db.execute("UPDATE notes SET begins = begins - 600, ends = ends - 600")
-            staged_sessions.give_up_abandoned(SqliteTx(db))
+            hidden_sessions.give_up_abandoned(SqliteTx(db))
             db.commit()
         yield from items()[6:]
 

@@ -49,9 +49,6 @@ async def test_a_handle_of_one_text_is_that_of_the_newest_session(store: Session
         {"is_error": True, "argument": "src/\x00é.py"},
         {"tool": "\ud800"},
         {"argument": "\udfff"},
-        {"sha256": ""},
-        {"sha256": "AB" * 32},
-        {"sha256": "no hash"},
     ],
 )
 async def test_any_output_comes_back_equal(store: SessionStore, changed: dict[str, object]) -> None:
@@ -61,3 +58,9 @@ async def test_any_output_comes_back_equal(store: SessionStore, changed: dict[st
     await record(store, message)
     assert await store.read_outputs(SESSION) == [output]
     assert await store.find_output("out_a") == (SESSION, output)
+
+
+@pytest.mark.parametrize("text", ["", "AB" * 32, "no hash", HASH + "00"])
+def test_what_is_no_hash_is_no_output(text: str) -> None:
+    with pytest.raises(ValueError, match="sha256"):
+        Output(handle="out_a", seq=0, block=0, tool="Read", tokens=5, characters=7, lines=2, sha256=text)

@@ -9,42 +9,42 @@ import pytest
 
 from contextstash.web.access_tokens import SCOPES, TokenVerification, create_token, digest, now
 from contextstash_storage.errors import BadInputError
+from contextstash_storage.notes import Token
 from contextstash_storage.store import SessionStore
-from contextstash_storage.tokens import Token
 
 
 async def test_a_token_is_found_by_its_hash_alone_and_reads_as_it_was_stored(store: SessionStore) -> None:
     token = Token("alice", "Alice Ω", ("read", "admin"), now(), expires_at=now() + timedelta(days=1))
-    assert await store.tokens.add(token, b"\x00" * 32)
-    assert await store.tokens.find(b"\x00" * 32) == token
-    assert await store.tokens.find(b"\x01" * 32) is None
-    assert await store.for_owner("another").tokens.read_all() == [token]
+    assert await store.add_token(token, b"\x00" * 32)
+    assert await store.find_token(b"\x00" * 32) == token
+    assert await store.find_token(b"\x01" * 32) is None
+    assert await store.for_owner("another").read_tokens() == [token]
 
 
 async def test_a_name_is_given_once_and_a_removed_token_is_gone(store: SessionStore) -> None:
     token = Token("laptop", "alice", ("read",), now())
-    assert await store.tokens.add(token, b"a" * 32)
-    assert not await store.tokens.add(replace(token, owner="mallory"), b"b" * 32)
-    assert await store.tokens.find(b"b" * 32) is None
+    assert await store.add_token(token, b"a" * 32)
+    assert not await store.add_token(replace(token, owner="mallory"), b"b" * 32)
+    assert await store.find_token(b"b" * 32) is None
     used = now()
-    await store.tokens.note_use("laptop", used)
-    assert [each.last_used_at for each in await store.tokens.read_all()] == [used]
-    assert await store.tokens.remove("laptop")
-    assert not await store.tokens.remove("laptop")
-    assert await store.tokens.find(b"a" * 32) is None
+    await store.note_token_use("laptop", used)
+    assert [each.last_used_at for each in await store.read_tokens()] == [used]
+    assert await store.remove_token("laptop")
+    assert not await store.remove_token("laptop")
+    assert await store.find_token(b"a" * 32) is None
 
 
 async def test_a_secret_is_verified_until_it_expires_and_is_stored_nowhere(store: SessionStore) -> None:
-    secret = await create_token(store.tokens, "alice", "alice", SCOPES)
-    expired = await create_token(store.tokens, "old", "alice", SCOPES, now() - timedelta(seconds=1))
-    verification = TokenVerification(store.tokens)
+    secret = await create_token(store, "alice", "alice", SCOPES)
+    expired = await create_token(store, "old", "alice", SCOPES, now() - timedelta(seconds=1))
+    verification = TokenVerification(store)
     found = await verification.verify(secret)
     assert found is not None
     assert (found.name, found.owner, found.scopes) == ("alice", "alice", SCOPES)
     assert await verification.verify(expired) is None
     for wrong in ("", "cst_", secret[:-1], secret + "x", secret.upper(), digest(secret).hex()):
         assert await verification.verify(wrong) is None
-    assert all(secret not in str(each) for each in await store.tokens.read_all())
+    assert all(secret not in str(each) for each in await store.read_tokens())
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ async def test_a_secret_is_verified_until_it_expires_and_is_stored_nowhere(store
 )
 async def test_names_that_the_store_could_mistake_are_refused(store: SessionStore, name: str, owner: str) -> None:
     with pytest.raises(BadInputError):
-        await create_token(store.tokens, name, owner, SCOPES)
+        await create_token(store, name, owner, SCOPES)

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.stored_sessions import answers, calls, new_session, record, says
 

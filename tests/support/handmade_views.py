@@ -37,7 +37,7 @@ def outputs_of(entries: Sequence[Entry]) -> dict[tuple[int, int], Output]:
             if shown.type == "tool_result":
                 found[entry.first_seq, block] = Output(
                     handle=f"out_{entry.first_seq}", seq=entry.first_seq, block=block, tool="Bash",
-                    tokens=shown.tokens, characters=shown.tokens * 4, lines=1, sha256="",
+                    tokens=shown.tokens, characters=shown.tokens * 4, lines=1, sha256="0" * 64,
                 )  # fmt: skip
     return found
 

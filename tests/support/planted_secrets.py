@@ -18,9 +18,9 @@ from uuid import UUID
 
 from sqlcipher3 import dbapi2 as sqlite3
 
+from contextstash_storage.documents import read_documents
 from contextstash_storage.records import Native
-from contextstash_storage.search.index import read_documents
-from contextstash_storage.sqlite.connection import SqliteTx
+from contextstash_storage.sqlite.store import SqliteTx
 
 ALNUM = string.ascii_letters + string.digits
 ALPHABETS = {

@@ -22,7 +22,7 @@ from contextstash.proxy.serve import UVICORN, ServedProxy, proxy_app
 from contextstash.stash import Stash
 from contextstash.view.branches import path_to
 from contextstash_storage.records import ProxiedSession
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 
 START = 1_800_000_000.0
 """When the clock of a test starts, in seconds since 1970."""

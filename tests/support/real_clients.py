@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 
 SECONDS = 900
 """A guess: a client needs half a minute, on a machine that does 20 other things a quarter of an hour."""

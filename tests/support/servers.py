@@ -102,7 +102,7 @@ def new_token(
         store = await open_store(location_of(str(database)))
         expires = None if days is None else now() + timedelta(days=days)
         try:
-            return await create_token(store.tokens, name, owner or name, scopes or ("read", "write"), expires)
+            return await create_token(store, name, owner or name, scopes or ("read", "write"), expires)
         finally:
             await store.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash.transfer.transfer import migrate_store
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.stored_sessions import bodies, conversation, new_session, record
 
 

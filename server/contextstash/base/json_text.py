@@ -7,7 +7,7 @@ import marshal
 import math
 from typing import Any
 
-from contextstash_storage.json_values import NumberText
+from contextstash.base.json_values import NumberText
 
 MAX_DIGITS = 4_300
 """Digits of a whole number: Python's own limit for reading one (`sys.int_info.default_max_str_digits`)."""

@@ -42,7 +42,7 @@ def demo() -> None:
 async def _demonstrate() -> None:
     from contextstash.demo import SETTINGS
     from contextstash.stash import Stash
-    from contextstash_storage.sqlite import open_sqlite
+    from contextstash_storage.sqlite.store import open_sqlite
 
     _heading("contextstash: what leaves the model's window never leaves the session")
     with tempfile.TemporaryDirectory(prefix="contextstash-demo-") as folder:

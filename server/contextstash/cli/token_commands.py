@@ -14,7 +14,7 @@ from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
     from contextstash.stash import Stash
-    from contextstash_storage.tokens import Token
+    from contextstash_storage.notes import Token
 
 
 @click.group()
@@ -43,7 +43,7 @@ async def create(stash: Stash, name: str, owner: str | None, scopes: tuple[str, 
     """
     expires = now() + timedelta(days=days) if days else None
     whose, given = owner or name, sorted(set(scopes), key=SCOPES.index)
-    secret = await create_token(stash.tokens, name, whose, given, expires)
+    secret = await create_token(stash.store, name, whose, given, expires)
 
     def show() -> None:
         click.echo(secret)
@@ -57,7 +57,7 @@ async def create(stash: Stash, name: str, owner: str | None, scopes: tuple[str, 
 @stash_command("list")
 async def list_(stash: Stash) -> Any:
     """List the tokens, without their secrets."""
-    found = await stash.tokens.read_all()
+    found = await stash.store.read_tokens()
 
     def show() -> None:
         if not found:
@@ -72,7 +72,7 @@ async def list_(stash: Stash) -> Any:
 @click.argument("name")
 async def revoke(stash: Stash, name: str) -> Any:
     """Revoke a token: running servers refuse it within two seconds."""
-    if not await stash.tokens.remove(name):
+    if not await stash.store.remove_token(name):
         raise NotFoundError(f"There is no token {name}. contextstash token list shows the tokens.")
     return {"revoked": name}, lambda: click.echo(f"Revoked {name}.")
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from contextstash.base.json_values import MAX_LEVELS, NotJsonError, check_json
 from contextstash_storage.errors import BadInputError, BadMessageError
-from contextstash_storage.json_values import MAX_LEVELS, NotJsonError, check_json
 from contextstash_storage.records import Native
 
 REPLY_ONLY_KEYS = frozenset({"parsed", "parsed_arguments", "parsed_output"})

@@ -258,7 +258,7 @@ class _Answered:
 async def _where_tokens_are(stashes: OwnerStashes, file: Path) -> str:
     """The place of the token of this machine's clients, as a sentence. A missing token is made here."""
     try:
-        kept = await local_token((await stashes.whole()).tokens, file)
+        kept = await local_token((await stashes.whole()).store, file)
     except (StoreError, OSError) as error:
         text = f"no token could be read or made ({error})"
     else:

@@ -98,7 +98,7 @@ class OwnerStashes(LazyStash):
     async def verification(self) -> TokenVerification:
         """The verification of the tokens in the database."""
         if self._verification is None:
-            self._verification = TokenVerification((await self.whole()).tokens)
+            self._verification = TokenVerification((await self.whole()).store)
         return self._verification
 
     async def _close(self) -> None:

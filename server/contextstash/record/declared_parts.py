@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contextstash.base.json_values import NotJsonError, check_json
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
 from contextstash.session.access import Access
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.json_values import NotJsonError, check_json
 from contextstash_storage.records import Declared, DeclaredVersion, Native, Session
 
 System = str | Sequence[Mapping[str, Any]]

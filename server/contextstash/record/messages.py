@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from contextstash.base.json_text import value_bytes
+from contextstash.base.json_values import NotJsonError, check_json
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
 from contextstash.outputs.own_tools import is_own_call
@@ -20,9 +21,7 @@ from contextstash.view.session_counters import count_message
 from contextstash.window.settings import ContextSettings
 from contextstash.window.token_counters import Counter, measure
 from contextstash_storage.errors import BadMessageError
-from contextstash_storage.handles import handle_of
-from contextstash_storage.json_values import NotJsonError, check_json
-from contextstash_storage.records import Appended, Block, Native, NewMessage, Output, Session
+from contextstash_storage.records import Appended, Block, Native, NewMessage, Output, Session, handle_of
 from contextstash_storage.store import Placement
 
 MAX_BLOCKS = 10_000

@@ -27,8 +27,7 @@ from contextstash.session.masks import shown_text
 from contextstash.session.open_session import WITH_ALL_OUTPUTS
 from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
-from contextstash_storage.handles import HANDLE
-from contextstash_storage.records import Edit, Event, Output, SummaryEdit
+from contextstash_storage.records import HANDLE, Edit, Event, Output, SummaryEdit
 
 
 @dataclass(frozen=True)

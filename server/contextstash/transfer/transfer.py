@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from contextstash import __version__
 from contextstash.base.json_text import lenient_value
+from contextstash.base.json_values import NotJsonError, check_json
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
 from contextstash.queries.sessions import all_sessions
@@ -28,7 +29,6 @@ from contextstash.session.masks import derived, masked_argument, shown_value, st
 from contextstash.session.open_session import READ_AT_ONCE, remember_calls
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import BadInputError, ContextstashError, DamagedError, SessionNotFoundError
-from contextstash_storage.json_values import NotJsonError, check_json
 from contextstash_storage.records import (
     EDIT,
     Call,

@@ -9,8 +9,7 @@ from contextstash.outputs.placeholders import filled_placeholder, placeholder
 from contextstash.safety.sanitize import MARKER, unforged
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.window.settings import DESCRIBED
-from contextstash_storage.handles import handle_of
-from contextstash_storage.records import ArchiveEdit, Output, SummaryEdit, TruncateEdit
+from contextstash_storage.records import ArchiveEdit, Output, SummaryEdit, TruncateEdit, handle_of
 
 
 def placeholder_of(snapshot: SessionSnapshot, output: Output, digest: str) -> str:

@@ -10,12 +10,16 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from contextstash.base.atomic_file import PRIVATE, replace_file
 from contextstash.base.background_tasks import BackgroundTasks
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.tokens import Token, TokenStore
+
+if TYPE_CHECKING:
+    from contextstash_storage.notes import Token
+    from contextstash_storage.store import SessionStore
 
 SCOPES = ("read", "write", "admin")
 DEFAULT_SCOPES = ("read", "write")
@@ -64,36 +68,38 @@ def now() -> datetime:
 
 
 async def create_token(
-    store: TokenStore, name: str, owner: str, scopes: Sequence[str], expires_at: datetime | None = None
+    store: SessionStore, name: str, owner: str, scopes: Sequence[str], expires_at: datetime | None = None
 ) -> str:
     """Store a new token; returns its secret, which is stored nowhere. Raises BadInputError."""
+    from contextstash_storage.notes import Token  # loads pydantic, which the command line need not for scopes
+
     if not _NAME.fullmatch(name):
         raise BadInputError("The name of a token has up to 64 letters, digits and . _ @ + -.")
     if not valid_owner(owner):
         raise BadInputError(f"The name of an owner has 1 to {MAX_OWNER_LENGTH} printable characters.")
     secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
     ordered = tuple(scope for scope in SCOPES if scope in scopes)
-    if not await store.add(Token(name, owner, ordered, now(), expires_at), digest(secret)):
+    if not await store.add_token(Token(name, owner, ordered, now(), expires_at), digest(secret)):
         raise BadInputError(f"There is a token {name} already. Choose another name, or revoke it first.")
     return secret
 
 
-async def local_token(store: TokenStore, file: Path) -> bool:
+async def local_token(store: SessionStore, file: Path) -> bool:
     """Make sure that the clients of this machine have a token in `file`, if no other is stored: False if others are,
     and the file holds none. It may do everything with the sessions of the machine's user, who can read and change the
     database anyway. Raises OSError if the file cannot be written."""
     known = await asyncio.to_thread(read_secret, file)
     if known is not None and await TokenVerification(store).verify(known) is not None:
         return True
-    if await store.read_all():
+    if await store.read_tokens():
         return False
-    from contextstash_storage.records import LOCAL_OWNER  # loads pydantic, which the command line need not for scopes
+    from contextstash_storage.records import LOCAL_OWNER  # as above
 
     secret = await create_token(store, LOCAL_TOKEN, LOCAL_OWNER, SCOPES)
     try:
         await asyncio.to_thread(replace_file, file, f"{secret}\n".encode(), PRIVATE, follow_links=False)
     except OSError:
-        await store.remove(LOCAL_TOKEN)
+        await store.remove_token(LOCAL_TOKEN)
         raise
     return True
 
@@ -109,7 +115,7 @@ def read_secret(file: Path) -> str | None:
 class TokenVerification:
     """Looks tokens up, and remembers them for a moment."""
 
-    def __init__(self, store: TokenStore) -> None:
+    def __init__(self, store: SessionStore) -> None:
         self._store = store
         self._trusted: BoundedCache[bytes, tuple[float, Token]] = BoundedCache(MAX_TRUSTED)
         self._noted: BoundedCache[str, float] = BoundedCache(MAX_TRUSTED)
@@ -124,7 +130,7 @@ class TokenVerification:
         trusted = self._trusted.get(sha256)
         if trusted is not None and time.monotonic() - trusted[0] < TRUSTED_SECONDS:
             return trusted[1]
-        token = await self._store.find(sha256)
+        token = await self._store.find_token(sha256)
         if token is None:
             self._trusted.pop(sha256, None)
             return None
@@ -137,7 +143,7 @@ class TokenVerification:
         noted = self._noted.get(token.name)
         if noted is None or time.monotonic() - noted >= USE_SECONDS:
             self._noted.set(token.name, time.monotonic())
-            self._storing.start(self._store.note_use(token.name, now()))
+            self._storing.start(self._store.note_token_use(token.name, now()))
 
 
 def _has_expired(token: Token) -> bool:

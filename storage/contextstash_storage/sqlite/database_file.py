@@ -1,19 +1,25 @@
-"""Opens database files, encrypted ones with the user's key. Every connection is made here, by the SQLite that
-sqlcipher3 brings: on every machine the same, and new enough for an index that deletes by row number (3.43)."""
+"""Opens database files, encrypted ones with the user's key; encrypts and decrypts them. Every connection is made here,
+by the SQLite that sqlcipher3 brings: on every machine the same, and new enough for an index that deletes by row number
+(3.43)."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
-from collections.abc import Callable
-from contextlib import suppress
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
 from sqlcipher3 import dbapi2
 
-from contextstash_storage.errors import StoreError
+from contextstash_storage.errors import StoreBusyError, StoreError, StoreFullError
+from contextstash_storage.sqlite.unfinished_files import UNFINISHED, overwrite, remove, remove_unfinished
 
 KEY_BYTES = 32
 
@@ -169,3 +175,175 @@ def begins_encrypted(path: Path) -> bool:
     with suppress(OSError), path.open("rb") as file:
         return file.read(len(MARK)) == MARK
     return False
+
+
+WAIT_SECONDS = 5.0
+"""How long to wait for other processes that have the file open: a hook is done by then."""
+
+PLAIN_BEGIN = b"SQLite format 3\0"
+
+IN_USE = (
+    "The database is open in another process, and nothing was changed. End the clients, servers and proxies that use"
+    " it, and try again."
+)
+
+
+def convert(path: Path, key: bytes, *, encrypt: bool) -> bool:
+    """Encrypt a file, or decrypt it; False if that is how it is. A process that is killed leaves it as it was, or
+    converted; what it wrote of a new file is overwritten and removed at once, and by the next opening of the database
+    if the machine ended too.
+
+    Raises StoreBusyError if another process has the file open, StoreError if the file cannot be read or written, or has
+    a second name, under which it would be overwritten too.
+    """
+    try:
+        with closing(_locked(path, lambda: key)) as db:
+            remove_unfinished(path)
+            if is_encrypted(db) == encrypt:
+                return False
+            if path.stat().st_nlink > 1:
+                raise StoreError(
+                    f"{path} has a second name (a hard link, as in backups by cp -al), and what stands there would be"
+                    " overwritten. Nothing was changed: delete the link, or make it a copy of its own (cp)."
+                )
+            old = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+            try:
+                _replace(db, path, key if encrypt else b"")
+                overwrite(old)
+            finally:
+                db.close()  # before `old`, the end of which takes away the lock
+                os.close(old)
+    except DriverError as error:
+        busy = primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+        raise (StoreBusyError(IN_USE) if busy else store_error(error)) from error
+    except OSError as error:
+        raise StoreError(f"The database could not be converted and is as it was: {error}.") from error
+    return True
+
+
+def readable_files(folder: Path) -> list[Path]:
+    """The files in a folder that are plain SQLite databases, such as backups. None may be open in this process."""
+    found = []
+    for path in folder.iterdir():
+        with suppress(OSError):
+            if path.is_file():
+                with path.open("rb") as file:
+                    found += [path] * (file.read(len(PLAIN_BEGIN)) == PLAIN_BEGIN)
+    return sorted(found)
+
+
+def _locked(path: Path, find_key: FindKey) -> sqlite3.Connection:
+    """A connection that has the file for itself, with all of the log in the file. Opened by SQLCipher, plain or not."""
+
+    def lock(db: sqlite3.Connection) -> None:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.execute("PRAGMA journal_mode = DELETE")  # refused while another connection is open
+        db.execute("BEGIN EXCLUSIVE")
+        db.execute("COMMIT")  # in this mode the lock stays
+
+    with _overwritten(path.with_name(f"{path.name}-wal")):
+        return open_file(path, find_key, lock, isolation_level=None, timeout=WAIT_SECONDS)
+
+
+@contextmanager
+def _overwritten(log: Path) -> Iterator[None]:
+    """Overwrite a file that is deleted meanwhile. Windows deletes no file that is open: there it is not overwritten."""
+    file = os.open(log, os.O_RDWR) if os.name != "nt" and log.exists() else None
+    try:
+        yield
+        if file is not None and os.fstat(file).st_nlink == 0:
+            overwrite(file)
+    finally:
+        if file is not None:
+            os.close(file)
+
+
+def _replace(db: sqlite3.Connection, path: Path, key: bytes) -> None:
+    """Put a new file, with all of the database, in the place of the old one, which has to be locked."""
+    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
+    with _guarded(new):
+        try:
+            _write(db, new, key)
+            new.replace(path)
+        except BaseException:
+            remove(new)
+            raise
+    _sync(path.parent)
+
+
+@contextmanager
+def _guarded(new: Path) -> Iterator[None]:
+    """While another process waits for the end of this one, however it ends, and removes a file that is there then."""
+    place = str(Path(__file__).parents[2])
+    code = f"import sys; sys.path.append({place!r}); sys.stdin.read(); from pathlib import Path;"
+    code += f" from contextstash_storage.sqlite.unfinished_files import remove; remove(Path({str(new)!r}))"
+    command = [sys.executable, "-IS", "-c", code]
+    # In a session of its own, so that what ends the terminal's programs does not end it.
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as guard:
+        assert guard.stdin is not None
+        try:
+            yield
+        finally:
+            guard.stdin.close()
+
+
+def _write(db: sqlite3.Connection, new: Path, key: bytes) -> None:
+    """Write all of a database to a new file, durably, and check that all of it is there."""
+    new.touch(mode=0o600, exist_ok=False)
+    db.execute("ATTACH ? AS target KEY ?", (str(new), key_literal(key) if key else ""))
+    # It becomes durable at the end, as a whole; a journal would hold what is to be encrypted.
+    db.execute("PRAGMA target.journal_mode = OFF")
+    db.execute("PRAGMA target.synchronous = OFF")
+    db.execute("SELECT sqlcipher_export('target')")
+    [version] = db.execute("PRAGMA user_version").fetchone()
+    db.execute(f"PRAGMA target.user_version = {int(version)}")
+    db.execute("DETACH target")
+    with closing(connection(new, key)) as written:
+        [check] = written.execute("PRAGMA quick_check(1)").fetchone()
+        if check != "ok" or not _is_copy(written, db):
+            raise StoreError(f"The database is as it was: the new file differs from it ({check}). Is the disk full?")
+    _sync(new)
+
+
+def _is_copy(new: sqlite3.Connection, old: sqlite3.Connection) -> bool:
+    """Whether two databases have the same rows; those of the search index are in tables of their own."""
+    tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage AND name NOT LIKE 'sqlite_%' ORDER BY 1"
+    names = old.execute(tables).fetchall()
+    if new.execute(tables).fetchall() != names:
+        return False
+    of_table = (tuple(db.execute(f'SELECT * FROM "{name}"') for db in (new, old)) for (name,) in names)
+    return all(one == other for pair in of_table for one, other in zip_longest(*pair))
+
+
+def _sync(path: Path) -> None:
+    """Make a file, or the names in a folder, durable."""
+    if path.is_dir() and os.name == "nt":
+        return
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def store_error(error: sqlite3.Error | UnicodeDecodeError) -> StoreError:
+    """The StoreError for a driver's error, which says what it means and what to do. The driver cannot say in words what
+    is wrong with a damaged schema that is no text."""
+    code = sqlite3.SQLITE_CORRUPT if isinstance(error, UnicodeDecodeError) else primary_code(error)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusyError(
+            "The database is locked by another process for too long; nothing was written. Try again in a moment."
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFullError("The disk is full; nothing was written. Make room and try again.")
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return StoreError(
+            "The database file is damaged or is no SQLite database. Put it aside and restore a backup,"
+            " or name another with --db."
+        )
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
+        return StoreError(
+            f"The database cannot be read or written ({error}). See to its folder, its disk and their permissions,"
+            " or name another with --db."
+        )
+    return StoreError(f"The database could not do that: {error}.")

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from contextstash_storage.errors import StoreError
 from contextstash_storage.log import read_edits
-from contextstash_storage.messages import messages_between
-from contextstash_storage.outputs import read_outputs
+from contextstash_storage.messages import messages_between, read_outputs
 from contextstash_storage.rows import parsed
 from contextstash_storage.sessions import IS_SEEN, read_session
-from contextstash_storage.sqlite.connection import SqliteTx, read_version, store_error
-from contextstash_storage.sqlite.database_file import DriverError, FindKey, is_encrypted, no_key, open_file
+from contextstash_storage.sqlite.database_file import DriverError, FindKey, is_encrypted, no_key, open_file, store_error
+from contextstash_storage.sqlite.store import SqliteTx, read_version
 from contextstash_storage.transaction import check_version, time_of
 
 READ_AT_ONCE = 500

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from contextstash_storage.search.documents import kind_mark
-from contextstash_storage.search.ranking import CALL_WEIGHT, MORE_MATCHES, rarity
+from contextstash_storage.documents import kind_mark
+from contextstash_storage.ranking import CALL_WEIGHT, MORE_MATCHES, rarity
 from contextstash_storage.transaction import Found, IndexedPiece, Place, Tx, only
 
 SCHEMA = (

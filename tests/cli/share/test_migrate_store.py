@@ -21,7 +21,7 @@ from contextstash_storage.records import (
     Request,
     RestoreEdit,
 )
-from contextstash_storage.search.query_terms import SearchFilter
+from contextstash_storage.search import SearchFilter
 from contextstash_storage.store import SessionStore
 from tests.support.postgres_server import new_store_address
 from tests.support.stored_edits import archiving, summarizing

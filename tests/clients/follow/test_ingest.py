@@ -14,7 +14,7 @@ import pytest
 from contextstash.clients.follow import Follower, find_transcripts, ingest
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 
 SESSION = "11111111-2222-3333-4444-555555555555"
 

@@ -13,7 +13,7 @@ import pytest
 
 from contextstash.stash import Stash
 from contextstash_storage.records import ProxiedSession
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.command_line import CommandLine
 
 LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000)) + "\nfatal error: disk full"

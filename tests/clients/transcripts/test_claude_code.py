@@ -17,7 +17,7 @@ from contextstash.clients.follow import ingest, recognize
 from contextstash.clients.transcripts import State, split_lines
 from contextstash.record.transcript_records import TranscriptMessage
 from contextstash.stash import Stash
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.effort import examples
 
 SESSION = "5b1f6c1e-0000-4000-8000-000000000001"

@@ -8,7 +8,7 @@ import pytest
 
 from contextstash.stash import Stash
 from contextstash.window.presets import PRESETS
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 from tests.reduce.test_user_words import TASK, plain, step
 
 

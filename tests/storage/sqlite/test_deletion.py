@@ -14,15 +14,13 @@ from pathlib import Path
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash_storage import deletion
+from contextstash_storage import hidden_sessions
 from contextstash_storage.errors import SessionNotFoundError
+from contextstash_storage.hidden_sessions import PAUSE_SECONDS
 from contextstash_storage.records import CachedSummary, Call, Cursor, Event, NewMessage
-from contextstash_storage.sqlite import connection
 from contextstash_storage.sqlite import store as sqlite_store
-from contextstash_storage.sqlite.connection import in_transaction
 from contextstash_storage.sqlite.health import look_at
-from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
-from contextstash_storage.staged_sessions import PAUSE_SECONDS
+from contextstash_storage.sqlite.store import SqliteStore, in_transaction, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx
 from tests.support.locked_databases import held
@@ -119,16 +117,16 @@ async def test_a_session_that_is_hidden_while_another_is_removed_is_removed_next
     store = await open_sqlite(path)
     for name in ("first", "secret"):
         await fill(store, name)
-    remove, hidden = deletion._remove_some, list[str]()
+    remove, hidden = hidden_sessions._remove_some, list[str]()
 
     def and_hide_another(tx: Tx) -> bool:
         is_more = remove(tx)
         if not is_more and not hidden:
-            deletion.hide(tx, OWNER, ["secret"])
+            hidden_sessions.hide(tx, OWNER, ["secret"])
             hidden.append("secret")
         return is_more
 
-    monkeypatch.setattr(deletion, "_remove_some", and_hide_another)
+    monkeypatch.setattr(hidden_sessions, "_remove_some", and_hide_another)
     assert await store.delete_session("first")
     assert hidden_rows(path) == 1
     await store.close()
@@ -159,7 +157,7 @@ async def test_a_reader_of_the_old_state_delays_the_overwriting_and_the_answer_s
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_store, "LOG_SECONDS", 0.2)
-    monkeypatch.setattr(deletion, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(hidden_sessions, "AGAIN_SECONDS", 0.1)
     await others(store)
     await fill(store, "secret")
     with held(path, "reading"):
@@ -247,7 +245,7 @@ async def test_a_deletion_that_is_cancelled_goes_on_unseen(store: SqliteStore, p
 async def test_a_session_of_the_same_name_can_be_made_while_the_old_one_is_being_removed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletion, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(hidden_sessions, "PIECE_SECONDS", 0.0)
     store = await open_sqlite(path)
     await fill(store, "secret")
     deleting = asyncio.create_task(store.delete_session("secret"))
@@ -265,7 +263,7 @@ async def test_a_session_of_the_same_name_can_be_made_while_the_old_one_is_being
 async def test_a_deletion_that_stops_midway_is_finished_by_the_next_opening(
     path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int
 ) -> None:
-    monkeypatch.setattr(deletion, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(hidden_sessions, "PIECE_SECONDS", 0.0)
     store = await open_sqlite(path)
     await others(store, 1)
     await fill(store, "secret")
@@ -295,7 +293,7 @@ def transactions(monkeypatch: pytest.MonkeyPatch) -> list[float]:
             if begin == WRITING:
                 seconds.append(time.thread_time() - begun)
 
-    monkeypatch.setattr(connection, "in_transaction", timed)
+    monkeypatch.setattr(sqlite_store, "in_transaction", timed)
     return seconds
 
 

@@ -19,10 +19,9 @@ import pytest
 from contextstash_storage.databases import open_store
 from contextstash_storage.errors import StoreBusyError, StoreError, StoreVersionError
 from contextstash_storage.records import Native
-from contextstash_storage.sqlite import open_sqlite
-from contextstash_storage.sqlite.conversion import convert
-from contextstash_storage.sqlite.database_file import MARK, FindKey, connection, no_key
+from contextstash_storage.sqlite.database_file import MARK, FindKey, connection, convert, no_key
 from contextstash_storage.sqlite.health import look_at
+from contextstash_storage.sqlite.store import open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.storage.sqlite.test_deletion import SECRET, fill, marks, others
 from tests.support.locked_databases import held
@@ -87,7 +86,7 @@ async def test_neither_the_log_nor_an_index_can_be_read_while_it_is_written(path
 
 async def test_an_open_reader_of_an_encrypted_database_is_said_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("contextstash_storage.sqlite.store.LOG_SECONDS", 0.1)
-    monkeypatch.setattr("contextstash_storage.deletion.AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr("contextstash_storage.hidden_sessions.AGAIN_SECONDS", 0.1)
     store = await open_sqlite(path, find_key=our_key)
     await fill(store, "secret")
     with closing(connection(path, KEY, isolation_level=None)) as reader:
@@ -115,7 +114,7 @@ async def test_what_was_deleted_before_is_not_in_either_file(path: Path) -> None
 async def test_a_database_that_another_process_has_open_is_left_as_it_is(
     path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("contextstash_storage.sqlite.conversion.WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("contextstash_storage.sqlite.database_file.WAIT_SECONDS", 0.1)
     whole = await plain(path)
     with held(path, how), pytest.raises(StoreBusyError, match="open in another process, and nothing was changed"):  # type: ignore[arg-type]
         convert(path, KEY, encrypt=True)
@@ -125,7 +124,7 @@ async def test_a_database_that_another_process_has_open_is_left_as_it_is(
 async def test_an_open_store_of_an_encrypted_database_keeps_it_from_being_decrypted(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("contextstash_storage.sqlite.conversion.WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("contextstash_storage.sqlite.database_file.WAIT_SECONDS", 0.1)
     store = await open_sqlite(path, find_key=our_key)
     await new_session(store)
     with pytest.raises(StoreBusyError):
@@ -155,7 +154,7 @@ import asyncio, signal, sys
 sys.path[:0] = {[str(Path(__file__).parents[3])]!r}
 from pathlib import Path
 from contextstash_storage.errors import StoreBusyError
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.stored_sessions import record, says
 stopped = []
 signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
@@ -213,7 +212,7 @@ async def test_nothing_is_lost_that_others_record_while_it_is_encrypted_and_decr
         give_up = time.monotonic() + 60
         while changes < 6 and time.monotonic() < give_up:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("contextstash_storage.sqlite.conversion.WAIT_SECONDS", 0.5)
+                patch.setattr("contextstash_storage.sqlite.database_file.WAIT_SECONDS", 0.5)
                 try:
                     changes += await asyncio.to_thread(convert, path, KEY, encrypt=changes % 2 == 0)
                 except StoreBusyError:
@@ -232,7 +231,7 @@ CONVERT = f"""
 import sys
 sys.path[:0] = {[str(Path(__file__).parents[3])]!r}
 from pathlib import Path
-from contextstash_storage.sqlite.conversion import convert
+from contextstash_storage.sqlite.database_file import convert
 print("ready", flush=True)
 sys.stdin.readline()
 convert(Path(sys.argv[1]), bytes(range(32)), encrypt=sys.argv[2] == "encrypt")
@@ -356,7 +355,7 @@ async def test_a_second_one_that_gives_up_leaves_the_new_file_of_the_first(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = await plain(path)
-    monkeypatch.setattr("contextstash_storage.sqlite.conversion.WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("contextstash_storage.sqlite.database_file.WAIT_SECONDS", 0.1)
     code = CONVERT.replace("\nconvert(", HELD_UP + "\nconvert(")
     await asyncio.to_thread(_gives_up, path, [sys.executable, "-c", code, str(path), "encrypt"])
     assert await contents(path, our_key) == whole
@@ -382,7 +381,7 @@ async def test_a_disk_without_room_leaves_the_database_as_it_was(path: Path, mon
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("contextstash_storage.sqlite.conversion._sync", full)
+    monkeypatch.setattr("contextstash_storage.sqlite.database_file._sync", full)
     with pytest.raises(StoreError, match="could not be converted and is as it was"):
         convert(path, KEY, encrypt=True)
     assert await contents(path, no_key) == whole

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contextstash_storage.json_values import MAX_LEVELS, NotJsonError, NumberText, check_json
+from contextstash.base.json_values import MAX_LEVELS, NotJsonError, NumberText, check_json
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), NumberText("1E400")])

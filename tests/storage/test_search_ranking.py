@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
+from contextstash_storage.documents import MAX_CHARACTERS, MAX_PIECES
 from contextstash_storage.records import Block, NewMessage, Output
-from contextstash_storage.search.documents import MAX_CHARACTERS, MAX_PIECES
-from contextstash_storage.search.query_terms import MAX_TERMS, SearchFilter
+from contextstash_storage.search import MAX_TERMS, SearchFilter
 from contextstash_storage.sqlite.store import SqliteStore
 from contextstash_storage.store import SessionStore
 from tests.support.stored_sessions import SESSION, record, says

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import log
 
-from contextstash_storage.search.documents import Kind
-from contextstash_storage.search.query_terms import NAME_MARK
+from contextstash_storage.documents import Kind
 
 CALL_WEIGHT = 10.0
 """How much a word in a call's arguments counts, where one in a text counts 1. Of 10, 15 and 30 the best recall, by
@@ -30,15 +29,6 @@ OUTPUT_CHARACTERS = 200
 """The score of a call counts half for an output with fewer characters: who looks for what a command has shown is not
 helped by "Done". 400 finds fewer of the outputs that are fetched again."""
 
-TEXT_WEIGHT = 4.0
-"""How much the score of what was said counts for a question in plain words, if a call with its output counts 1. With 1,
-a word in a call's arguments hides what was said: of 42 such questions over thirteen recorded sessions 19 have what they
-look for among the first five hits, with 3 27 of them, with 4 and 6 31."""
-
-QUESTION_TERMS = 12
-"""A query of more terms is rather a call or a passage as it was written than a question, one of twice as many surely,
-and its output is looked for: with 4 for those too, one search with an agent's next words and call finds 2 to 3 of 100
-needed facts less."""
 
 WHOLE_WEIGHT = 100.0
 """By what the score of a text with all terms is multiplied, so that it comes before those with some of them: an
@@ -251,15 +241,3 @@ READ_TOGETHER = 10
 def ranked_matches(limit: int) -> int:
     """How many matching rows are ranked at first for so many hits, in every store."""
     return min(MATCHES, FEWER_MATCHES + MATCHES_A_HIT * limit)
-
-
-def text_weight(wanted: Sequence[str]) -> float:
-    """How much what was said counts for a query with these terms: more for a question, by its share of plain words,
-    than for names, paths and calls. One word is not a question."""
-    names = [term for term in wanted if NAME_MARK.search(term)]
-    plain = [term for term in wanted if not any(term in name for name in names)]
-    if len(plain) < 2:
-        return 1.0
-    share = len(plain) / (len(plain) + len(names))
-    brevity = min(1.0, max(0.0, 2 - len(wanted) / QUESTION_TERMS))
-    return 1 + (TEXT_WEIGHT - 1) * share * brevity

@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from contextstash_storage.records import Block, NewMessage
-from contextstash_storage.search.documents import (
+from contextstash_storage.documents import (
     PIECE_CHARACTERS,
     Document,
     Kind,
@@ -19,6 +18,7 @@ from contextstash_storage.search.documents import (
     stored_texts,
     texts_of,
 )
+from contextstash_storage.records import Block, NewMessage
 from tests.support.effort import examples
 from tests.support.json_values import json_objects
 

@@ -1,0 +1,318 @@
+"""Sessions that no reader sees, as they belong to a reserved owner: those that are being imported, and those that are
+being deleted. Both are done in pieces, each a transaction of its own: one that takes seconds would keep every other
+process waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import time
+import uuid
+from collections import deque
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from contextstash_storage.append import PIECE_SIZE, Prepared, prepare, store_messages
+from contextstash_storage.errors import SessionNotFoundError, StoreBusyError, StoreError
+from contextstash_storage.log import copy_record
+from contextstash_storage.notes import acquire_lease, claim_sources, copy_note, note_deleted
+from contextstash_storage.records import (
+    Call,
+    Copied,
+    DeclaredVersion,
+    EditRecord,
+    Event,
+    NewMessage,
+    Note,
+    Request,
+    Session,
+)
+from contextstash_storage.sessions import DELETED_OWNER, STAGED_OWNER, insert_session, read_session, row_of
+from contextstash_storage.transaction import Database, Result, Tx, TxWork, only
+
+STAGING = "staging"
+"""The lease of the process that imports."""
+
+LEASE_SECONDS = 600.0
+"""How long the lines of an import may take to come, as from a pipe, before it counts as abandoned."""
+
+ITEMS_AT_ONCE = 200
+"""Items that are read and prepared at a time, if they have no more text than CHARACTERS_AT_ONCE."""
+
+CHARACTERS_AT_ONCE = 500_000
+
+PAUSE_SECONDS = 0.025
+"""How long the database is left to others between two pieces, of an import or of a deletion. SQLite has no queue: who
+waits asks again every 1 to 25 ms in its first eighth of a second, and so meets the pause."""
+
+Item = Prepared | EditRecord | Event | Call | DeclaredVersion | Request | Note
+
+
+def read_items(items: Iterator[Copied]) -> deque[Item]:
+    """The next items, ready to be stored; none at the end. Nothing of the database is needed or held."""
+    read: deque[Item] = deque()
+    characters = 0
+    for item in items:
+        if isinstance(item, NewMessage):
+            read += prepare([item])
+            characters += sum(len(text) for _, text in item.texts)
+        else:
+            read.append(item)
+        if len(read) >= ITEMS_AT_ONCE or characters >= CHARACTERS_AT_ONCE:
+            break
+    return read
+
+
+@dataclass(slots=True)
+class Staged:
+    """An import that is under way: the session that it becomes, the row of its hidden one, and the position of the next
+    message. `holder` is the id of that: by it, others can tell whether the process that imports still runs."""
+
+    session: Session
+    row: int = 0
+    seq: int = 0
+    holder: str = field(default_factory=lambda: f"{os.getpid()} {uuid.uuid4().hex} {platform.node()}")
+
+    def begin(self, tx: Tx) -> bool:
+        """Begin to store the session; False if it exists already."""
+        if _is_there(tx, self.session.owner, self.session.session_id):
+            return False
+        insert_session(tx, self.session.model_copy(update={"owner": STAGED_OWNER, "session_id": self.holder}))
+        self.row = row_of(tx, STAGED_OWNER, self.holder)
+        acquire_lease(tx, self.row, STAGING, self.holder, LEASE_SECONDS)
+        return True
+
+    async def fill(self, database: Database, items: Iterator[Copied]) -> None:
+        """Store the items, which another thread reads while no transaction is open."""
+        while read := await asyncio.to_thread(read_items, items):
+            while read:
+                written = await database.write(lambda tx, read=read: self._write_piece(tx, read))  # type: ignore[misc]
+                # Only now: the piece is committed, and cannot run again.
+                self.seq += sum(isinstance(read.popleft(), Prepared) for _ in range(written))
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    def _write_piece(self, tx: Tx, items: deque[Item]) -> int:
+        """Store the first of these items, as many as a transaction takes; returns how many. Messages come in order and
+        before all else. Raises StoreBusyError if the import has been given up for dead meanwhile."""
+        self._renew(tx)
+        messages, size = [], 0
+        for item in items:
+            if not isinstance(item, Prepared) or size > PIECE_SIZE:
+                break
+            messages.append(item)
+            size += item.size
+        if messages:
+            store_messages(tx, self.row, self.session, self.seq, messages)
+            return len(messages)
+        for item in items:
+            if isinstance(item, Note):
+                copy_note(tx, self.row, item)
+            elif not isinstance(item, Prepared):
+                copy_record(tx, self.row, item)
+        return len(items)
+
+    def publish(self, tx: Tx) -> Session | None:
+        """Make the session, which is stored to its end, visible; None if one of its id has come meanwhile."""
+        self._renew(tx)
+        owner, session_id = self.session.owner, self.session.session_id
+        if _is_there(tx, owner, session_id):
+            give_up(tx, self.row)
+            return None
+        tx.execute("DELETE FROM notes WHERE session = ? AND kind = 'lease'", (self.row,))
+        claim_sources(tx, owner, self.row)
+        text = "UPDATE sessions SET owner = ?, session_id = ? WHERE session = ?"
+        tx.execute(text, (owner, session_id, self.row))
+        return read_session(tx, owner, session_id)[1]
+
+    def abandon(self, tx: Tx) -> None:
+        """Hand over to the deletion what is stored so far, if it is not visible yet."""
+        if _is_there(tx, STAGED_OWNER, self.holder):
+            give_up(tx, self.row)
+
+    def _renew(self, tx: Tx) -> None:
+        if not _is_there(tx, STAGED_OWNER, self.holder):
+            raise StoreBusyError(
+                "The import took so long that another process removed it as abandoned; nothing was stored. Import it"
+                " again."
+            )
+        acquire_lease(tx, self.row, STAGING, self.holder, LEASE_SECONDS)
+
+
+def give_up(tx: Tx, row: int) -> None:
+    """Hand a session over to the deletion, under a name that was never used. What its row said is overwritten."""
+    tx.execute(
+        "UPDATE sessions SET owner = ?, session_id = ?, agent = NULL, model = NULL, format = NULL, title = NULL,"
+        " source = NULL, parent_session_id = NULL, counters = '{}', settings = '{}' WHERE session = ?",
+        (DELETED_OWNER, uuid.uuid4().hex, row),
+    )
+
+
+def give_up_abandoned(tx: Tx) -> None:
+    """Mark for deletion the incomplete imports of processes that have ended."""
+    now = tx.clock()
+    for row, holder, begins, ends in tx.rows(
+        "SELECT sessions.session, session_id, begins, ends FROM sessions LEFT JOIN notes"
+        " ON notes.session = sessions.session AND kind = 'lease' AND key = ? WHERE sessions.owner = ?",
+        (STAGING, STAGED_OWNER),
+    ):
+        if begins is None or not begins <= now < ends or not _may_be_running(holder):
+            give_up(tx, row)
+
+
+def _may_be_running(holder: str) -> bool:
+    """Whether the process of a holder may still run; its lease ends soon in any case."""
+    number, _, node = holder.split(" ", 2)
+    if os.name != "posix" or node != platform.node():  # on Windows, asking for a process by os.kill would end it
+        return True
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _is_there(tx: Tx, owner: str, session_id: str) -> bool:
+    return bool(tx.rows("SELECT 1 FROM sessions WHERE owner = ? AND session_id = ?", (owner, session_id)))
+
+
+PIECE_SECONDS = 0.03
+"""For how long a piece works before it is committed. The commit can take twice as long, as the search index is written
+then: together well below the 250 ms for which no transaction may keep others waiting (bench/write_lock.py)."""
+
+ROWS_AT_ONCE = 200
+"""Rows that are removed between two looks at the clock."""
+
+AGAIN_SECONDS = 5.0
+"""After how long a deletion is tried again if the database was locked, the disk full or an older state still read."""
+
+_PARTS = {"bodies": "body", "outputs": "output", "log": "entry", "notes": "note"}
+"""The tables of what a session has beside its messages, and the numbers of their rows."""
+
+
+def hide(tx: Tx, owner: str, session_ids: Sequence[str]) -> None:
+    """Make sessions invisible before they are deleted: the first, and those of the others that are there. Raises
+    SessionNotFoundError."""
+    for place, session_id in enumerate(session_ids):
+        with suppress(*([SessionNotFoundError] if place else [])):
+            row, _ = read_session(tx, owner, session_id, locked=True)
+            note_deleted(tx, owner, session_id, row)
+            text = "UPDATE sessions SET parent_session_id = NULL WHERE owner = ? AND parent_session_id = ?"
+            tx.execute(text, (owner, session_id))
+            tx.execute("DELETE FROM notes WHERE session = ? AND kind IN ('cursor', 'lease', 'proxied')", (row,))
+            give_up(tx, row)
+
+
+def any_hidden(tx: Tx) -> bool:
+    """Whether there is a session to delete, or one that is being imported."""
+    return bool(tx.rows("SELECT 1 FROM sessions WHERE owner IN (?, ?) LIMIT 1", (DELETED_OWNER, STAGED_OWNER)))
+
+
+def _remove_some(tx: Tx) -> bool:
+    """Remove rows of hidden sessions, for the time of a piece; returns whether there may be more."""
+    until = time.monotonic() + PIECE_SECONDS
+    for (row,) in tx.rows("SELECT session FROM sessions WHERE owner = ?", (DELETED_OWNER,)):
+        while _remove_messages(tx, row) or any(_remove_rows(tx, row, *part) for part in _PARTS.items()):
+            if time.monotonic() > until:
+                return True
+    return False
+
+
+def _remove_messages(tx: Tx, row: int) -> bool:
+    """Remove some rows of the index for a session's first message, or the message; False if it has none. The words stay
+    in the index's pages, marked as deleted, until these are merged."""
+    message = only(tx.rows("SELECT message FROM messages WHERE session = ? ORDER BY seq LIMIT 1", (row,)))
+    if message is None:
+        return False
+    rows = tx.rows(f"SELECT entry FROM entries WHERE message = ? LIMIT {ROWS_AT_ONCE}", (message,))
+    tx.many("DELETE FROM words WHERE rowid = ?", rows)
+    tx.many("DELETE FROM entries WHERE entry = ?", rows)
+    if len(rows) < ROWS_AT_ONCE:
+        tx.execute("DELETE FROM messages WHERE message = ?", (message,))
+    return True
+
+
+def _remove_rows(tx: Tx, row: int, table: str, number: str) -> bool:
+    """Remove some of a session's other rows; False if it has none."""
+    some = f"SELECT {number} FROM {table} WHERE session = ? LIMIT {ROWS_AT_ONCE}"
+    return tx.execute(f"DELETE FROM {table} WHERE {number} IN ({some})", (row,)) > 0
+
+
+class Deletions:
+    """The deletions of one open database. What a killed process leaves is continued when it is opened again."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._one_at_a_time = asyncio.Lock()
+        self._closing = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def close(self) -> None:
+        """Stop after the piece that is being worked on."""
+        self._closing.set()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def finish(self) -> bool:
+        """Remove everything that is hidden. False if some of it may still be in the files: it is tried again then.
+        Cancelling the caller does not stop it."""
+        finished = await asyncio.shield(self._task(self._removed()))
+        if not finished:
+            self.finish_later(AGAIN_SECONDS)
+        return finished
+
+    def finish_later(self, seconds: float = 0.0) -> None:
+        """Remove everything that is hidden until that is done; begin in `seconds`."""
+        if not self._closing.is_set():
+            self._task(self._until_removed(seconds))
+
+    def _task(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        """Begin work that `close` waits for."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _until_removed(self, seconds: float) -> None:
+        while not self._closing.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), seconds)
+            if await self._removed():
+                return
+            seconds = AGAIN_SECONDS
+
+    async def _removed(self) -> bool:
+        async with self._one_at_a_time:
+            try:
+                return await self._all_removed()
+            except StoreError:  # locked for too long, or the disk is full: the session is invisible all the same
+                return False
+
+    async def _all_removed(self) -> bool:
+        await self._database.write(give_up_abandoned)
+        # Read before the pieces: the rows of a session that is hidden while these work may still be there after them.
+        text = "SELECT session, session_id, entry_count FROM sessions WHERE owner = ?"
+        marks = await self._database.read(lambda tx: tx.rows(text, (DELETED_OWNER,)))
+        if not await self._pieces(_remove_some):
+            return False
+        had_words = any(count for *_, count in marks)
+        if marks and not await self._database.forget(self._pieces, self._closing, had_words):
+            return False
+        if marks:
+            # Only now: whoever opens the database after a crash sees by the rows what is still to be done.
+            # With the id, which is random: another process may have removed the row, and its number is used again.
+            text = "DELETE FROM sessions WHERE owner = ? AND session = ? AND session_id = ?"
+            gone = [(DELETED_OWNER, row, session_id) for row, session_id, _ in marks]
+            await self._database.write(lambda tx: tx.many(text, gone))
+        return True
+
+    async def _pieces(self, piece: TxWork[bool]) -> bool:
+        """Do piece after piece until one says that it was the last; False if the work is to stop before that."""
+        while not self._closing.is_set():
+            if not await self._database.write(piece):
+                return True
+            await asyncio.sleep(PAUSE_SECONDS)
+        return False

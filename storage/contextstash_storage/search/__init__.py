@@ -1,1 +1,0 @@
-"""Search: the indexed documents, queries, and the ranking of matches. Pure, and the same for every store."""
