@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import (
+    UNCHANGED,
     Call,
     Counters,
     Declared,
@@ -23,6 +24,7 @@ from contextstash_storage.records import (
     Part,
     Request,
     RestoreEdit,
+    Session,
     SummaryEdit,
     Usage,
     ViewDelta,
@@ -40,6 +42,7 @@ from contextstash_storage.rows import (
     to_bytes,
     to_json,
 )
+from contextstash_storage.sessions import put_level, store_counters
 from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, now, only
 
 Logged = TypeVar("Logged", Event, Call, Request, DeclaredVersion)
@@ -132,14 +135,39 @@ def number_edits(edits: Sequence[Edit], before: int) -> list[EditRecord]:
     ]
 
 
-def check_expected(counters: Counters, expected: int) -> None:
-    """Raise EditConflictError if a session does not have exactly so many edits."""
-    if counters.edits != expected:
-        raise EditConflictError("The session's view was edited meanwhile; read it again and plan again.")
-
-
 _RESTORES = "restores"
 """The key of edits that undo others."""
+
+
+def append_edits(
+    tx: Tx,
+    row: int,
+    session: Session,
+    edits: Sequence[Edit],
+    *,
+    expected: int,
+    delta: ViewDelta = UNCHANGED,
+    event: Event | None = None,
+    own: bool = True,
+) -> Session:
+    """Append edits, which change the view by so much, if the session has exactly `expected` of them, else raise
+    EditConflictError.
+
+    What our `own` edits remove from the view is also counted separately: a client that sends its own history has not
+    seen them. Other edits mirror the client's own."""
+    if session.counters.edits != expected:
+        raise EditConflictError("The session's view was edited meanwhile; read it again and plan again.")
+    counters = insert_edits(tx, row, session.counters, number_edits(edits, expected), delta, own=own)
+    return change_counters(tx, row, session, lambda _: counters, event=event)
+
+
+def change_counters(
+    tx: Tx, row: int, session: Session, change: Callable[[Counters], Counters], *, event: Event | None = None
+) -> Session:
+    """Replace the counters with the result of `change` (pure), which reads them in the same transaction."""
+    if event is not None:
+        insert_event(tx, row, event)
+    return store_counters(tx, row, session, change(session.counters))
 
 
 def _put_edits(tx: Tx, row: int, edits: Sequence[EditRecord]) -> None:
@@ -232,6 +260,13 @@ def insert_event(tx: Tx, row: int, event: Event) -> None:
     _append(tx, row, event, event.kind)
 
 
+def append_event(tx: Tx, row: int, session: Session, event: Event, level: str | None = None) -> None:
+    """Append an event, and store how full the window is with it."""
+    insert_event(tx, row, event)
+    if level is not None:
+        put_level(tx, row, session.counters, level)
+
+
 def read_events(tx: Tx, row: int, *, after: int = 0, limit: int = 100) -> list[Event]:
     """Events after the one numbered `after`, oldest first."""
     return _read(tx, row, Event, "number > ?", after, limit=limit)
@@ -266,12 +301,6 @@ def last_calls(tx: Tx, row: int, limit: int) -> list[Call]:
     return _read(tx, row, Call, limit=limit, newest=True)
 
 
-def calls_of(tx: Tx, rows: Iterable[int]) -> list[dict[str, Any]]:
-    """The fields of all calls of these sessions."""
-    text = f"SELECT record FROM log WHERE kind = 'call' AND session IN {tx.numbers}"
-    return [call_fields(record.decode()) for (record,) in tx.rows(text, (listed(rows),))]
-
-
 # Requests
 
 DETAILED_REQUESTS = 8
@@ -279,14 +308,16 @@ DETAILED_REQUESTS = 8
 late usage report belongs to one of the last few."""
 
 
-def insert_request(tx: Tx, row: int, counters: Counters, request: Request) -> tuple[Request, Counters]:
-    """Store a request under the next number, and make it the newest; returns it and the counters after it."""
-    number = counters.requests + 1
+def append_request(tx: Tx, row: int, session: Session, request: Request) -> Request:
+    """Store a request under the next number, and make it the one that the next reported usage belongs to. Of older ones
+    only figures are kept."""
+    number = session.counters.requests + 1
     placed = _stamped(request.model_copy(update={"number": number}))
     old = get_request(tx, row, number - DETAILED_REQUESTS)
     figures = [] if old is None else [old.model_copy(update={"left_out": None, "shortened": ()})]
     _put_requests(tx, row, [placed, *figures])
-    return placed, counters.model_copy(update={"requests": number, "request": placed.sent})
+    store_counters(tx, row, session, session.counters.model_copy(update={"requests": number, "request": placed.sent}))
+    return placed
 
 
 def _put_requests(tx: Tx, row: int, placed: Sequence[Request]) -> None:
@@ -298,6 +329,21 @@ def book_usage(tx: Tx, row: int, number: int, usage: Usage) -> None:
     request = get_request(tx, row, number)
     if request is not None:
         _put_requests(tx, row, [request.model_copy(update={"usage": usage})])
+
+
+def report_usage(
+    tx: Tx,
+    row: int,
+    session: Session,
+    number: int,
+    usage: Usage,
+    change: Callable[[Counters], Counters],
+    call: Call,
+) -> Session:
+    """Add usage that was reported late to a request, and store its call and the changed counters."""
+    book_usage(tx, row, number, usage)
+    insert_call(tx, row, call)
+    return change_counters(tx, row, session, change)
 
 
 def get_request(tx: Tx, row: int, number: int) -> Request | None:
@@ -321,13 +367,14 @@ def list_requests(tx: Tx, row: int, *, after: int = 0, limit: int = 100) -> list
 def declare(
     tx: Tx,
     row: int,
-    counters: Counters,
+    session: Session,
     parts: Sequence[DeclaredVersion],
     change: Callable[[Declared, Sequence[int]], Declared],
-) -> Counters:
-    """Store the parts that are not stored yet; returns the counters with the changed declaration."""
-    versions = [_version(tx, row, part) for part in parts]
-    return counters.model_copy(update={"declared": change(counters.declared, versions)})
+) -> Session:
+    """Store versions of declared parts, each content once, and put `change(declared, versions)` into the counters:
+    `versions` are the numbers of `parts`. Pure."""
+    declared = change(session.counters.declared, [_version(tx, row, part) for part in parts])
+    return store_counters(tx, row, session, session.counters.model_copy(update={"declared": declared}))
 
 
 def _version(tx: Tx, row: int, part: DeclaredVersion) -> int:

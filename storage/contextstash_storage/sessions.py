@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
-from contextstash_storage.log import calls_of
 from contextstash_storage.records import (
     Counters,
     DaySum,
@@ -17,7 +16,7 @@ from contextstash_storage.records import (
     ToolSum,
     Totals,
 )
-from contextstash_storage.rows import damaged, from_json, parsed, to_json
+from contextstash_storage.rows import call_fields, damaged, from_json, parsed, to_json
 from contextstash_storage.transaction import Tx, listed, microseconds, now, storable, text_of, time_of
 
 DELETED_OWNER = "\x1fdeleted"
@@ -90,14 +89,15 @@ def insert_session(tx: Tx, session: Session) -> bool:
     return tx.execute(f"{text} ON CONFLICT (owner, session_id) DO NOTHING", values) == 1
 
 
-def update_session(tx: Tx, row: int, changes: Mapping[str, Any]) -> None:
-    """Change fields of a session. Raises BadInputError if one of them cannot be changed."""
+def update_session(tx: Tx, row: int, session: Session, /, **changes: Any) -> Session:
+    """Change `agent`, `model`, `format`, `title`, `source` or `settings`. Raises BadInputError for another field."""
     if unknown := changes.keys() - CHANGEABLE:
         raise BadInputError(f"A session's {', '.join(sorted(unknown))} cannot be changed.")
     for name, value in changes.items():
         written = json.dumps(dict(value)) if name == "settings" else None if value is None else storable(value)
         tx.execute(f"UPDATE sessions SET {name} = ? WHERE session = ?", (written, row))
     tx.execute("UPDATE sessions SET updated_at = ? WHERE session = ?", (microseconds(now()), row))
+    return read_session(tx, session.owner, session.session_id)[1]
 
 
 def store_counters(tx: Tx, row: int, session: Session, counters: Counters) -> Session:
@@ -175,7 +175,7 @@ def totals(tx: Tx, owner: str, *, without_agent: str = "") -> Totals:
         messages=sum(each.get("messages", 0) for each in counters),
         tokens=sum(each.get("appended", 0) for each in counters),
         tools=tuple(_tools(tx, condition, values)),
-        days=tuple(_days(calls_of(tx, [row for row, _ in rows]))),
+        days=tuple(_days(_calls_of(tx, [row for row, _ in rows]))),
     )
 
 
@@ -192,7 +192,7 @@ def session_tools(tx: Tx, row: int) -> list[ToolSum]:
 
 def session_days(tx: Tx, row: int) -> list[DaySum]:
     """The agent's model calls of a session by day."""
-    return _days(calls_of(tx, [row]))
+    return _days(_calls_of(tx, [row]))
 
 
 MAX_TOOLS = 200
@@ -206,6 +206,12 @@ def _tools(tx: Tx, condition: str, values: Sequence[object]) -> list[ToolSum]:
         values,
     )
     return [ToolSum(tool=text_of(tool), outputs=outputs, tokens=int(tokens)) for tool, outputs, tokens in rows]
+
+
+def _calls_of(tx: Tx, rows: Iterable[int]) -> list[dict[str, Any]]:
+    """The fields of all calls of these sessions."""
+    text = f"SELECT record FROM log WHERE kind = 'call' AND session IN {tx.numbers}"
+    return [call_fields(record.decode()) for (record,) in tx.rows(text, (listed(rows),))]
 
 
 _SUMS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens")

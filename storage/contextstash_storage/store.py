@@ -24,30 +24,20 @@ from contextstash_storage.hidden_sessions import Deletions, Staged
 from contextstash_storage.messages import fingerprint
 from contextstash_storage.records import (
     LOCAL_OWNER,
-    UNCHANGED,
     Appended,
-    Call,
     Copied,
     Count,
-    Counters,
     Cursor,
-    Declared,
-    DeclaredVersion,
-    Edit,
     EditsAfter,
     EditsBefore,
-    Event,
     Native,
     NewMessage,
-    Request,
     SearchHit,
     Session,
-    Usage,
-    ViewDelta,
 )
 from contextstash_storage.search import EVERYWHERE, SearchFilter, search
 from contextstash_storage.search import Weigh as Weigh
-from contextstash_storage.sessions import insert_session, read_session, row_of, store_counters
+from contextstash_storage.sessions import insert_session, read_session, row_of
 from contextstash_storage.transaction import Database, Result, Tx
 
 BETWEEN_PIECES_SECONDS = 0.005
@@ -117,6 +107,18 @@ def _session_writer(
     return method
 
 
+def _session_changer(
+    change: Callable[Concatenate[Tx, int, Session, P], Result],
+) -> Callable[Concatenate[Any, str, P], Coroutine[Any, Any, Result]]:
+    """The same for a function that is given the session too."""
+
+    @wraps(change)
+    async def method(store: SessionStore, session_id: str, /, *arguments: P.args, **named: P.kwargs) -> Result:
+        return await store._change(session_id, lambda tx, *found: change(tx, *found, *arguments, **named))
+
+    return method
+
+
 class SessionStore:
     """What one owner has stored. Sessions of other owners do not exist for it. A method that is one function on a
     transaction is listed here with that function, which describes its arguments.
@@ -175,14 +177,7 @@ class SessionStore:
     async def get_session(self, session_id: str) -> Session:
         return (await self.database.read(lambda tx: read_session(tx, self.owner, session_id)))[1]
 
-    async def update_session(self, session_id: str, **changes: Any) -> Session:
-        """Change `agent`, `model`, `format`, `title`, `source` or `settings`."""
-
-        def change(tx: Tx, row: int, _: Session) -> Session:
-            sessions.update_session(tx, row, changes)
-            return read_session(tx, self.owner, session_id)[1]
-
-        return await self._change(session_id, change)
+    update_session = _session_changer(sessions.update_session)
 
     async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:
         """Delete a session with everything that belongs to it, and the existing ones of the sessions `along`. One
@@ -273,39 +268,10 @@ class SessionStore:
     read_news = _owner_reader(messages.read_news)
     read_edits = _session_reader(log.read_edits)
 
-    async def append_edits(
-        self,
-        session_id: str,
-        edits: Sequence[Edit],
-        *,
-        expected: int,
-        delta: ViewDelta = UNCHANGED,
-        event: Event | None = None,
-        own: bool = True,
-    ) -> Session:
-        """Append edits, which change the view by so much, if the session has exactly `expected` of them, else raise
-        EditConflictError.
-
-        What our `own` edits remove from the view is also counted separately: a client that sends its own history has
-        not seen them. Other edits mirror the client's own."""
-        numbered = log.number_edits(edits, expected)
-
-        def change(tx: Tx, row: int, session: Session) -> Session:
-            log.check_expected(session.counters, expected)
-            counters = log.insert_edits(tx, row, session.counters, numbered, delta, own=own)
-            return _stored_change(tx, row, session, counters, event)
-
-        return await self._change(session_id, change)
-
+    append_edits = _session_changer(log.append_edits)
     find_summary = _owner_reader(log.find_summary)
 
-    async def change_counters(
-        self, session_id: str, change: Callable[[Counters], Counters], *, event: Event | None = None
-    ) -> Session:
-        """Replace the counters with the result of `change` (pure), which reads them in the same transaction."""
-        return await self._change(
-            session_id, lambda tx, row, session: _stored_change(tx, row, session, change(session.counters), event)
-        )
+    change_counters = _session_changer(log.change_counters)
 
     acquire_lease = _session_writer(notes.acquire_lease)
 
@@ -330,61 +296,22 @@ class SessionStore:
         first RANKED_HITS times `limit` hits."""
         return await self.database.read(lambda tx: search(tx, self.owner, query, where, limit, weigh))
 
-    async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None:
-        """Append an event, and store how full the window is with it."""
-
-        def change(tx: Tx, row: int, session: Session) -> None:
-            log.insert_event(tx, row, event)
-            if level is not None:
-                sessions.put_level(tx, row, session.counters, level)
-
-        await self._change(session_id, change)
-
+    append_event = _session_changer(log.append_event)
     read_events = _session_reader(log.read_events)
     last_events = _session_reader(log.last_events)
     append_call = _session_writer(log.insert_call)
     read_calls = _session_reader(log.read_calls)
     last_calls = _session_reader(log.last_calls)
 
-    async def declare(
-        self, session_id: str, parts: Sequence[DeclaredVersion], change: Callable[[Declared, Sequence[int]], Declared]
-    ) -> Session:
-        """Store versions of declared parts, each content once, and put `change(declared, versions)` into the counters:
-        `versions` are the numbers of `parts`. Pure."""
-
-        def work(tx: Tx, row: int, session: Session) -> Session:
-            return _stored_change(tx, row, session, log.declare(tx, row, session.counters, parts, change))
-
-        return await self._change(session_id, work)
-
+    declare = _session_changer(log.declare)
     read_declared = _session_reader(log.read_declared)
 
-    async def append_request(self, session_id: str, request: Request) -> Request:
-        """Store a request under the next number, and make it the one that the next reported usage belongs to. Of older
-        ones only figures are kept."""
-
-        def change(tx: Tx, row: int, session: Session) -> Request:
-            placed, counters = log.insert_request(tx, row, session.counters, request)
-            _stored_change(tx, row, session, counters)
-            return placed
-
-        return await self._change(session_id, change)
-
+    append_request = _session_changer(log.append_request)
     read_requests = _session_reader(log.read_requests)
     list_requests = _session_reader(log.list_requests)
     get_request = _session_reader(log.get_request)
 
-    async def book_usage(
-        self, session_id: str, number: int, usage: Usage, change: Callable[[Counters], Counters], call: Call
-    ) -> Session:
-        """Add usage that was reported late to a request, and store its call and the changed counters."""
-
-        def work(tx: Tx, row: int, session: Session) -> Session:
-            log.book_usage(tx, row, number, usage)
-            log.insert_call(tx, row, call)
-            return _stored_change(tx, row, session, change(session.counters))
-
-        return await self._change(session_id, work)
+    book_usage = _session_changer(log.report_usage)
 
     get_proxied = _session_reader(notes.get_proxied)
     put_proxied = _session_writer(notes.put_proxied)
@@ -407,13 +334,6 @@ class SessionStore:
             return change(tx, *read_session(tx, self.owner, session_id, locked=True))
 
         return await self.database.write(work)
-
-
-def _stored_change(tx: Tx, row: int, session: Session, counters: Counters, event: Event | None = None) -> Session:
-    """Store a session's counters, and an event with them; returns the changed session."""
-    if event is not None:
-        log.insert_event(tx, row, event)
-    return store_counters(tx, row, session, counters)
 
 
 def _partly_stored(batch: Batch, progress: Progress, error: Exception) -> str:

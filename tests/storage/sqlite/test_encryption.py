@@ -239,13 +239,13 @@ convert(Path(sys.argv[1]), bytes(range(32)), encrypt=sys.argv[2] == "encrypt")
 
 
 HELD_UP = """
-from contextstash_storage.sqlite import conversion
-sync = conversion._sync
+from contextstash_storage.sqlite import database_file
+sync = database_file._sync
 def held_up(path):
     print("written", flush=True)
     sys.stdin.readline()
     sync(path)
-conversion._sync = held_up
+database_file._sync = held_up
 """
 """Waits when the new file is written."""
 
