@@ -24,7 +24,7 @@ from contextstash.proxy.replies import ReplyReader
 from contextstash.stash import Stash
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Native
-from contextstash_storage.sqlite.store import open_in_memory
+from contextstash_storage.sqlite.store import open_sqlite
 from tests.fuzz.seeds import CHAT
 
 Target = Callable[[bytes], None]
@@ -153,7 +153,7 @@ def _server() -> tuple[asyncio.Runner, Any]:
     from contextstash.mcp.server import build_server
 
     async def opened() -> Stash:
-        stash = Stash(await open_in_memory(), settings={"automatic": False})
+        stash = Stash(await open_sqlite(Path(tempfile.mkdtemp()) / "s.db"), settings={"automatic": False})
         await stash.record_messages(CHAT, session_id="s", format="openai-chat")
         return stash
 

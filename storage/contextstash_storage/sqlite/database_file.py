@@ -4,6 +4,7 @@ by the SQLite that sqlcipher3 brings: on every machine the same, and new enough 
 
 from __future__ import annotations
 
+import inspect
 import os
 import secrets
 import sqlite3
@@ -19,7 +20,6 @@ from urllib.parse import quote
 from sqlcipher3 import dbapi2
 
 from contextstash_storage.errors import StoreBusyError, StoreError, StoreFullError
-from contextstash_storage.sqlite.unfinished_files import UNFINISHED, overwrite, remove, remove_unfinished
 
 KEY_BYTES = 32
 
@@ -221,6 +221,36 @@ def convert(path: Path, key: bytes, *, encrypt: bool) -> bool:
     return True
 
 
+UNFINISHED = ".converting"
+"""How the name of a file ends that becomes the database once it is whole."""
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what killed processes left of new files of a database that is open here, so that none is being written."""
+    for file in path.parent.glob(f"{path.name}.*{UNFINISHED}"):
+        remove(file)
+
+
+def remove(file: Path) -> None:
+    """Overwrite and remove a file, if it is there."""
+    with suppress(OSError):
+        opened = os.open(file, os.O_RDWR | getattr(os, "O_BINARY", 0))
+        try:
+            overwrite(opened)
+        finally:
+            os.close(opened)
+        file.unlink(missing_ok=True)
+
+
+def overwrite(file: int) -> None:
+    """Fill a file with zeros, so that what was in it is not in the free blocks of the disk."""
+    size, at_once = os.lseek(file, 0, os.SEEK_END), 1 << 20
+    os.lseek(file, 0, os.SEEK_SET)
+    for start in range(0, size, at_once):
+        os.write(file, bytes(min(at_once, size - start)))
+    os.fsync(file)
+
+
 def readable_files(folder: Path) -> list[Path]:
     """The files in a folder that are plain SQLite databases, such as backups. None may be open in this process."""
     found = []
@@ -274,10 +304,10 @@ def _replace(db: sqlite3.Connection, path: Path, key: bytes) -> None:
 @contextmanager
 def _guarded(new: Path) -> Iterator[None]:
     """While another process waits for the end of this one, however it ends, and removes a file that is there then."""
-    place = str(Path(__file__).parents[2])
-    code = f"import sys; sys.path.append({place!r}); sys.stdin.read(); from pathlib import Path;"
-    code += f" from contextstash_storage.sqlite.unfinished_files import remove; remove(Path({str(new)!r}))"
-    command = [sys.executable, "-IS", "-c", code]
+    imports = "import os, sys\nfrom contextlib import suppress\nfrom pathlib import Path\n"
+    code = imports + inspect.getsource(overwrite) + inspect.getsource(remove)
+    code += "sys.stdin.read()\nremove(Path(sys.argv[1]))"
+    command = [sys.executable, "-IS", "-c", code, str(new)]  # no package is found there
     # In a session of its own, so that what ends the terminal's programs does not end it.
     with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as guard:
         assert guard.stdin is not None

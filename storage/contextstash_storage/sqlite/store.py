@@ -33,9 +33,9 @@ from contextstash_storage.sqlite.database_file import (
     open_file,
     primary_code,
     read_head,
+    remove_unfinished,
     store_error,
 )
-from contextstash_storage.sqlite.unfinished_files import remove_unfinished
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import VERSION, Matching, Result, Tx, TxWork, check_version, only, statements
 
@@ -444,18 +444,6 @@ async def open_sqlite(
         with suppress(StoreError):
             await (await opening).close()
         raise
-
-
-async def open_in_memory(*, owner: str = LOCAL_OWNER) -> SqliteStore:
-    """A store in memory, which is gone when it is closed. One connection reads and writes: another would see a database
-    of its own."""
-    connection = await connect(Path(":memory:"))
-    try:
-        await connection.run(make_tables)
-    except BaseException:
-        await close(connection)
-        raise
-    return SqliteStore(SqliteDatabase(connection, connection), owner)
 
 
 async def _open(path: Path, owner: str, busy_seconds: float, find_key: FindKey) -> SqliteStore:
