@@ -128,6 +128,9 @@ def _kept(record: Json, branch: Branch) -> dict[str, str]:
 def _spoken(record: Json, state: State, branch: Branch) -> Iterator[TranscriptMessage]:
     """A prompt, a reply, or results; before a reply what was typed ahead of it."""
     body, time = part(record, "message"), moment(record.get("timestamp"))
+    if record.get("requestSessionId") not in (None, record.get("sessionId")):
+        # A fork begins with copies of replies that the other session asked for and was billed for (2.1.330).
+        body = {name: value for name, value in body.items() if name != "usage"}
     window, is_own = _window_part(record, body, state), body.get("model") == SYNTHETIC
     if window == "repeated" or (is_own and window != "only") or not body.get("content"):
         return

@@ -89,6 +89,17 @@ def test_the_file_of_a_fork_begins_with_the_window_and_keeps_all_of_it(tmp_path:
     assert [message.model for message in found[1:5]] == [None] * 4
 
 
+def test_a_fork_is_not_billed_for_the_replies_that_it_copies(tmp_path: Path) -> None:
+    usage = {"input_tokens": 900, "output_tokens": 5}
+    first, second = at(31, reply("a3", "p3", "third done")), at(41, reply("a4", "p4", "fourth done"))
+    for each in (first, second):
+        each["message"] = {**each["message"], "usage": usage}
+    copied = {**first, "requestSessionId": "the-other-session"}
+    forked = [*window(), AFTER[0], copied, at(40, prompt("p4", "a3", "and the fourth")), second]
+    found = read(write_lines(tmp_path / "s.jsonl", forked))
+    assert [message.key for message in found if message.usage] == ["a4"]
+
+
 def test_a_prompt_after_the_window_can_be_taken_back(tmp_path: Path) -> None:
     again = [at(40, prompt("p4", "w5", "rather this")), at(41, reply("a4", "p4", "done"))]
     found = read(write_lines(tmp_path / "s.jsonl", [*BEFORE, *window(), *AFTER, *again]))

@@ -10,6 +10,8 @@ const ask = async ($, request) => {
   const program = `${root}/bin/contextstash`
   const done = await $.process.run([program, 'window', 'claude-code'], {
     cwd: root, stdin: JSON.stringify({ ...request, seconds: SECONDS }), timeoutMs: SECONDS * 1000,
+  }).catch((error) => {
+    throw /still running/.test(error?.message) ? new Error(`no answer in ${SECONDS} seconds`) : error
   })
   if (done.exitCode !== 0 || done.isStdoutTruncated) throw new Error(done.stderr.trim() || `exit code ${done.exitCode}`)
   return JSON.parse(done.stdout)
@@ -47,7 +49,7 @@ const thousands = (tokens) => `${Math.round(tokens / 1000)}k`
 
 /** Compact as soon as the session is idle: by the user's command, as $.session.compact() skips our own hook. */
 const compactSoon = ($) => {
-  $.clock.after(0, () => $.command.run({ command: 'compact' }).catch((error) => $.ui.log(`contextstash: ${error}`)))
+  $.clock.after(0, () => $.command.run({ command: 'compact' }).catch((error) => $.ui.log(`${error}`)))
 }
 
 export const register = (on, options) => {
@@ -72,7 +74,7 @@ export const register = (on, options) => {
       $.ui.log(window.line)
       return { messages, tokensBefore: window.tokens_before, tokensAfter: window.tokens_after }
     } catch (error) {
-      $.ui.log(`contextstash did not compact, Claude Code does: ${error instanceof Error ? error.message : error}`)
+      $.ui.log(`did not compact, Claude Code does: ${error instanceof Error ? error.message : error}`)
       return next(e)
     }
   })
