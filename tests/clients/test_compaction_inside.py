@@ -1,6 +1,6 @@
 """The real Claude Code with our plugin: its compaction is answered by us, and if we fail it compacts itself.
 
-Runs if `claude` is on the PATH, in a version that loads mods (2.1.287).
+Runs if `claude` is on the PATH, in a version whose mods can answer (2.1.326).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def run(folder: Path, provider: CodingProvider, program: str) -> list[Asked]:
     """A session with more outputs than its window takes; returns the main agent's requests."""
     (folder / "project").mkdir()
     arguments = ("--plugin-dir", plugin(folder, program), "--allowedTools", "Bash", "--", f"Count. {RULE}")
-    run_claude(folder, provider.url, *arguments, needed=(2, 1, 287))
+    run_claude(folder, provider.url, *arguments, needed=(2, 1, 326))
     return provider.turns()
 
 

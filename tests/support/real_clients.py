@@ -43,7 +43,7 @@ def run_claude(home: Path, url: str, *arguments: str | Path, needed: tuple[int, 
     claude = program("claude")
     version = subprocess.run([claude, "--version"], capture_output=True, text=True, check=True).stdout.split()[0]
     if tuple(map(int, version.split("."))) < needed:
-        pytest.skip(f"claude {version} loads no mods")
+        pytest.skip(f"claude {version} is too old for our mod")
     environment = {
         **os.environ,
         "HOME": str(home),

@@ -247,8 +247,9 @@ MARKET = "contextstash"
 PLUGIN = f"contextstash@{MARKET}"
 """Our plugin in our marketplace, as `claude plugin install` names it (.claude-plugin/marketplace.json)."""
 
-FIRST_WITH_MODS = (2, 1, 287)
-"""The first version that loads mods: only there the plugin answers compactions."""
+FIRST_WITH_MODS = (2, 1, 326)
+"""The first version whose plugins can answer compactions. Mods are loaded from 2.1.287 on, but one learns neither the
+transcript ($.session.info) nor its own folder ($.process.hookEnv) there (looked for in 2.1.287 to 2.1.332)."""
 
 MANAGED = ("/etc/claude-code", "/Library/Application Support/ClaudeCode", "C:/Program Files/ClaudeCode")
 """The folders of the settings that an administrator makes, by system."""
@@ -284,7 +285,7 @@ def _mods_off(machine: Machine) -> str | None:
         return "claude is not on the PATH, so its version is not known"
     done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
     numbers = tuple(map(int, re.findall(r"\d+", done.stdout)[:3]))
-    return None if numbers >= FIRST_WITH_MODS else f"{done.stdout.strip()} loads no mods: 2.1.287 is the first"
+    return None if numbers >= FIRST_WITH_MODS else f"{done.stdout.strip()} is too old for it: 2.1.326 is the first"
 
 
 def _noted_by_client(machine: Machine) -> list[tuple[Path, tuple[str, ...]]]:

@@ -128,7 +128,8 @@ async def _recorded(client: str, stash: Stash, asked: Mapping[str, Any]) -> tupl
 def line_of(window: ClientWindow) -> str:
     """What happened, in a line for the user."""
     before, after = (f"{round(tokens / 1000):,}k" for tokens in (window.tokens_before, window.tokens_after))
-    return f"{before} → {after} tokens, {window.left} messages archived, all of them searchable."
+    left = "1 message" if window.left == 1 else f"{window.left} messages"
+    return f"{before} → {after} tokens, {left} archived, all searchable."
 
 
 def _message(given: Mapping[str, Any]) -> ClientMessage:

@@ -377,7 +377,7 @@ def test_what_claude_code_noted_of_our_plugin_leaves_with_it(contextstash: Comma
     ("version", "settings", "says"),
     [
         ("2.1.330", {}, "may load"),
-        ("2.1.197", {}, "loads no mods"),
+        ("2.1.325", {}, "too old for it: 2.1.326"),
         ("2.1.330", {"disableAllHooks": True}, "disableAllHooks"),
         ("2.1.330", {"pluginConfigs": {"x": {"options": {"allowManagedModsOnly": True}}}}, "allowManagedModsOnly"),
     ],

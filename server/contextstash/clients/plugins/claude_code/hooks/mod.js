@@ -37,11 +37,13 @@ const shown = (part, messages) => {
   return { role: m.role, text: m.text, toolUses, ...(toolResults.length ? { toolResults } : {}) }
 }
 
-/** The outputs that a window shows as placeholders: the handle and the call of each. */
-const placeholders = (window) => window.messages.flatMap((part) => Object.values(part.results ?? {})).map((text) => {
-  const handle = text.match(/out_\w{8,}/g)?.at(-1) ?? ''
-  return `${handle} ${text.replace(/^\[contextstash: archived output of /, '').slice(0, 90).split('\n')[0]}`
-})
+/** The outputs that a window shows as placeholders, each once: its handle and its call. */
+const placeholders = (window) => [...new Set(
+  window.messages.flatMap((part) => Object.values(part.results ?? {})).map((text) => {
+    const call = text.replace(/^\[contextstash: archived output of /, '').split('\n')[0].replace(/(.{89}).+/, '$1…')
+    return `${text.match(/out_\w{8,}/g)?.at(-1) ?? ''} ${call}`
+  }),
+)]
 
 const OURS = /contextstash__(prune_tool_outputs|compact_session|restore_outputs|configure_session)$/
 const HANDLE = /^out_\w+$/
@@ -74,7 +76,9 @@ export const register = (on, options) => {
       $.ui.log(window.line)
       return { messages, tokensBefore: window.tokens_before, tokensAfter: window.tokens_after }
     } catch (error) {
-      $.ui.log(`did not compact, Claude Code does: ${error instanceof Error ? error.message : error}`)
+      const why = error instanceof Error ? error.message : `${error}`
+      const told = why.includes('is not a function') ? 'it needs Claude Code 2.1.326' : why
+      $.ui.log(`did not compact, Claude Code does: ${told}`)
       return next(e)
     }
   })
@@ -130,8 +134,7 @@ export const register = (on, options) => {
     const { Text } = $.ui.resolve(e)
     const { context } = await $.session.usage()
     const full = context.tokens ? `${thousands(context.tokens)} of ${thousands(size || context.window)} · ` : ''
-    const saved = `${thousands(last.tokens_before)} → ${thousands(last.tokens_after)}, ${last.left} messages archived`
-    return h(Text, { dimColor: true }, `contextstash ${full}${saved} · /left shows them`)
+    return h(Text, { dimColor: true }, `contextstash ${full}${last.line.split(', all')[0]} · /left shows them`)
   })
 
   // Our hand-off is for the model: a line for the user, all of it in the expanded transcript.
