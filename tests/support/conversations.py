@@ -67,16 +67,14 @@ class Ids:
 
 
 @st.composite
-def conversations(
-    draw: Draw, format_name: str, broken: bool = False, min_turns: int = 1, max_turns: int = 6
-) -> list[Native]:
+def conversations(draw: Draw, format_name: str, broken: bool = False, min_turns: int = 1) -> list[Native]:
     """A conversation in that format. If it is not broken, it is a valid request as it stands (but that
     Anthropic's holds no system message). A broken one has been interrupted, reordered, cut or recorded
     twice in places, and carries what replies carry (usage, ids, …)."""
     ids = Ids(reused=draw(st.booleans()))
     turn = _TURNS[format_name]
     natives = list(_HEADS[format_name](draw))
-    for _ in range(draw(st.integers(min_turns, max_turns))):
+    for _ in range(draw(st.integers(min_turns, 6))):
         natives += turn(draw, ids)
     return draw(breakings(natives, format_name)) if broken else natives
 

@@ -42,17 +42,9 @@ def outputs_of(entries: Sequence[Entry]) -> dict[tuple[int, int], Output]:
     return found
 
 
-def loop(results: Sequence[int], *, turns: int = 1) -> list[Entry]:
-    """`turns` user turns, the tool calls shared out over them; each call's result has the tokens given."""
-    entries: list[Entry] = []
-    per_turn = max(1, -(-len(results) // turns))
-
-    def add(role: str, *blocks: Block) -> None:
-        entries.append(Entry(message=message(len(entries), role, *blocks)))
-
+def loop(results: Sequence[int]) -> list[Entry]:
+    """A request of the user, and tool calls whose results have the tokens given."""
+    said = [("user", text(10))]
     for place, tokens in enumerate(results):
-        if place % per_turn == 0:
-            add("user", text(10))
-        add("assistant", call(f"call_{place}"))
-        add("tool", result(f"call_{place}", tokens))
-    return entries
+        said += [("assistant", call(f"call_{place}")), ("tool", result(f"call_{place}", tokens))]
+    return [Entry(message=message(seq, role, block)) for seq, (role, block) in enumerate(said)]

@@ -37,9 +37,9 @@ async def history(stash: Stash, session_id: str = SESSION) -> list[Native]:
     return natives
 
 
-async def view(stash: Stash, session_id: str = SESSION, budget: int | None = None) -> list[Native]:
+async def view(stash: Stash, session_id: str = SESSION) -> list[Native]:
     """The messages to send next."""
-    return (await stash.get_context(session_id, budget=budget)).messages
+    return (await stash.get_context(session_id)).messages
 
 
 async def valid_view(stash: Stash, format_name: str, session_id: str = SESSION) -> list[Native]:

@@ -8,9 +8,9 @@ from contextstash.view.ladder import PruneLimits, PrunePlan, cache_effect, plan_
 from tests.support.handmade_views import loop, outputs_of
 
 
-def plan(results: list[int], turns: int = 1, **limits: int) -> PrunePlan:
+def plan(results: list[int], **limits: int) -> PrunePlan:
     usual = {"keep_last": 0, "protect_tokens": 0, "protect_turns": 0, "minimum_tokens": 0, "smallest": 0}
-    entries = loop(results, turns=turns)
+    entries = loop(results)
     return plan_prune(entries, outputs_of(entries), PruneLimits(**{**usual, **limits}))
 
 
