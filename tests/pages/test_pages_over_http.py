@@ -113,12 +113,19 @@ def test_another_hosts_name_is_refused(client: httpx2.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "page",
-    ["/sessions/none", "/outputs/out_none", "/nowhere", "/sessions/build/messages?message=9999"],
+    ("page", "says"),
+    [
+        ("/sessions/none", "There is no session &#39;none&#39;"),
+        ("/outputs/out_none", ""),
+        ("/nowhere", ""),
+        ("/sessions/build/messages?message=9999", ""),
+    ],
 )
-def test_an_unknown_address_is_an_error_in_a_sentence(client: httpx2.Client, page: str) -> None:
+def test_an_unknown_address_is_an_error_in_the_words_of_a_page(client: httpx2.Client, page: str, says: str) -> None:
     answer = client.get(page)
     assert answer.status_code == 404
+    assert says in answer.text
+    assert "list_sessions" not in answer.text
     assert "Traceback" not in answer.text
     assert "All sessions" in answer.text
 
@@ -249,13 +256,6 @@ def test_an_error_of_contextstash_is_a_page_too() -> None:
     assert "Something went wrong" in answer.text
     assert "AttributeError" not in answer.text
     assert "All sessions" in answer.text
-
-
-def test_a_session_that_is_not_there_is_told_in_the_words_of_a_page(client: httpx2.Client) -> None:
-    page = client.get("/sessions/none")
-    assert page.status_code == 404
-    assert "There is no session &#39;none&#39;" in page.text
-    assert "list_sessions" not in page.text
 
 
 @pytest.mark.parametrize(("age", "level"), [(timedelta(hours=1), "prune"), (timedelta(days=90), "")])

@@ -15,6 +15,7 @@ from contextstash.clients.follow import Follower, find_transcripts, ingest
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.sqlite.store import open_sqlite
+from tests.support.stashes import history, stash_at
 
 SESSION = "11111111-2222-3333-4444-555555555555"
 
@@ -168,3 +169,32 @@ async def test_a_list_of_messages_that_was_rewritten_is_the_conversation_and_the
         assert (await ingest(stash, path)).recorded == 0
         assert (await stash.get_context(name, budget=100_000)).messages == now
         assert (await texts(stash, name))[:4] == ["one", "two", "three", "four"]
+
+
+async def imported(stash: Stash, path: Path, document: Any) -> list[dict[str, Any]]:
+    """What a file's session holds."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document))
+    report = await ingest(stash, path)
+    assert report.session_id
+    assert (await ingest(stash, path)).recorded == 0
+    return await history(stash, report.session_id)
+
+
+async def test_a_request_of_responses_is_read_with_its_instructions(tmp_path: Path) -> None:
+    request = {
+        "model": "gpt-5.2",
+        "instructions": "Be brief.",
+        "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello."}]}],
+    }
+    async with stash_at(tmp_path / "q.db") as stash:
+        messages = await imported(stash, tmp_path / "request.json", request)
+    assert messages == [{"role": "system", "content": "Be brief."}, *request["input"]]
+
+
+async def test_a_request_of_gemini_is_read_with_its_system_instruction(tmp_path: Path) -> None:
+    instruction = {"parts": [{"text": "Be brief."}]}
+    request = {"systemInstruction": instruction, "contents": [{"role": "user", "parts": [{"text": "go"}]}]}
+    async with stash_at(tmp_path / "s.db") as stash:
+        messages = await imported(stash, tmp_path / "request.json", request)
+    assert messages == [{"role": "system", **instruction}, *request["contents"]]
