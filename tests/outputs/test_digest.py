@@ -41,7 +41,7 @@ GO = "--- FAIL: TestLend (0.00s)\n    lend_test.go:9: no\nFAIL\nFAIL\texample.or
         ("Bash", "grep -rn lend src", GREP, "3 matches in 2 files: a.py:3, b.py"),
         ("get_order", "7", '{"id": 7, "state": "open", "of": [1, 2]}', "JSON: id=7, state=open, of (2)"),
         ("list", "", '[{"id": 1}, {"id": 2}]', "JSON list of 2 items, each with id"),
-        ("Bash", "git log", "3f2a9bc Fix fines\n91bb01d Lend\n", "2 commits, newest 3f2a9bc Fix fines"),
+        ("Bash", "git log", "3f2a9bc Fix fines\n91bb01d Lend\n", "3f2a9bc Fix fines … 91bb01d Lend"),
         ("Bash", "./build", f"start\n{'step ' * 9}\nbuilt in 3 s\n", "start … built in 3 s (3 lines)"),
         ("Bash", "true", "", "no output"),
         ("exec_command", "make", "Process running with session ID 7\nOutput:\n", "still running, no output"),

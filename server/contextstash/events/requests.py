@@ -57,6 +57,8 @@ _CARRIED_OVER = re.compile(
     r"|Another language model started to solve this problem|\[?Previous conversation summary)",
     re.IGNORECASE,
 )
+"""How the summary of an earlier window begins, which a host sent in the user's role."""
+
 _COMMAND = re.compile(r"\A\s*<command-", re.IGNORECASE)
 _COMMAND_NAME = re.compile(r"<command-name>\s*(/?[\w:./-]{1,80})\s*</command-name>", re.IGNORECASE)
 _COMMAND_OUTPUT = re.compile(r"\A\s*<local-command-", re.IGNORECASE)
@@ -135,11 +137,6 @@ def words_handed_over(text: str) -> str:
     return "\n".join(line.removeprefix("  ") for line in lines).strip()
 
 
-def is_carried_over(text: str) -> bool:
-    """Whether this is the summary of an earlier window, which a host sent in the user's role."""
-    return bool(_CARRIED_OVER.match(text))
-
-
 def requests_of(turns: Iterable[Turn]) -> tuple[list[Asked], list[Told]]:
     """The user's messages in order, and the summaries that a host carried over from earlier windows."""
     requests: list[Asked] = []
@@ -153,7 +150,7 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Asked], list[Told]]:
             continue
         if turn.kind == "host":
             texts = [text for text in texts if _skill_text(text, command)]
-        if turn.role != "user" or any(map(_is_result, texts)):
+        if turn.role != "user" or any(map(_RESULT.match, texts)):
             continue
         if turn.kind == "summary":
             asked, texts = _of_another_session(turn, texts)
@@ -163,7 +160,7 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Asked], list[Told]]:
         for whole in texts:
             text = words_handed_over(whole) or _skill_text(whole, command) or without_host_text(whole)
             given = command_of(whole)
-            if is_carried_over(text):
+            if _CARRIED_OVER.match(text):
                 carried.append(Told(turn.seq, without_notes(text)))
             elif text:
                 if command and not given and requests and requests[-1].command == command:
@@ -210,12 +207,6 @@ def command_of(text: str) -> str:
     name = _COMMAND_NAME.search(text[:20_000]) if _COMMAND.match(text) else None
     arguments = _COMMAND_ARGUMENTS.search(text[:20_000]) if name else None
     return " ".join(each.group(1).strip() for each in (name, arguments) if each)
-
-
-def _is_result(text: str) -> bool:
-    """Whether a message contains the output of a tool as text, so that the user's own words cannot be identified in
-    it."""
-    return bool(_RESULT.match(text))
 
 
 _RULE = re.compile(

@@ -278,7 +278,11 @@ def pieces_of_files(
     of its lines are in `seen`, which the view shows anyway."""
     pieces = [piece for piece in _weighted(files, focus or {}, count, seen) if piece.weight > 0]
     changed = [file for file in files if file.changed_at >= 0][:NEWEST_FILES]
-    first = {each.place for each in pieces if each.file in changed and _has_newest_change(each)}
+    first = {
+        each.place
+        for each in pieces
+        if each.file in changed and each.file.changed_at in each.run.changed[each.start : each.stop]
+    }
     chosen: list[_Piece] = []
     left = max_tokens
     told: dict[str, set[str]] = {}
@@ -341,10 +345,6 @@ def _unseen(lines: Sequence[str], seen: Collection[str]) -> float:
 
 def _telling(lines: Iterable[str]) -> list[str]:
     return [line for line in map(str.strip, lines) if len(line) >= MIN_TELLING]
-
-
-def _has_newest_change(piece: _Piece) -> bool:
-    return piece.file.changed_at in piece.run.changed[piece.start : piece.stop]
 
 
 _ABOVE = re.compile(r"\s*(?://|#|@|\*|/\*|--)")

@@ -85,14 +85,9 @@ def cut_middle(text: str, max_tokens: int, count: Count) -> str:
     if count(text) <= max_tokens:
         return text
     bound = min(len(text), 16 * max(0, max_tokens))
-    keep = _most(bound, lambda number: count(_without_middle(text, number)) <= max_tokens)
+    keep = bisect_left(range(1, bound + 1), True, key=lambda size: count(_without_middle(text, size)) > max_tokens)
     shown = _without_middle(text, keep)
     return shown if keep and count(shown) <= max_tokens else ""
-
-
-def _most(bound: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to a bound that fits, if smaller ones do too."""
-    return bisect_left(range(1, bound + 1), True, key=lambda number: not fits(number))
 
 
 _ENDS = re.compile(r"\n|[.!?][\"'”’)*`]*\s|[。！？]")

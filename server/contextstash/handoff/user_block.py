@@ -128,7 +128,8 @@ def user_block(
     lines += _lines(words, not before.words.entries, first_tokens, tokens, count)
     if not lines and not words.answered and not words.withdrawn and not words.interrupted:
         return ""
-    head = f"{USER_BLOCK_OPENING} {span[0]} to {span[1]}; the number is the message.{_SHORT if _cuts(lines) else ''}]"
+    short = _SHORT if any("[left out: " in line for line in lines) else ""
+    head = f"{USER_BLOCK_OPENING} {span[0]} to {span[1]}; the number is the message.{short}]"
     return "\n".join([head, *lines, *_marks(words)])
 
 
@@ -221,7 +222,9 @@ def _limits(
     words: UserWords, costs: Mapping[Said, int], first: bool, first_tokens: int, tokens: int
 ) -> dict[Said, int]:
     """The tokens that each entry may take."""
-    main = _main(words) if first else None
+    # The first request, or what the user put in its place.
+    main = next((entry for entry in words.entries if _stands(words, entry) and not entry.source), None)
+    main = main if first else None
     files = [entry for entry in words.entries if entry.source] if main else []
     others = [entry for entry in words.entries if entry is not main and entry not in files]
     standing = [costs[entry] for entry in others if _stands(words, entry)]
@@ -253,22 +256,14 @@ def _stands(words: UserWords, entry: Said) -> bool:
     return bool(entry.source) or entry.seq not in words.withdrawn
 
 
-def _main(words: UserWords) -> Said | None:
-    """The first request, or what the user put in its place."""
-    return next((entry for entry in words.entries if _stands(words, entry) and not entry.source), None)
-
-
 def _newest_plan(words: UserWords) -> UserWords:
     """The words in which of all approved plans but the newest only the first line is left."""
     plans = [entry for entry in words.entries if _is_plan(entry)]
     old = plans[:-1]
     note = f"[left out: the rest of it; the plan in ({plans[-1].seq}) replaces it]" if old else ""
-    folded = {id(entry): replace(entry, text=f"{_first_line(entry.text)} {note}") for entry in old}
+    first = {id(entry): entry.text.split("\n", 1)[0].split(" [left out: ", 1)[0] for entry in old}
+    folded = {id(entry): replace(entry, text=f"{first[id(entry)]} {note}") for entry in old}
     return replace(words, entries=tuple(folded.get(id(entry), entry) for entry in words.entries))
-
-
-def _first_line(text: str) -> str:
-    return text.split("\n", 1)[0].split(" [left out: ", 1)[0]
 
 
 def _bounded(words: UserWords, first: bool, tokens: int, count: Count) -> tuple[UserWords, list[str]]:
@@ -306,10 +301,6 @@ def _level(costs: Sequence[int], room: int) -> int:
             return share
         left -= cost
     return max(costs, default=room)
-
-
-def _cuts(lines: Sequence[str]) -> bool:
-    return any("[left out: " in line for line in lines)
 
 
 MAX_COMMAND = 1_000

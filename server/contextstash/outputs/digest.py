@@ -91,18 +91,12 @@ def _base_name(path: str) -> str:
     return path.rstrip("/").rsplit("/", 1)[-1] or path
 
 
-def _test_run(output: _Output) -> str | None:
-    run = find_test_run(output.text)
-    return f"tests: {run.line()}" if run else None
-
-
-def _crash(output: _Output) -> str | None:
-    return find_crash(output.text) or None
-
-
-def _marked_error(output: _Output) -> str | None:
-    """Matches only outputs that the tool itself marked as errors: in others "error" is usually a mere word."""
-    return next(iter(error_lines(output.text, 1)), None) if output.is_error else None
+def _outcome(output: _Output) -> str | None:
+    """The tests that were run, the error that ended the program, or the error line of an output that the tool itself
+    marked as an error: in others "error" is usually a mere word."""
+    if run := find_test_run(output.text):
+        return f"tests: {run.line()}"
+    return find_crash(output.text) or next(iter(error_lines(output.text, 1)) if output.is_error else iter(()), None)
 
 
 _DIFF = re.compile(r"^(?:diff --git |--- (?:a/|/dev/null|\S+\t)|\*\*\* (?:Update|Add|Delete) File: )", re.MULTILINE)
@@ -120,24 +114,6 @@ def _diff(output: _Output) -> str | None:
     if stat:
         count, added_lines, removed_lines = stat.groups(default="0")
         return f"{_plural(int(count), 'file')} changed, +{added_lines} −{removed_lines}"
-    return None
-
-
-_COMMIT = re.compile(r"^commit ([0-9a-f]{7,40})\b", re.MULTILINE)
-_SUBJECT = re.compile(r"^commit [^\n]*\n(?:[A-Z][\w-]*:[^\n]*\n)*\n\s{4}([^\n]{1,200})", re.MULTILINE)
-_SHORT_COMMIT = re.compile(r"^(?:[*|\\/ ]* )?([0-9a-f]{7,12}) (\S[^\n]{0,200})$", re.MULTILINE)
-
-
-def _commits(output: _Output) -> str | None:
-    commits = _COMMIT.findall(output.text) if output.head.lstrip().startswith("commit ") else []
-    if commits:
-        subject = _SUBJECT.search(output.head)
-        newest = f"{commits[0][:9]} {subject.group(1) if subject else ''}"
-        return f"{_plural(len(commits), 'commit')}, newest {newest}"
-    # The first line decides: to look at each line of a long output takes as long as all else together.
-    short = _SHORT_COMMIT.findall(output.head) if _SHORT_COMMIT.match(output.head) else []
-    if short and len(short) * 10 >= MIN_TENTHS * line_count(output.head):
-        return f"{_plural(len(short), 'commit')}, newest {short[0][0]} {short[0][1]}"
     return None
 
 
@@ -228,8 +204,6 @@ def _ends(output: _Output) -> str:
     return f"{clip(first, 80)} … {last}{count}"
 
 
-_KINDS: tuple[Callable[[_Output], str | None], ...] = (
-    _test_run, _crash, _marked_error, _diff, _commits, _search, _json, _file,
-)  # fmt: skip
+_KINDS: tuple[Callable[[_Output], str | None], ...] = (_outcome, _diff, _search, _json, _file)
 """In the order in which they are tried; the first that matches describes the output. Results of runs come first: they
 matter more than the files or matches that the same command prints."""

@@ -30,9 +30,6 @@ PART_CHARACTERS = 4_000
 """A text that may hold a secret is searched in parts of this size, cut at line breaks: rule by rule, which takes 0.2 ms
 a part, and only those parts that may hold one."""
 
-MAX_PRIVATE = 200_000
-"""Characters between `<private>` and its end; a longer part is masked to the end of the text."""
-
 OVERLAP = 200
 """Characters before a part that are searched with it: a key's name may stand in the line above the key."""
 
