@@ -253,6 +253,13 @@ class _Writer:
 
     def _plan(self) -> list[str]:
         plan = self._state.plan
+        asked = ", ".join(f"({seq})" for seq in plan.asked_since)
+        undone = plan.texts("doing", "todo")
+        if undone and asked and plan.calls_since > MAX_FRESH:
+            told = clip("; ".join(one_line(text, 100) for text in undone), 600)
+            return [
+                f"The plan of message {plan.seq} was not updated since; the user said since: {asked}. Open then: {told}"
+            ]
         left = [
             f"[{'~' if now == 'doing' else ' '}] {one_line(text, 200)}{' (in progress)' * (now == 'doing')}"
             for now, text in plan.tasks.values()
@@ -260,7 +267,6 @@ class _Writer:
         ]
         done = "; ".join(one_line(text, 80) for text in plan.texts("done"))
         lines = left + ([f"[x] done: {clip(done, 600)}"] if done else [])
-        asked = ", ".join(f"({seq})" for seq in plan.asked_since)
         if left and (asked or plan.calls_since > MAX_FRESH):
             lines.append(f"The plan above is of message {plan.seq}{f'; the user said since: {asked}' * bool(asked)}.")
         return lines
