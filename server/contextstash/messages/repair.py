@@ -8,7 +8,7 @@ result without its call becomes text of the user. What holds for one provider on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -61,17 +61,69 @@ def render(fmt: Format, natives: Sequence[Native], *, changed: int | None = None
 def repaired(fmt: Format, natives: Sequence[Native]) -> list[Native]:
     """The messages of a valid request; equal to `natives` if these are valid already."""
     rules = RULES[fmt.name]
-    repair = _Repair(fmt, rules, [parts for native in natives if (parts := tuple(fmt.sent_parts(native)))])
+    messages: Sequence[Sequence[Part]] = [parts for native in natives if (parts := tuple(fmt.sent_parts(native)))]
+    if not _is_in_order(fmt, rules, messages):
+        messages = _arranged(fmt, rules, messages)
+    sent = [native for parts in messages for native in fmt.joined(parts, alone=len(messages) == 1)]
+    if rules.user_first and messages and messages[0][0].by_model and not messages[0][0].begins:
+        sent.insert(0, fmt.user_message(ASSISTANT_FIRST))
+    return sent
+
+
+def _is_in_order(fmt: Format, rules: Rules, messages: Sequence[Sequence[Part]]) -> bool:
+    """Whether the messages can go out as they are, for the usual list: each result behind its call, and nothing open.
+    Of others it may be False although they break no rule: that takes three times as long, and changes nothing."""
+    pending: dict[str, Call] = {}
+    previous: Part | None = None
+    reply: str | None = None
+    for parts in messages if rules.one_call_an_id else ():
+        if not _may_follow(rules, parts[0], previous, reply, pending):
+            return False
+        if not all(_is_paired(fmt, rules, part, pending) for part in parts):
+            return False
+        previous = parts[-1]
+        reply = previous.reply if previous.by_model else reply
+    is_closed = previous is not None and not (pending or previous.thinks)
+    return is_closed and not fmt.left_out([part for parts in messages for part in parts])
+
+
+def _may_follow(
+    rules: Rules, first: Part, previous: Part | None, reply: str | None, pending: Mapping[str, Call]
+) -> bool:
+    """Whether a message may begin with a part, behind the `previous` one and while calls are `pending`. `reply` is the
+    id of the last reply."""
+    if previous is not None:
+        if rules.joins == "all" and previous.by_model == first.by_model:
+            return False
+        if previous.thinks and not first.by_model:
+            return False
+    return not (first.by_model and rules.results_next) or not (pending or (reply is not None and first.reply == reply))
+
+
+def _is_paired(fmt: Format, rules: Rules, part: Part, pending: dict[str, Call]) -> bool:
+    """Whether a part answers a pending call as it is, if it is a result, and its own calls have other ids."""
+    if part.answers:
+        call = pending.pop(part.answers[0], None)
+        if call is None or fmt.fitted(part.native, call) is not part.native:
+            return False
+    elif pending and rules.results_next and not part.by_model:
+        return False
+    for call in part.calls:
+        if not pending.keys().isdisjoint((call.keys[0], *call.closes)):
+            return False
+        pending[call.keys[0]] = call
+    return True
+
+
+def _arranged(fmt: Format, rules: Rules, messages: Sequence[Sequence[Part]]) -> list[Sequence[Part]]:
+    """The parts in the messages in which they are sent, by the rules."""
+    repair = _Repair(fmt, rules, messages)
     groups = enumerate(group for turn in repair.turns() for group in repair.arranged(turn))
     placed = [(number, part) for number, group in groups for part in group]
     left_out = fmt.left_out([part for _, part in placed])
     placed = _without_lone_thinking([each for at, each in enumerate(placed) if at not in left_out])
     grouped = groupby(placed, key=lambda each: each[1].by_model if rules.joins == "all" else each[0])
-    messages = [[part for _, part in group] for _, group in grouped]
-    sent = [native for parts in messages for native in fmt.joined(parts, alone=len(messages) == 1)]
-    if rules.user_first and placed and placed[0][1].by_model and not placed[0][1].begins:
-        sent.insert(0, fmt.user_message(ASSISTANT_FIRST))
-    return sent
+    return [[part for _, part in group] for _, group in grouped]
 
 
 class _Repair:
