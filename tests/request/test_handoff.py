@@ -10,6 +10,7 @@ import pytest
 
 from contextstash.clients.launch import first_message
 from contextstash.reduce import session_turns
+from contextstash.request.client_window import ClientWindow
 from contextstash.request.handoff import default_tokens
 from contextstash.stash import Stash
 from contextstash_storage.errors import StoreBusyError
@@ -106,6 +107,18 @@ async def test_a_cleared_session_is_handed_off_to_each_new_one_once(stash: Stash
     assert await stash.hand_off(SESSION, to="new")
     assert await stash.hand_off(SESSION, to="new") is None
     assert await stash.hand_off(SESSION, to="newer")
+
+
+async def test_a_session_whose_window_was_compacted_by_us_is_handed_off_when_it_is_cleared(
+    stash: Stash, client: ClientTranscript
+) -> None:
+    client.write("user", PROMPT)
+    client.call("Bash", {"command": "make"}, LARGE[:3_000])
+    session_id = await client.read()
+    window = ClientWindow(session_id=session_id, messages=[], tokens_before=3_000, tokens_after=1_000, left=1)
+    await stash.note_given_window(session_id, window)
+    assert await stash.hand_off(session_id) is None
+    assert PROMPT in (await stash.hand_off(session_id, to="new") or "")
 
 
 @pytest.mark.parametrize("hooked", ["Bash", "exec_command"], ids=["same name", "another name for hooks"])

@@ -308,7 +308,8 @@ async def _await_part(access: Access, session_id: str, reason: str, seq: int) ->
 async def _has_had_it(access: Access, session_id: str, reason: str, resumed: bool, *, same: bool) -> bool:
     """Whether this window has had its hand-off, or needs none."""
     events = await access.store.last_events(session_id, ("handoff",), MAX_PARTS)
-    last = next((event for event in events if event.reason in (reason, INSIDE)), None)
+    given = (reason, INSIDE) if same else (reason,)  # what a session's own window holds, a cleared one does not
+    last = next((event for event in events if event.reason in given), None)
     if resumed:
         began = await _last_compaction(access, session_id)
         return began is None or (last is not None and last.seq >= began)

@@ -99,6 +99,11 @@ export const register = (on, options) => {
     return next(e)
   })
 
+  on('classic.SessionStart', { source: 'clear' }, async ($, e, next) => {
+    last = undefined
+    return next(e)
+  })
+
   // What our tools change in the session's view, the client's own window shows after the turn.
   on('tool.call', { tool: OURS }, async ($, e, next) => {
     const done = await next(e)
