@@ -27,10 +27,10 @@ MAX_FIRST_REQUEST = 1_600
 SUMMARY_SHARE = 0.5
 """The share that a summary may take of what the user's words leave. The texts of files have the rest."""
 
-NAMES_SHARE = 0.12
-"""The share of a hand-off that the list of names in use may take. Measured (bench.fidelity): a third of it keeps six
-points more of the names that are used later, and nobody reads it; texts of files in its place keep three points more of
-the lines that are edited next."""
+NAMES_SHARE = 0.28
+"""The share of a hand-off that the list of names in use may take. Measured on 76 hand-offs of 5,000 tokens: at 0.12
+four points of what the agent names next are missing, and the lines that are edited next gain half a point. A person
+skips the list, which stands behind the rest of the summary; the model that reads it then need not search for one."""
 
 FILES_HEADING = "## Files in use, as they stand"
 
