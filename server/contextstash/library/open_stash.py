@@ -10,9 +10,9 @@ Leaving the block closes the database; what was recorded is on the disk before t
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from contextstash.library.session import LibrarySession
@@ -26,29 +26,19 @@ if TYPE_CHECKING:
 URL_MARK = "://"
 
 
-@asynccontextmanager
-async def open_stash(
+def open_stash(
     path: str | os.PathLike[str] | None = None,
     *,
     preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
-) -> AsyncIterator[LibraryStash]:
+) -> LibraryStash:
     """The stash of this machine's user, to be used with `async with`.
 
     `path` is the database file, or the postgresql:// address of a database; by default the same as the server's:
     `CONTEXTSTASH_DB`, else `sessions.db` in the user's data folder. The settings are those of the user's and the
     project's files and of the environment, then `preset` and `settings`, then each session's own.
     """
-    from contextstash.clients.projects import project_folder
-    from contextstash.configuration.setting_layers import Layer, configuration
-    from contextstash.stash_opener import StashOpener
-    from contextstash.window.settings import resolve_settings
-
-    found = configuration(project=project_folder(os.environ), environment=os.environ, preset=preset)
-    found = found.over(Layer("open_stash", settings or {}))
-    resolve_settings(found.settings_layer())
-    async with await StashOpener(database_of(path), found)() as stash:
-        yield LibraryStash(stash)
+    return LibraryStash(database_of(path), preset, settings or {})
 
 
 def database_of(path: str | os.PathLike[str] | None) -> Location | None:
@@ -65,11 +55,31 @@ def database_of(path: str | os.PathLike[str] | None) -> Location | None:
 
 
 class LibraryStash:
-    """An open stash: `session` gives one conversation; `use_cases` is everything else that the tools can do, with a
-    method for each tool: `list_sessions`, `get_summary`, `delete_session`, …"""
+    """An open stash: `session` gives one conversation; `use_cases` is everything else that the tools can do."""
 
-    def __init__(self, use_cases: Stash) -> None:
-        self.use_cases = use_cases
+    def __init__(self, database: Location | None, preset: str | None, settings: Mapping[str, Any]) -> None:
+        self._database = database
+        self._preset = preset
+        self._settings = settings
+        self._opened: Stash | None = None
+
+    async def __aenter__(self) -> LibraryStash:
+        self._opened = await self._open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.close()
+
+    @property
+    def use_cases(self) -> Stash:
+        """The service behind it, with a method for each tool: `list_sessions`, `get_summary`, `delete_session`, …"""
+        if self._opened is None:
+            raise BadInputError("This stash is not open: use it within `async with open_stash() as stash:`.")
+        return self._opened
 
     def session(
         self,
@@ -97,3 +107,14 @@ class LibraryStash:
             parent_session_id=parent_session_id,
             settings={**settings, **({} if window is None else {"window": window})},
         )
+
+    async def _open(self) -> Stash:
+        from contextstash.clients.projects import project_folder
+        from contextstash.configuration.setting_layers import Layer, configuration
+        from contextstash.stash_opener import StashOpener
+        from contextstash.window.settings import resolve_settings
+
+        found = configuration(project=project_folder(os.environ), environment=os.environ, preset=self._preset)
+        found = found.over(Layer("open_stash", self._settings))
+        resolve_settings(found.settings_layer())
+        return await StashOpener(self._database, found)()

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import ExitStack
+from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -25,25 +26,36 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@contextmanager
 def open_stash_sync(
     path: str | os.PathLike[str] | None = None,
     *,
     preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
-) -> Iterator[BlockingStash]:
+) -> BlockingStash:
     """The stash of this machine's user, to be used with `with`. The arguments are those of `open_stash`."""
-    opening = open_stash(path, preset=preset, settings=settings)
-    with start_blocking_portal(name="contextstash") as portal, portal.wrap_async_context_manager(opening) as stash:
-        yield BlockingStash(stash, portal)
+    return BlockingStash(open_stash(path, preset=preset, settings=settings))
 
 
 class BlockingStash:
     """An open stash for a synchronous program; its sessions may be used from several threads."""
 
-    def __init__(self, stash: LibraryStash, portal: BlockingPortal) -> None:
+    _portal: BlockingPortal
+
+    def __init__(self, stash: LibraryStash) -> None:
         self._inner = stash
-        self._portal = portal
+        self._end = ExitStack()
+
+    def __enter__(self) -> BlockingStash:
+        with ExitStack() as opened:
+            self._portal = opened.enter_context(start_blocking_portal(name="contextstash"))
+            opened.enter_context(self._portal.wrap_async_context_manager(self._inner))
+            self._end = opened.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end.close()
 
     def session(self, session_id: str, **arguments: Any) -> BlockingSession:
         """One conversation; the arguments are those of `LibraryStash.session`."""
