@@ -182,7 +182,7 @@ def _is_there(tx: Tx, owner: str, session_id: str) -> bool:
 
 PIECE_SECONDS = 0.03
 """For how long a piece works before it is committed. The commit can take twice as long, as the search index is written
-then: together well below the 250 ms for which no transaction may keep others waiting (bench/write_lock.py)."""
+then: together well below the 250 ms for which no transaction may keep others waiting."""
 
 ROWS_AT_ONCE = 200
 """Rows that are removed between two looks at the clock."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -155,7 +154,7 @@ class AnthropicFormat(Format):
                     waiting.pop()
                 else:
                     lone.add(place)
-        callers = {_caller(part.native) for part in parts if part.by_model}
+        callers = {_caller(part.native) for part in parts if part.by_model} if pending else set()
         open_calls = (place for call, places in pending.items() if call not in callers for place in places)
         return lone.union(place for place in open_calls if place < last)
 
@@ -289,16 +288,10 @@ def _as_text(block: Native) -> Native:
 
 def _part(block: Native, native: Native) -> Part:
     kind = block["type"]
-    make = partial(Part, block, source=native)
     if native["role"] == "user":
-        return make(by_model=False, answers=(block["tool_use_id"],) if kind == "tool_result" else ())
-    return make(
-        by_model=True,
-        reply=name_of(native.get("id")),
-        calls=(Call((block["id"],), block),) if kind == "tool_use" else (),
-        thinks=kind in THINKING,
-        begins=kind == "compaction",
-    )
+        return Part(block, False, native, answers=(block["tool_use_id"],) if kind == "tool_result" else ())
+    calls = (Call((block["id"],), block),) if kind == "tool_use" else ()
+    return Part(block, True, native, name_of(native.get("id")), calls, (), kind in THINKING, kind == "compaction")
 
 
 def _is_server_result(block: BlockJson) -> bool:

@@ -222,6 +222,8 @@ def _id(value: Mapping[str, Any]) -> str | None:
 
 def _sendable(part: Native) -> Native | None:
     """The part; None if it has no data. A signature without data, as a stream may end, becomes an empty text."""
+    if part.keys() == {"text"}:
+        return part if part["text"] else None
     if _data_keys(part):
         return None if get(part, "text") == "" and not _is_signed(part) else part
     if _other_keys(part):
@@ -232,7 +234,7 @@ def _sendable(part: Native) -> Native | None:
 def _model_part(part: Native, native: Native) -> Part:
     if get(part, "functionResponse") is not None:
         part = {"text": as_json(part)}
-    call = get(part, "functionCall")
+    call = None if "text" in part else get(part, "functionCall")
     if call is None:
         return Part(part, by_model=True, source=native)
     name, call_id = call["name"], _id(call)
@@ -245,7 +247,7 @@ def _user_part(part: Native, native: Native) -> Part:
     the order pair them."""
     if get(part, "functionCall") is not None:
         part = {"text": as_json(part)}
-    answer = get(part, "functionResponse")
+    answer = None if "text" in part else get(part, "functionResponse")
     if answer is None:
         return Part(part, by_model=False, source=native)
     name, call_id = answer["name"], _id(answer)

@@ -47,6 +47,9 @@ OTHER_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
 
 OWN_KEYS = ("tool_call_id", "reasoning_content", *OTHER_CONTENT, *SIGNED_THINKING)
 
+USUAL_KEYS = frozenset(["role", "content", "tool_call_id"])
+"""The keys of most messages. One that has content, and no other key, is sent as it is."""
+
 REPLY_KEYS = frozenset(
     [
         "usage",
@@ -269,6 +272,8 @@ def _read_call(call_id: str, name: str, arguments: object) -> Piece:
 
 def _request_shaped(native: Native) -> Native:
     """The message without keys that a request may not have."""
+    if native.keys() <= USUAL_KEYS and native.get("content"):
+        return native
     message = dict(native)
     if not native.keys().isdisjoint(REPLY_KEYS) or None in native.values():
         allowed = (key for key in native if key not in REPLY_KEYS and (native[key] is not None or key in NULLABLE))

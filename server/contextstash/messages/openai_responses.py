@@ -125,12 +125,12 @@ class OpenAIResponsesFormat(Format):
         ]
 
     def sent_parts(self, native: Native) -> list[Part]:
-        item = dict(_request_shaped(native))
+        item = _request_shaped(native)
         kind, call_id, answered = item_type(item), _call_id(item), _answered_id(item)
         if kind == "reasoning" and not isinstance(item.get("summary"), list):
-            item["summary"] = []
+            item = {**item, "summary": []}
         if kind.endswith("_call_output") and item.get("output") is None:
-            item["output"] = ""
+            item = {**item, "output": ""}
         keys = (
             ((_screen(call_id), call_id) if kind == "computer_call" else (call_id, _screen(call_id))) if call_id else ()
         )

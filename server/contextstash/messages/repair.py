@@ -79,8 +79,9 @@ def _is_in_order(fmt: Format, rules: Rules, messages: Sequence[Sequence[Part]]) 
     for parts in messages if rules.one_call_an_id else ():
         if not _may_follow(rules, parts[0], previous, reply, pending):
             return False
-        if not all(_is_paired(fmt, rules, part, pending) for part in parts):
-            return False
+        for part in parts:
+            if (part.answers or part.calls or pending) and not _is_paired(fmt, rules, part, pending):
+                return False
         previous = parts[-1]
         reply = previous.reply if previous.by_model else reply
     is_closed = previous is not None and not (pending or previous.thinks)
