@@ -15,11 +15,11 @@ from contextstash import automatic_retention as automatic
 from contextstash.automatic_retention import begin_retention, carry_out, news
 from contextstash.clients.follow import ingest
 from contextstash.configuration.setting_layers import configuration
-from contextstash.queries.sessions import delete_session
 from contextstash.session.access import Access
 from contextstash.stash import Stash
 from contextstash.stash_opener import StashOpener
 from contextstash.transfer import retention
+from contextstash.transfer.retention import delete_session
 from contextstash.window.settings import ContextSettings, resolve_settings
 from tests.support.command_line import CommandLine
 from tests.support.stashes import stash_at

@@ -225,7 +225,7 @@ class Stash(Access):
     receipt = receipt.receipt
     recent_sessions = sessions.recent_sessions
     list_sessions = sessions.list_sessions
-    delete_session = sessions.delete_session
+    delete_session = retention.delete_session
     retain = retention.retain
     line_of = sessions.line_of
     session_line = sessions.session_line

@@ -1,6 +1,6 @@
-"""Notes: what is stored of a session beside its history, and replaced when it changes. Cursors, batches, leases,
-summaries written before, what the proxy knows; and how deleted sessions are recognized, by keyed hashes, which tell
-nothing of their content."""
+"""Notes: what is stored beside a session's history, and replaced when it changes. Cursors, batches, leases, summaries
+written before, what the proxy knows; the tokens of a server's clients; and how deleted sessions are recognized, by
+keyed hashes, which tell nothing of their content."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The engine: takes a request on its way: its conversation is found, its edits are made, and afterwards it is recorded.
 
-Nothing here may break a request. Each step that fails, or takes too long, leaves the request as the client wrote it.
+Nothing here may break a request. Each step that fails, or takes too long, leaves the request as the client wrote it,
+or with the edits that it had before.
 """
 
 from __future__ import annotations

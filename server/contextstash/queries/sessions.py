@@ -1,11 +1,10 @@
-"""Sessions: listing and deleting them, and the titles and projects by which a person knows them."""
+"""Sessions: listing them, and the titles and projects by which a person knows them."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
 from datetime import datetime
 from pathlib import PurePath
 from typing import Any
@@ -14,8 +13,8 @@ from contextstash.events.requests import requests_of
 from contextstash.events.sentences import sentences
 from contextstash.events.turns import Turn
 from contextstash.messages import get_format
-from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
-from contextstash.results import DeleteResult, SessionLine, SessionList
+from contextstash.record.output_archive import OUTPUTS_AGENT
+from contextstash.results import SessionLine, SessionList
 from contextstash.safety.sanitize import one_line
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session
@@ -95,12 +94,6 @@ async def project_of_session(access: Access, session_id: str | None) -> str:
 
 
 MAX_LISTED = 200
-
-NOT_OVERWRITTEN = (
-    "The session is gone, but its text is not overwritten in the database's files yet: another process is reading an"
-    " older state of them, or they could not be written. contextstash tries again every few seconds, and when it opens"
-    " the database next; close other programs that use the file."
-)
 
 FIRST_MESSAGES = 12
 """Messages among which the first prompt is searched for: clients put context of their own before it. A session
@@ -218,28 +211,3 @@ async def _prompts(access: Access, session: Session, first: int, last: int) -> l
     ]
     requests, _ = requests_of(turns)
     return [request.text for request in requests]
-
-
-async def delete_session(access: Access, session_id: str, *, others: Sequence[str] = ()) -> DeleteResult:
-    """Delete a session permanently, with the sessions of its sub-agents and the outputs archived for them, and `others`
-    if they exist: the search index is rewritten once for all. Raises SessionNotFoundError."""
-    session = await access.read_session(session_id)
-    sub_agents = [each for name in (session_id, *others) for each in await _sub_agents(access, name)]
-    along = [*others, *sub_agents]
-    for each in (session_id, *along[:]):
-        with suppress(BadInputError):
-            along.append(outputs_session_id(each))
-    overwritten = await access.store.delete_session(session_id, along=along)
-    return DeleteResult(
-        session_id=session_id,
-        deleted=True,
-        messages=session.counters.messages,
-        sub_agents=len(sub_agents),
-        note=None if overwritten else NOT_OVERWRITTEN,
-    )
-
-
-async def _sub_agents(access: Access, session_id: str) -> list[str]:
-    """The sessions of the agents that this one started, which the list shows below it; but not its forks."""
-    children = [each for each in await all_sessions(access, parent=session_id) if each.agent != OUTPUTS_AGENT]
-    return [child.session_id for child in children if child.session_id.startswith(f"{session_id}.")]

@@ -1,1 +1,1 @@
-"""One open session: its policy, its view, its totals, and how an edit is carried out."""
+"""The sessions of an owner, one open session with its policy, view and totals, and how an edit is carried out."""

@@ -1,4 +1,4 @@
-"""The export of a session: lossless, or as messages, view or an HTML page."""
+"""The export of a session: whole, or as messages, view or an HTML page."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""Retention: deletes the sessions that are older than the user wants to keep."""
+"""Deletion of sessions: of one, or by retention of those that are older than the user wants to keep."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import PurePath
 
-from contextstash.queries.sessions import all_sessions, delete_session, projects_of, title_of
-from contextstash.record.output_archive import OUTPUTS_AGENT
-from contextstash.results import RetainedOut, RetainResult
+from contextstash.queries.sessions import all_sessions, projects_of, title_of
+from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
+from contextstash.results import DeleteResult, RetainedOut, RetainResult
 from contextstash.session.access import OUTPUTS_SESSION, OUTPUTS_SUFFIX, Access
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
@@ -18,7 +19,38 @@ TOGETHER = 25
 """Sessions deleted at once: a deletion rewrites the search index, and hiding a session takes the write lock for about
 a millisecond."""
 
+NOT_OVERWRITTEN = (
+    "The session is gone, but its text is not overwritten in the database's files yet: another process is reading an"
+    " older state of them, or they could not be written. contextstash tries again every few seconds, and when it opens"
+    " the database next; close other programs that use the file."
+)
+
 NO_LIMIT = "How long shall sessions be kept? Pass --days, or set keep_days in your contextstash.toml."
+
+
+async def delete_session(access: Access, session_id: str, *, others: Sequence[str] = ()) -> DeleteResult:
+    """Delete a session permanently, with the sessions of its sub-agents and the outputs archived for them, and `others`
+    if they exist: the search index is rewritten once for all. Raises SessionNotFoundError."""
+    session = await access.read_session(session_id)
+    sub_agents = [each for name in (session_id, *others) for each in await _sub_agents(access, name)]
+    along = [*others, *sub_agents]
+    for each in (session_id, *along[:]):
+        with suppress(BadInputError):
+            along.append(outputs_session_id(each))
+    overwritten = await access.store.delete_session(session_id, along=along)
+    return DeleteResult(
+        session_id=session_id,
+        deleted=True,
+        messages=session.counters.messages,
+        sub_agents=len(sub_agents),
+        note=None if overwritten else NOT_OVERWRITTEN,
+    )
+
+
+async def _sub_agents(access: Access, session_id: str) -> list[str]:
+    """The sessions of the agents that this one started, which the list shows below it; but not its forks."""
+    children = [each for each in await all_sessions(access, parent=session_id) if each.agent != OUTPUTS_AGENT]
+    return [child.session_id for child in children if child.session_id.startswith(f"{session_id}.")]
 
 
 async def retain(

@@ -1,5 +1,5 @@
 """Whole sessions as a stream of records: exported to a file, imported, or moved to another database and compared there.
-Lossless, handles included."""
+A move loses nothing, handles included; in an export secrets are masked unless the settings say otherwise."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 A step is pure: it takes the view and says which outputs become placeholders (`archive`), which are cut, which messages
 are left out of one request; compaction_plan.py says which are summarized. A preset is the steps and the numbers that
-its settings name: `prune_step` protects the newest outputs, `count_step` allows a number of them, `mark_step` stops at
-the low-water mark, `fit` makes the view fit one request.
+its settings name: `prune_step` protects the newest outputs, `count_step` allows a number of them, `mark_step` (of
+compaction_plan.py) stops at the low-water mark, `fit` makes the view fit one request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The presets of presets.toml by their names."""
+"""Loads the presets, whose numbers are in presets.toml."""
 
 from __future__ import annotations
 
