@@ -149,6 +149,9 @@ def test_an_interrupted_call_gets_an_object_in_its_spelling_and_its_place() -> N
     spelled = {"role": "model", "parts": [{"function_call": {"id": "c", "name": "Read"}}]}
     [*_, last] = repaired(GEMINI, [GO, spelled])
     assert last["parts"] == [{"function_response": {"id": "c", "name": "Read", "response": {"error": MISSING_RESULT}}}]
+    dumped = {"role": "model", "parts": [{"text": None, "functionCall": {"name": "Read"}}]}
+    [*_, last] = repaired(GEMINI, [GO, dumped])
+    assert last["parts"] == [missing]
 
 
 def test_responses_recorded_one_by_one_become_one_content() -> None:

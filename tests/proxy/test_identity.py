@@ -144,7 +144,11 @@ def test_under_run_a_renewed_token_continues_the_session(
         proxy.url += "/s"
         assert {say_by(proxy, "one", messages[:count]) for count in (1, 3, 5)} == {ID}
         assert {say_by(proxy, "two", messages[:count]) for count in (7, 9)} == {ID}
-        assert say_by(proxy, "three", [*messages[:5], {"role": "user", "content": "Try another way."}]) == ID
+        back = [*messages[:5], {"role": "user", "content": "Try another way."}]
+        assert say_by(proxy, "three", back) == ID
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as plain:
+        assert say_by(plain, "four", back) != ID
+        assert say_by(plain, "three", back) == ID
 
 
 @pytest.mark.parametrize("forgotten", [False, True])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 
 import anyio
@@ -74,6 +75,31 @@ async def test_a_compaction_whose_lease_was_taken_by_another_stops_and_changes_n
     assert "lost its lease" in result.reason
     assert "another process has taken it" in caplog.text
     assert as_bytes(shown) == as_bytes(LONG)
+
+
+async def test_a_compaction_that_is_being_stored_as_its_lease_is_lost_says_that_it_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def said() -> None:
+        while "lost its lease" not in caplog.text:
+            time.sleep(0.01)
+
+    async def lost() -> None:
+        other = sqlite3.connect(path)
+        other.execute("""UPDATE notes SET record = '"another"' WHERE kind = 'lease'""")
+        other.commit()
+        other.close()
+        await asyncio.to_thread(said)
+
+    monkeypatch.setattr(leases, "RENEW_SECONDS", 0.05)
+    path = tmp_path / "s.db"
+    async with stash_at(path, window=16_000, estimator="chars") as stash:
+        await stash.record_messages(LONG, session_id=SESSION)
+        before(stash, "append_edits", lost)
+        result = await stash.compact_session(SESSION, strategy="extractive")
+        assert result.compacted
+        assert result.summary is not None
+        assert result.summary[:40] in str(await view(stash))
 
 
 async def test_a_lease_that_ends_while_the_database_is_busy_is_lost(

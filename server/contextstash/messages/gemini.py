@@ -234,7 +234,7 @@ def _sendable(part: Native) -> Native | None:
 def _model_part(part: Native, native: Native) -> Part:
     if get(part, "functionResponse") is not None:
         part = {"text": as_json(part)}
-    call = None if "text" in part else get(part, "functionCall")
+    call = None if part.get("text") is not None else get(part, "functionCall")
     if call is None:
         return Part(part, by_model=True, source=native)
     name, call_id = call["name"], _id(call)
@@ -247,7 +247,7 @@ def _user_part(part: Native, native: Native) -> Part:
     the order pair them."""
     if get(part, "functionCall") is not None:
         part = {"text": as_json(part)}
-    answer = None if "text" in part else get(part, "functionResponse")
+    answer = None if part.get("text") is not None else get(part, "functionResponse")
     if answer is None:
         return Part(part, by_model=False, source=native)
     name, call_id = answer["name"], _id(answer)

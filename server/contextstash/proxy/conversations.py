@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from contextstash.base.bounded_cache import BoundedCache
@@ -70,15 +70,16 @@ NO_SETTINGS = ContextSettings()
 
 @dataclass(eq=False)
 class AskedRequest:
-    """A request with what tells whose it is: the client's own id of the conversation, a hash of the credentials (None
-    from the one client of `run`), and when it came, in seconds since 1970. `to_compact`: it went to the API's own
-    address for compaction. It is on its way until it has `ended`."""
+    """A request with what tells whose it is: the client's own id of the conversation, a hash of the credentials, and
+    when it came, in seconds since 1970. `to_compact`: it went to the API's own address for compaction. `one_user`: all
+    requests are one user's, as under `run`. It is on its way until it has `ended`."""
 
     request: RequestText
     client: ClientSession | None
-    sender: str | None
+    sender: str
     at: float
     to_compact: bool = False
+    one_user: bool = False
     ended: bool = False
 
     @property
@@ -101,7 +102,7 @@ class AskedRequest:
 
     def may_be_of(self, sender: str | None) -> bool:
         """Whether it may continue a session of this sender: of its own, and under `run` of any."""
-        return self.sender is None or sender is None or sender == self.sender
+        return self.one_user or sender == self.sender
 
     @cached_property
     def surroundings(self) -> str:
@@ -148,7 +149,13 @@ def _named(tools: object, namespace: str = "") -> Iterator[tuple[str, Mapping[st
 def sender_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
     """A hash of a request's credentials, so that two users never share a session, also across restarts."""
     found = {name.lower(): value for name, value in headers}
-    return _hash([found.get(name, b"").decode("latin-1") for name in CREDENTIALS])
+    return _slow_hash(hashlib.sha256(b"\0".join(found.get(name, b"") for name in CREDENTIALS)).digest())
+
+
+@lru_cache(maxsize=256)
+def _slow_hash(digest: bytes) -> str:
+    """Takes some 40 ms: a short key, as local servers have, is not found by trying from a copy of the database."""
+    return hashlib.scrypt(digest, salt=b"contextstash proxy", n=2**14, r=8, p=1, dklen=8).hex()
 
 
 def _hash_of_message(message: TextMessage) -> str:

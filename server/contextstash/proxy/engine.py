@@ -157,8 +157,7 @@ class Engine:
             raise
         metadata = request.value("metadata")
         client = client_session(headers, metadata, request.value("prompt_cache_key"))
-        sender = None if self._options.one_user else sender_of(headers)
-        return AskedRequest(request, client, sender, self._clock(), to_compact)
+        return AskedRequest(request, client, sender_of(headers), self._clock(), to_compact, self._options.one_user)
 
     async def _prepared(self, original: Prepared) -> Prepared:
         conversation, asked = original.conversation, original.asked
@@ -291,7 +290,7 @@ class Engine:
         """Bill a request that belongs to no conversation to its client's main one."""
         if usage is None or asked.client_id is None:
             return
-        payer = (asked.client_id, asked.sender)
+        payer = (asked.client_id, self._payer(asked.sender))
         waiting = self._side_calls.get(payer) or []
         self._side_calls.set(payer, [*waiting, (usage, asked.request.value("model"))])
         conversation = self._conversations.of_client(asked.client_id)
@@ -351,13 +350,16 @@ class Engine:
             await note_compaction(self._access, conversation.session_id, before, conversation.state.prompt)
         await self._keep_state(conversation)
 
+    def _payer(self, sender: str | None) -> str | None:
+        return None if self._options.one_user else sender
+
     async def _keep_state(self, conversation: Conversation) -> None:
         """Store the state with the bills of side calls that wait for it, of its sender alone, since anyone can name a
         client's id; and the requests that could not be read, of its client or of no known one."""
         assert self._access is not None
         if conversation.deleted:
             return
-        for usage, model in self._side_calls.pop((conversation.session_id, conversation.state.sender), ()):
+        for usage, model in self._side_calls.pop((conversation.session_id, self._payer(conversation.state.sender)), ()):
             state, tokens = on_its_day(conversation.state, self._clock()), usage.prompt_tokens
             conversation.state = priced(state, usage, self._facts(model))
             conversation.change(sent=state.sent + tokens, direct=state.direct + tokens)

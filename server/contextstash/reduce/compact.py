@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import anyio
+
 from contextstash.events.state import State
 from contextstash.events.turns import Turn
 from contextstash.reduce.digests import compaction_digest_edit
@@ -101,7 +103,8 @@ class _Compaction:
         """Compact the session."""
         result = await edit(self.access, self._plan)
         if result.compacted and self.folded is not None:
-            await keep_state(self.access, *self.folded)
+            with anyio.CancelScope(shield=True):
+                await keep_state(self.access, *self.folded)
         return result
 
     async def _plan(self) -> Planned[CompactResult] | CompactResult:

@@ -7,6 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import anyio
+import anyio.lowlevel
+
 from contextstash.session.access import Access
 from contextstash.session.thinking_blocks import Stripping
 from contextstash.view.session_snapshot import SessionSnapshot
@@ -59,10 +62,13 @@ async def _carry_out(access: Access, planned: Planned[Result]) -> Result:
         return await asyncio.to_thread(planned.result, snapshot.session, entries)
     event = None if planned.event is None else await asyncio.to_thread(planned.event, entries)
     delta = await asyncio.to_thread(snapshot.delta_to, entries)
-    session = await access.store.append_edits(
-        snapshot.session_id, edits, expected=len(snapshot.edits), delta=delta, event=event, own=planned.own
-    )
-    return await asyncio.to_thread(planned.result, session, entries)
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    with anyio.CancelScope(shield=True):  # what is being stored is stored: the result must say so
+        session = await access.store.append_edits(
+            snapshot.session_id, edits, expected=len(snapshot.edits), delta=delta, event=event, own=planned.own
+        )
+        result = await asyncio.to_thread(planned.result, session, entries)
+    return result  # noqa: RET504 - to the type checker a scope may swallow what is in it
 
 
 async def retrying(attempt: Callable[[], Awaitable[Result]]) -> Result:
