@@ -175,8 +175,8 @@ def test_a_file_that_was_read_whole_stands_as_its_edits_made_it(
     for start, length, new in edits:
         old = "\n".join(text.split("\n")[start : start + length])
         if old:
-            text = text.replace(old, "\n".join(new), 1)
-            edit(script, old, "\n".join(new), "a.py")
+            edit(script, old, "\n".join(new), "a.py", replace_all=text.count(old) > 1)
+            text = text.replace(old, "\n".join(new))
     (file,) = known_files(script.turns)
     assert "\n".join(lines_of(file)) == text
     assert quarter(pieces_of_files([file], room, quarter)) <= room
@@ -245,3 +245,36 @@ def test_a_line_that_was_replaced_is_not_told_beside_its_replacement() -> None:
     assert "    total = second(x)" in lines
     assert "    total = first(x)" not in lines
     assert "    return total" in lines
+
+
+def patch(script: Script, *hunks: str) -> Script:
+    text = "\n".join(("*** Begin Patch", "*** Update File: /srv/a.py", *hunks, "*** End Patch"))
+    return script.call("apply_patch", text, "Success.")
+
+
+def read_parts() -> Script:
+    """Two parts of a file whose functions all end with the same line."""
+    script = Script()
+    for first, name in ((20, "a"), (60, "b")):
+        lines = [f"func {name}() error {{", f"\tcall{name}()", "\treturn nil", "}"]
+        script.call("Read", {"file_path": "/srv/a.py", "offset": first, "limit": 4}, numbered(lines, first))
+    return script
+
+
+def test_a_change_is_laid_over_one_certain_place_only() -> None:
+    """Codex writes such patches: the last lines of a function, which are those of others, too."""
+    grown = " }\n+\n+func c() {\n+}"
+    named = lines_of(edited(patch(read_parts(), "@@ func b() error {", grown)))
+    assert named[named.index("\tcallb()") :] == ["\tcallb()", "\treturn nil", "}", "", "func c() {", "}"]
+    runs = edited(patch(read_parts(), "@@", grown)).runs
+    assert [run.lines for run in runs if "func c() {" in run.lines] == [["}", "", "func c() {", "}"]]
+    assert [run.lines[-1] for run in runs[:2]] == ["\treturn nil", "\treturn nil"]
+    again = edited(edit(read_parts(), "\treturn nil", "\treturn failed")).runs
+    assert [run.lines for run in again if "\treturn failed" in run.lines] == [["\treturn failed"]]
+
+
+def test_an_edit_that_the_tool_refused_changes_nothing_if_no_flag_says_so() -> None:
+    output = "<tool_use_error>Found 2 matches of the string to replace, but replace_all is false.</tool_use_error>"
+    script = read_whole()
+    script.call("Edit", {"file_path": "/srv/a.py", "old_string": "return x + 99", "new_string": "pass"}, output)
+    assert lines_of(edited(script)) == FUNCTIONS

@@ -12,7 +12,7 @@ from typing import Any
 from contextstash.events.shell import GO_TO, LOOKING, bare_command
 from contextstash.events.turns import Turn
 from contextstash.outputs.run_outcomes import TestRun, error_lines, find_crash, find_test_run
-from contextstash.outputs.shell_envelope import Printed, unwrap
+from contextstash.outputs.shell_envelope import TOOL_ERROR, Printed, unwrap
 from contextstash.safety.sanitize import one_line
 
 COMMAND_KEYS = ("command", "cmd", "script")
@@ -180,6 +180,7 @@ def _call(seq: int, tool: str, argument: str, call: str, text: str, is_error: bo
     arguments = _arguments(call)
     runs = any(key in arguments for key in COMMAND_KEYS)
     tests = find_test_run(output.text) if runs else None
+    is_error = is_error or text.startswith(TOOL_ERROR)  # some formats have no flag for it
     return Call(seq, tool, argument, call, arguments, output, is_error, handle, tests)
 
 

@@ -249,8 +249,10 @@ def _patched(path: str, verb: Verb, lines: Iterable[str]) -> FileUse:
     for line in (*lines, "@@"):
         if line.startswith(("@@", "*** End")):
             if old or new:
-                hunks.append(Replaced("\n".join(old), "\n".join(new)))
+                hunks.append(Replaced("\n".join(old), "\n".join(new), patched=True))
             old, new = [], []
+            if (named := line.removeprefix("@@").strip()) and named != line:  # the next change is below this line
+                hunks.append(Replaced(named, named, patched=True))
         elif line.startswith("*** Move to: "):
             was, path, verb = path, line.removeprefix("*** Move to: ").strip(), "renamed"
         elif line[:1] in ("", " ", "+", "-"):

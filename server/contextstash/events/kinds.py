@@ -16,11 +16,14 @@ Verb = Literal["read", "run", "edited", "changed", "created", "renamed", "delete
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A text of a file was replaced by another one, once or everywhere. Without `old`, `new` was put in somewhere."""
+    """A text of a file was replaced by another one, once or everywhere. Without `old`, `new` was put in somewhere.
+    `patched` is whether these are whole lines of a patch, whose changes follow one another in the file. A patch also
+    names lines between which it changes something: then both texts are the same."""
 
     old: str
     new: str
     everywhere: bool = False
+    patched: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,19 +129,41 @@ class KnownFile:
             self.runs = [*older, Run(lines, [seq] * len(lines), 0 if appended else 1)]
             self.whole, self.unseen = not appended, self.unseen and appended
 
-    def replace(self, change: Replaced, seq: int) -> None:
-        """Put a new text in the place of the old one, wherever that is known. Where only a part of the old one is
-        known, its lines leave."""
-        most = None if change.everywhere else 1
-        places = [(run, place) for run in self.runs for place in _places(run, change.old)[:most]] if change.old else []
-        for run, place in reversed(places):
-            _put(run, place, change, seq)
-        if not places and change.new.strip():
-            lines = change.new.strip("\n").split("\n")
-            gone = {*_telling(change.old.split("\n"))}.difference(line.strip() for line in lines)
-            self.runs = [part for run in self.runs for part in _without(run, [x.strip() in gone for x in run.lines])]
-            self.runs = [*self.runs, Run(lines, [seq] * len(lines))][-MAX_RUNS:]
-            self.whole = False
+    def replace(self, changes: Iterable[Replaced], seq: int) -> None:
+        """Put new texts in the places of the old ones. Where that is not certain, what may be the place is not known
+        any more, and the new text stands alone."""
+        below = (self.runs[0], 0) if self.whole and self.runs else None
+        for change in changes:
+            places = self._places(change, below)
+            for run, place in reversed(places):
+                _put(run, place, change, seq)
+            if not places and change.new != change.old:
+                self._put_aside(change, seq)
+            below = (places[0][0], places[0][1] + len(change.new)) if len(places) == 1 else None
+
+    def _places(self, change: Replaced, below: tuple[Run, int] | None) -> list[tuple[Run, int]]:
+        """Where a change was made, as far as it is certain. A patch is applied downwards, so that it is the first place
+        behind the last certain one, `below`, in the same run: no unknown lines are between."""
+        found = [(run, place) for run in self.runs for place in _places(run, change)]
+        if not change.patched:
+            return found if change.everywhere or len(found) == 1 else []
+        after = [(run, place) for run, place in found if below and run is below[0] and place >= below[1]]
+        lines = _telling(change.old.split("\n"))
+        sure = len(found) == 1 and (len(lines) >= MIN_SAME_LINES or DEFINITION.search(change.old))
+        return after[:1] or (found if sure else [])
+
+    def _put_aside(self, change: Replaced, seq: int) -> None:
+        new, old = change.new.strip("\n").split("\n"), change.old.split("\n")
+        gone = {*_telling(old)}.difference(line.strip() for line in new)
+        runs: list[Run] = []
+        for run in self.runs:
+            leaves = [line.strip() in gone for line in run.lines]
+            for place in _places(run, change):
+                start = "\n".join(run.lines).count("\n", 0, place)
+                leaves[start : start + len(old)] = [True] * len(old)
+            runs += _without(run, leaves)
+        added = [Run(new, [seq] * len(new))] if change.new.strip() else []
+        self.runs, self.whole = [*runs, *added][-MAX_RUNS:], False
 
 
 def _without(run: Run, gone: Sequence[bool]) -> Iterator[Run]:
@@ -160,14 +182,15 @@ def _kept(gone: Sequence[bool]) -> Iterator[tuple[int, int]]:
             start = place + 1
 
 
-def _places(run: Run, old: str) -> list[int]:
-    """Where a text stands in a run; occurrences do not overlap."""
-    text = "\n".join(run.lines)
+def _places(run: Run, change: Replaced) -> list[int]:
+    """Where an old text stands in a run, of a patch as whole lines; occurrences do not overlap."""
+    end = "\n" if change.patched else ""
+    text, old = end + "\n".join(run.lines) + end, end + change.old + end
     places = []
-    place = text.find(old)
+    place = text.find(old) if change.old else -1
     while place >= 0:
         places.append(place)
-        place = text.find(old, place + len(old))
+        place = text.find(old, place + len(change.old))
     return places
 
 
@@ -217,8 +240,7 @@ def _use(files: dict[str, KnownFile], path: str, was: str, use: FileUse, seq: in
         file.write(use.text, seq, appended=use.appended)
     elif not use.replaced and not was:
         file.unseen = True
-    for change in use.replaced:
-        file.replace(change, seq)
+    file.replace(use.replaced, seq)
     file.changed_at = seq
 
 

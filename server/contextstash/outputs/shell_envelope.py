@@ -36,6 +36,7 @@ _BACKGROUND = re.compile(r"\ACommand running in background with ID: (\w{1,40})")
 _TAGGED = re.compile(r"\A\s*<returncode>(-?\d{1,5})</returncode>\s*(?:<warning>.*?</warning>\s*)?", re.DOTALL)
 _TAGS = re.compile(r"</?(?:output|output_head|output_tail|stdout|stderr|elided_chars)>\n?")
 _PLAIN = re.compile(r"\AExit code (\d{1,5})\n?")
+TOOL_ERROR = "<tool_use_error>"
 REMINDER_START, REMINDER_END = "<system-reminder>", "</system-reminder>"
 FOLDER_RESET = "Shell cwd was reset to "
 _FOLDER_RESET = re.compile(rf"\n?{FOLDER_RESET}[^\n]*\s*\Z")
@@ -57,8 +58,8 @@ def unwrap(text: str) -> Printed:
     tagged = _TAGGED.match(text[:MAX_HEADER_CHARACTERS])
     if tagged:
         return Printed(_TAGS.sub("", text[tagged.end() :]), int(tagged.group(1)))
-    if text.startswith("<tool_use_error>"):
-        return Printed(text.removeprefix("<tool_use_error>").removesuffix("</tool_use_error>"))
+    if text.startswith(TOOL_ERROR):
+        return Printed(text.removeprefix(TOOL_ERROR).removesuffix("</tool_use_error>"))
     plain = _PLAIN.match(text)
     if plain:
         return Printed(text[plain.end() :], int(plain.group(1)))
