@@ -37,6 +37,8 @@ GO = "--- FAIL: TestLend (0.00s)\n    lend_test.go:9: no\nFAIL\nFAIL\texample.or
         ("Bash", "go test ./...", GO, "tests: 1 failed; first: TestLend: lend_test.go:9: no"),
         ("Bash", "git diff", DIFF, "diff of 1 file +2 −1: x.py"),
         ("Read", "loans.py", NUMBERED, "lines 40–42; defines Loans, lend"),
+        ("Read", "loans.py", f"{NUMBERED}\n<system-reminder>\nx\n</system-reminder>\n",
+         "lines 40–42; defines Loans, lend"),
         ("Bash", "python x.py", TRACEBACK, "KeyError: 'due'"),
         ("Bash", "grep -rn lend src", GREP, "3 matches in 2 files: a.py:3, b.py"),
         ("get_order", "7", '{"id": 7, "state": "open", "of": [1, 2]}', "JSON: id=7, state=open, of (2)"),

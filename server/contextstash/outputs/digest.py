@@ -174,6 +174,8 @@ def _file(output: _Output) -> str | None:
         return None
     lines = line_count(output.text)
     numbers = _NUMBERED.findall(output.head[:2_000])
+    if len(numbers) >= min(3, lines):  # an empty line without a number was before a client's notice
+        lines = line_count(output.text.rstrip("\n"))
     extent = _plural(lines, "line")
     if len(numbers) >= min(3, lines):
         first = int(numbers[0])
