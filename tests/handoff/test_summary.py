@@ -57,7 +57,7 @@ def test_the_last_state_says_what_each_change_wrote_and_in_which_message() -> No
     assert state == [
         "The assistant said last (1): First the parser.",
         "(3) Edit /srv/a.py: + y = 2",
-        "(5) ran `cd /srv && cat > b.py <<…`: 2 lines",
+        "(5) ran `cd /srv && cat > b.py <<…`: wrote 2 lines",
         "(7) Edit /srv/a.py: - y = 2",
     ]
 

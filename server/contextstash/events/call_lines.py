@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextstash.events.calls import Call
 from contextstash.events.kinds import FileUse
 from contextstash.events.shell import as_run
+from contextstash.outputs.counts import counted
 from contextstash.outputs.digest import digest_output, still_running
 from contextstash.safety.sanitize import one_line
 
@@ -48,7 +49,7 @@ def _changed(uses: Sequence[FileUse], made: str) -> str:
     for use in uses:
         file = "" if use.path.rpartition("/")[2] in made else f"{one_line(use.path, MAX_CALL)}: "
         if use.text is not None:
-            return f"{file}{len(use.text.splitlines())} lines"
+            return f"{file}wrote {counted(len(use.text.splitlines()), 'line')}"
         for each in use.replaced:
             old, new = each.old.split("\n"), each.new.split("\n")
             added = (f"+ {line.strip()}" for line in new if line.strip() and line not in old)
