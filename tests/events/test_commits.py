@@ -69,6 +69,17 @@ def test_the_branch_and_what_was_changed_since_the_last_commit_are_told() -> Non
     assert git_in(script) == ["Git: last commit at message 14"]
 
 
+def test_a_commit_is_not_told_as_the_last_one_after_a_merge_and_a_push_names_the_last_one() -> None:
+    script = bash(Script().user("Fix it."), "git commit -am 'Fix it'", "[fines 1a2b3c4] Fix it\n 1 file changed")
+    bash(script, "git push", "To github.com:city/fines\n   0a0b0c0..1a2b3c4  fines -> fines")
+    bash(script, "git pull", "Already up to date.")
+    assert git_in(script) == ["Git: on branch `fines`, last commit 1a2b3c4 at message 2"]
+    bash(script, "git merge origin/main --no-edit", "Merge made by the 'ort' strategy.")
+    assert git_in(script) == ["Git: on branch `fines`"]
+    bash(script, "git push", "To github.com:city/fines\n   1a2b3c4..5d6e7f8  fines -> fines")
+    assert git_in(script) == ["Git: on branch `fines`, last commit 5d6e7f8, pushed at message 10"]
+
+
 def test_an_amended_commit_takes_the_place_of_the_one_before() -> None:
     script = bash(Script().user("Commit."), "git commit -qm 'Read the fines once'", "")
     bash(script, "git commit -q --amend -m 'Read the fines only once'", "")

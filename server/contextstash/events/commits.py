@@ -33,6 +33,12 @@ _PUSH = re.compile(r"\bgit\b[^\n;&|]{0,80}? push\b(?![^\n]{0,200}--dry-run)")
 _PUSHED = re.compile(
     r"^ *[*+ -]? *(?:\[new branch\]|[0-9a-f]{7,40}\.\.\.?[0-9a-f]{7,40}) +(\S+) -> (\S+)", re.MULTILINE
 )
+_PUSHED_HEAD = re.compile(r"^ *[+ ]? *[0-9a-f]{7,40}\.\.\.?([0-9a-f]{7,40}) +(\S+) -> ", re.MULTILINE)
+_MOVES = re.compile(
+    r"\bgit (?:-[cC] \S+ )*(?:(?:merge|pull|rebase|cherry-pick|revert|am)\b(?!-)|reset\b[^\n;&|]{0,80}(?:--\w|[~^]))"
+)
+"""What makes another commit the last one, and does not always say which."""
+
 _OPENED = re.compile(r"\b(?:gh pr|glab mr) create\b")
 _ADDRESS = re.compile(r"https://[^\s\"'<>]+/(?:pull|merge_requests)/\d+")
 _TITLE = re.compile(r"--title[ =]([\"'])(.+?)(?<!\\)\1")
@@ -81,6 +87,21 @@ def branch_of(call: Call) -> Branch | None:
         return None
     new = _NEW_BRANCH.search(switched["rest"])
     return Branch(new["name"] if new else "")
+
+
+def last_after(call: Call, branch: str) -> str | None:
+    """The last commit of the branch after a call that pushed it, empty after one that made another commit the last one
+    without saying which, None after any other."""
+    command = (call.command or "")[:MAX_COMMAND]
+    if call.output is None or call.refused or call.failed:
+        return None
+    text = call.output.text[:MAX_COMMAND]
+    pushed: list[tuple[str, str]] = _PUSHED_HEAD.findall(text) if _PUSH.search(command) else []
+    if heads := [head for head, name in pushed if name in (branch, "HEAD") or not branch]:
+        return heads[-1]
+    moves, commits = ([each.start() for each in found.finditer(command)] for found in (_MOVES, _COMMIT))
+    moved = moves and moves[-1] > max(commits, default=-1)
+    return "" if moved and "up to date" not in text and "up-to-date" not in text else None
 
 
 def commits_of(call: Call) -> Iterator[Committed]:

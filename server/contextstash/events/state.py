@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from contextstash.events.call_lines import call_line, outcome_line
 from contextstash.events.calls import Call, calls_of, is_dialog
-from contextstash.events.commits import COMMITTED, Committed, branch_of, commits_of
+from contextstash.events.commits import COMMITTED, Committed, branch_of, commits_of, last_after
 from contextstash.events.files import KnownPaths, uses_of
 from contextstash.events.kinds import Asked, FileUse, Told
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of
@@ -265,6 +265,7 @@ class _Fold:
         self._branch(call)
         for commit in commits_of(call):
             self._committed(call.seq, commit)
+        self._last_commit(call)
         state.plan.take(call)
         for text in _quoted(call):
             state.quoted[text] = state.quoted.pop(text, 0) + 1
@@ -297,6 +298,15 @@ class _Fold:
         state.git.line = found.name
         if found.clean:
             state.git.since = []
+
+    def _last_commit(self, call: Call) -> None:
+        """After a merge, for example, the last commit is another one; a push names it."""
+        git = self.state.git
+        last = last_after(call, git.line) if git else None
+        if git is None or last is None or (last and last[:7] in git.told) or (last and "commit at" in git.told):
+            return
+        git.told = f"last commit {last}, pushed at message {call.seq}" if last else ""
+        git.since = [] if last else git.since
 
     def _used(self, use: FileUse, seq: int) -> None:
         state = self.state
