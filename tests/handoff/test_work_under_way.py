@@ -24,11 +24,17 @@ def interrupted() -> Script:
     return script.assistant("Removing it.").call("Bash", {"command": "git rm -r folder"}, "rm 'folder'")
 
 
-BOTH = ["In progress: the requests in messages 2 and 6, in the words above"]
+BOTH = ["In progress: the request in message 6, in the words above, for which the user interrupted (2)"]
 
 
-def test_a_request_that_was_interrupted_for_another_one_is_under_way_as_well() -> None:
+def test_a_request_that_was_interrupted_for_another_one_is_told_as_interrupted() -> None:
     assert under_way(summary_of(interrupted())) == BOTH
+
+
+def test_requests_that_follow_one_another_without_an_interruption_are_all_under_way() -> None:
+    script = Script().user("Fix the fines.").call("Bash", {"command": "ls"}, "a.py").user("And the docs.")
+    script.call("Bash", {"command": "ls docs"}, "a.md")
+    assert under_way(summary_of(script)) == ["In progress: the requests in messages 0 and 3, in the words above"]
 
 
 def test_what_is_under_way_is_known_if_the_requests_are_of_an_earlier_summary() -> None:

@@ -19,7 +19,7 @@ from contextstash.events.kinds import Asked, FileUse, Told
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of
 from contextstash.events.plans import Plan, is_plan_call
 from contextstash.events.replies import decisions_of
-from contextstash.events.requests import SKILL, requests_of, without_host_text
+from contextstash.events.requests import SKILL, is_interruption, requests_of, without_host_text
 from contextstash.events.revisions import takes_back_last
 from contextstash.events.sentences import own_sentences
 from contextstash.events.shell import bare_command, runner_of
@@ -116,7 +116,8 @@ class State:
     `files` are those that were used, the one used last is the last. `done` are commits and what the agent said at the
     end of its turns, `said` is what it said last, and `ended` whether that ended its turn. `silent` is whether its
     newest message is empty: that ends its turn if the user speaks next. `asked` and `decided` are the user's words,
-    `open` those requests on which the agent has not ended its turn, `decision` the newest decision if no request
+    `open` those requests on which the agent has not ended its turn, `interrupted` those of them on which the user
+    stopped the work, `decision` the newest decision if no request
     follows it, and `skill` the one that the agent carries out. `failed` are the runs that failed last, by their
     programs, `passed` is the newest test run if its tests passed. `git` is the last commit, or else what Git said
     first; its `line` is the branch, if that is known. `calls` are the newest calls. `quoted` counts the
@@ -133,6 +134,7 @@ class State:
     asked: list[Asked] = field(default_factory=list)
     decided: list[Told] = field(default_factory=list)
     open: list[Asked] = field(default_factory=list)
+    interrupted: list[int] = field(default_factory=list)
     decision: Told | None = None
     skill: Asked | None = None
     plan: Plan = field(default_factory=Plan)
@@ -240,6 +242,8 @@ class _Fold:
             state.skill = None if turn.ends_work else state.skill
         elif by_agent:
             state.silent = turn.ends_work
+        if turn.role == "user" and any(map(is_interruption, turn.texts)):
+            state.interrupted = [each.seq for each in state.open]
         if turn.role == "system" or turn.kind == "host":  # the client puts these into every window itself
             return
         found: dict[str, None] = {}

@@ -280,14 +280,19 @@ class _Writer:
             now = state.decision
             told = f"the decision in message {now.seq}, above" if words else one_line(now.text, MAX_REPEATED)
         elif state.open:
-            asked = state.open[-1]
+            *before, asked = state.open
+            others = ", ".join(str(each.seq) for each in before if each.seq not in state.interrupted)
+            stopped = ", ".join(f"({each.seq})" for each in before if each.seq in state.interrupted)
             if asked.command and asked.text not in asked.command:
                 told = _command_text(asked)
             elif not words:
                 told = one_line(asked.text, MAX_REPEATED)
-            elif len(state.open) > 1:
-                others = ", ".join(str(each.seq) for each in state.open[:-1])
+            elif others:
                 told = f"the requests in messages {others} and {asked.seq}, in the words above"
+            elif stopped:
+                told = (
+                    f"the request in message {asked.seq}, in the words above, for which the user interrupted {stopped}"
+                )
             else:
                 # It is said again: the summary is printed without the words, too.
                 told = f"the request in message {asked.seq}, in the words above: {one_line(asked.text, MAX_REPEATED)}"
