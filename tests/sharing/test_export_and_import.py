@@ -127,6 +127,10 @@ async def test_an_export_whose_edits_say_what_they_change_in_the_view_is_read(tm
             for line in lines
         ]
         assert former != lines
+        event = next(place for place, line in enumerate(former) if line.startswith('{"event"'))
+        former.insert(event, former[event].replace('"kind": "prune"', '"kind": "oscillation"'))
+        former[0] = former[0].replace('"settings": {}', '"settings": {"thinking": "strip", "first_cut_tokens": 900}')
+        former[-1] = former[-1].replace('"events": 1', '"events": 2')
         await stash.import_session(former, session_id="copy")
         assert await stash.store.read_edits("copy") == await stash.store.read_edits(SESSION)
 

@@ -27,7 +27,7 @@ from contextstash.results import CopyResult
 from contextstash.session.access import Access, check_conversation_id
 from contextstash.session.masks import derived, masked_argument, shown_value, stored_body
 from contextstash.session.open_session import READ_AT_ONCE, remember_calls
-from contextstash.window.settings import ContextSettings
+from contextstash.window.settings import ContextSettings, resolve_settings, session_layer
 from contextstash_storage.errors import BadInputError, ContextstashError, DamagedError, SessionNotFoundError
 from contextstash_storage.records import (
     EDIT,
@@ -72,6 +72,9 @@ MOVED: Mapping[str, TypeAdapter[Any]] = {**PARTS, "note": TypeAdapter(Note)}
 
 FORMER_FIELDS = ("delta", "view_messages", "view_results")
 """Of edits in exports of commit 81800828: what each changes in the view, which is folded from all edits now."""
+
+FORMER_EVENTS = ("oscillation", "reasoning_dropped")
+"""Kinds of events in such exports, which are not logged any more."""
 
 LOGGED_AT_ONCE = 1_000
 
@@ -226,7 +229,8 @@ class _Lines:
         if version != VERSION:
             raise BadInputError(f"Line {self._number} is not the beginning of a session of version {VERSION}.")
         try:
-            return Session.model_validate(record["session"])
+            session = Session.model_validate(record["session"])
+            return session.model_copy(update={"settings": _settings_here(session.settings)})
         except (ValidationError, KeyError, TypeError) as error:
             raise self._wrong() from error
 
@@ -239,6 +243,9 @@ class _Lines:
         while (record := self._next()) is not None and not is_session(record) and END not in record:
             try:
                 [name] = self._parts.keys() & record.keys()
+                if name == "event" and record[name]["kind"] in FORMER_EVENTS:
+                    counts[name] += 1
+                    continue
                 if name == "message":
                     item: Copied = _message(record[name], fmt, calls, settings)
                 else:
@@ -308,6 +315,16 @@ class _Lines:
 
     def _wrong(self, problem: str = "is not part of an exported session.") -> BadInputError:
         return BadInputError(f"Line {self._number} {problem} {NOT_STORED}")
+
+
+def _settings_here(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A session's own settings without those that this version does not have, or has no such value of."""
+    kept = {}
+    for name, value in settings.items():
+        with suppress(BadInputError):
+            resolve_settings(session_layer({name: value}))
+            kept[name] = value
+    return kept
 
 
 def _message(fields: Any, fmt: Format, calls: dict[str, tuple[str, str]], settings: ContextSettings) -> NewMessage:
