@@ -44,7 +44,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "restore": ("change_commands", "Undo a prune or a compaction."),
         "pin": ("change_commands", "Keep outputs in the view, whatever their age."),
         "delete": ("change_commands", "Delete a session for good."),
-        "retain": ("change_commands", "Delete sessions older or larger than you want to keep."),
+        "retain": ("change_commands", "Delete sessions older than you want to keep."),
         "encrypt": ("file_commands", "Encrypt the database file."),
         "decrypt": ("file_commands", "Make the database file readable without a key again."),
         "config": ("config_commands", "Show and change settings."),

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 SERVER = "contextstash"
 
 BACKUP = ".before-contextstash"
+
+FOLDERS = "folders"
+"""In the record of installations: no file's path."""
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 """Largest configuration that is changed, in bytes. Claude Code keeps its history in its own: some megabytes."""
@@ -360,7 +364,7 @@ def _record_file() -> Path:
 
 def _records() -> dict[str, Any]:
     """By file, the SHA-256 of what we wrote last (`after`), whether the file existed before (`existed`), and the value
-    that we set for where the client compacts (`window`)."""
+    that we set for where the client compacts (`window`); under FOLDERS, the folders that were made for them."""
     try:
         found = json.loads(_record_file().read_bytes())
     except (OSError, ValueError):
@@ -368,15 +372,27 @@ def _records() -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _record(path: Path, entry: dict[str, Any] | None) -> None:
+def _record(path: Path, entry: dict[str, Any] | None, made: Sequence[Path] = ()) -> None:
+    """Note what was written, and the folders that were made for it; without an entry, that it is gone. Folders that are
+    empty then go too."""
     records = _records()
+    folders = {*records.pop(FOLDERS, ()), *map(str, made)}
     records.pop(str(path), None)
     if entry is not None:
         records[str(path)] = entry
+    left = [each for each in sorted(folders, key=len, reverse=True) if entry is not None or not _removed(Path(each))]
+    if left:
+        records[FOLDERS] = left
     if records:
         replace_file(_record_file(), json.dumps(records, indent=2).encode(), mode=0o600)
     else:
         _record_file().unlink(missing_ok=True)
+
+
+def _removed(folder: Path) -> bool:
+    with suppress(OSError):  # it is not empty, or the user has removed it
+        folder.rmdir()
+    return not folder.exists()
 
 
 def apply_install(change: Change) -> None:
@@ -392,19 +408,17 @@ def apply_install(change: Change) -> None:
         # A repository may contain a link of this name, which would direct the copy to any file of the user.
         kept = change.before if change.clean is None else change.clean
         replace_file(_backup(change.path), kept, mode=0o600, follow_links=False)
+    made = [each for each in change.path.parents if not each.exists()]
     replace_file(change.path, change.after)
     window = (known or {}).get("window") if change.window is None else change.window
-    _record(change.path, {"after": _digest(change.after), "existed": existed, "window": window})
+    _record(change.path, {"after": _digest(change.after), "existed": existed, "window": window}, made)
 
 
 def apply_uninstall(change: Change) -> None:
-    """Write a file back, or delete it if there was none before, and its folder if that is empty then."""
+    """Write a file back, or delete it if there was none before, and the folders that were made for it."""
     if change.needed and change.after is not None:
         replace_file(change.path, change.after)
     elif change.needed:
         change.path.unlink()
     _backup(change.path).unlink(missing_ok=True)
     _record(change.path, None)
-    folder = change.path.parent
-    if change.needed and change.after is None and not any(folder.iterdir()):
-        folder.rmdir()

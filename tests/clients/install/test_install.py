@@ -115,7 +115,7 @@ def test_a_plugin_that_the_user_changed_is_removed_and_another_of_its_name_stays
     path.write_text(path.read_text().replace("SECONDS = 10", "SECONDS = 20"))
     run(contextstash, "uninstall", "pi", "--yes")
     assert not path.exists()
-    path.parent.mkdir()
+    path.parent.mkdir(parents=True)
     path.write_text("// my own\n")
     assert "not installed in pi" in run(contextstash, "uninstall", "pi", "--yes")
     assert path.read_text() == "// my own\n"
@@ -197,6 +197,17 @@ def test_the_projects_own_file_is_written_if_that_scope_is_given(contextstash: C
     assert entry("vscode", (contextstash.folder / ".vscode" / "mcp.json").read_text())["type"] == "stdio"
     run(contextstash, "uninstall", "vscode", "--scope", "project", "--yes")
     assert not (contextstash.folder / ".vscode").exists()
+
+
+def test_folders_that_were_made_leave_and_no_others(contextstash: CommandLine) -> None:
+    (contextstash.folder / ".gemini").mkdir()
+    run(contextstash, "sessions")
+    before = set(contextstash.folder.rglob("*"))
+    for command in ("install", "uninstall"):
+        for name in ("pi", "opencode", "gemini"):
+            run(contextstash, command, name, "--yes")
+    assert {each for each in contextstash.folder.rglob("*") if each.is_dir()} <= before
+    assert (contextstash.folder / ".gemini").is_dir()
 
 
 def test_the_difference_is_shown_and_nothing_written_unless_agreed(contextstash: CommandLine) -> None:
