@@ -31,7 +31,7 @@ ROOT = Path(__file__).parent.parent
 
 PRIVATE_NAMES = {
     "server/contextstash/mcp/stdio.py": {"_lowlevel_server"},
-    "storage/contextstash_storage/sqlite/connection.py": {"_connection", "_execute", "_running", "_thread"},
+    "storage/contextstash_storage/sqlite/store.py": {"_connection", "_execute", "_running", "_thread"},
 }
 """The private names of libraries that each module of ours uses."""
 
@@ -86,7 +86,7 @@ def test_each_private_name_of_a_library_is_used_in_the_module_that_is_listed_for
     assert found == PRIVATE_NAMES, "Keep each private part in one module, and add a contract test for a new one here."
 
 
-CONNECTION = "contextstash_storage/sqlite/connection.py"
+CONNECTION = "contextstash_storage/sqlite/store.py"
 
 
 async def test_a_connection_of_aiosqlite_has_a_thread_that_is_not_started_before_it_is_awaited() -> None:
