@@ -64,6 +64,9 @@ def test_the_branch_and_what_was_changed_since_the_last_commit_are_told() -> Non
     bash(script, "git checkout -q -b claims && git commit -qam 'Fix it'", "")
     assert git_in(script) == ["Git: on branch `claims`, last commit at message 14"]
     bash(script, "git checkout -- a.py", "")
+    bash(script, "git checkout HEAD~1 -- a.py", "")
+    bash(script, "git checkout a.py", "Updated 1 path from the index")
+    bash(script, "git status --short && cat notes.md", " M a.py\n## Todo")
     assert git_in(script) == ["Git: on branch `claims`, last commit at message 14"]
     bash(script, "git checkout -q main", "")
     assert git_in(script) == ["Git: last commit at message 14"]

@@ -63,13 +63,15 @@ class Branch:
 
 
 _BRANCH = re.compile(
-    r"^(?:On branch |## (?!HEAD|No commits)|Switched to (?:a new )?branch ')(?P<name>[\w./@+-]+?)"
+    r"^(?:On branch |(?P<short>## )(?!HEAD|No commits)|Switched to (?:a new )?branch ')(?P<name>[\w./@+-]+?)"
     r"(?:\.\.\.[^\n]*|'| \[[^\n]*)?$",
     re.MULTILINE,
 )
-
+_SHORT_STATUS = re.compile(r"\bgit (?:-C \S+ )?status [^\n;&|]*(?:-\w*b|--branch)")
+"""Prints the branch as a heading of Markdown looks."""
 
 _SWITCHES = re.compile(r"\bgit (?:-C \S+ )?(?:checkout|switch)(?! (?:-\S+ )*--(?: |$))(?P<rest>[^\n;&|]{0,200})")
+_RESTORED = re.compile(r"^Updated \d+ paths? from ", re.MULTILINE)
 _NEW_BRANCH = re.compile(r" (?:-[bBcC]|--create|--orphan) ['\"]?(?P<name>[\w./@+-]+)")
 
 
@@ -80,10 +82,11 @@ def branch_of(call: Call) -> Branch | None:
         return None
     text = call.output.text[:MAX_COMMAND]
     printed = [branch for branch, _, _ in _COMMITTED.findall(text)] if _COMMIT.search(command) else []
-    if found := printed or _BRANCH.findall(text):
+    short = _SHORT_STATUS.search(command)
+    if found := printed or [each["name"] for each in _BRANCH.finditer(text) if short or not each["short"]]:
         return Branch(found[-1], clean="working tree clean" in text)
     switched = None if call.failed else next(reversed([*_SWITCHES.finditer(command)]), None)
-    if switched is None:
+    if switched is None or " -- " in switched["rest"] or _RESTORED.search(text):
         return None
     new = _NEW_BRANCH.search(switched["rest"])
     return Branch(new["name"] if new else "")
