@@ -16,6 +16,7 @@ FINDINGS = (
      '{"role":"user","parts":[{"functionResponse":{"name":"ls"}}]}]'),
     ("format-gemini", '[{"role":"user","parts":[{"other":' + "[" * 500 + "]" * 500 + "}]}]"),
     ("format-openai-responses", '[{"type":"other_output","call_id":"c","output":[[null],"x"]}]'),
+    ("format-openai-chat", '[{"role": "assistant"}]'),
     ("reader-1-codex", '{"type":"response_item","payload":{"type":[]}}\n'),
     ("reader-3-opencode", '[{"id":"ses_1"},{"info":{"role":"assistant","time":{"completed":2}},"parts":[{"type":"text",'
      '"text":"x"}]}]'),

@@ -272,7 +272,7 @@ def _read_call(call_id: str, name: str, arguments: object) -> Piece:
 
 def _request_shaped(native: Native) -> Native:
     """The message without keys that a request may not have."""
-    if native.keys() <= USUAL_KEYS and None not in native.values() and native["content"]:
+    if native.keys() <= USUAL_KEYS and None not in native.values() and native.get("content"):
         return native
     message = dict(native)
     if not native.keys().isdisjoint(REPLY_KEYS) or None in native.values():
