@@ -1,4 +1,4 @@
-"""Opens the sessions' database with its settings: for a command, a server, the proxy, the gateway, the pages.
+"""Opens the sessions' database with its settings: for commands, servers, the proxy, the gateway, pages, the library.
 
 async with await StashOpener(Path("sessions.db"))() as stash:
     await stash.list_sessions()

@@ -397,7 +397,7 @@ def own_file(path: str, client: str, folders: Sequence[Path]) -> Path | None:
 
 def note(client: str, line: str, *, once: bool = False) -> None:
     """Write a line into the log, which only the owner can read, since it names files and errors; with `once` only if
-    the log does not hold it yet. A failure is ignored: there is no other place to report it."""
+    the log does not hold it yet. A failure is ignored, as it could be reported nowhere else."""
     with suppress(Exception):
         from datetime import UTC, datetime
 

@@ -117,11 +117,10 @@ class State:
     end of its turns, `said` is what it said last, and `ended` whether that ended its turn. `silent` is whether its
     newest message is empty: that ends its turn if the user speaks next. `asked` and `decided` are the user's words,
     `open` those requests on which the agent has not ended its turn, `interrupted` those of them on which the user
-    stopped the work, `decision` the newest decision if no request
-    follows it, and `skill` the one that the agent carries out. `failed` are the runs that failed last, by their
-    programs, `passed` is the newest test run if its tests passed. `git` is the last commit, or else what Git said
-    first; its `line` is the branch, if that is known. `calls` are the newest calls. `quoted` counts the
-    wordings and numbers that the agent wrote in quotation marks.
+    stopped the work, `decision` the newest decision if no request follows it, and `skill` the one that the agent
+    carries out. `failed` are the runs that failed last, by their programs, `passed` is the newest test run if its tests
+    passed. `git` is the last commit, or else what Git said first; its `line` is the branch, if that is known. `calls`
+    are the newest calls. `quoted` counts the wordings and numbers that the agent wrote in quotation marks.
     """
 
     seq: int = -1

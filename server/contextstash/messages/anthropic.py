@@ -289,9 +289,17 @@ def _as_text(block: Native) -> Native:
 def _part(block: Native, native: Native) -> Part:
     kind = block["type"]
     if native["role"] == "user":
-        return Part(block, False, native, answers=(block["tool_use_id"],) if kind == "tool_result" else ())
-    calls = (Call((block["id"],), block),) if kind == "tool_use" else ()
-    return Part(block, True, native, name_of(native.get("id")), calls, (), kind in THINKING, kind == "compaction")
+        answers = (block["tool_use_id"],) if kind == "tool_result" else ()
+        return Part(block, by_model=False, source=native, answers=answers)
+    return Part(
+        block,
+        by_model=True,
+        source=native,
+        reply=name_of(native.get("id")),
+        calls=(Call((block["id"],), block),) if kind == "tool_use" else (),
+        thinks=kind in THINKING,
+        begins=kind == "compaction",
+    )
 
 
 def _is_server_result(block: BlockJson) -> bool:

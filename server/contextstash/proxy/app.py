@@ -398,7 +398,7 @@ def _is_foreign_page(headers: RawHeaders) -> bool:
 
 def unpacked(data: bytes, encoding: str) -> bytes:
     """A request's whole body without its compression, by the one method that a client was seen to use (Codex). Empty,
-    which is no request, if it cannot be read or is too long."""
+    so that it counts as unread, if it cannot be unpacked or is too long."""
     if encoding.strip().lower() != "zstd":
         return b""
     try:

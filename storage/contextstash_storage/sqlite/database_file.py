@@ -358,7 +358,7 @@ def _sync(path: Path) -> None:
 
 def store_error(error: sqlite3.Error | UnicodeDecodeError) -> StoreError:
     """The StoreError for a driver's error, which says what it means and what to do. The driver cannot say in words what
-    is wrong with a damaged schema that is no text."""
+    is wrong with a damaged schema, if its bytes are not text."""
     code = sqlite3.SQLITE_CORRUPT if isinstance(error, UnicodeDecodeError) else primary_code(error)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusyError(
