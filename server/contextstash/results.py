@@ -207,7 +207,7 @@ class Receipt(Result):
     dollars_billed: float | None = Field(default=None, description="By list prices, replies and summaries included")
     dollars_without: float | None = Field(default=None, description="Without contextstash, estimated")
     dollars_saved: float | None = Field(default=None, description="The difference; negative if contextstash cost more")
-    shortened_outputs: int | None = Field(default=None, description="Outputs that hooks and gateways shortened")
+    shortened_outputs: int | None = Field(default=None, description="Outputs cut when they were new")
     shortened_tokens: int | None = Field(default=None, description="These outputs' tokens before that")
     levers: list[ReceiptLever]
     method: str
@@ -335,7 +335,7 @@ class ContextStatus(Result):
     messages: int = Field(description="Messages in the history")
     messages_summarized: Summarized
     outputs_archived: int = Field(description="Outputs that left the view")
-    outputs_shortened: int | None = Field(default=None, description="Outputs that hooks and gateways shortened")
+    outputs_shortened: int | None = Field(default=None, description="Outputs cut when they were new")
     last_summary: SummaryMade | None = Field(default=None, description="The newest summary in the view")
     savings: Savings | None = Field(default=None, description="What prunes and compactions kept out of requests")
     proxy: ProxyReport | None = Field(default=None, description="What the proxy sent of the session's requests")
@@ -356,8 +356,7 @@ class ContextStatus(Result):
             f" {counted(self.outputs_archived, 'tool output')} archived."
         )
         if self.outputs_shortened:
-            shortened = counted(self.outputs_shortened, "new output")
-            yield f"{shortened} shortened by a hook or gateway, kept whole by handle."
+            yield f"{counted(self.outputs_shortened, 'output')} cut when new, each kept whole by its handle."
         if said := self._own_view():
             yield said
         if made := self.last_summary:

@@ -47,3 +47,11 @@ async def test_what_was_taken_from_the_view_counts_once_for_each_request_after_i
         assert savings.cost == pytest.approx(3 * pruned.tokens_saved * CACHED_PRICE, rel=0.01)
         await stash.restore_outputs([output.handle for output in pruned.archived], session_id=SESSION)
         assert (await stash.context_status(SESSION)).savings is None
+
+
+async def test_an_output_that_was_cut_when_it_was_recorded_is_told_as_kept_whole(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "s.db", window=200_000, estimator="chars", output_tokens=500) as stash:
+        await stash.record_messages([*round_of(0, "log line\n" * 2_000), reply(40)], session_id=SESSION)
+        status = await stash.context_status(SESSION)
+    assert (status.outputs_archived, status.outputs_shortened) == (0, 1)
+    assert "1 output cut when new, each kept whole by its handle." in status.in_words()

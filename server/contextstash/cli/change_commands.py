@@ -37,11 +37,11 @@ def _print_pruned(result: PruneResult) -> None:
 
 
 def _print_compacted(result: CompactResult) -> None:
-    if result.summary:
-        echo(f"{result.summary}\n")
     tell(result)
     if result.summary_id and not result.dry_run:
         echo(f"To undo: contextstash restore {result.summary_id}")
+    if result.summary:
+        echo(f"\n{result.summary}")
 
 
 prune = operation_command(
@@ -121,8 +121,9 @@ def _print_pins(result: ConfigureResult, done: str, named: Sequence[str]) -> Non
         echo(masked(f"{done}: {', '.join(named)}."))
     if result.note:
         echo(masked(in_commands(result.note)))
-    now = ", ".join(map(str, result.settings.get("pin") or ())) or "nothing"
-    echo(f"Pinned in session {result.session_id}: {masked(now)}.")
+    pins = [str(each) for each in result.settings.get("pin") or ()] or ["nothing"]
+    now = f" {pins[0]}." if len(pins) == 1 else "".join(f"\n  {each}" for each in pins)
+    echo(f"Pinned in session {result.session_id}:{masked(now)}")
 
 
 def _pins(given: tuple[str, ...]) -> list[str]:
@@ -155,7 +156,10 @@ async def delete(stash: Stash, session: str | None, yes: bool) -> DeleteResult:
 
 @stash_command("retain", epilog="Example: contextstash retain --days 90            (says what would go)")
 @click.option(
-    "--days", type=click.IntRange(1, 36_500), help="Keep what was recorded in these days. [default: keep_days]"
+    "--days",
+    type=click.IntRange(1, 36_500),
+    metavar="N",
+    help="Keep what was recorded in these days. [default: keep_days]",
 )
 @click.option("--project", metavar="FOLDER", help="Only sessions of clients that ran in this folder.")
 @click.option("--yes", is_flag=True, help="Delete; without it, only say what would be deleted.")

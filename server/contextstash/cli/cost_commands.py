@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from contextstash.cli.console import print_table, say
-from contextstash.cli.options import find_session, session_option, stash_command
+from contextstash.cli.options import find_session, moment, session_option, stash_command
 from contextstash.display.template_filters import LEVERS
 from contextstash.outputs.counts import amount, counted
 
@@ -23,10 +22,8 @@ DEFAULT_DAYS = 7
 
 def first_day(value: str) -> date:
     """A number of days before today, such as 7d, or a date."""
-    if (found := re.fullmatch(r"(\d{1,4})d", value.strip())) is not None:
-        return datetime.now(UTC).date() - timedelta(days=int(found[1]))
     try:
-        return date.fromisoformat(value.strip())
+        return date.fromisoformat(moment(value).strip())
     except ValueError:
         text = f"'{value}' is neither a number of days nor a date. Examples: 7d, 2026-05-31"
         raise click.BadParameter(text) from None

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, get_args, get_origin
@@ -67,6 +68,13 @@ def tokens(value: str) -> int:
     if number < MIN_WINDOW:
         raise click.BadParameter(f"{number:,} tokens are fewer than any client's own prompt. Example: 100k")
     return number
+
+
+def moment(value: str) -> str:
+    """A date or time as it was given; for a number of days, such as 7d, the first of these up to today (UTC)."""
+    if (found := re.fullmatch(r"(\d{1,4})d", value.strip())) is None:
+        return value
+    return (datetime.now(UTC).date() - timedelta(days=int(found[1]))).isoformat()
 
 
 def _named_database(context: click.Context, _: click.Parameter, database: Location | None) -> Location | None:

@@ -112,7 +112,9 @@ class OwnOptionsAnywhere(click.Command):
 )
 @click.option("--upstream", metavar="URL", help="The model API. [default: the one that the client would use]")
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
-@click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
+@click.option(
+    "--keep-tokens", type=click.IntRange(min=0), metavar="N", help="How many tokens of the newest tool results stay."
+)
 @click.option("--window", type=tokens, metavar="TOKENS", help="Where the client compacts, such as 100k.")
 @click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
 @click.option("--yes", is_flag=True, help="Start at once: neither ask about nor install contextstash in the client.")
@@ -305,6 +307,7 @@ class Start:
 @click.option(
     "--tokens",
     type=click.IntRange(500, 20_000),
+    metavar="N",
     help="Of the hand-off. [default: handoff_tokens, else 5,000 in a window of 200,000; fewer for a short session]",
 )
 @click.option("--print", "only_print", is_flag=True, help="Only print the first message.")

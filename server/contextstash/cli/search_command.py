@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from contextstash.cli.console import echo, for_reader, in_commands, say, shortened, when
-from contextstash.cli.options import find_session, stash_command
+from contextstash.cli.options import find_session, moment, stash_command
 from contextstash.session_names import short_id
 from contextstash_storage.errors import NotFoundError
 
@@ -40,9 +40,11 @@ SCOPES = click.Choice(["session", "outputs", "messages", "project", "everywhere"
     help="`project`: the sessions of clients that ran in this folder or below it; with --session, in that session's.",
 )
 @click.option("--tool", help="Only calls of this tool, by its whole name.")
-@click.option("--since", metavar="TIME", help="Only from this date or time on, such as 2026-05-31 or 2026-05-31T14:00.")
-@click.option("--until", metavar="TIME", help="Only up to this date or time, included.")
-@click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True)
+@click.option(
+    "--since", type=moment, metavar="TIME", help="Only from then on, such as 7d, 2026-05-31 or 2026-05-31T14:00."
+)
+@click.option("--until", type=moment, metavar="TIME", help="Only up to then, included.")
+@click.option("--limit", type=click.IntRange(1, 50), metavar="N", default=10, show_default=True)
 async def search(stash: Stash, words: tuple[str, ...], session: str | None, **filters: Any) -> Any:
     """Search everything that was recorded, for whole words; texts with all of them come first."""
     found = await stash.search_history(

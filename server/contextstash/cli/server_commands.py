@@ -85,7 +85,7 @@ def serve(
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="[default: any free one]")
+@click.option("--port", type=click.IntRange(0, 65_535), metavar="N", default=0, help="[default: any free one]")
 @click.option("--open/--no-open", "browser", default=True, help="Whether to open a browser.  [default: open]")
 @opener_options
 def ui(opener: StashOpener, port: int, browser: bool) -> None:
@@ -118,7 +118,9 @@ DEFAULT_UPSTREAM = "https://api.anthropic.com"
 )
 @click.option("--upstream", metavar="URL", default=DEFAULT_UPSTREAM, show_default=True, help="The model API.")
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
-@click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
+@click.option(
+    "--keep-tokens", type=click.IntRange(min=0), metavar="N", help="How many tokens of the newest tool results stay."
+)
 @click.option("--configured", is_flag=True, hidden=True, help="The client is known to have our server.")
 @click.option("--project", hidden=True, help="The folder in which the client was started.")
 @click.option("--descriptor", type=int, hidden=True, help="A socket that listens already.")

@@ -36,7 +36,7 @@ PAGE = 200
 @click.argument("text", required=False)
 @click.option("--project", metavar="PART", help="Only sessions whose project's folder contains PART.")
 @click.option("--all", "everything", is_flag=True, help="Also list the sessions of sub-agents; --json always does.")
-@click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 1_000), metavar="N", default=20, show_default=True)
 async def sessions(stash: Stash, everything: bool, limit: int, **parts: str | None) -> Any:
     """List the sessions, the one with the newest message first; with TEXT, those with TEXT in the title."""
     from contextstash.results import SessionList
@@ -216,6 +216,8 @@ async def show(stash: Stash, what: str | None, session: str | None, **given: Any
     pipe they are as they were recorded; a terminal gets nothing that it would obey."""
     kind = what[:4] if what and what[:4] in HANDLES else ""
     context = click.get_current_context()
+    if given["pattern"] and given["call"]:
+        raise click.UsageError("Pass --pattern or --call, not both.")
     for name in sorted(set().union(*HANDLES.values()) - HANDLES[kind]):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} does not apply to {what or 'a session'}.")

@@ -14,7 +14,7 @@ from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_messages, estimate_session
 from contextstash.view.view import edits_in_force
 from contextstash.window.thresholds import rapid_compactions, refill_advice
-from contextstash_storage.records import ArchiveEdit, Native, Session
+from contextstash_storage.records import ArchiveEdit, Native, Session, TruncateEdit
 
 CHANGES_SHOWN = 12
 
@@ -30,6 +30,7 @@ async def context_status(access: Access, session_id: str | None = None) -> Conte
     summaries = overlay.summaries
     proxied = await access.store.get_proxied(session.session_id)
     events = await access.store.last_events(session.session_id, SHRINKING, CHANGES_SHOWN)
+    cut = sum(isinstance(edit, TruncateEdit) for edit in overlay.replaced.values())
     return ContextStatus(
         session_id=session.session_id,
         title=await title_of(access, session),
@@ -39,7 +40,7 @@ async def context_status(access: Access, session_id: str | None = None) -> Conte
         messages=session.counters.messages,
         messages_summarized=sum(edit.messages for edit in summaries),
         outputs_archived=sum(isinstance(edit, ArchiveEdit) for edit in overlay.replaced.values()),
-        outputs_shortened=(await kept_outputs(access, session.session_id))[0] or None,
+        outputs_shortened=cut + (await kept_outputs(access, session.session_id))[0] or None,
         last_summary=SummaryMade.of(max(summaries, key=lambda edit: edit.edit_id)) if summaries else None,
         savings=None if proxied is not None else await savings_of(access, session),
         proxy=None if proxied is None else report_of(proxied),

@@ -20,6 +20,7 @@ def test_a_search_is_limited_to_a_tool_and_to_times(orchard: Orchard) -> None:
     assert {each["tool"] for each in found} == {tool}
     assert orchard.json("search", "tree 733", "--tool", "NoSuchTool")["hits"] == []
     assert orchard.json("search", "tree 733", "--since", "2999-01-01")["hits"] == []
+    assert orchard.json("search", "tree 733", "--until", "9999d")["hits"] == []
     assert orchard.json("search", "tree 733", "--until", "1999-01-01")["hits"] == []
 
 

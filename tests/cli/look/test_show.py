@@ -98,6 +98,7 @@ def test_options_that_do_not_apply_are_refused(orchard: Orchard) -> None:
     for command, says in (
         (("show", output, "--session", orchard.session), f"--session does not apply to {output}"),
         (("show", orchard.session, "--pattern", "x"), "--pattern does not apply"),
+        (("show", output, "--pattern", "x", "--call"), "not both"),
         (("status", "--calls", "--events"), "not both"),
     ):
         done = orchard.run(*command)

@@ -118,7 +118,7 @@ def test_the_receipt_and_the_status_name_what_a_hook_shortened(hooked: Hooked) -
     assert (receipt["unchanged_sessions"], receipt["shortened_outputs"]) == (0, 1)
     assert receipt["shortened_tokens"] > len(shown) / 4
     assert "Hooks or gateways shortened 1 new output of " in line.run("receipt", SESSION).stdout
-    assert "1 new output shortened by a hook or gateway, kept whole by handle." in line.run("status").stdout
+    assert "1 output cut when new, each kept whole by its handle." in line.run("status").stdout
 
 
 def test_the_text_of_a_file_is_cut_only_if_it_is_very_long(hooked: Hooked) -> None:
