@@ -180,6 +180,17 @@ async def test_only_what_the_person_typed_is_the_task(stash: Stash, client: Clie
         assert added not in text
 
 
+async def test_a_long_task_is_whole_if_there_is_room(stash: Stash, client: ClientTranscript) -> None:
+    steps = [f"| src/part_{number}.py | Add the field to part {number}. |" for number in range(200)]
+    client.write("user", "\n".join([PROMPT, *steps]))
+    client.say("Working on it.")
+    session = await client.read()
+    whole, short = [await stash.hand_off_text(session, tokens) or "" for tokens in (16_000, 5_000)]
+    assert all(step in whole for step in steps)
+    assert PROMPT in short
+    assert "[left out: " in short
+
+
 async def test_the_files_under_edit_are_handed_off_as_they_stand(stash: Stash, client: ClientTranscript) -> None:
     client.write("user", PROMPT)
     text = "".join(f"{number:6}→{line}\n" for number, line in enumerate(["def f():", "    return 1"], 1))

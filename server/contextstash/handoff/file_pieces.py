@@ -22,8 +22,10 @@ from contextstash.handoff.fill import Count
 from contextstash.outputs.salient import DEFINITION
 from contextstash.safety.secret_masks import has_mask
 
-FOCUS_TURNS = 16
-"""How many of the newest turns say what the work is about. Measured with bench/fidelity: 6 and 40 find less."""
+FOCUS_TURNS = 48
+"""How many of the newest turns say what the work is about, the newest most. After 41 compactions of 13 recorded
+sessions all old lines of 65.9 % of the next edits were in a window of 20,000 tokens, with 16 turns of 62.0 and with 140
+of 65.9; in a hand-off of 5,000 of 29.5 and 26.4 %."""
 
 OUTPUT_WEIGHT = 0.2
 """What a name in an output says about the work, compared with 1 for one that the agent or the user wrote."""
