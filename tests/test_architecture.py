@@ -21,7 +21,7 @@ DRIVERS = ("sqlite3", "sqlcipher3", "aiosqlite", "psycopg")
 PURE = ("safety", "outputs", "messages", "events", "handoff", "view", "window")
 """The rooms that decide: no input or output, no clock, no chance, no waiting."""
 
-GROUND = ("contextstash.base.near_names", "contextstash.base.json_text", "contextstash.base.json_values", *RECORDS)
+GROUND = ("contextstash.base.near_names", "contextstash.base.json_values", "contextstash.base.json_values", *RECORDS)
 
 MAY_IMPORT_OF_OURS = {
     **{room: tuple(f"contextstash.{name}" for name in PURE) + GROUND for room in PURE},
@@ -62,7 +62,7 @@ ONLY_IN = {
     "rich": ("server/contextstash/cli",),
     "aiosqlite": ("storage",),
     "sqlcipher3": ("storage/contextstash_storage/sqlite/database_file",),
-    "keyring": ("server/contextstash/configuration/encryption_key",),
+    "keyring": ("server/contextstash/configuration/database",),
     "sqlite3": ("storage", "server/contextstash/clients/opencode.py"),
     "tiktoken": ("server/contextstash/tokenizer",),
     "genai_prices": ("server/contextstash/configuration/windows_and_prices",),

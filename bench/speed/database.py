@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
 
-from contextstash.base.json_text import value_bytes
+from contextstash.base.json_values import value_bytes
 from contextstash.configuration.database import open_database
 from contextstash.stash import Stash
 from contextstash_storage.databases import location_of

@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 
 __all__ = ["__version__", "open_stash", "open_stash_sync"]
 
-_LIBRARY = {"open_stash": "contextstash.library.open_stash", "open_stash_sync": "contextstash.library.open_stash_sync"}
+_LIBRARY = {"open_stash": "contextstash.library.open_stash", "open_stash_sync": "contextstash.library.open_stash"}
 """The module of each function for programs; imported at its first use, so that the server and its hooks start quickly.
 Type checkers read `__init__.pyi`."""
 

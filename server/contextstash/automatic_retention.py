@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import AwareDatetime, BaseModel
 
-from contextstash.base.atomic_file import replace_file
+from contextstash.base.files import replace_file
 from contextstash.outputs.counts import counted
 from contextstash_storage.errors import ContextstashError
 

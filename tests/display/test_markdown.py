@@ -7,7 +7,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.display.markdown import as_html
+from contextstash.display.template_filters import as_html
 from tests.support.effort import examples
 
 HOSTILE = (

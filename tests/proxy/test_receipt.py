@@ -10,7 +10,7 @@ import pytest
 
 from contextstash.configuration.windows_and_prices import price_of
 from contextstash.messages.usage import read_usage
-from contextstash.queries.proxy_report import report_of, state_since
+from contextstash.queries.receipt import report_of, state_since
 from contextstash.stash import Stash
 from contextstash_storage.records import Event, ProxiedSession, Usage
 from contextstash_storage.sqlite.store import open_sqlite

@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path, PurePath
 
-from contextstash.base.regular_files import read_regular
+from contextstash.base.files import read_regular
 from contextstash_storage.errors import BadInputError
 
 MAX_LINK_BYTES = 4_096

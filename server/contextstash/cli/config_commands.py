@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextstash.base.atomic_file import replace_file
+from contextstash.base.files import replace_file
 from contextstash.cli.console import echo_json, print_table
 from contextstash.cli.options import DATABASE, JSON, PRESET, SET, find_session, settings_from
 from contextstash.clients.projects import project_folder
-from contextstash.configuration.encryption_key import SETTING as KEY_SETTING
+from contextstash.configuration.database import SETTING as KEY_SETTING
 from contextstash.configuration.locations import AGENT_ENDINGS, AGENTS_FOLDER, SETTINGS_FILE, user_config_folder
 from contextstash.configuration.setting_layers import Layer, read_pairs, shown
 from contextstash.configuration.settings_files import (

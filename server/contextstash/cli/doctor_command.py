@@ -97,8 +97,7 @@ def _program(_: Location | None) -> Findings:
 
 def _database(location: Location | None) -> Findings:
     from contextstash.automatic_retention import news
-    from contextstash.configuration.database import open_database
-    from contextstash.configuration.encryption_key import database_key
+    from contextstash.configuration.database import database_key, open_database
     from contextstash.configuration.locations import default_database
     from contextstash.results import unread_line
     from contextstash_storage.sqlite.health import look_at
@@ -139,7 +138,7 @@ def _database(location: Location | None) -> Findings:
 
 def _encryption(encrypted: bool) -> Findings:
     """Whether the file is encrypted; nothing for those who have not asked for it."""
-    from contextstash.configuration.encryption_key import key_source, shown
+    from contextstash.configuration.database import key_source, shown
 
     source = key_source(os.environ)
     if encrypted:
@@ -227,7 +226,7 @@ def _clients(_: Location | None = None) -> Findings:
 
 def _text(path: Path) -> str | None:
     """The text of a client's file, None if there is none."""
-    from contextstash.base.regular_files import read_regular
+    from contextstash.base.files import read_regular
 
     return read_regular(path).decode() if path.is_file() else None
 

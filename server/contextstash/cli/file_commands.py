@@ -14,11 +14,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from contextstash.base.atomic_file import replacement
+from contextstash.base.files import replacement
 from contextstash.cli.config_commands import write_settings
 from contextstash.cli.console import echo
 from contextstash.cli.options import DATABASE, DatabaseType, find_session, opener_options, session_option
-from contextstash.configuration.encryption_key import SETTING
+from contextstash.configuration.database import SETTING
 from contextstash.configuration.setting_layers import Layer
 from contextstash.outputs.counts import counted
 from contextstash.stash_opener import StashOpener
@@ -170,7 +170,7 @@ def encrypt(db: Location | None, key: str | None) -> None:
     If the keyring or the file has no key yet, one is made. --key is written to your settings as encryption_key. End all
     clients first: nothing is changed while another process has the database open.
     """
-    from contextstash.configuration.encryption_key import key_source, read_key, read_or_make_key, shown
+    from contextstash.configuration.database import key_source, read_key, read_or_make_key, shown
     from contextstash_storage.sqlite.database_file import begins_encrypted, convert, readable_files
 
     path, known = _file(db), key_source(os.environ)
@@ -205,7 +205,7 @@ def decrypt(db: Location | None) -> None:
 
     The setting encryption_key is removed from your own settings: new databases are not encrypted any more.
     """
-    from contextstash.configuration.encryption_key import key_source, read_key, shown
+    from contextstash.configuration.database import key_source, read_key, shown
     from contextstash_storage.sqlite.database_file import convert
 
     path, place = _file(db), key_source(os.environ)

@@ -198,7 +198,7 @@ def _log_path(db: Location | None) -> Path:
 
 def _log_file(db: Location | None) -> BinaryIO:
     """The log to write to. Raises BadInputError."""
-    from contextstash.base.regular_files import open_log
+    from contextstash.base.files import open_log
 
     path = _log_path(db)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -237,7 +237,7 @@ def _report(
 ) -> None:
     """Print what the proxy sent and saved since then, `before` being the states of the sessions at that time, and
     whether the chosen window is too small: a session was compacted again and again within a few turns."""
-    from contextstash.queries.proxy_report import lines_since
+    from contextstash.queries.receipt import lines_since
     from contextstash.window.thresholds import compactions_of, rapid_compactions, refill_advice
 
     async def rapid(stash: Stash) -> int:

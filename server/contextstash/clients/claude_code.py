@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.base.regular_files import open_regular, read_regular
+from contextstash.base.files import open_regular, read_regular
 from contextstash.clients.client import (
     ANTHROPIC,
     PLUGINS,

@@ -40,7 +40,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.base.json_text import lenient_value
+from contextstash.base.json_values import lenient_value
 from contextstash.clients.client import client as client_of
 from contextstash.clients.follow import find_transcripts, ingest
 from contextstash.clients.hooks import hook_stash, note, own_file

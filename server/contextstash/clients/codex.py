@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from contextstash.base.regular_files import open_regular, read_regular
+from contextstash.base.files import open_regular, read_regular
 from contextstash.clients.client import (
     Client,
     Entry,

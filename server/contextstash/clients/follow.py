@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from contextstash.base.regular_files import MAX_WHOLE_BYTES, is_below, open_regular
+from contextstash.base.files import MAX_WHOLE_BYTES, is_below, open_regular
 from contextstash.clients.client import client, clients, other_clients, own_clients
 from contextstash.clients.others import MESSAGES
 from contextstash.clients.projects import project_folder

@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.base.regular_files import open_regular, read_regular
+from contextstash.base.files import open_regular, read_regular
 from contextstash.clients.client import Client, Entry, Files, Hooks, TextPath, WindowSetting, below
 from contextstash.clients.transcripts import (
     Head,

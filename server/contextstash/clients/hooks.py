@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from contextstash.base.json_text import lenient_value
-from contextstash.base.regular_files import is_below, read_regular, resolved
+from contextstash.base.files import is_below, read_regular, resolved
+from contextstash.base.json_values import lenient_value
 from contextstash.clients.client import hooks_of
 from contextstash.clients.projects import project_folder, project_of
 from contextstash_storage.errors import BadInputError
@@ -401,7 +401,7 @@ def note(client: str, line: str, *, once: bool = False) -> None:
     with suppress(Exception):
         from datetime import UTC, datetime
 
-        from contextstash.base.regular_files import open_log
+        from contextstash.base.files import open_log
         from contextstash.configuration.locations import data_folder
         from contextstash.safety.secret_masks import shown as masked
 

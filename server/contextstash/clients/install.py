@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.base.atomic_file import replace_file
-from contextstash.base.regular_files import is_below, read_regular
+from contextstash.base.files import is_below, read_regular, replace_file
 from contextstash.clients.client import (
     Bundle,
     Client,

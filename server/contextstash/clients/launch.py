@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.base.regular_files import read_regular
+from contextstash.base.files import read_regular
 from contextstash.clients.client import (
     ANTHROPIC,
     OPENAI,

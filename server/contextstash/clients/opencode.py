@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.base.regular_files import open_regular
+from contextstash.base.files import open_regular
 from contextstash.clients.client import Client, Entry, Files, Plugin
 from contextstash.clients.transcripts import (
     Head,

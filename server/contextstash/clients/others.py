@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from contextstash.base.regular_files import read_regular
+from contextstash.base.files import read_regular
 from contextstash.clients.client import Client, Entry, Machine, Scope, below, typed
 from contextstash.clients.transcripts import (
     Head,

@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from contextstash.base.regular_files import open_regular
+from contextstash.base.files import open_regular
 
 MAX_HEAD_BYTES = 200_000
 """Bytes at the start of a transcript in which its folder is searched for. Claude Code and Codex name it in

@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.base.json_text import LENIENT_DECODER, lenient_value
-from contextstash.base.regular_files import MAX_WHOLE_BYTES, open_regular, read_regular
+from contextstash.base.files import MAX_WHOLE_BYTES, open_regular, read_regular
+from contextstash.base.json_values import LENIENT_DECODER, lenient_value
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.errors import BadInputError
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.configuration.api_key import OWN_KEY, is_key
-from contextstash.configuration.encryption_key import SETTING as KEY_SETTING
+from contextstash.configuration.database import SETTING as KEY_SETTING
 from contextstash.configuration.locations import AGENTS_FOLDER, SETTINGS_FILE, agent_files, user_config_folder
 from contextstash.configuration.settings_files import (
     AGENTS_TABLE,

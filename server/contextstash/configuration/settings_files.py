@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contextstash.base.atomic_file import PRIVATE, replace_file
-from contextstash.base.regular_files import read_regular
+from contextstash.base.files import PRIVATE, read_regular, replace_file
 from contextstash.configuration.locations import AGENT_ENDINGS
 from contextstash_storage.errors import BadInputError
 

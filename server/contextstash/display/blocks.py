@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from contextstash.display.markdown import MAX_MARKDOWN
+from contextstash.display.template_filters import MAX_MARKDOWN
 from contextstash.display.visible_text import cut
 from contextstash.messages.main_argument import parsed
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from contextstash.base.json_text import value_bytes
-from contextstash.base.json_values import NotJsonError, check_json
+from contextstash.base.json_values import NotJsonError, check_json, value_bytes
 from contextstash.library.replies import as_native
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native

@@ -1,23 +1,81 @@
-"""The receipt: what the provider billed, what it would have without contextstash, and what made the difference."""
+"""The receipt: what the provider billed, what it would have without contextstash, and what made the difference; and the
+report of proxied sessions: what was sent, and what was saved net of its cost."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import accumulate, pairwise
 
 from contextstash.configuration.windows_and_prices import price_of
 from contextstash.messages.usage import with_cache
 from contextstash.queries.overview import cost_of_calls, usage_of
-from contextstash.queries.proxy_report import state_since
 from contextstash.queries.sessions import all_sessions, pages_of_sessions
 from contextstash.record.client_edits import OF_CLIENTS_WINDOW
 from contextstash.record.output_archive import OUTPUTS_AGENT, kept_outputs
-from contextstash.results import Receipt, ReceiptLever, Savings
+from contextstash.results import ProxyReport, Receipt, ReceiptLever, Savings
 from contextstash.session.access import Access
-from contextstash_storage.records import Call, Event, EventKind, Lever, ProxiedSession, Session, Usage
+from contextstash_storage.records import Call, Event, EventKind, Lever, ProxiedSession, ProxiedTotals, Session, Usage
+
+SUMMED = [name for name in ProxiedTotals.model_fields if name != "levers"]
+"""The totals that are sums over requests."""
+
+
+def report_of(state: ProxiedSession) -> ProxyReport:
+    """The totals of one session."""
+    return report_of_all([state])
+
+
+def report_of_all(states: Iterable[ProxiedSession]) -> ProxyReport:
+    """The totals of several sessions together."""
+    listed = list(states)
+    total = ProxiedTotals(**{name: sum(getattr(state, name) for state in listed) for name in SUMMED})
+    return ProxyReport.of(
+        total,
+        tokens_sent=total.sent,
+        tokens_unedited=total.direct,
+        dollars_paid=round(total.dollars_paid, 4) if total.priced else None,
+        dollars_saved=round(total.dollars_direct - total.dollars_paid, 4) if total.priced else None,
+        unread=total.unread or None,
+        left_alone=next((state.left_alone for state in listed if state.left_alone), None),
+    )
+
+
+def state_since(state: ProxiedSession, before: ProxiedSession | None) -> ProxiedSession:
+    """The state, whose totals count only what came after an earlier state of the same session."""
+    if before is None:
+        return state
+    changes: dict[str, object] = {name: getattr(state, name) - getattr(before, name) for name in SUMMED}
+    return state.model_copy(update={**changes, "levers": _levers_since(state.levers, before.levers)})
+
+
+def _levers_since(levers: Mapping[str, Lever], before: Mapping[str, Lever]) -> dict[str, Lever]:
+    known = {name: before.get(name, Lever()) for name in levers}
+    return {
+        name: Lever(tokens=lever.tokens - known[name].tokens, dollars=lever.dollars - known[name].dollars)
+        for name, lever in levers.items()
+    }
+
+
+def lines_since(states: Mapping[str, ProxiedSession], before: Mapping[str, ProxiedSession]) -> list[str]:
+    """The report on what came after earlier states; for sessions that went on, one more line says how much they took
+    since they began."""
+    if not states:
+        return []
+    since = report_of_all(state_since(state, before.get(name)) for name, state in states.items())
+    lines = list(since.lines())
+    resumed = [state for name, state in states.items() if name in before]
+    if resumed:
+        whole = report_of_all(resumed)
+        lines.insert(
+            1,
+            f"With the earlier runs of the resumed session{'s' * (len(resumed) > 1)}: {whole.requests:,} requests,"
+            f" {whole.tokens_sent:,} tokens sent of {whole.tokens_unedited:,}.",
+        )
+    return lines
+
 
 SHRINKING: tuple[EventKind, ...] = ("prune", "compaction", "restore", "recovery")
 

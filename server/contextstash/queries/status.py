@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from contextstash.queries.proxy_report import report_of
-from contextstash.queries.receipt import SHRINKING, savings_of
+from contextstash.queries.receipt import SHRINKING, report_of, savings_of
 from contextstash.queries.sessions import title_of
 from contextstash.record.output_archive import kept_outputs
 from contextstash.results import Change, ContextStatus, Estimate, SummaryMade

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ParamSpec, TypeVar, Unpack
 
-from contextstash.base.json_text import value_bytes
-from contextstash.base.json_values import NotJsonError, check_json
+from contextstash.base.json_values import NotJsonError, check_json, value_bytes
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
 from contextstash.outputs.own_tools import is_own_call

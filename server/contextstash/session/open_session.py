@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from contextstash.base.json_text import value_bytes
+from contextstash.base.json_values import value_bytes
 from contextstash.view.session_counters import request_budget
 from contextstash.view.session_snapshot import Beyond, Place
 from contextstash.view.view import Entry, Overlay, build_view, edits_in_force, message_entries, parts_of, results_of

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from contextstash import __version__
-from contextstash.base.json_text import lenient_value
-from contextstash.base.json_values import NotJsonError, check_json
+from contextstash.base.json_values import NotJsonError, check_json, lenient_value
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
 from contextstash.queries.sessions import all_sessions

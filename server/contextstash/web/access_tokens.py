@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contextstash.base.atomic_file import PRIVATE, replace_file
 from contextstash.base.background_tasks import BackgroundTasks
 from contextstash.base.bounded_cache import BoundedCache
+from contextstash.base.files import PRIVATE, replace_file
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
