@@ -91,6 +91,17 @@ async def test_a_pinned_path_stands_for_the_newest_output_that_shows_the_file(tm
     assert RULES not in view
 
 
+async def test_a_pinned_path_stands_for_an_output_of_a_branch_that_was_gone_back_to(tmp_path: Path) -> None:
+    first = [{"role": "user", "content": "Read the rules."}, *step(0, "/srv/rules.md", RULES), *part(1)]
+    other = [first[0], {"role": "assistant", "content": "Which rules?"}]
+    async with stash_at(tmp_path / "s.db", window=100_000) as stash:
+        for talk in (first, other, first):
+            await stash.record_messages(talk, session_id=SESSION, whole=True)
+        await stash.configure_session(SESSION, pin=["rules.md"])
+        await stash.prune_tool_outputs(SESSION, keep_last=0)
+        assert RULES in await shown(stash)
+
+
 async def test_an_output_that_is_archived_already_comes_back_when_it_is_pinned(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "s.db", window=100_000) as stash:
         handles = await recorded(stash, step(0, "/srv/rules.md", RULES), *map(part, range(1, 6)))

@@ -218,3 +218,24 @@ async def test_a_secret_that_the_cut_of_a_main_argument_divides_is_in_no_index(t
     async with stash_at(tmp_path / "s.db") as stash:
         await stash.record_messages(natives, session_id=SESSION, format="anthropic")
     assert key[:20].lower() not in indexed_texts(tmp_path / "s.db").lower()
+
+
+async def test_a_secret_is_masked_in_what_stands_for_an_output(tmp_path: Path) -> None:
+    key = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0hL3nR6"
+    printed = f"error: push with {key} was refused\n" + "\n".join(f"line {number} of the log" for number in range(3_000))
+    call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "git push"}}
+    natives: list[Native] = [
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": printed}]},
+        {"role": "user", "content": "And now?"},
+    ]
+    async with stash_at(tmp_path / "s.db", window=60_000, output_tokens=500) as stash:
+        await stash.record_messages(natives, session_id=SESSION, format="anthropic")
+        page = (await stash.read_shown_messages(SESSION)).model_dump_json()
+        assert "of the log" in page
+        assert key not in page
+        # The model gets the beginning of the output as it was printed.
+        assert key in json.dumps((await stash.get_context(SESSION)).messages)
+        # A view that has no room for it says in one line what it was.
+        fitted = await stash.get_context(SESSION, budget=160)
+        assert key not in json.dumps(fitted.messages)

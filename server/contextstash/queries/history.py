@@ -117,8 +117,7 @@ def _shown(page: _Page, message: Message) -> ShownMessage:
     return ShownMessage.of(
         message,
         blocks=[
-            _block(entry, place, page.handles.get((message.seq, place)), block, text)
-            for place, (block, text) in enumerate(_read(page, message))
+            _block(page, message.seq, place, block, text) for place, (block, text) in enumerate(_read(page, message))
         ],
         summary_id=hiding.summary_id if isinstance(hiding, SummaryEdit) else None,
         visible=entry is not None,
@@ -136,15 +135,16 @@ def _read(page: _Page, message: Message) -> list[tuple[Block, str]]:
     return list(zip(counted, shown_texts(page.settings, message.role, counted, reading.texts), strict=True))
 
 
-def _block(entry: Entry | None, place: int, handle: str | None, block: Block, text: str) -> ShownBlock:
+def _block(page: _Page, seq: int, place: int, block: Block, text: str) -> ShownBlock:
+    entry = page.entries.get(seq)
     edit = entry.replaced.get(place) if entry else None
     stripped = entry is not None and entry.stripped and block.type == "thinking"
     return ShownBlock.of(
         block,
         heading=" ".join(filter(None, (block.tool, block.argument))),
         text=text,
-        handle=handle,
-        shown=edit.text if edit else None,
+        handle=page.handles.get((seq, place)),
+        shown=shown_text(page.settings, edit.text) if edit else None,
         state=edit.kind if edit else "strip" if stripped else None,
     )
 

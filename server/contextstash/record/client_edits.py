@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from contextstash.outputs.digest import digest_output
 from contextstash.record.transcript_records import TranscriptMessage, is_window_key
 from contextstash.session.access import Access
-from contextstash.session.edit import Planned, edit, entries_after, weighed
+from contextstash.session.edit import Planned, archive_of, edit, entries_after, weighed
 from contextstash.session.estimate import tokens_by_part
 from contextstash.view.branches import HOST, restored, rewinding
-from contextstash.view.edits import archive_edit, placeholder_of, summary_id
+from contextstash.view.edits import summary_id
 from contextstash.view.ladder import cuts_of
 from contextstash.view.view import Entry
 from contextstash_storage.errors import EditConflictError
@@ -195,9 +194,7 @@ async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> P
             output = snapshot.outputs.get((entry.first_seq, index))
             if output is None or block.call_id not in call_ids or index in entry.replaced:
                 continue
-            text = await access.output_text(snapshot.session, output)
-            digest = digest_output(output.tool, output.argument, text, output.is_error)
-            made = archive_edit(snapshot, output, placeholder_of(snapshot, output, digest))
+            made = archive_of(snapshot, output, await access.output_text(snapshot.session, output))
             if made.tokens < block.tokens:
                 edits.append(made)
     return Planned(snapshot, edits, lambda *_: None, own=False) if edits else None

@@ -17,8 +17,9 @@ from contextstash.events.state import State, fold
 from contextstash.events.turns import Turn, without_own_calls
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_texts
+from contextstash.view.branches import rewinds_in_force
 from contextstash.view.session_snapshot import Place, SessionSnapshot
-from contextstash_storage.records import CachedSummary, Message, RestoreEdit, RewindEdit
+from contextstash_storage.records import CachedSummary, Message
 
 
 def turn_of(snapshot: SessionSnapshot, message: Message, handles: Mapping[Place, str]) -> Turn:
@@ -44,9 +45,7 @@ class SessionTurns:
         self.snapshot = snapshot
         self._made: dict[int, Turn] = {}
         self._unseen: set[int] = set()
-        undone = {number for edit in snapshot.edits if isinstance(edit, RestoreEdit) for number in edit.undoes}
-        rewinds = [edit for edit in snapshot.edits if isinstance(edit, RewindEdit) and edit.edit_id not in undone]
-        self._left = [edit.span for edit in rewinds]
+        self._left = [edit.span for edit in rewinds_in_force(snapshot.edits)]
 
     @property
     def last_seq(self) -> int:
@@ -130,7 +129,7 @@ async def _kept(access: Access, snapshot: SessionSnapshot, last_seq: int) -> Sta
         return None
     if kept is None or kept.state.seq > last_seq:
         return None
-    rewinds = [edit for edit in snapshot.edits if isinstance(edit, RewindEdit)]
+    rewinds = rewinds_in_force(snapshot.edits)
     new = [edit for edit in rewinds if edit.edit_id not in kept.rewinds]
     gone = set(kept.rewinds) - {edit.edit_id for edit in rewinds}
     return None if gone or any(edit.first_seq <= kept.state.seq for edit in new) else kept.state
@@ -138,6 +137,6 @@ async def _kept(access: Access, snapshot: SessionSnapshot, last_seq: int) -> Sta
 
 async def keep_state(access: Access, snapshot: SessionSnapshot, state: State) -> None:
     """Keep a state for the next compaction."""
-    rewinds = tuple(edit.edit_id for edit in snapshot.edits if isinstance(edit, RewindEdit))
+    rewinds = tuple(edit.edit_id for edit in rewinds_in_force(snapshot.edits))
     text = await asyncio.to_thread(lambda: _adapter().dump_json(_Kept(state, rewinds)).decode())
     await access.store.put_cached_summary(snapshot.session_id, NOTE, CachedSummary(text=text, strategy=NOTE))

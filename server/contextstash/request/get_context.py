@@ -12,16 +12,15 @@ from contextstash.messages import get_format
 from contextstash.messages.base import Format
 from contextstash.messages.breakpoints import first_edited
 from contextstash.messages.repair import render
-from contextstash.outputs.digest import digest_output
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.batches import OTHER_WRITER
 from contextstash.record.declared_parts import declared_system, system_beside, with_system
 from contextstash.results import ContextResult, LeftOut
 from contextstash.session.access import Access
-from contextstash.session.edit import Planned, changed_entries, edit
+from contextstash.session.edit import Planned, archive_of, changed_entries, edit
 from contextstash.session.open_session import Scope
 from contextstash.session.thinking_blocks import plan_stripping, request_fields, strip_left_out
-from contextstash.view.edits import archive_edit, placeholder_of, truncate_edit
+from contextstash.view.edits import truncate_edit
 from contextstash.view.ladder import Fitted, fit
 from contextstash.view.pinned_outputs import pinned_outputs, pinned_text
 from contextstash.view.session_counters import RequestBudget, request_budget
@@ -80,8 +79,7 @@ class _Sources:
         if tokens is not None:
             limits = OutputLimits(tokens=tokens, cut=self.snapshot.settings.output_cut)
             return truncate_edit(self.snapshot, output, text, limits)
-        digest = digest_output(output.tool, output.argument, text, output.is_error)
-        return archive_edit(self.snapshot, output, placeholder_of(self.snapshot, output, digest))
+        return archive_of(self.snapshot, output, text)
 
     def notice(self, span: LeftOutSpan) -> str:
         """The message that stands for those that are left out, with the pinned outputs among them."""

@@ -10,12 +10,24 @@ from typing import Generic, TypeVar
 import anyio
 import anyio.lowlevel
 
+from contextstash.outputs.digest import digest_output
 from contextstash.session.access import Access
+from contextstash.session.masks import shown_text
 from contextstash.session.thinking_blocks import Stripping
+from contextstash.view.edits import archive_edit, placeholder_of
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.view.view import Entry, build_view, edits_in_force, untouched
 from contextstash_storage.errors import EditConflictError
-from contextstash_storage.records import Edit, Event, Replacement, RestoreEdit, Session, WeighedEdits
+from contextstash_storage.records import (
+    ArchiveEdit,
+    Edit,
+    Event,
+    Output,
+    Replacement,
+    RestoreEdit,
+    Session,
+    WeighedEdits,
+)
 
 ATTEMPTS = 5
 """Edits of one session are rare: after so many conflicts in a row the caller gets the error."""
@@ -39,6 +51,14 @@ class Planned(Generic[Result]):
     after: Sequence[Entry] | None = None
     dry_run: bool = False
     own: bool = True
+
+
+def archive_of(snapshot: SessionSnapshot, output: Output, text: str) -> ArchiveEdit:
+    """The edit that archives an output of this text, of which its placeholder says in one line what it was. The line is
+    derived text, and so without secrets."""
+    shown = shown_text(snapshot.settings, text)
+    digest = digest_output(output.tool, output.argument, shown, output.is_error)
+    return archive_edit(snapshot, output, placeholder_of(snapshot, output, digest))
 
 
 async def edit(access: Access, plan: Callable[[], Awaitable[Planned[Result] | Result]]) -> Result:

@@ -50,6 +50,11 @@ def path_to(edits: Iterable[Edit], last: int) -> frozenset[int]:
     return frozenset(_ancestors(_parents(edits), last))
 
 
+def rewinds_in_force(edits: Iterable[Edit]) -> list[RewindEdit]:
+    """The rewinds that hide a branch which the conversation has left and not gone back to."""
+    return [edit for edit in _live(edits)[0] if isinstance(edit, RewindEdit)]
+
+
 def _ancestors(parents: Mapping[int, int], last: int) -> Iterator[int]:
     """A message and those that it descends from, the nearest first."""
     while last >= 0:

@@ -8,11 +8,12 @@ from functools import cached_property
 
 from contextstash.messages.base import Format
 from contextstash.view import session_counters as counting
+from contextstash.view.branches import rewinds_in_force
 from contextstash.view.view import Entry, Overlay, difference, parts_of, total_tokens
 from contextstash.window.settings import ContextSettings
 from contextstash.window.thresholds import WindowBudget
 from contextstash.window.token_counters import Counter
-from contextstash_storage.records import Edit, Event, EventKind, Message, Output, Part, RewindEdit, Session, ViewDelta
+from contextstash_storage.records import Edit, Event, EventKind, Message, Output, Part, Session, ViewDelta
 
 Place = tuple[int, int]
 """The place of an output: the position of its message, and the index of its block."""
@@ -138,7 +139,7 @@ class SessionSnapshot:
     @property
     def current_outputs(self) -> list[Output]:
         """The outputs in order, without those of branches that the conversation has left."""
-        left = [edit.span for edit in self.edits if isinstance(edit, RewindEdit)]
+        left = [edit.span for edit in rewinds_in_force(self.edits)]
         return [
             output
             for _, output in sorted(self.outputs.items())
