@@ -7,6 +7,7 @@ import pytest
 from contextstash.events.calls import calls_of
 from contextstash.events.files import file_uses
 from contextstash.events.kinds import FileUse
+from contextstash.handoff.file_pieces import known_files
 from tests.support.summaries import Section, extract_summary, read_summary
 from tests.support.turns import Script, quarter
 
@@ -178,4 +179,41 @@ def test_the_files_that_git_lists_as_changed_are_changed_whatever_changed_them()
     script = Script().call("Bash", {"command": "cd /srv && git apply fix.patch && git status --short"}, printed)
     script.call("Bash", {"command": "cd /srv && git diff --stat"}, " src/c.py | 4 +-\n 1 file changed\n")
     script.call("Bash", {"command": "cd /srv && git diff --stat main..HEAD"}, " src/d.py | 4 +-\n 1 file changed\n")
-    assert lines_in(script) == ["`/srv/src/c.py`: changed", "`/srv/src/b.py`: changed", "`/srv/src/a.py`: changed"]
+    assert lines_in(script) == [
+        "Folder of the paths below: `/srv/`",
+        "`src/c.py`: changed",
+        "`src/b.py`: changed",
+        "`src/a.py`: changed",
+    ]
+
+
+def test_a_file_that_git_puts_back_is_told_as_restored() -> None:
+    script = Script().call("Edit", {"file_path": "/srv/a.py", "old_string": "x", "new_string": "y"}, "ok")
+    script.call("Bash", {"command": "cd /srv && git checkout -- a.py && git checkout release/1.2"}, "")
+    script.call("Bash", {"command": "cd /srv && git restore --staged c.py; git checkout topic/b"}, "")
+    assert lines_in(script)[0] == "`/srv/a.py`: restored"
+    assert known_files(script.turns) == []
+
+
+def test_a_list_of_files_that_is_not_complete_says_so() -> None:
+    script = Script()
+    for number in range(20):
+        script.call("Edit", {"file_path": f"src/changed_{number}.py", "old_string": "a", "new_string": "b"}, "ok")
+        script.call("Read", {"file_path": f"src/read_{number}.py"}, "1\ta")
+    sections = read_summary(extract_summary(script.turns, max_tokens=300, count=quarter))
+    lines = sections[Section.FILES]
+    told = sum(line.count("changed_") for line in lines)
+    assert lines[-1] == f"[left out: {20 - told} changed, 20 only read]"
+
+
+def test_paths_are_told_from_the_folder_in_which_the_session_works() -> None:
+    script = Script()
+    for name in ("a", "b"):
+        script.call("Read", {"file_path": f"/srv/app/src/{name}.py"}, "text")
+    script.call("Edit", {"file_path": "/srv/app/src/b.py"}, "ok").call("Grep", {}, "src/a.py:1: x\nsrc/b.py:1: x")
+    script.call("Read", {"file_path": "/etc/hosts"}, "text")
+    assert lines_in(script) == [
+        "Folder of the paths below: `/srv/app/`",
+        "`src/b.py`: edited, read",
+        "Only read: `/etc/hosts`, `src/a.py`",
+    ]

@@ -147,3 +147,7 @@ def test_names_stand_beside_the_file_that_shows_them() -> None:
     assert "charge_fine" in sections[Section.FILES][0]
     assert sections[Section.FILES][1] == "`/srv/app/holds.py`: read (place_hold, cancel_hold)"
     assert Section.NAMES not in sections
+
+
+def test_the_handle_of_an_output_is_no_name() -> None:
+    assert [*names_of("charge_fine is in out_k5baog36fdo6xvjz")] == ["charge_fine"]

@@ -173,3 +173,34 @@ def test_the_end_of_a_turn_is_not_told_by_an_announcement_alone() -> None:
     long = "The warning is shown once for each session, and the prompt that it blocked has to be sent again by hand."
     script = Script().user("How?").assistant(f"Here is how it works:\n\n{long * 2}").user("Thanks.").assistant("Good.")
     assert "The warning is shown once" in sections_of(script)[Section.DONE][0]
+
+
+def test_the_last_run_that_passed_is_told_beside_another_one_that_failed() -> None:
+    script = run(Script(), "go test ./...", GO_PASSED)
+    run(script, "go test ./sync -run TestPrune", GO_FAILED, failed=True)
+    assert "Tests passed at message 1: `go test ./...`" in sections_of(script)[Section.STATE]
+    assert open_failures(script) == ["ran `go test ./sync -run TestPrune`"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("But this is a CLI, there is no cache.", "Let me look."),
+        ("There is no cache at all, each call is a process.", "You're right: I was wrong about the cache."),
+    ],
+)
+def test_the_end_of_a_turn_that_the_user_questions_is_told_as_questioned(reply: str, answer: str) -> None:
+    script = Script().user("Why does it fail?").assistant("The cache of the index is stale.").user(reply)
+    script.assistant(answer).call("Bash", {"command": "ls"}, "a.py")
+    assert sections_of(script)[Section.DONE] == [
+        "(1) The cache of the index is stale. (the user questioned this in (2))"
+    ]
+
+
+def test_git_in_another_repository_says_nothing_of_this_one() -> None:
+    script = Script().user("Compare them.")
+    for name in ("a", "b"):
+        script.call("Read", {"file_path": f"/srv/app/src/{name}.py"}, "1\tx").call("Grep", {}, f"src/{name}.py:1:x")
+    run(script, "cd ../other && git status", "On branch theirs\nnothing to commit, working tree clean")
+    run(script, "cd /srv/other && git status", "On branch theirs\nnothing to commit, working tree clean")
+    assert fold(script.turns).git is None

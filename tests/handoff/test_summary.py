@@ -143,7 +143,7 @@ def test_the_words_of_the_user_are_whole_as_long_as_there_is_room_and_shortened_
     script = fines_session().user(wish).assistant("All fines are charged once now.")
     assert wish in summary_of(script, most=3_000)[Section.TASK]
     small = summary_of(script, most=900)
-    assert any(text.startswith("Fine number 0") and "[…]" in text for text in small[Section.TASK])
+    assert any(text.startswith("Fine number 0") and " sentences] Fine number" in text for text in small[Section.TASK])
     assert small[Section.FILES] == summary_of(script, most=3_000)[Section.FILES]
 
 
@@ -489,3 +489,19 @@ def test_a_session_with_megabytes_of_output_is_summarized() -> None:
     for unit in ("a", "{", "\n", "Error: ", '"x'):
         script.call("Bash", {"command": f"cat {unit.strip()}"}, unit * (1_000_000 // len(unit)))
     assert extract_summary(script.turns, max_tokens=500, count=quarter)
+
+
+def test_what_a_sub_agent_reported_is_told_with_its_names() -> None:
+    report = "## Summary\nI looked at every caller of it.\n" + "The code reads well. " * 60
+    report += "\nTwo callers are wrong: src/day.py and src/loan.py.\nNothing else is."
+    script = Script().user("Review it.").call("Task", {"description": "Find the callers"}, report)
+    state = summary_of(script, most=400)[Section.STATE]
+    assert state[-1].startswith("(2) Task Find the callers [out_00000002]:\n## Summary\n")
+    assert "src/day.py and src/loan.py" in state[-1]
+    assert state[-1].endswith("Nothing else is.")
+
+
+def test_what_is_in_progress_has_room_beside_a_long_plan() -> None:
+    plan = {"todos": [{"content": f"Fix the fines of branch {number}", "status": "pending"} for number in range(40)]}
+    script = Script().user("Fix all of them.").call("TodoWrite", plan, "ok").call("Bash", {"command": "ls"}, "a.py")
+    assert summary_of(script, most=300)[Section.OPEN][-1] == "In progress: Fix all of them."

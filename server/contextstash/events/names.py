@@ -10,6 +10,8 @@ from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from contextstash_storage.records import HANDLE
+
 AGENT_WEIGHT = 5.0
 """How much more a message of the agent says about a name than one that only shows it. Measured on recorded sessions: 2
 to 8 keep about the same; a list of names that the agent itself wrote is the more readable one."""
@@ -117,6 +119,7 @@ def _is_name(word: str) -> bool:
         bool(_NAME.fullmatch(word) and _SHAPED.search(word))
         and 3 * sum(map(str.isdigit, word)) <= len(word)
         and not _HEXADECIMAL.fullmatch(word)
+        and not HANDLE.fullmatch(word)
     )
 
 

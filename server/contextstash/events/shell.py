@@ -123,6 +123,9 @@ def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]
     """The uses of one of several commands; `text` is the only here-document among them."""
     while words and ("=" in words[0] or words[0] in ("sudo", "time", "env")):
         words = words[1:]
+    if len(words) > 2 and words[0] == "git" and words[1] in ("checkout", "restore", "stash"):
+        yield from (FileUse(path, "restored") for path in _restored(words[1], words[2:]))
+        return
     if len(words) > 2 and words[0] == "git" and words[1] in ("rm", "mv"):
         words = words[1:]
     if len(words) < 2:
@@ -137,6 +140,18 @@ def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]
         yield from (FileUse(path, "created", text=text) for path in files)
     else:
         yield from _named_files(program, rest, [path for path in files if "/" in path or "." in path.strip(".")])
+
+
+def _restored(how: str, words: Sequence[str]) -> list[str]:
+    """The files that Git puts back as they were. Without `--`, `git checkout` may name a branch."""
+    if how == "restore" and "--staged" in words and "--worktree" not in words:
+        return []
+    named = words[words.index("--") + 1 :] if "--" in words else () if how == "stash" else words
+    return [word for word in named if _FILE_LIKE.match(word) and _ENDING.search(word)]
+
+
+_ENDING = re.compile(r"\.[A-Za-z]\w{0,9}$")
+"""Of a file. A branch may be called `release/1.2`."""
 
 
 def _named_files(program: str, rest: Sequence[str], files: Sequence[str]) -> Iterator[FileUse]:

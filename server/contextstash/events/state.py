@@ -7,20 +7,21 @@ state = fold(newer_turns, state)       # the same as of all turns at once, and c
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
 from contextstash.events.call_lines import call_line, outcome_line
 from contextstash.events.calls import Call, calls_of, is_dialog
-from contextstash.events.commits import COMMITTED, Committed, branch_of, commits_of, last_after
+from contextstash.events.commits import COMMITTED, MADE, Committed, branch_of, commits_of, last_after
 from contextstash.events.files import KnownPaths, uses_of
 from contextstash.events.kinds import Asked, FileUse, Told
-from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of
+from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
 from contextstash.events.plans import Plan, is_plan_call
 from contextstash.events.replies import decisions_of
 from contextstash.events.requests import SKILL, is_interruption, requests_of, without_host_text
-from contextstash.events.revisions import takes_back_last
+from contextstash.events.revisions import concedes, objects, takes_back_last
 from contextstash.events.sentences import own_sentences
 from contextstash.events.shell import bare_command, runner_of
 from contextstash.events.turns import Turn
@@ -54,11 +55,17 @@ MAX_CLOSING = 200
 MIN_OPENING = 60
 """Characters. A shorter first line, such as "Here is the result:", says nothing without the next one."""
 
+QUESTIONED = " (the user questioned this in ("
+"""What is added to the end of a turn that may be wrong, before the number of the message that says so."""
+
 MIN_HANDLED = 400
 """Of outputs with fewer characters the handle is not told: the line of the call already says most of it."""
 
 PLAIN_PATH = re.compile(r"[\w./~@+-]*")
 """Most paths. Others are looked at for a speaker's label."""
+
+MIN_WITHIN = 2
+"""So many files say in which folder the session works: one alone may be a copy elsewhere."""
 
 MAX_SINCE = 4
 """Files that are told as changed since a run, the newest: as many as fit one line. One more is kept, so that the line
@@ -85,7 +92,7 @@ class FileState:
         """Take over a use of the file."""
         if use.staged and self.changed:
             return
-        if use.verb == "deleted":
+        if use.verb in ("deleted", "restored"):
             self.verbs, self.was = [], []
         elif "deleted" in self.verbs:
             self.verbs.remove("deleted")
@@ -143,6 +150,18 @@ class State:
     calls: list[Told] = field(default_factory=list)
     names: NamesInUse = field(default_factory=NamesInUse)
     quoted: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> str:
+        """The folder in which the session works, with the slash at its end: that of most files that are named by a path
+        within it and by their whole path, too. Empty if it is not known."""
+        found: Counter[str] = Counter()
+        for path in self.files:
+            name = self.names.known.get(path_key(path))
+            if name is not None and path.startswith("/") and path.endswith(f"/{name.form}"):
+                found[path.removesuffix(name.form)] += 1
+        folder, files = next(iter(found.most_common(1)), ("", 0))
+        return folder if files >= MIN_WITHIN else ""
 
     @property
     def changed(self) -> dict[str, FileState]:
@@ -211,8 +230,16 @@ class _Fold:
             state.open = []
         state.open = [*state.open, request][-MAX_OPEN:]
         state.asked.append(request)
+        if objects(event.text):
+            self._questioned(event.seq)
         state.plan.asked_since.append(event.seq)
         state.ended, state.decision, state.skill = False, None, None
+
+    def _questioned(self, seq: int) -> None:
+        """The user said in message `seq` that the end of the turn before is wrong, or the agent agrees to that."""
+        done = self.state.done
+        if done and done[-1].seq < seq and not done[-1].text.startswith(MADE) and QUESTIONED not in done[-1].text:
+            done[-1] = Told(done[-1].seq, f"{done[-1].text}{QUESTIONED}{seq}))")
 
     def _carried(self, summary: Told) -> None:
         """A client's summary. Codex records the reply in which its model wrote it like any other."""
@@ -236,6 +263,8 @@ class _Fold:
         if text:
             if len(text) > 2 * MAX_TEXT:
                 text = f"{text[:MAX_TEXT]}\n[…]\n{text[-MAX_TEXT:]}"
+            if state.asked and (state.said is None or state.said.seq < state.asked[-1].seq) and concedes(text):
+                self._questioned(state.asked[-1].seq)
             self._said_before = state.said
             state.said, state.ended = Told(turn.seq, text), turn.ends_work
             state.skill = None if turn.ends_work else state.skill
@@ -265,10 +294,13 @@ class _Fold:
             self._end_turn()
             state.decided.append(decision)
             state.ended, state.decision = False, decision
-        self._branch(call)
+        elsewhere = "git " in (call.command or "") and self._is_elsewhere(call.folder)
+        if not elsewhere:
+            self._branch(call)
         for commit in commits_of(call):
             self._committed(call.seq, commit)
-        self._last_commit(call)
+        if not elsewhere:
+            self._last_commit(call)
         state.plan.take(call)
         for text in _quoted(call):
             state.quoted[text] = state.quoted.pop(text, 0) + 1
@@ -287,9 +319,16 @@ class _Fold:
             state.failed[runner] = Run(call.seq, call_line(call), one_line(call.error_message, 220))
         elif runner:
             state.failed.pop(runner, None)
-        if call.tests:
+        if call.tests and not call.failed:
             passed = f"{call.tests.passed} passed" if call.tests.passed else ""
-            state.passed = None if call.failed else Run(call.seq, call_line(call), passed)
+            state.passed = Run(call.seq, call_line(call), passed)
+        elif call.tests and state.passed and state.passed.line == call_line(call):
+            state.passed = None
+
+    def _is_elsewhere(self, folder: str) -> bool:
+        """Whether a command ran in a folder outside the one in which the session works, such as another repository."""
+        works = self.state.folder
+        return folder.startswith("..") or bool(works and folder[:1] == "/" and not f"{folder}/".startswith(works))
 
     def _branch(self, call: Call) -> None:
         state, found = self.state, branch_of(call)
@@ -325,7 +364,8 @@ class _Fold:
         if use.changes and not use.staged:
             name = path.rpartition("/")[2]
             for run in [*state.failed.values(), *filter(None, [state.passed, state.git])]:
-                run.since = [*[each for each in run.since if each != name][-MAX_SINCE:], name]
+                others = [each for each in run.since if each != name][-MAX_SINCE:]
+                run.since = others if use.verb == "restored" and run is state.git else [*others, name]
 
     def _committed(self, seq: int, commit: Committed) -> None:
         done = self.state.done
@@ -342,7 +382,15 @@ class _Fold:
 def _line(call: Call, uses: list[FileUse]) -> str:
     """The call with what came of it, and the handle of a large output."""
     large = call.handle and call.output is not None and len(call.output.text) >= MIN_HANDLED
-    return f"{outcome_line(call, uses)}{f' [{call.handle}]' * bool(large)}"
+    line = f"{outcome_line(call, uses)}{f' [{call.handle}]' * bool(large)}"
+    if call.output is None or call.command is not None or uses or call.failed or not _REPORTS.search(call.tool):
+        return line
+    report = call.output.text.strip()
+    return f"{call_line(call)}{f' [{call.handle}]' * bool(large)}:\n{defused(report[:MAX_TEXT])}"
+
+
+_REPORTS = re.compile(r"agent|^(?:task|wait)$", re.IGNORECASE)
+"""Tools whose output is what a sub-agent reports: prose, whose first and last line do not say what it found."""
 
 
 _ARGUMENT_KEY = re.compile(r'"\w{1,60}"\s*:')

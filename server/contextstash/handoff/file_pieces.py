@@ -65,7 +65,10 @@ REPEATED_SHARE = 0.3
 MAX_BETWEEN = 4
 """Lines between two pieces that are shown as well: they take less room than a new head, and read as one text."""
 
-HEAD_TOKENS = 12
+GAP = "[…]"
+"""Between two pieces of a file."""
+
+HEAD_TOKENS = 6
 """What a piece costs in addition to its text: its part of the head line and the fences."""
 
 UNCHANGED = -1
@@ -227,7 +230,7 @@ def known_files(turns: Sequence[Turn]) -> list[KnownFile]:
 def _use(files: dict[str, KnownFile], path: str, was: str, use: FileUse, seq: int) -> None:
     if use.staged or (not use.changes and use.shown is None):
         return
-    if use.verb == "deleted":
+    if use.verb in ("deleted", "restored"):
         files.pop(path, None)
         return
     if was:
@@ -296,10 +299,11 @@ def pieces_of_files(
     count: Count,
     focus: Mapping[str, float] | None = None,
     seen: Collection[str] = (),
+    folder: str = "",
 ) -> str:
     """The known texts of files as they stand, in at most `max_tokens`: the newest edits, then the functions that were
     edited lately and those that contain or define names in `focus`. Empty if nothing fits. A piece counts less the more
-    of its lines are in `seen`, which the view shows anyway."""
+    of its lines are in `seen`, which the view shows anyway. Paths are told from `folder`, if they are in it."""
     pieces = [piece for piece in _weighted(files, focus or {}, count, seen) if piece.weight > 0]
     changed = [file for file in files if file.changed_at >= 0][:NEWEST_FILES]
     first = {
@@ -317,10 +321,10 @@ def pieces_of_files(
             chosen.append(piece)
             left -= piece.tokens
             shown |= lines
-    text = _written(files, chosen)
+    text = _written(files, chosen, folder)
     while chosen and count(text) > max_tokens:  # the paths are longer than estimated
         del chosen[-max(1, len(chosen) // 8) :]
-        text = _written(files, chosen)
+        text = _written(files, chosen, folder)
     return text
 
 
@@ -407,18 +411,18 @@ def _divided(lines: Sequence[str], start: int, stop: int) -> Iterator[tuple[int,
     yield start, stop
 
 
-def _written(files: Sequence[KnownFile], pieces: Sequence[_Piece]) -> str:
-    """The pieces by file, those that adjoin as one."""
+def _written(files: Sequence[KnownFile], pieces: Sequence[_Piece], folder: str) -> str:
+    """The pieces by file, each file's in one fence, with a mark in the places of what is not shown."""
     parts = []
     for file in files:
-        name = f"`{file.path}`"
-        own = sorted((each for each in pieces if each.file is file), key=lambda each: each.place)
-        for run, start, stop in _joined(own):
-            whole = file.whole and not run.lines[:start] and not "".join(run.lines[stop:]).strip()
-            note = ", whole" if whole else ""
+        own = _joined(sorted((each for each in pieces if each.file is file), key=lambda each: each.place))
+        if own:
+            run, start, stop = own[0]
+            rest = "".join([*run.lines[:start], *run.lines[stop:]])
+            note = ", whole" if file.whole and len(own) == 1 and not rest.strip() else ""
             note += " (a command changed it since: read it again before an edit)" if file.unseen else ""
-            parts.append(_fenced(f"{name}{note}:", "\n".join(run.lines[start:stop])))
-            name = "the same file"
+            text = f"\n{GAP}\n".join("\n".join(run.lines[start:stop]) for run, start, stop in own)
+            parts.append(_fenced(f"`{file.path.removeprefix(folder)}`{note}:", text))
     return "\n".join(parts)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from contextstash.safety.sanitize import encodable
 
@@ -81,26 +82,63 @@ MIN_ITEM = 8
 
 
 def cut_middle(text: str, max_tokens: int, count: Count) -> str:
-    """The start and the end of the text with `[…]` between them, at most `max_tokens`; two thirds are the start."""
+    """The text in at most `max_tokens`: its beginning, its end, and of what is between first the sentences that name
+    something or hold a number. In each gap stands how many sentences are left out."""
     if count(text) <= max_tokens:
         return text
+    ends = [0, *(end.end() for end in _END.finditer(text)), len(text)]
+    pieces = [text[start:end] for start, end in pairwise(ends) if text[start:end].strip()]
+    last = len(pieces) - 1
+    ranked = sorted(range(len(pieces)), key=lambda at: (at > 0, at < last, not _TELLS.search(pieces[at]), at))
+    kept: set[int] = set()
+    left = max_tokens
+    for place in ranked:
+        alone = bool(kept) and place - 1 not in kept and place + 1 not in kept
+        cost = count(pieces[place]) + GAP_TOKENS * alone
+        if cost <= left:
+            kept.add(place)
+            left -= cost
+        elif place == ranked[0]:
+            break
+    shown = _with_gaps(pieces, kept)
+    while kept and count(shown) > max_tokens:
+        kept.remove(next(place for place in reversed(ranked) if place in kept))
+        shown = _with_gaps(pieces, kept)
+    return shown if kept else _without_middle(text, max_tokens, count)
+
+
+GAP_TOKENS = 6
+"""What the mark of a gap takes."""
+
+_END = re.compile(r"\n+|(?<!^\d)(?<!^\d\d)[.!?][\"'”’)*`]*\s+|[。！？]", re.MULTILINE)
+"""Where a sentence or a line ends; not behind the number of an item of a list."""
+
+_TELLS = re.compile(r"\d|`|\w/\w|\w_\w|[a-z][A-Z]|\b(?:not|never|fail\w*|pass\w*|fixed|remain\w*|must|next|but)\b")
+"""What a sentence has that says what was found or done: a name, a path, a number, an outcome."""
+
+
+def _with_gaps(pieces: Sequence[str], kept: Collection[int]) -> str:
+    parts: list[str] = []
+    gap = 0
+    for place, piece in enumerate((*pieces, "")):
+        if place not in kept and place < len(pieces):
+            gap += 1
+            continue
+        if gap:
+            parts.append(f"[… {gap} sentence{'s' * (gap > 1)}]{' ' if piece else ''}")
+        gap = 0
+        parts.append(piece)
+    return "".join(parts).rstrip()
+
+
+def _without_middle(text: str, max_tokens: int, count: Count) -> str:
+    """The start and the end of a text without sentences that fit, with `[…]` between them."""
+
+    def cut(size: int) -> str:
+        tail = size // 3
+        return f"{text[: size - tail].rstrip()} […] {text[len(text) - tail :].lstrip()}".rstrip()
+
     bound = min(len(text), 16 * max(0, max_tokens))
-    keep = bisect_left(range(1, bound + 1), True, key=lambda size: count(_without_middle(text, size)) > max_tokens)
-    shown = _without_middle(text, keep)
+    keep = bisect_left(range(1, bound + 1), True, key=lambda size: count(cut(size)) > max_tokens)
+    shown = cut(keep)
     return shown if keep and count(shown) <= max_tokens else ""
-
-
-_ENDS = re.compile(r"\n|[.!?][\"'”’)*`]*\s|[。！？]")
-"""Where a sentence or a line ends."""
-
-
-def _without_middle(text: str, keep: int) -> str:
-    """About `keep` characters of the text, cut between sentences if one ends near, else between words."""
-    tail = keep // 3
-    start, end = text[: keep - tail], text[len(text) - tail :] if tail else ""
-    stops = [match.end() for match in _ENDS.finditer(start, len(start) // 2)]
-    start = start[: stops[-1] if stops else max(start.rfind(" "), len(start) - 40)]
-    begins = [match.end() for match in _ENDS.finditer(end, 0, len(end) // 2)]
-    spaces = [place for mark in " \n" if 0 <= (place := end.find(mark)) < 40]
-    end = end[begins[0] if begins else min(spaces, default=0) :]
-    return f"{start.rstrip()} […] {end.lstrip()}".rstrip()

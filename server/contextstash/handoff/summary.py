@@ -31,7 +31,10 @@ less room is left for what is read."""
 LITERALS_SHARE = 0.2
 """The share of that room that literals may take. They are longer than names, and fewer are used again."""
 
-SAID_SHARE = 0.3
+MIN_CALL = 120
+"""Tokens that the line of a call may take, with what a sub-agent reported; more if that is a third of the section."""
+
+SAID_SHARE = 0.4
 """The share of the section on the last state that the last message may take before the newest calls have room."""
 
 NAMES_OF_FILE = (24, 16, 12, 8, 4, 0)
@@ -65,13 +68,16 @@ MAX_DONE = 10
 MAX_READ = 12
 """Files that were only read that are listed, those that were read last."""
 
+NOTE_TOKENS = 14
+"""What the line takes that says how many files are left out."""
+
 MIN_SHORTENED = 60
 """Tokens. With less room, no whole sentence and its notice fit."""
 
 MAX_LATER = 300
 """Tokens of a later request if it is shortened."""
 
-VERBS = ("created", "edited", "changed", "renamed", "deleted", "run", "read")
+VERBS = ("created", "edited", "changed", "renamed", "deleted", "restored", "run", "read")
 """In the order in which they are written."""
 
 
@@ -118,11 +124,11 @@ def summary_of(
         *task,
         Section(f"Earlier summary{as_of}", 0.3, 6, write.earlier),
         *decisions,
-        Section("Said at the end of turns, and commits", 0.15, 7, write.done),
-        Section("Files touched", 0.45, 4, write.files),
-        Section("Failed when last run", 0.09, 5, write.failures),
+        Section("Said at the end of turns, and commits", 0.2, 7, write.done),
+        Section("Files touched", 0.3, 4, write.files),
+        Section("Failed when last run", 0.08, 5, write.failures),
         Section("Open items", 0.25, 0, write.open),
-        Section("Last state", 0.2, 1, write.state),
+        Section("Last state", 0.3, 1, write.state),
     ]
 
     def cost(text: str) -> int:
@@ -150,11 +156,16 @@ class _Writer:
         self._count = count
         self.told = ""
         self.listed: set[str] = set()
+        self._folder = state.folder
         self._beside_names = {name_key(name) for text in beside.texts for name in names_of(text)}
 
     def _item(self, text: str) -> int:
         """The tokens of an item."""
         return self._count(write_item(text)) + 1
+
+    def _short(self, path: str) -> str:
+        """The path as it is written from the folder in which the session works."""
+        return path.removeprefix(self._folder)
 
     def task(self, room: int) -> list[str]:
         """The user's requests: the first one, then the newest; long ones are shortened. A reply is a decision."""
@@ -215,30 +226,43 @@ class _Writer:
         return [line for each in sorted(told, key=lambda each: each.seq) if (line := _numbered(each)) in kept]
 
     def files(self, room: int) -> list[str]:
-        """The files, those that were changed last first, then those that were only read."""
-        files = [*reversed(self._state.files.items())]
-        changed = [(path, file) for path, file in files if file.changed and not file.deleted]
-        scripts = [path for path, file in changed if {"created", "run"} <= set(file.verbs)]
+        """The files, those that were changed last first, then those that were only read. A line says how many are left
+        out: without it, the list would read as complete."""
+        files = [(self._short(path), path, file) for path, file in reversed(self._state.files.items())]
+        changed = [each for each in files if each[2].changed and not each[2].deleted]
+        scripts = [each for each in changed if {"created", "run"} <= set(each[2].verbs)]
         scripts = scripts if len(scripts) >= MIN_SCRIPTS else []
-        own = [(path, file) for path, file in changed if path not in scripts]
+        own = [each for each in changed if each not in scripts]
         told = own[:LATELY_CHANGED]
         listed = [
-            *_listed("Also changed", [path for path, _ in own[LATELY_CHANGED:]]),
-            *_listed("Created and run", scripts),
-            *_listed("Deleted", [path for path, file in files if file.deleted]),
+            *_listed("Also changed", [short for short, *_ in own[LATELY_CHANGED:]]),
+            *_listed("Created and run", [short for short, *_ in scripts]),
+            *_listed("Deleted", [short for short, _, file in files if file.deleted]),
         ]
-        read = [(path, file) for path, file in files if not file.changed and "read" in file.verbs][:MAX_READ]
+        read = [each for each in files if not each[2].changed and "read" in each[2].verbs]
+        newest_read = read[:MAX_READ]
+        head = [f"Folder of the paths below: `{self._folder}`"] if self._folder and (own or read) else []
         by_file, hidden = self._state.names.by_file(self._state.seq), self._beside_names | self.listed
-        names = {path: [n for n in by_file.get(path_key(path), ()) if n not in hidden] for path, _ in [*told, *read]}
+        names = {
+            path: [name for name in by_file.get(path_key(path), ()) if name not in hidden]
+            for _, path, _ in [*told, *newest_read]
+        }
         found: list[str] = []
         for most in NAMES_OF_FILE:
-            with_names = [each for each in read if names[each[0]]][: most // 2]
-            found = [*(_file_line(path, file, names[path][:most]) for path, file in told), *listed]
-            found += [_file_line(path, file, names[path][:most]) for path, file in with_names]
-            found += _listed("Only read", [path for path, file in read if (path, file) not in with_names])
-            if sum(map(self._item, found)) <= room:
+            with_names = [each for each in newest_read if names[each[1]]][: most // 2]
+            lines = [_file_line(short, file, names[path][:most]) for short, path, file in [*told]]
+            lines += [*listed, *(_file_line(short, file, names[path][:most]) for short, path, file in with_names)]
+            found = [*head, *lines, *_listed("Only read", [each[0] for each in newest_read if each not in with_names])]
+            if sum(map(self._item, found)) <= room - NOTE_TOKENS:
                 break
-        return first_of(found, room, self._count)
+        kept = first_of(found, room - NOTE_TOKENS, self._count)
+        shown = "\n".join(kept)
+        more = {
+            kind: sum(f"`{short}`" not in shown for short, *_ in of)
+            for kind, of in (("changed", changed), ("only read", read))
+        }
+        note = ", ".join(f"{number} {kind}" for kind, number in more.items() if number)
+        return [*kept, *([f"[left out: {note}]"] if kept and note else [])]
 
     def failures(self, room: int) -> list[str]:
         """Runs of tests, checks and builds that failed, and were not run again with success."""
@@ -248,8 +272,10 @@ class _Writer:
 
     def open(self, room: int) -> list[str]:
         """The tasks of the newest plan that are not done, and what the agent works on."""
-        lines = [*self._plan(), self._under_way(), self._skill()]
-        return first_of([defused(line) for line in lines if line], room, self._count)
+        now = [defused(line) for line in (self._under_way(), self._skill()) if line]
+        now = [cut for line in now if (cut := cut_middle(line, room // len(now), self._item))]
+        plan = first_of([*map(defused, self._plan())], room - sum(map(self._item, now)), self._count)
+        return [*plan, *now]
 
     def _plan(self) -> list[str]:
         plan = self._state.plan
@@ -312,7 +338,8 @@ class _Writer:
             *([_git(state.git)] if state.git and (state.git.line or state.git.told) else []),
             *([_passed(state.passed)] if state.passed else []),
         ]
-        calls = [*known, *map(_numbered, state.calls)]
+        bound = max(room // 3, MIN_CALL)
+        calls = [*known, *(cut_middle(_numbered(each), bound, self._item) for each in state.calls)]
         short = ""
         if state.said is not None:
             said = f"The assistant said last ({state.said.seq}): {_opened(defused(state.said.text.strip()))}"
@@ -329,8 +356,9 @@ class _Writer:
         wanted = [text for again in (True, False) for own, text in reversed(quoted) if own is again]
         literals = self._within(wanted, int(room * LITERALS_SHARE))
         room -= self._item(f"Literals: {', '.join(literals)}") if literals else 0
+        hidden |= {path_key(path) for path in self._state.files if f"`{self._short(path)}`" in self.told}
         ranked = self._state.names.ranked(self._state.seq, hidden)
-        chosen = self._within([name.form for name in ranked], room - 12)
+        chosen = self._within([self._short(name.form) for name in ranked], room - 12)
         found = {
             "Files": [name for name in chosen if "/" in name],
             "Names": [name for name in chosen if "/" not in name],

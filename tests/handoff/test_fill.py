@@ -1,0 +1,36 @@
+"""How a text is cut to the room that it has."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextstash.handoff.fill import cut_middle
+from tests.support.turns import laws, quarter
+
+REPORT = """The review is done. I read the whole module first. It took a while. That was worth it.
+The names are clear to me. The style is even. The tests are short.
+`charge_fine` runs twice, in src/day.py:41 and src/loan.py:7. I like the rest, which is as it was before.
+There is more to say. It can wait. Fix the daily run first."""
+
+
+def test_of_a_long_text_the_beginning_the_end_and_what_names_something_stay() -> None:
+    assert cut_middle(REPORT, 40, quarter) == (
+        "The review is done. [… 6 sentences] `charge_fine` runs twice, in src/day.py:41 and src/loan.py:7."
+        " [… 3 sentences] Fix the daily run first."
+    )
+
+
+def test_the_number_of_an_item_ends_no_sentence() -> None:
+    text = "Two are open:\n1. The fines.\n2. The loans, which are a longer matter than the fines are.\nThat is all."
+    assert cut_middle(text, 20, quarter) == "Two are open:\n1. The fines.\n[… 1 sentence] That is all."
+
+
+def test_a_text_without_sentences_keeps_both_ends() -> None:
+    assert cut_middle("a" * 300 + "b" * 300, 20, quarter) == f"{'a' * 50} […] {'b' * 25}"
+
+
+@laws
+@given(st.text(st.sampled_from("ab1 .!?\n`/。"), max_size=300), st.integers(0, 60))
+def test_a_text_is_never_longer_than_its_room(text: str, room: int) -> None:
+    assert quarter(cut_middle(text, room, quarter)) <= room
