@@ -235,7 +235,8 @@ def _launch(url: str, command: Sequence[str], environment: Mapping[str, str], up
     """Behind another host than the vendor's, Claude Code (2.1.197) turns its tool search off, which makes each first
     request 30 KB larger, uses 200,000 tokens of a window of a million, and streams the inputs of tools whole. If the
     model API is the vendor's own, it is told so. The first variable is documented; the second is not, but no other
-    keeps the windows: CLAUDE_CODE_MAX_CONTEXT_TOKENS counts only for models of other vendors (seen in 2.1.197)."""
+    keeps the windows: CLAUDE_CODE_MAX_CONTEXT_TOKENS counts only for models of other vendors (seen in 2.1.197).
+    From 2.1.326 on at the latest, windows and tool search are the same behind any host."""
     added = {"ANTHROPIC_BASE_URL": url}
     if upstream == ANTHROPIC:
         kept = {"ENABLE_TOOL_SEARCH": "true", "_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL": "1"}

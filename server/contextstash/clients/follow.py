@@ -36,6 +36,7 @@ from contextstash.clients.transcripts import (
     unpacked,
 )
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.record.transcripts import record_transcript
 from contextstash_storage.errors import BadInputError, SessionDeletedError
 from contextstash_storage.records import Cursor
 
@@ -178,13 +179,15 @@ async def ingest(
     reader: Reader | None = None,
     on_progress: Callable[[int], None] | None = None,
     reduce: bool = True,
+    level: bool = True,
     wanted: bool = False,
 ) -> IngestReport:
     """Record what is new in this transcript since it was read last. Safe to repeat, and to interrupt at any point.
 
     `on_progress` is called with the bytes read, with 0 for a transcript that is read whole. Without `reduce` no prune
-    or compaction of the session starts automatically. If the user asked for it, it is `wanted`: also a session that was
-    deleted is recorded. Raises BadInputError if no reader recognizes the transcript, OSError if it cannot be read, and
+    or compaction of the session starts automatically; without `level` nor is the session's level logged, for which the
+    table of models is loaded (0.2 s). If the user asked for it, it is `wanted`: also a session that was deleted is
+    recorded. Raises BadInputError if no reader recognizes the transcript, OSError if it cannot be read, and
     what the stash raises.
     """
     path = await asyncio.to_thread(path.resolve)
@@ -194,7 +197,7 @@ async def ingest(
     report = IngestReport(session_id=None)
     async with aclosing(_chunks(path, reader, cursor)) as chunks:
         async for chunk in chunks:
-            report = await _record(stash, chunk, report, reduce=reduce, wanted=wanted)
+            report = await _record(stash, chunk, report, reduce=reduce if level else None, wanted=wanted)
             if report.deleted:
                 break
             if on_progress is not None:
@@ -214,18 +217,24 @@ async def _chunks(path: Path, reader: Reader, cursor: Cursor) -> AsyncGenerator[
         reading.cancel()
 
 
-async def _record(stash: Stash, chunk: _Chunk, report: IngestReport, **asked: bool) -> IngestReport:
-    """The cursor moves only with the last part: if the process ends before that, all parts are read again."""
+async def _record(
+    stash: Stash, chunk: _Chunk, report: IngestReport, *, reduce: bool | None, wanted: bool
+) -> IngestReport:
+    """The cursor moves only with the last part: if the process ends before that, all parts are read again. `reduce` is
+    None if nothing is to be done after the recording."""
     for place, (session, messages) in enumerate(chunk.parts):
         cursor = chunk.cursor if place == len(chunk.parts) - 1 else chunk.before
         try:
-            result = await stash.record_transcript(session, messages, cursor, **asked)
+            if reduce is None:
+                appended = await record_transcript(stash, session, messages, cursor, wanted=wanted)
+                recorded, duplicates = len(appended.messages), appended.duplicates
+            else:
+                result = await stash.record_transcript(session, messages, cursor, reduce=reduce, wanted=wanted)
+                recorded, duplicates = result.recorded, result.duplicates
         except SessionDeletedError:
             report = replace(report, deleted=True)
             continue
-        report = replace(
-            report, recorded=report.recorded + result.recorded, duplicates=report.duplicates + result.duplicates
-        )
+        report = replace(report, recorded=report.recorded + recorded, duplicates=report.duplicates + duplicates)
     known = chunk.cursor.state.get("session_id")
     return replace(report, session_id=None if report.deleted else known or report.session_id)
 

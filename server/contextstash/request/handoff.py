@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 
 from contextstash.events.requests import words_handed_over
 from contextstash.events.turns import Turn
@@ -223,7 +224,7 @@ async def _client_summary(access: Access, snapshot: SessionSnapshot) -> str:
 
 async def _written(snapshot: SessionSnapshot, whole: WholeOutputs, given: HandedOff, max_tokens: int) -> str | None:
     """The whole hand-off, in at most `max_tokens`; None if there is nothing to say, or no room for it."""
-    count = snapshot.counter.count
+    count = cache(snapshot.counter.count)  # what may be left out is counted twice
     head = HEAD.format(MARKER, snapshot.session_id, BESIDE if given.client_summary else "")
     index = _index(snapshot, whole, int(max_tokens * MAX_INDEX_SHARE))
     left = max_tokens - count(f"{head}\n\n\n\n{index}") - 2

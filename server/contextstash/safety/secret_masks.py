@@ -135,8 +135,8 @@ def secrets_in(text: str) -> list[Found]:
 def _secrets_in(text: str) -> list[Found]:
     """The secrets in a text that may hold some."""
     found = [each for start, end in _parts(text) for each in _in_part(text, start, end)]
-    if PRIVATE_KEY.literals[0] in text:
-        found += _matches(PRIVATE_KEY, text, 0, len(text))
+    for literal in PRIVATE_KEY.literals:
+        found += _matches(PRIVATE_KEY, literal, text, text)
     return found
 
 
@@ -207,20 +207,21 @@ def _in_part(text: str, start: int, end: int) -> Iterator[Found]:
     lower = folded(part)
     for rule in RULES:
         searched = lower if rule.folds else part
-        if any(literal in searched for literal in rule.literals):
-            yield from (Found(f.kind, f.start + start, f.end + start) for f in _matches(rule, part, 0, len(part)))
+        for literal in rule.literals:
+            if literal in searched:
+                yield from _matches(rule, literal, part, searched, start)
 
 
-def _matches(rule: Rule, text: str, start: int, end: int) -> Iterator[Found]:
-    searched = folded(text) if rule.folds else text
-    for literal in rule.literals:
-        place = searched.find(literal, start, end)
-        while place >= 0:
-            begin = place - rule.back
-            match = rule.pattern.match(text, begin) if begin >= 0 else None
-            if match is not None and (rule.holds is None or rule.holds(match)):
-                yield Found(rule.kind, *span_of(match))
-            place = searched.find(literal, match.end() if match else place + 1, end)
+def _matches(rule: Rule, literal: str, text: str, searched: str, offset: int = 0) -> Iterator[Found]:
+    """What a rule finds at each place of a literal in `searched`, the text as the rule compares it."""
+    place = searched.find(literal)
+    while place >= 0:
+        begin = place - rule.back
+        match = rule.pattern.match(text, begin) if begin >= 0 else None
+        if match is not None and (rule.holds is None or rule.holds(match)):
+            first, last = span_of(match)
+            yield Found(rule.kind, first + offset, last + offset)
+        place = searched.find(literal, match.end() if match else place + 1)
 
 
 def _apart(found: list[Found]) -> list[Found]:
