@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from contextstash.clients.client import ANTHROPIC
 from tests.support.coding_provider import CodingProvider, coding_provider
 from tests.support.command_line import CommandLine
 from tests.support.real_clients import program
@@ -23,15 +25,20 @@ SECONDS = 240
 pytestmark = [pytest.mark.timeout(2 * SECONDS), pytest.mark.processes]
 
 
-def run(provider: CodingProvider, home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A client through `contextstash run`, with a home of its own."""
+def environment(home: Path) -> dict[str, str]:
+    """A client's, with a home of its own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC_", "OPENAI_"))}
-    command = [sys.executable, "-m", "contextstash", "run", "--db", str(home / "sessions.db"), "--yes"]
     own = {"HOME": str(home), "CODEX_HOME": str(home / ".codex"), "IS_SANDBOX": "1"}
     own |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ANTHROPIC_API_KEY": "none", "CODEX_API_KEY": "none"}
+    return {**kept, **own}
+
+
+def run(provider: CodingProvider, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A client through `contextstash run`."""
+    command = [sys.executable, "-m", "contextstash", "run", "--db", str(home / "sessions.db"), "--yes"]
     return subprocess.run(
         [*command, "--upstream", provider.url, *arguments],
-        env={**kept, **own, **environment},
+        env=environment(home),
         cwd=home,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -40,17 +47,30 @@ def run(provider: CodingProvider, home: Path, *arguments: str, **environment: st
     )
 
 
-def test_claude_code_before_its_vendors_api_keeps_the_window_of_a_million(tmp_path: Path) -> None:
-    """The vendor's own API is not asked: /context answers without a request, at the address that was set."""
+@pytest.mark.parametrize("upstream", ["https://api.anthropic.com", "http://127.0.0.1:9"])
+@pytest.mark.parametrize("model", ["claude-opus-4-8", "claude-haiku-4-5"])
+def test_claude_code_has_the_window_that_it_has_at_that_address_without_us(
+    model: str, upstream: str, tmp_path: Path
+) -> None:
+    """No API is asked: /context answers without a request, at the address that was set."""
     client = program("claude")
-    printed = {}
-    for name, upstream in (("vendor", "https://api.anthropic.com"), ("other", "http://127.0.0.1:9")):
-        with coding_provider("true", 0) as provider:
-            provider.url = upstream
-            done = run(provider, tmp_path, client, "--", "-p", "/context", "--model", "claude-opus-4-8")
-        printed[name] = next(line for line in done.stdout.splitlines() if "Tokens:" in line)
-    assert "/ 1m" in printed["vendor"]
-    assert "/ 200k" in printed["other"]
+    asked = [client, "-p", "/context", "--model", model]
+    with coding_provider("true", 0) as provider:
+        provider.url = upstream
+        behind = run(provider, tmp_path, client, "--", *asked[1:])
+    alone = subprocess.run(
+        asked,
+        env=environment(tmp_path) | ({} if upstream == ANTHROPIC else {"ANTHROPIC_BASE_URL": upstream}),
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    windows = [re.search(r"Tokens:\*\* .+ / (\w+)", done.stdout) for done in (behind, alone)]
+    assert windows[0]
+    assert windows[1]
+    assert windows[0][1] == windows[1][1]
 
 
 def test_codex_stays_with_its_built_in_provider_and_gives_up_web_sockets_at_once(tmp_path: Path) -> None:
