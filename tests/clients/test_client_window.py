@@ -220,11 +220,35 @@ def test_a_fork_of_a_compacted_session_keeps_what_the_user_said_before(home: Com
     assert first.text.count(PROMPT) == 1
 
 
+def started(home: CommandLine, transcript: Path) -> list[str]:
+    """What the hooks at the start of a compacted window add."""
+    event = {"hook_event_name": "SessionStart", "source": "compact", "session_id": SESSION}
+    typed = json.dumps({**event, "transcript_path": str(transcript)})
+    return [home.run("hook", "claude-code", "--part", f"{part}/3", typed=typed).stdout for part in (1, 2, 3)]
+
+
 def test_the_hooks_give_no_second_hand_off_to_a_window_that_we_compacted(home: CommandLine, transcript: Path) -> None:
     ask(home, transcript, tokens=6_000)
-    event = {"hook_event_name": "SessionStart", "source": "compact", "session_id": SESSION}
-    started = home.run("hook", "claude-code", typed=json.dumps({**event, "transcript_path": str(transcript)}))
-    assert started.stdout == ""
+    assert started(home, transcript) == ["", "", ""]
+
+
+def test_the_hooks_give_the_hand_off_again_if_the_client_compacts_itself_later(
+    home: CommandLine, transcript: Path
+) -> None:
+    ask(home, transcript, tokens=6_000)
+    started(home, transcript)
+    reply = {"role": "assistant", "content": [{"type": "text", "text": "I go on."}]}
+    summary = {"role": "user", "content": "This session is being continued. It is about files."}
+    records: list[dict[str, Any]] = [
+        {"type": "assistant", "uuid": "reply", "message": reply},
+        {"type": "system", "subtype": "compact_boundary", "uuid": "boundary"},
+        {"type": "user", "uuid": "summary", "isCompactSummary": True, "message": summary},
+    ]
+    with transcript.open("a") as file:
+        for number, record in enumerate(records):
+            at = {"sessionId": SESSION, "timestamp": f"2026-11-20T13:00:0{number}.000Z"}
+            file.write(json.dumps(record | at) + "\n")
+    assert PROMPT in started(home, transcript)[0]
 
 
 def test_the_hooks_give_the_hand_off_if_nobody_took_the_window(home: CommandLine, transcript: Path) -> None:

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any
 from contextstash.base.json_values import lenient_value
 from contextstash.clients.client import client as client_of
 from contextstash.clients.follow import find_transcripts, ingest
-from contextstash.clients.hooks import hook_stash, note, own_file
+from contextstash.clients.hooks import hook_stash, mark_given, note, own_file
 from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
 from contextstash_storage.errors import BadInputError
 
@@ -102,6 +102,8 @@ async def _answer(client: str, asked: Mapping[str, Any]) -> None:
         _write({**window.model_dump(), "line": line_of(window)})
         if work == "compact":
             await stash.note_given_window(session_id, window)
+            if client_of(client).hooks is not None and not asked.get("agent"):
+                mark_given(client_of(client), session_id)
 
 
 def _write(answer: Mapping[str, Any]) -> None:

@@ -60,6 +60,10 @@ HANDED_OFF = ("compact", "clear", "resume")
 """The sources of a session's start whose window may lack what the session is about. A resumed window holds what the
 client recorded, with the hand-off that it was given, so it usually needs none."""
 
+GIVEN_SECONDS = 60
+"""How long after we gave a client its window the hooks at the start of that window are left out. They follow at once;
+of a window that the client did not take after all none must remain."""
+
 ENDS = "SessionEnd"
 """The event of a client that is about to end. Claude Code waits 1.5 s for it, and then kills its hooks; reading a long
 transcript on a busy machine takes longer."""
@@ -131,6 +135,8 @@ def _response_to(client: Client, event: Event, part: HookPart) -> dict[str, Any]
     say. Does not catch any error."""
     name, hooks = event.get("hook_event_name"), hooks_of(client)
     if name == "SessionStart" and event.get("source") in HANDED_OFF:
+        if event["source"] == "compact" and _was_given(event, part[0]):
+            return None
         return _run(_hand_off(client, event, part))
     if part[0] > 1:
         return None  # the hook with the first part handles every other event
@@ -275,14 +281,34 @@ async def _hand_off(client: Client, event: Event, part: HookPart) -> dict[str, A
 
 
 def _marker(kind: str, event: Event) -> Path:
-    """An empty file of a session: `compacted` exists as long as it awaits its hand-off, `read` is as old as the last
-    reading of its transcript."""
+    """An empty file of a session: `compacted` exists as long as it awaits its hand-off, `given` and a hook's number
+    until that hook finds its new window made by us, `read` is as old as the last reading of its transcript."""
     import hashlib
 
     from contextstash.configuration.locations import data_folder
 
     digest = hashlib.sha256(str(event.get("session_id")).encode()).hexdigest()[:16]
     return data_folder() / f"{kind}-{digest}"
+
+
+def mark_given(client: Client, session_id: str) -> None:
+    """Let the hooks at the start of the session's window end at once: the window is ours, and each of them would load
+    as much as its making did."""
+    for number in range(1, hooks_of(client).parts + 1):
+        _mark(f"given{number}", {"session_id": session_id})
+
+
+def _was_given(event: Event, number: int) -> bool:
+    """Whether this window is ours; each hook asks once."""
+    import time
+
+    marker = _marker(f"given{number}", event)
+    try:
+        written = marker.stat().st_mtime
+        marker.unlink()
+    except FileNotFoundError:
+        return False
+    return time.time() - written < GIVEN_SECONDS
 
 
 def _mark(kind: str, event: Event) -> None:
