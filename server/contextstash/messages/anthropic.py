@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -113,20 +113,29 @@ class AnthropicFormat(Format):
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
         return [{"name": each.name, "description": each.description, "input_schema": each.arguments} for each in tools]
 
-    def sent_parts(self, native: Native) -> Iterator[Part]:
+    def sent_parts(self, native: Native) -> list[Part]:
         """Without system messages: the API takes `system` in a field of its own."""
         role, content = role_of(native), native["content"]
+        if role not in ("user", "assistant"):
+            return []
+        by_model = role == "assistant"
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        shown = [sent for block in blocks if (sent := _sent(block, by_model)) is not None]
+        if not by_model:
+            return [Part(sent, False, native, None, (), _answered(sent)) for sent in shown]
+        reply = name_of(native.get("id"))
+        parts: list[Part] = []
         called: set[str] = set()
-        for block in blocks if role in ("user", "assistant") else ():
-            if not _is_sendable(block):
-                continue
-            sent = _sendable(block, role)
-            if sent["type"] == "tool_use" and sent["id"] in called:
-                sent = _as_text(block)  # the API could not distinguish the results of two calls of one id
-            if sent["type"] == "tool_use":
+        for sent in shown:
+            kind = sent["type"]
+            if kind != "tool_use":
+                parts.append(Part(sent, True, native, reply, (), (), kind in THINKING, kind == "compaction"))
+            elif sent["id"] not in called:
                 called.add(sent["id"])
-            yield _part(sent, native)
+                parts.append(Part(sent, True, native, reply, (Call((sent["id"],), sent),)))
+            else:  # the API could not distinguish the results of two calls of one id
+                parts.append(Part(_as_text(sent), True, native, reply))
+        return parts
 
     def missing(self, call: Call) -> Native:
         return {"type": "tool_result", "tool_use_id": call.keys[0], "content": MISSING_RESULT, "is_error": True}
@@ -138,32 +147,32 @@ class AnthropicFormat(Format):
         text = orphan_text("\n".join(texts))
         return [*([{"type": "text", "text": text}] if text else []), *filter(_is_media, parts)]
 
-    def left_out(self, parts: Sequence[Part]) -> set[int]:
+    def left_out(self, parts: Iterable[Part]) -> set[int]:
         """Calls of the provider's own tools that have no result, and results without a call. A call may be open in the
         last message (the provider paused there), or while it waits for a client's tool that it called."""
         pending: dict[str, list[int]] = {}
         lone: set[int] = set()
+        callers: set[str | None] = set()
         last = -1
         for place, part in enumerate(parts):
             if not part.by_model:
                 last = place
-            elif part.native["type"] in SERVER_CALLS:
-                pending.setdefault(str(part.native.get("id")), []).append(place)
-            elif _is_server_result(part.native):
-                if waiting := pending.get(str(part.native.get("tool_use_id"))):
+                continue
+            block = part.native
+            if "caller" in block:
+                callers.add(_caller(block))
+            if block["type"] in SERVER_CALLS:
+                pending.setdefault(str(block.get("id")), []).append(place)
+            elif _is_server_result(block):
+                if waiting := pending.get(str(block.get("tool_use_id"))):
                     waiting.pop()
                 else:
                     lone.add(place)
-        callers = {_caller(part.native) for part in parts if part.by_model} if pending else set()
         open_calls = (place for call, places in pending.items() if call not in callers for place in places)
         return lone.union(place for place in open_calls if place < last)
 
-    def joined(self, parts: Sequence[Part], *, alone: bool) -> list[Native]:
-        source = next((part.source for part in parts if part.source), {})
-        is_text = len(parts) == 1 and isinstance(source.get("content"), str)
-        content: Any = parts[0].native["text"] if is_text else [part.native for part in parts]
-        values = {"role": "assistant" if parts[0].by_model else "user", "content": content}
-        return [{key: values[key] for key in (*source, *values) if key in values}]
+    def joined(self, messages: Sequence[Sequence[Part]]) -> list[Native]:
+        return [_joined(parts) for parts in messages]
 
 
 def _matches_block(block: object) -> float:
@@ -256,50 +265,45 @@ _READERS: dict[str, Callable[[BlockJson], Piece]] = {
 }
 
 
-def _is_sendable(block: BlockJson) -> bool:
-    """Whether a block has the content that the API demands of its type."""
-    match block["type"]:
-        case "text":
-            return bool(block["text"].strip())
-        case "thinking":
-            return bool(block.get("signature"))
-        case "redacted_thinking":
-            return bool(block.get("data"))
-        case "compaction":
-            return block.get("content") != ""
-    return True
-
-
-def _sendable(block: Native, role: str) -> Native:
-    """The block, or its JSON as text if a message of that role may not contain it. Thinking goes without a cache
-    breakpoint, which the API refuses on it."""
-    if block["type"] == "tool_result" and role == "user":
-        kept = [part for part in content_of(block) if part["type"] != "text" or part["text"].strip()]
-        return block if len(kept) == len(content_of(block)) else {**block, "content": kept}
-    if block["type"] in THINKING and BREAKPOINT_KEY in block and role == "assistant":
+def _sent(block: Native, by_model: bool) -> Native | None:
+    """The block, or its JSON as text if a message of that role may not contain it; None if it lacks the content that
+    the API demands of its type. Thinking goes without a cache breakpoint, which the API refuses on it."""
+    kind = block["type"]
+    if kind == "text":
+        return block if block["text"].strip() else None
+    if kind == "tool_use" and by_model:
+        return block
+    if kind == "tool_result" and not by_model:
+        content = content_of(block)
+        kept = [part for part in content if part["type"] != "text" or part["text"].strip()]
+        return block if len(kept) == len(content) else {**block, "content": kept}
+    if kind == "compaction" and block.get("content") == "":
+        return None
+    if kind in THINKING and not block.get("signature" if kind == "thinking" else "data"):
+        return None
+    if kind in THINKING and BREAKPOINT_KEY in block and by_model:
         return {key: value for key, value in block.items() if key != BREAKPOINT_KEY}
-    of_assistant = block["type"] in ASSISTANT_BLOCKS or _is_server_result(block)
-    return _as_text(block) if block["type"] == "tool_result" or (role == "user" and of_assistant) else block
+    of_assistant = kind in ASSISTANT_BLOCKS or _is_server_result(block)
+    return _as_text(block) if kind == "tool_result" or (not by_model and of_assistant) else block
 
 
 def _as_text(block: Native) -> Native:
     return {"type": "text", "text": as_json(block)}
 
 
-def _part(block: Native, native: Native) -> Part:
-    kind = block["type"]
-    if native["role"] == "user":
-        answers = (block["tool_use_id"],) if kind == "tool_result" else ()
-        return Part(block, by_model=False, source=native, answers=answers)
-    return Part(
-        block,
-        by_model=True,
-        source=native,
-        reply=name_of(native.get("id")),
-        calls=(Call((block["id"],), block),) if kind == "tool_use" else (),
-        thinks=kind in THINKING,
-        begins=kind == "compaction",
-    )
+def _answered(block: BlockJson) -> tuple[str, ...]:
+    return (block["tool_use_id"],) if block["type"] == "tool_result" else ()
+
+
+def _joined(parts: Sequence[Part]) -> Native:
+    """The parts in one message, in the shape of the message that the first of them was in: that one, if it is equal."""
+    source = next((part.source for part in parts if part.source), {})
+    is_text = len(parts) == 1 and isinstance(source.get("content"), str)
+    content: Any = parts[0].native["text"] if is_text else [part.native for part in parts]
+    if len(source) == 2 and content == source["content"]:
+        return source
+    values = {"role": "assistant" if parts[0].by_model else "user", "content": content}
+    return {key: values[key] for key in (*source, *values) if key in values}
 
 
 def _is_server_result(block: BlockJson) -> bool:

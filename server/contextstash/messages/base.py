@@ -117,7 +117,7 @@ class Format(ABC):
         return natives
 
     @abstractmethod
-    def sent_parts(self, native: Native) -> Iterable[Part]:
+    def sent_parts(self, native: Native) -> Sequence[Part]:
         """What of a message can be sent, by the rules for a single message. Its other parts are left out, or are text
         if a message of that role may not hold them."""
 
@@ -133,13 +133,13 @@ class Format(ABC):
         """The result in the form that this call requires."""
         return result
 
-    def left_out(self, parts: Sequence[Part]) -> Collection[int]:
+    def left_out(self, parts: Iterable[Part]) -> Collection[int]:
         """The places of parts that the provider refuses in a list of these."""
         return ()
 
-    def joined(self, parts: Sequence[Part], *, alone: bool) -> list[Native]:
-        """The parts of one message as it is sent; `alone` if no other message is."""
-        return [part.native for part in parts]
+    def joined(self, messages: Sequence[Sequence[Part]]) -> list[Native]:
+        """The messages as they are sent, each of its parts."""
+        return [part.native for parts in messages for part in parts]
 
     @abstractmethod
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:

@@ -38,7 +38,13 @@ def first_edited(natives: Sequence[Native], recorded: Iterable[Native]) -> int |
 
 def count_breakpoints(blocks: Iterable[object]) -> int:
     """Number of cache breakpoints in a list of blocks (content, system prompt or tools), including nested ones."""
-    return sum(_is_breakpoint(block) for block in _with_nested(blocks))
+    count = 0
+    for block in blocks:
+        if isinstance(block, dict):
+            count += block.get(BREAKPOINT_KEY) is not None
+            if block.get("type") == "tool_result":
+                count += count_breakpoints(content_of(block))
+    return count
 
 
 def keep_breakpoints(native: Native, kept: Collection[int]) -> Native:
@@ -53,24 +59,11 @@ def content_of(native: Mapping[str, Any]) -> list[Any]:
     return content if isinstance(content, list) else []
 
 
-def _is_breakpoint(block: Mapping[str, Any]) -> bool:
-    return block.get(BREAKPOINT_KEY) is not None
-
-
-def _with_nested(blocks: Iterable[object]) -> Iterator[Mapping[str, Any]]:
-    """The blocks including those inside tool results, outer blocks first."""
-    for block in blocks:
-        if isinstance(block, Mapping):
-            yield block
-            if block.get("type") == "tool_result":
-                yield from _with_nested(content_of(block))
-
-
 def _keep(block: Any, kept: Collection[int], numbers: Iterator[int]) -> Any:
     if not count_breakpoints([block]):
         return block
     left = dict(block)
-    if _is_breakpoint(block) and next(numbers) not in kept:
+    if block.get(BREAKPOINT_KEY) is not None and next(numbers) not in kept:
         del left[BREAKPOINT_KEY]
     if block.get("type") == "tool_result" and count_breakpoints(content_of(block)):
         left["content"] = [_keep(part, kept, numbers) for part in content_of(block)]

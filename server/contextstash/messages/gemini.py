@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -82,7 +82,8 @@ def snake(key: str) -> str:
     return re.sub(r"(?<=[a-z])([A-Z])", lambda found: f"_{found[1].lower()}", key)
 
 
-_KNOWN = {spelled for key in (*DATA_KEYS, *ABOUT_KEYS) for spelled in (key, snake(key))}
+_DATA = {spelled: key for key in DATA_KEYS for spelled in (key, snake(key))}
+_KNOWN = {*_DATA, *(spelled for key in ABOUT_KEYS for spelled in (key, snake(key)))}
 
 
 def get(value: Mapping[str, Any], key: str) -> Any:
@@ -98,7 +99,7 @@ def _spelling(value: Mapping[str, Any], key: str) -> str:
 
 def _data_keys(part: PartJson) -> list[str]:
     """The known data fields that the part has; one in a valid part."""
-    return [key for key in DATA_KEYS if get(part, key) is not None]
+    return list(dict.fromkeys([_DATA[key] for key, value in part.items() if value is not None and key in _DATA]))
 
 
 def _other_keys(part: PartJson) -> list[str]:
@@ -171,13 +172,12 @@ class GeminiFormat(Format):
         """Without system instructions: the API takes them in a field of its own. A content of the model with nothing
         but summaries of thoughts means nothing."""
         role = native.get("role")
-        parts = [shown for part in native.get("parts") or () if (shown := _sendable(part)) is not None]
         if role == "system":
             return []
-        if role == "model":
-            speaks = any(part.get("thought") is not True or _is_signed(part) for part in parts)
-            return [_model_part(part, native) for part in parts] if speaks else []
-        return [_user_part(part, native) for part in parts]
+        by_model, parts = role == "model", native.get("parts") or ()
+        sent = [shown for part in parts if (shown := _sent(part, native, by_model)) is not None]
+        speaks = any(part.native.get("thought") is not True or _is_signed(part.native) for part in sent)
+        return sent if speaks or not by_model else []
 
     def missing(self, call: Call) -> Native:
         """An error, in the call's spelling."""
@@ -201,12 +201,8 @@ class GeminiFormat(Format):
         response = given["response"] if is_object else {"output": ""}
         return {**result, key: {**given, **wanted, "response": response}}
 
-    def joined(self, parts: Sequence[Part], *, alone: bool) -> list[Native]:
-        values = {"role": "model" if parts[0].by_model else "user", "parts": [part.native for part in parts]}
-        given = [key for key, value in parts[0].source.items() if key in values and value is not None]
-        if not alone and "role" not in given:  # only the one content of a list may go without a role
-            given = ["role", *given]
-        return [{key: values[key] for key in (given if "parts" in given else values)}]
+    def joined(self, messages: Sequence[Sequence[Part]]) -> list[Native]:
+        return [_joined(parts, alone=len(messages) == 1) for parts in messages]
 
 
 def _named(call: Mapping[str, Any]) -> dict[str, str]:
@@ -220,39 +216,43 @@ def _id(value: Mapping[str, Any]) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
-def _sendable(part: Native) -> Native | None:
-    """The part; None if it has no data. A signature without data, as a stream may end, becomes an empty text."""
-    if part.keys() == {"text"}:
-        return part if part["text"] else None
-    if _data_keys(part):
-        return None if get(part, "text") == "" and not _is_signed(part) else part
-    if _other_keys(part):
-        return part
-    return {**part, "text": ""} if _is_signed(part) else None
+def _joined(parts: Sequence[Part], *, alone: bool) -> Native:
+    """The parts in one content, in the shape of the one that the first of them was in: that one, if it is equal."""
+    source, sent = parts[0].source, [part.native for part in parts]
+    values = {"role": "model" if parts[0].by_model else "user", "parts": sent}
+    if len(source) == 2 and source == values:
+        return source
+    given = [key for key, value in source.items() if key in values and value is not None]
+    if not alone and "role" not in given:  # only the one content of a list may go without a role
+        given = ["role", *given]
+    return {key: values[key] for key in (given if "parts" in given else values)}
 
 
-def _model_part(part: Native, native: Native) -> Part:
-    if get(part, "functionResponse") is not None:
-        part = {"text": as_json(part)}
-    call = None if part.get("text") is not None else get(part, "functionCall")
-    if call is None:
-        return Part(part, by_model=True, source=native)
-    name, call_id = call["name"], _id(call)
-    keys = (f"id:{call_id}", f"id:{call_id}:{name}") if call_id else (f"unnamed:{name}",)
-    return Part(part, by_model=True, source=native, calls=(Call((*keys, f"name:{name}"), part, call_id is None),))
+def _sent(part: Native, native: Native, by_model: bool) -> Part | None:
+    """The part of this content; None if it has no data. A signature without data, as a stream may end, becomes an empty
+    text; a call of the user, or a response of the model, a text.
 
-
-def _user_part(part: Native, native: Native) -> Part:
-    """Merged contents may hold an id twice: then the name decides. If the call or the response has no id, the name and
+    Merged contents may hold an id twice: then the name decides. If the call or the response has no id, the name and
     the order pair them."""
-    if get(part, "functionCall") is not None:
-        part = {"text": as_json(part)}
-    answer = None if part.get("text") is not None else get(part, "functionResponse")
-    if answer is None:
-        return Part(part, by_model=False, source=native)
-    name, call_id = answer["name"], _id(answer)
-    keys = (f"id:{call_id}:{name}", f"id:{call_id}", f"unnamed:{name}") if call_id else (f"name:{name}",)
-    return Part(part, by_model=False, source=native, answers=keys)
+    if part.get("text"):
+        return Part(part, by_model, native)
+    found: Iterator[tuple[str, Any]] = (
+        (_DATA[key], value) for key, value in part.items() if value is not None and key in _DATA
+    )
+    kind, data = next(found, ("", part))
+    if kind in ("", "text"):
+        shown = part if kind or _other_keys(part) else {**part, "text": ""}
+        return Part(shown, by_model, native) if shown.get("text") != "" or _is_signed(part) else None
+    if kind == ("functionResponse" if by_model else "functionCall"):
+        return Part({"text": as_json(part)}, by_model, native)
+    if kind not in ("functionCall", "functionResponse"):
+        return Part(part, by_model, native)
+    name, given = data["name"], _id(data)
+    if by_model:
+        keys = (f"id:{given}", f"id:{given}:{name}", f"name:{name}") if given else (f"unnamed:{name}", f"name:{name}")
+        return Part(part, True, native, None, (Call(keys, part, given is None),))
+    names = (f"id:{given}:{name}", f"id:{given}", f"unnamed:{name}") if given else (f"name:{name}",)
+    return Part(part, False, native, None, (), names)
 
 
 def _matches_part(part: object) -> float:

@@ -48,7 +48,8 @@ OTHER_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
 OWN_KEYS = ("tool_call_id", "reasoning_content", *OTHER_CONTENT, *SIGNED_THINKING)
 
 USUAL_KEYS = frozenset(["role", "content", "tool_call_id"])
-"""The keys of most messages. One that has content, and no other key, is sent as it is."""
+CALLER_KEYS = frozenset(["role", "content", "tool_calls"])
+"""The keys of most messages, and of most with calls. One that has content, and no other key, is sent as it is."""
 
 REPLY_KEYS = frozenset(
     [
@@ -137,18 +138,20 @@ class OpenAIChatFormat(Format):
         ]
         return [{"type": "function", "function": function} for function in functions]
 
-    def sent_parts(self, native: Native) -> Iterator[Part]:
+    def sent_parts(self, native: Native) -> tuple[Part, ...]:
         message = _request_shaped(native)
-        if message["role"] in RESULT_ROLES:
-            yield Part(message, by_model=False, source=native, answers=(_answered_id(message),))
-        elif not _is_empty(message):
-            calls = _calls(message)
-            made = message.get("tool_calls") or ()
-            kept = [call for call in calls.values() if "id" in call]
-            if len(kept) < len(made):
-                message["tool_calls"] = kept
-            named = tuple(Call((call_id,), call) for call_id, call in calls.items())
-            yield Part(message, by_model=message["role"] == "assistant", source=native, calls=named)
+        role = message["role"]
+        if role in RESULT_ROLES:
+            return (Part(message, False, native, None, (), (_answered_id(message),)),)
+        if _is_empty(message):
+            return ()
+        calls = _calls(message)
+        if not calls:
+            return (Part(message, role == "assistant", native),)
+        kept = [call for call in calls.values() if "id" in call]
+        if len(kept) < len(message.get("tool_calls") or ()):
+            message = {**message, "tool_calls": kept}
+        return (Part(message, True, native, None, tuple([Call((name,), call) for name, call in calls.items()])),)
 
     def missing(self, call: Call) -> Native:
         is_legacy = "id" not in call.native
@@ -272,8 +275,10 @@ def _read_call(call_id: str, name: str, arguments: object) -> Piece:
 
 def _request_shaped(native: Native) -> Native:
     """The message without keys that a request may not have."""
-    if native.keys() <= USUAL_KEYS and None not in native.values() and native.get("content"):
-        return native
+    if None not in native.values() and native.get("content"):
+        has_calls = native.get("tool_calls") and native["role"] == "assistant"
+        if native.keys() <= (CALLER_KEYS if has_calls else USUAL_KEYS):
+            return native
     message = dict(native)
     if not native.keys().isdisjoint(REPLY_KEYS) or None in native.values():
         allowed = (key for key in native if key not in REPLY_KEYS and (native[key] is not None or key in NULLABLE))

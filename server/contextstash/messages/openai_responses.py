@@ -89,7 +89,7 @@ class OpenAIResponsesFormat(Format):
         elif kind == "reasoning":
             role, pieces = "assistant", [piece("thinking", _reasoning_text(native))]
         else:
-            role, pieces = "tool" if _is_input(native) else "assistant", _read_item(native, kind)
+            role, pieces = "tool" if _is_input(native, kind) else "assistant", _read_item(native, kind)
         return reading(native, role, pieces, group=native.get("response_id"))
 
     def in_place_of(self, native: Native, text: str, old: Any) -> Any:
@@ -106,9 +106,9 @@ class OpenAIResponsesFormat(Format):
         kind = item_type(native)
         if kind == "reasoning":
             return None
-        if _is_input(native) or kind in _CALLS_WITH_ID or not isinstance(native.get("id"), str):
+        if _is_input(native, kind) or kind in _CALLS_WITH_ID or not isinstance(native.get("id"), str):
             return native
-        if kind != "message" and _call_id(native) is None:
+        if kind != "message" and _call_id(native, kind) is None:
             return None if kind.endswith("_call") else native
         return {key: value for key, value in native.items() if key != "id"}
 
@@ -124,9 +124,10 @@ class OpenAIResponsesFormat(Format):
             for each in tools
         ]
 
-    def sent_parts(self, native: Native) -> list[Part]:
+    def sent_parts(self, native: Native) -> tuple[Part, ...]:
         item = _request_shaped(native)
-        kind, call_id, answered = item_type(item), _call_id(item), _answered_id(item)
+        kind = item_type(item)
+        call_id, answered = _call_id(item, kind), _answered_id(item, kind)
         if kind == "reasoning" and not isinstance(item.get("summary"), list):
             item = {**item, "summary": []}
         if kind.endswith("_call_output") and item.get("output") is None:
@@ -136,8 +137,8 @@ class OpenAIResponsesFormat(Format):
         )
         calls = (Call(keys[:1], item, closes=keys[1:]),) if keys else ()
         answers = (*((_screen(answered),) if kind == "computer_call_output" else ()), answered) if answered else ()
-        is_model = not _is_input(item)
-        return [Part(item, is_model, calls=calls, answers=answers, thinks=kind == "reasoning")]
+        is_model = not _is_input(item, kind)
+        return (Part(item, is_model, {}, None, calls, answers, kind == "reasoning"),)
 
     def missing(self, call: Call) -> Native | None:
         return None if item_type(call.native) == "computer_call" else _answer_to(call.native, MISSING_RESULT)
@@ -167,17 +168,15 @@ def _screen(call_id: str) -> str:
     return f"screen:{call_id}"
 
 
-def _call_id(item: Item) -> str | None:
+def _call_id(item: Item, kind: str) -> str | None:
     """The id of a call that the client answers; None for any other item, and for calls of the provider's own tools."""
-    kind = item_type(item)
     if kind == APPROVAL_REQUEST:
         return _text(item, "id")
     return _text(item, "call_id") if kind.endswith("_call") else None
 
 
-def _answered_id(item: Item) -> str | None:
+def _answered_id(item: Item, kind: str) -> str | None:
     """The id of the call that this item answers; None if it does not answer one."""
-    kind = item_type(item)
     if kind == APPROVAL_RESPONSE:
         return _text(item, "approval_request_id")
     if not kind.endswith("_output"):
@@ -190,9 +189,8 @@ def _text(item: Item, key: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _is_input(item: Item) -> bool:
+def _is_input(item: Item, kind: str) -> bool:
     """Whether the item comes from the client, not from the model."""
-    kind = item_type(item)
     if kind == "message":
         return item.get("role") != "assistant"
     return kind.endswith("_output") or kind == APPROVAL_RESPONSE
@@ -297,7 +295,7 @@ def _reasoning_text(native: Item) -> str:
 
 
 def _read_item(native: Item, kind: str) -> list[Piece]:
-    answered = _answered_id(native)
+    answered = _answered_id(native, kind)
     if kind.endswith("_call") or kind == APPROVAL_REQUEST:
         return [_read_call(native, kind)]
     if not kind.endswith("_call_output"):
@@ -308,7 +306,7 @@ def _read_item(native: Item, kind: str) -> list[Piece]:
 
 
 def _read_call(native: Item, kind: str) -> Piece:
-    call_id = _call_id(native)
+    call_id = _call_id(native, kind)
     if kind in ("function_call", "custom_tool_call"):
         need_text(native, "call_id", "the item", empty=False)
         need_text(native, "name", "the item")

@@ -8,9 +8,9 @@ result without its call becomes text of the user. What holds for one provider on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby
 
 from contextstash.messages.base import Call, Format, Part
 from contextstash.messages.breakpoints import MAX_BREAKPOINTS
@@ -61,58 +61,60 @@ def render(fmt: Format, natives: Sequence[Native], *, changed: int | None = None
 def repaired(fmt: Format, natives: Sequence[Native]) -> list[Native]:
     """The messages of a valid request; equal to `natives` if these are valid already."""
     rules = RULES[fmt.name]
-    messages: Sequence[Sequence[Part]] = [parts for native in natives if (parts := tuple(fmt.sent_parts(native)))]
-    if not _is_in_order(fmt, rules, messages):
-        messages = _arranged(fmt, rules, messages)
-    sent = [native for parts in messages for native in fmt.joined(parts, alone=len(messages) == 1)]
+    messages: Sequence[Sequence[Part]] = [parts for native in natives if (parts := fmt.sent_parts(native))]
+    ordered = _in_order(fmt, rules, messages)
+    messages = _arranged(fmt, rules, messages) if ordered is None else ordered
+    sent = fmt.joined(messages)
     if rules.user_first and messages and messages[0][0].by_model and not messages[0][0].begins:
         sent.insert(0, fmt.user_message(ASSISTANT_FIRST))
     return sent
 
 
-def _is_in_order(fmt: Format, rules: Rules, messages: Sequence[Sequence[Part]]) -> bool:
-    """Whether the messages can go out as they are, for the usual list: each result behind its call, and nothing open.
-    Of others it may be False although they break no rule: that takes three times as long, and changes nothing."""
-    pending: dict[str, Call] = {}
+def _in_order(fmt: Format, rules: Rules, messages: Sequence[Sequence[Part]]) -> Sequence[Sequence[Part]] | None:
+    """The parts in the messages in which they are sent, of the usual list: each result is behind its call, and nothing
+    is open. None for others, although some of them break no rule: that takes ten times as long, and changes nothing."""
+    runs: list[list[Part]] = []
+    pending: dict[str | int, Call] = {}
     previous: Part | None = None
     reply: str | None = None
-    for parts in messages if rules.one_call_an_id else ():
-        if not _may_follow(rules, parts[0], previous, reply, pending):
-            return False
+    for parts in messages:
+        first = parts[0]
+        goes_on = rules.joins == "all" and previous is not None and previous.by_model == first.by_model
+        if first.by_model:
+            if rules.results_next and not goes_on and (pending or (reply is not None and first.reply == reply)):
+                return None
+            reply = first.reply
+        elif previous is not None and previous.thinks:
+            return None
         for part in parts:
             if (part.answers or part.calls or pending) and not _is_paired(fmt, rules, part, pending):
-                return False
+                return None
+        if pending and not (first.by_model or rules.one_call_an_id):
+            return None
         previous = parts[-1]
-        reply = previous.reply if previous.by_model else reply
-    is_closed = previous is not None and not (pending or previous.thinks)
-    return is_closed and not fmt.left_out([part for parts in messages for part in parts])
+        if goes_on:
+            runs[-1] += parts
+        elif rules.joins == "all":
+            runs.append([*parts])
+    is_open = previous is None or pending or previous.thinks
+    return None if is_open or fmt.left_out(chain.from_iterable(messages)) else runs or messages
 
 
-def _may_follow(
-    rules: Rules, first: Part, previous: Part | None, reply: str | None, pending: Mapping[str, Call]
-) -> bool:
-    """Whether a message may begin with a part, behind the `previous` one and while calls are `pending`. `reply` is the
-    id of the last reply."""
-    if previous is not None:
-        if rules.joins == "all" and previous.by_model == first.by_model:
-            return False
-        if previous.thinks and not first.by_model:
-            return False
-    return not (first.by_model and rules.results_next) or not (pending or (reply is not None and first.reply == reply))
-
-
-def _is_paired(fmt: Format, rules: Rules, part: Part, pending: dict[str, Call]) -> bool:
-    """Whether a part answers a pending call as it is, if it is a result, and its own calls have other ids."""
+def _is_paired(fmt: Format, rules: Rules, part: Part, pending: dict[str | int, Call]) -> bool:
+    """Whether a part answers a pending call as it is, if it is a result, and its own calls have other ids. If an id may
+    stand for several calls, their results have to be in their order."""
     if part.answers:
-        call = pending.pop(part.answers[0], None)
-        if call is None or fmt.fitted(part.native, call) is not part.native:
+        key = part.answers[0] if rules.one_call_an_id else next(iter(pending), 0)
+        call = pending.pop(key, None)
+        if call is None or part.answers[0] not in call.keys or fmt.fitted(part.native, call) is not part.native:
             return False
     elif pending and rules.results_next and not part.by_model:
         return False
     for call in part.calls:
-        if not pending.keys().isdisjoint((call.keys[0], *call.closes)):
+        key = call.keys[0] if rules.one_call_an_id else len(pending)
+        if key in pending or not pending.keys().isdisjoint(call.closes):
             return False
-        pending[call.keys[0]] = call
+        pending[key] = call
     return True
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
@@ -114,7 +116,7 @@ class _Plan:
 
     @cached_property
     def sent(self) -> tuple[Entry, ...]:
-        return tuple(entry for entry in self.entries if not _is_left_out(entry, self.left_out))
+        return tuple(_parted(self.entries, self.left_out)[1])
 
     @cached_property
     def counted(self) -> int:
@@ -307,7 +309,7 @@ def _plan(sources: _Sources) -> _Plan:
 
 def _fitted(sources: _Sources, known: LeftOutSpan | None) -> Fitted:
     snapshot = sources.snapshot
-    entries = [entry for entry in snapshot.entries if not _is_left_out(entry, known)] if known else snapshot.entries
+    _, entries = _parted(snapshot.entries, known)
     # Which messages will be left out is not known yet: room for all pinned outputs, which the notice repeats.
     notice = sources.notice_tokens(EVERYTHING)
     return fit(
@@ -332,16 +334,18 @@ def _still_left_out(snapshot: SessionSnapshot, last: Request | None) -> LeftOutS
     span = last.left_out
     if snapshot.beyond is not None and span.last_seq >= snapshot.beyond.first_seq:
         return span
-    return span if any(_is_left_out(entry, span) for entry in snapshot.entries) else None
+    return span if _parted(snapshot.entries, span)[0] else None
 
 
-def _is_left_out(entry: Entry, span: LeftOutSpan | None) -> bool:
-    return (
-        span is not None
-        and entry.summary is None
-        and span.first_seq <= entry.first_seq
-        and entry.last_seq <= span.last_seq
-    )
+def _parted(entries: Sequence[Entry], span: LeftOutSpan | None) -> tuple[list[Entry], Sequence[Entry]]:
+    """The entries of a view that a span leaves out, and the others; no summary is left out."""
+    if span is None:
+        return [], entries
+    first = bisect_left(entries, span.first_seq, key=attrgetter("first_seq"))
+    end = bisect_right(entries, span.last_seq, lo=first, key=attrgetter("last_seq"))
+    inside = entries[first:end]
+    summaries = [entry for entry in inside if entry.summary]
+    return [entry for entry in inside if not entry.summary], [*entries[:first], *summaries, *entries[end:]]
 
 
 def _left_out(snapshot: SessionSnapshot, known: LeftOutSpan | None, dropped: Sequence[Entry]) -> LeftOutSpan | None:
@@ -352,7 +356,7 @@ def _left_out(snapshot: SessionSnapshot, known: LeftOutSpan | None, dropped: Seq
     firsts = [dropped[0].first_seq, *([known.first_seq] if known else ()), *([beyond.first_seq] if beyond else ())]
     last = max(dropped[-1].last_seq, known.last_seq if known else 0)
     span = LeftOutSpan(first_seq=min(firsts), last_seq=last, messages=0, tokens=0)
-    out = [entry for entry in snapshot.entries if _is_left_out(entry, span)]
+    out, _ = _parted(snapshot.entries, span)
     count = sum(1 for entry in out if entry.message) + (beyond.messages if beyond else 0)
     tokens = total_tokens(out) + (beyond.tokens if beyond else 0)
     return span.model_copy(update={"messages": count, "tokens": tokens})

@@ -150,7 +150,7 @@ class Entry:
         )
         return "tool_result_archived" if archived and not self.visible_results else self.message.kind
 
-    @property
+    @cached_property
     def visible_results(self) -> int:
         """How many tool results are shown here, whole or cut."""
         shown = 0
