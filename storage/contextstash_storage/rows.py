@@ -159,14 +159,13 @@ _ABSENT: tuple[Any, ...] = (0, 0, 0, None, None, None, False)
 def outline_of(seq: int, facts: str) -> MessageOutline | None:
     """The outline of a message, None if the agent does not see it. It takes a fifth of the time of its record."""
     place, *values = parsed(facts)
-    rows, _, _, is_hidden, _ = _filled(values)
-    if is_hidden:
+    if len(values) > 3 and values[3]:
         return None
     role, kind = divmod(place, _MAX_KINDS)
     blocks = []
-    for row in rows:
-        name, tokens, _, call_id, tool, _, is_error = (*row, *_ABSENT[len(row) :])[: len(_ABSENT)]
-        blocks.append(BlockOutline(TYPES[name], tokens, call_id, tool, is_error))
+    for row in values[0] if values else ():
+        row += _ABSENT[len(row) :]
+        blocks.append(BlockOutline(TYPES[row[0]], row[1], row[3], row[4], row[6]))
     return MessageOutline(seq, ROLES[role], KINDS[kind], blocks)
 
 

@@ -20,7 +20,7 @@ from contextstash.record.declared_parts import declared_system, system_beside, w
 from contextstash.results import ContextResult, LeftOut
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, archive_of, changed_entries, edit
-from contextstash.session.open_session import Scope
+from contextstash.session.open_session import Scope, smallest_placeholder
 from contextstash.session.thinking_blocks import plan_stripping, request_fields, strip_left_out
 from contextstash.view.edits import truncate_edit
 from contextstash.view.ladder import Fitted, fit
@@ -322,6 +322,7 @@ def _fitted(sources: _Sources, known: LeftOutSpan | None) -> Fitted:
         archive=snapshot.settings.fit_by == "archive",
         keep_messages=snapshot.settings.fit_keep_messages,
         pinned=pinned_outputs(snapshot),
+        placeholder=smallest_placeholder(snapshot.settings, snapshot.counter),
     )
 
 

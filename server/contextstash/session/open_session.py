@@ -17,7 +17,16 @@ from dataclasses import dataclass, field, replace
 from contextstash.base.json_values import value_bytes
 from contextstash.view.session_counters import request_budget
 from contextstash.view.session_snapshot import Beyond, Place
-from contextstash.view.view import Entry, Overlay, build_view, edits_in_force, message_entries, parts_of, results_of
+from contextstash.view.view import (
+    Entry,
+    Overlay,
+    build_view,
+    edits_in_force,
+    message_entries,
+    parts_of,
+    results_of,
+    smallest_tokens,
+)
 from contextstash.window.settings import DESCRIBED, ContextSettings
 from contextstash.window.token_counters import Counter
 from contextstash_storage.errors import SessionNotFoundError
@@ -247,7 +256,7 @@ class OpenSession:
             budget = request_budget(counters, settings, counter, scope.budget or usable())
             limit = budget.counted(counters.view_tokens)
             if counters.view_tokens > MANY_WINDOWS * max(0, limit):
-                part = await _Reach(self, known, scope, _smallest_placeholder(settings, counter), limit).part(spans)
+                part = await _Reach(self, known, scope, smallest_placeholder(settings, counter), limit).part(spans)
                 if part is not None:
                     return part
         if scope.bodies and (grown := self._grown(known)) is not None:
@@ -337,7 +346,7 @@ class _Reach:
         """The fewest tokens that these messages take in the view."""
         entries = build_view(messages, self.known.overlay, self.known.entries)
         self.made.update({entry.first_seq: entry for entry in entries if entry.message})
-        return sum([_smallest_tokens(entry, self.placeholder) for entry in entries if entry.message])
+        return sum([smallest_tokens(entry, self.placeholder) for entry in entries if entry.message])
 
     def _beyond(self, entries: Sequence[Entry], first: int, last: int) -> Beyond | None:
         """The part of the view beyond these entries, by the counters; None if the counters are not in step."""
@@ -387,21 +396,6 @@ def _size(messages: Iterable[Message]) -> int:
     return sum([message.tokens for message in messages])
 
 
-def _smallest_tokens(entry: Entry, placeholder: int) -> int:
-    """The fewest tokens that an entry takes once its outputs are placeholders of at least `placeholder` tokens and its
-    thinking is stripped."""
-    if entry.message is None:
-        return entry.edit.tokens
-    total = 0
-    for index, block in enumerate(entry.message.blocks):
-        if block.type == "tool_result":
-            shown = entry.replaced.get(index)
-            total += min(placeholder, shown.tokens if shown else block.tokens)
-        elif block.type in ("text", "tool_call"):
-            total += block.tokens
-    return total
-
-
-def _smallest_placeholder(settings: ContextSettings, counter: Counter) -> int:
+def smallest_placeholder(settings: ContextSettings, counter: Counter) -> int:
     """The fewest tokens that a placeholder takes; one in the user's own words can be empty."""
     return (SHORTEST_PLACEHOLDER if settings.placeholder == DESCRIBED else 0) + counter.result_overhead

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from contextstash.messages.cuts import safe_cuts
 from contextstash.view.pinned_outputs import pinned_outputs, unpinned_outputs
 from contextstash.view.session_snapshot import Place, SessionSnapshot
-from contextstash.view.view import Entry, output_tokens, total_tokens
+from contextstash.view.view import Entry, output_tokens, smallest_tokens, total_tokens
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import ArchiveEdit, Output, Replacement
 
@@ -292,6 +292,7 @@ def fit(
     archive: bool = True,
     keep_messages: int = 0,
     pinned: Collection[Place] = (),
+    placeholder: int = 0,
 ) -> Fitted:
     """Shortens a view to `budget` tokens. If `archive`, tool outputs become placeholders first, the oldest first, and
     then the newest are cut, as far as that leaves enough of them. Then the oldest messages are left out, up to a
@@ -300,7 +301,9 @@ def fit(
     nothing else is left.
 
     `whole` is the view with what earlier requests left out, which `entries` lack. The pairing rules are applied to it:
-    of a part they may allow more, and then the second request of a view would leave out more than the first."""
+    of a part they may allow more, and then the second request of a view would leave out more than the first. No
+    placeholder takes fewer than `placeholder` tokens: so it is known of a long view that messages will be left out, and
+    their outputs are not shortened before."""
     if total_tokens(entries) <= budget:
         return Fitted(tuple(entries))
     starts = {whole[cut].first_seq for cut in cuts_of(whole) if cut < len(whole)}
@@ -309,8 +312,12 @@ def fit(
     goal = budget - budget // MARGIN if archive else budget
     if archive:
         tail = max((place for place, entry in enumerate(entries) if entry.first_seq in starts), default=0)
-        ladder.archive(unpinned, budget, goal, first=tail)
-        ladder.cut(unpinned, budget, goal, max(MIN_CUT_TOKENS, budget // KEPT_OUTPUTS))
+        size = max(MIN_CUT_TOKENS, budget // KEPT_OUTPUTS)
+        if sum(smallest_tokens(entry, placeholder) for entry in entries) > budget:
+            ladder.shorten_kept(unpinned, goal, tail, size, ladder.last_start(keep_messages, starts))
+        else:
+            ladder.archive(unpinned, budget, goal, first=tail)
+            ladder.cut(unpinned, budget, goal, size)
     dropped: tuple[Entry, ...] = ()
     if ladder.tokens > budget:
         dropped = ladder.leave_out(ladder.tokens - goal + notice_tokens, keep_messages, starts)
@@ -340,15 +347,16 @@ class _Ladder:
         """Outputs become placeholders, the oldest first, of the entries before `first` if that is given. A placeholder
         must save at least half of what it replaces."""
         if self.tokens > budget:
-            found = self._shown(outputs, 2 * PLACEHOLDER_TOKENS, self.view[:first])
-            self._replace(found, self.tokens - goal, None)
+            places = range(len(self.view) if first is None else first)
+            self._replace(self._shown(outputs, 2 * PLACEHOLDER_TOKENS, places), self.tokens - goal, None)
 
     def cut(self, outputs: Mapping[Place, Output], budget: int, goal: int, minimum: int) -> None:
         """The largest outputs are cut to one size, as large as possible but at least `minimum`."""
         excess = self.tokens - goal
         if self.tokens <= budget:
             return
-        costs = sorted((cost for cost, _, _ in self._shown(outputs, 0, self.view)), reverse=True)
+        places = range(len(self.view))
+        costs = sorted((cost for cost, _, _ in self._shown(outputs, 0, places)), reverse=True)
         level = total = 0
         for count, cost in enumerate(costs, start=1):
             total += cost
@@ -356,7 +364,28 @@ class _Ladder:
             if count == len(costs) or level >= costs[count]:
                 break
         size = max(minimum, level)
-        self._replace(sorted(self._shown(outputs, size, self.view), key=lambda each: (-each[0], each[1])), excess, size)
+        self._replace(sorted(self._shown(outputs, size, places), key=lambda each: (-each[0], each[1])), excess, size)
+
+    def shorten_kept(self, outputs: Mapping[Place, Output], goal: int, first: int, size: int, last: int) -> None:
+        """The same two steps in a view that they do not bring below its budget, so that they change each output: they
+        go back from the newest one to where the view exceeds the goal, but at least to the entry `last`."""
+        head = leading_kept(self.view)
+        left = goal - total_tokens(self.view[:head])
+        for place in reversed(range(head, len(self.view))):
+            if left < 0 and place < last:
+                break
+            here, whole = range(place, place + 1), self.view[place].tokens
+            if place < first:
+                self._replace(self._shown(outputs, 2 * PLACEHOLDER_TOKENS, here), whole, None)
+            self._replace(self._shown(outputs, size, here), whole, size)
+            left -= self.view[place].tokens
+        self.made = dict(sorted(self.made.items()))
+
+    def last_start(self, keep: int, starts: Collection[int]) -> int:
+        """The last entry before which everything may be left out."""
+        head = leading_kept(self.view)
+        places = range(len(self.view) - keep + (keep > 0) - 1, head, -1)
+        return next((place for place in places if self.view[place].first_seq in starts), head)
 
     def leave_out(self, excess: int, keep: int, starts: Collection[int]) -> tuple[Entry, ...]:
         """Leave out the oldest messages up to one of the `starts`, and return them."""
@@ -372,14 +401,12 @@ class _Ladder:
         self.view = self.view[:head] + self.view[best:]
         return dropped
 
-    def _shown(
-        self, outputs: Mapping[Place, Output], minimum: int, view: Sequence[Entry]
-    ) -> list[tuple[int, int, Output]]:
-        """The outputs that take more than `minimum` tokens, with these and the entry's position."""
+    def _shown(self, outputs: Mapping[Place, Output], minimum: int, places: range) -> list[tuple[int, int, Output]]:
+        """The outputs in these entries that take more than `minimum` tokens, with these and the entry's position."""
         return [
             (candidate.view_tokens, place, candidate.output)
-            for place, entry in enumerate(view)
-            for candidate in reversed(visible_outputs(entry, outputs))
+            for place in places
+            for candidate in reversed(visible_outputs(self.view[place], outputs))
             if candidate.view_tokens > minimum
         ]
 

@@ -395,6 +395,21 @@ def total_tokens(entries: Iterable[Entry]) -> int:
     return sum([entry.tokens for entry in entries])
 
 
+def smallest_tokens(entry: Entry, placeholder: int) -> int:
+    """The fewest tokens that an entry takes once its outputs are placeholders of at least `placeholder` tokens and its
+    thinking is stripped."""
+    if entry.message is None:
+        return entry.edit.tokens
+    total = 0
+    for index, block in enumerate(entry.message.blocks):
+        if block.type == "tool_result":
+            shown = entry.replaced.get(index)
+            total += min(placeholder, shown.tokens if shown else block.tokens)
+        elif block.type in ("text", "tool_call"):
+            total += block.tokens
+    return total
+
+
 def results_of(entries: Iterable[Entry]) -> int:
     """How many tool results a view shows, whole or cut."""
     return sum([entry.visible_results for entry in entries])
