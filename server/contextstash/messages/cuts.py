@@ -7,7 +7,7 @@ linear in the number of blocks, and need the messages' blocks alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from contextstash.messages.rules import Event, calls_of_results
 from contextstash_storage.records import Block, Message
@@ -20,10 +20,17 @@ before and after it."""
 def safe_cuts(messages: Sequence[Message]) -> list[int]:
     """Where the list may be cut so that both parts are as valid as the whole, in ascending order; includes 0 and the
     length if they are safe. A part that begins with the assistant needs a user message (a summary) before it."""
-    replies = _reply_numbers(messages)
+    answered = [_answered_ids(message) for message in messages]
+    replies = _reply_numbers(messages, answered)
     changes = [0] * (len(messages) + 2)
-    rules = (_calls_with_results, _answers, _lone_thinking, _replies, _open_loop)
-    for first, last in (span for rule in rules for span in rule(messages, replies)):
+    rules = (
+        _calls_with_results(messages, answered, replies),
+        _answers(messages, answered),
+        _lone_thinking(messages),
+        _replies(messages, replies),
+        _open_loop(messages, replies),
+    )
+    for first, last in chain.from_iterable(rules):
         changes[first + 1] += 1
         changes[last + 1] -= 1
     return [cut for cut, covered in enumerate(accumulate(changes[:-1])) if not covered]
@@ -39,7 +46,7 @@ def _answered_ids(message: Message) -> list[str]:
     """The ids of the calls that a message answers, each once. Every block with a call id that is not a call is part of
     an answer: a result, an image nested in it, a screenshot, a result of a provider's own tool."""
     ids = [block.call_id for block in message.blocks if block.call_id and block.type != "tool_call"]
-    return list(dict.fromkeys(ids))
+    return list(dict.fromkeys(ids)) if len(ids) > 1 else ids
 
 
 def _is_open_call(block: Block) -> bool:
@@ -48,7 +55,7 @@ def _is_open_call(block: Block) -> bool:
     return block.type == "tool_call" and block.call_id is not None
 
 
-def _reply_numbers(messages: Sequence[Message]) -> list[int]:
+def _reply_numbers(messages: Sequence[Message], answered: Sequence[Sequence[str]]) -> list[int]:
     """A number for each message, the same for all messages of one reply and for the answers to its calls.
 
     An assistant message continues the reply directly before it unless their reply ids differ. After answers to calls
@@ -57,22 +64,20 @@ def _reply_numbers(messages: Sequence[Message]) -> list[int]:
     numbers: list[int] = []
     number = 0
     group: str | None = None
+    was_models, was_answer = False, False
     for place, message in enumerate(messages):
-        if place and not _continues(message, messages[place - 1], group):
-            number += 1
-        if message.role == "assistant":
-            group = message.group
+        is_models, own = message.role == "assistant", message.group
+        if not is_models:
+            continues = bool(answered[place])
+        elif was_models:
+            continues = own is None or group is None or own == group
+        else:
+            continues = was_answer and group is not None and own == group
+        number += place > 0 and not continues
+        group = own if is_models else group
+        was_models, was_answer = is_models, not is_models and bool(answered[place])
         numbers.append(number)
     return numbers
-
-
-def _continues(message: Message, previous: Message, group: str | None) -> bool:
-    """Whether the message belongs to the reply before it, whose id is `group`."""
-    if message.role != "assistant":
-        return answers_calls(message)
-    if previous.role == "assistant":
-        return message.group is None or group is None or message.group == group
-    return answers_calls(previous) and group is not None and message.group == group
 
 
 def _replies(messages: Sequence[Message], replies: Sequence[int]) -> Iterator[Span]:
@@ -82,28 +87,30 @@ def _replies(messages: Sequence[Message], replies: Sequence[int]) -> Iterator[Sp
             yield place - 1, place
 
 
-def _calls_with_results(messages: Sequence[Message], replies: Sequence[int]) -> Iterator[Span]:
+def _calls_with_results(
+    messages: Sequence[Message], answered: Sequence[Sequence[str]], replies: Sequence[int]
+) -> Iterator[Span]:
     """Calls and their results, whichever was recorded first.
 
     A call without a result is interrupted by the next message that neither answers a call nor continues the reply;
     until then, and so at the end of the list, its result may still come.
     """
-    events = list(_events(messages))
-    answered = calls_of_results(events)
-    for result, call in answered.items():
+    events = list(_events(messages, answered))
+    pairs = calls_of_results(events)
+    for result, call in pairs.items():
         yield min(call[0], result[0]), max(call[0], result[0])
     ends = [len(messages)] * len(messages)
     for place in range(len(messages) - 2, -1, -1):
         ends[place] = ends[place + 1] if replies[place + 1] == replies[place] else place
-    for place, _ in {event.place for event in events if event.is_call} - set(answered.values()):
+    for place, _ in {event.place for event in events if event.is_call} - set(pairs.values()):
         yield place, ends[place]
 
 
-def _events(messages: Sequence[Message]) -> Iterator[Event]:
+def _events(messages: Sequence[Message], answered: Sequence[Sequence[str]]) -> Iterator[Event]:
     """Calls before results within a message: a provider's own tool may be called and answered in one reply."""
     turn = 0
     for at, message in enumerate(messages):
-        answers = _answered_ids(message)
+        answers = answered[at]
         turn += message.role == "user" and not answers
         for index, block in enumerate(message.blocks):
             if _is_open_call(block):
@@ -112,19 +119,19 @@ def _events(messages: Sequence[Message]) -> Iterator[Event]:
             yield Event((at, index), (call_id,), is_call=False, turn=turn, batch=at)
 
 
-def _answers(messages: Sequence[Message], replies: Sequence[int]) -> Iterator[Span]:
+def _answers(messages: Sequence[Message], answered: Sequence[Sequence[str]]) -> Iterator[Span]:
     """Messages that answer a call of an earlier message, and what is before them, even if the call is not there."""
-    for place, message in enumerate(messages):
-        called = {block.call_id for block in message.blocks if block.type == "tool_call"}
-        if not called.issuperset(_answered_ids(message)):
+    for place, answers in enumerate(answered):
+        if answers and not {each.call_id for each in messages[place].blocks if each.type == "tool_call"} >= {*answers}:
             yield place - 1, place
 
 
-def _lone_thinking(messages: Sequence[Message], replies: Sequence[int]) -> Iterator[Span]:
+def _lone_thinking(messages: Sequence[Message]) -> Iterator[Span]:
     """A message of thinking alone, and the next one if it is the assistant's or does not exist yet."""
     for place, message in enumerate(messages):
-        is_followed = place + 1 == len(messages) or messages[place + 1].role == "assistant"
-        if is_followed and message.blocks and all(block.type == "thinking" for block in message.blocks):
+        if not message.blocks or any([block.type != "thinking" for block in message.blocks]):
+            continue
+        if place + 1 == len(messages) or messages[place + 1].role == "assistant":
             yield place, place + 1
 
 
