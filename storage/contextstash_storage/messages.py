@@ -186,13 +186,12 @@ def bodies_in(session: int, rows: Iterable[Row], seqs: Iterable[int]) -> dict[in
 
 def store_bodies(tx: Tx, session: int, first_seq: int, stored: Sequence[Stored]) -> None:
     """Store the content of new messages from this position on. Those of a few messages are a small segment, until there
-    are as many as a full one has."""
-    if not stored:
-        return
-    _insert(tx, _grouped(session, first_seq, stored))
+    are as many as a full one has. A full one begins at a multiple of that, so that none is left small between two."""
+    rest = -first_seq % MESSAGES
+    _insert(tx, _grouped(session, first_seq, stored[:rest]) + _grouped(session, first_seq + rest, stored[rest:]))
     before, after = first_seq // MESSAGES, (first_seq + len(stored)) // MESSAGES
     if before != after:
-        _join(tx, session, after * MESSAGES)
+        _join(tx, session, (before - 1) * MESSAGES, after * MESSAGES)
 
 
 def _insert(tx: Tx, rows: Sequence[tuple[object, ...]]) -> None:
@@ -200,24 +199,23 @@ def _insert(tx: Tx, rows: Sequence[tuple[object, ...]]) -> None:
     tx.many("INSERT INTO bodies (session, first_seq, messages, is_full, content) VALUES (?, ?, ?, ?, ?)", rows)
 
 
-def _join(tx: Tx, session: int, end: int) -> None:
-    """Join the small segments before a position to full ones."""
+def _join(tx: Tx, session: int, start: int, end: int) -> None:
+    """Join the small segments between two positions to full ones."""
     rows = tx.rows(
         "SELECT first_seq, messages, content FROM bodies WHERE session = ? AND is_full = 0"
-        " AND first_seq + messages <= ? ORDER BY first_seq",
-        (session, end),
+        " AND first_seq >= ? AND first_seq + messages <= ? ORDER BY first_seq",
+        (session, start, end),
     )
     for _, run in groupby(_runs(rows), key=lambda each: each[0]):
         small = [row for _, row in run]
         try:
-            joined = _grouped(session, small[0][0], [one for row in small for one in unpacked(session, row).values()])
+            stored = [one for row in small for one in unpacked(session, row).values()]
         except DamagedError:  # it stays as it is, and recording goes on
             continue
-        if any(is_full for _, _, _, is_full, _ in joined):
-            tx.many(
-                "DELETE FROM bodies WHERE session = ? AND first_seq = ?", [(session, first) for first, _, _ in small]
-            )
-            _insert(tx, joined)
+        if len(stored) >= MESSAGES or sum(each.size for each in stored) >= BYTES:
+            text = "DELETE FROM bodies WHERE session = ? AND first_seq = ?"
+            tx.many(text, [(session, first) for first, _, _ in small])
+            _insert(tx, _grouped(session, small[0][0], stored))
 
 
 def _runs(rows: Sequence[Any]) -> list[tuple[int, Row]]:
