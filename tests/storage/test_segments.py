@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash_storage.errors import StoreError
-from contextstash_storage.messages import Stored, bodies_in, packed, unpacked
+from contextstash_storage.messages import MESSAGES, Stored, bodies_in, packed, unpacked
 from contextstash_storage.rows import body_of, to_bytes
+from contextstash_storage.store import SessionStore
 from tests.support.json_values import json_objects
+from tests.support.stored_sessions import SESSION as NAME
+from tests.support.stored_sessions import record, says
 
 contents = st.builds(Stored, body=st.binary(max_size=50), texts=st.none() | st.binary(max_size=50))
 SESSION = 7
@@ -63,3 +66,16 @@ def test_any_body_comes_back_equal_key_order_included(body: dict[str, Any]) -> N
 )
 def test_a_hard_value_comes_back_as_it_was(value: Any) -> None:
     assert repr(body_of(to_bytes({"value": value}))) == repr({"value": value})
+
+
+@pytest.mark.parametrize("batch", [1, 10, MESSAGES - 1, MESSAGES, MESSAGES + 1, 3 * MESSAGES + 5])
+async def test_only_the_newest_segment_is_not_full_however_messages_came(store: SessionStore, batch: int) -> None:
+    for first in range(0, 5 * MESSAGES + 7, batch):
+        await record(store, *(says(f"message {first + place}") for place in range(batch)))
+    text = "SELECT first_seq, messages FROM bodies WHERE is_full = 0 ORDER BY first_seq"
+    small = await store.database.read(lambda tx: tx.rows(text))
+    count = (await store.get_session(NAME)).counters.messages
+    assert sum(messages for _, messages in small) < MESSAGES
+    assert not small or small[0][0] + sum(messages for _, messages in small) == count
+    stored = await store.read_messages(NAME)
+    assert [message.body for message in stored] == [says(f"message {place}").body for place in range(count)]

@@ -129,9 +129,11 @@ def _answers(messages: Sequence[Message], answered: Sequence[Sequence[str]]) -> 
 def _lone_thinking(messages: Sequence[Message]) -> Iterator[Span]:
     """A message of thinking alone, and the next one if it is the assistant's or does not exist yet."""
     for place, message in enumerate(messages):
-        if not message.blocks or any([block.type != "thinking" for block in message.blocks]):
+        blocks = message.blocks
+        if not blocks or blocks[0].type != "thinking":
             continue
-        if place + 1 == len(messages) or messages[place + 1].role == "assistant":
+        is_followed = place + 1 == len(messages) or messages[place + 1].role == "assistant"
+        if is_followed and all(block.type == "thinking" for block in blocks):
             yield place, place + 1
 
 
