@@ -16,14 +16,14 @@ There is more to say. It can wait. Fix the daily run first."""
 
 def test_of_a_long_text_the_beginning_the_end_and_what_names_something_stay() -> None:
     assert cut_middle(REPORT, 40, quarter) == (
-        "The review is done. [… 6 sentences] `charge_fine` runs twice, in src/day.py:41 and src/loan.py:7."
+        "The review is done. [… 6 sentences]\n`charge_fine` runs twice, in src/day.py:41 and src/loan.py:7."
         " [… 3 sentences] Fix the daily run first."
     )
 
 
 def test_the_number_of_an_item_ends_no_sentence() -> None:
     text = "Two are open:\n1. The fines.\n2. The loans, which are a longer matter than the fines are.\nThat is all."
-    assert cut_middle(text, 20, quarter) == "Two are open:\n1. The fines.\n[… 1 sentence] That is all."
+    assert cut_middle(text, 20, quarter) == "Two are open:\n1. The fines.\n[… 1 sentence]\nThat is all."
 
 
 def test_a_text_without_sentences_keeps_both_ends() -> None:

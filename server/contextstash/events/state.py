@@ -212,7 +212,8 @@ class _Fold:
         state.seq = max(state.seq, seq)
         told = [Told(call.seq, _line(call, uses)) for call, uses in self._told[-2 * MAX_CALLS :]]
         # Of equal lines, such as several changes of one file, the newest.
-        state.calls = list({each.text: each for each in [*state.calls, *told]}.values())[-MAX_CALLS:]
+        calls = {each.text: each for each in [*state.calls, *told]}
+        state.calls = sorted(calls.values(), key=lambda each: each.seq)[-MAX_CALLS:]
         for known, most in ((state.files, MAX_FILES), (state.quoted, MAX_QUOTED)):
             for key in [*known][: max(0, len(known) - most)]:
                 del known[key]

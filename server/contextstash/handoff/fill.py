@@ -125,7 +125,8 @@ def _with_gaps(pieces: Sequence[str], kept: Collection[int]) -> str:
             gap += 1
             continue
         if gap:
-            parts.append(f"[… {gap} sentence{'s' * (gap > 1)}]{' ' if piece else ''}")
+            end = "\n" if pieces[place - 1].endswith("\n") else " "
+            parts.append(f"[… {gap} sentence{'s' * (gap > 1)}]{end}")
         gap = 0
         parts.append(piece)
     return "".join(parts).rstrip()

@@ -282,7 +282,7 @@ class _Writer:
         asked = ", ".join(f"({seq})" for seq in plan.asked_since)
         undone = plan.texts("doing", "todo")
         if undone and asked and plan.calls_since > MAX_FRESH:
-            told = clip("; ".join(one_line(text, 100) for text in undone), 600)
+            told = clip("; ".join(one_line(text, 100) for text in undone), 300)
             return [
                 f"The plan of message {plan.seq} was not updated since; the user said since: {asked}. Open then: {told}"
             ]
@@ -339,13 +339,15 @@ class _Writer:
             *([_passed(state.passed)] if state.passed else []),
         ]
         bound = max(room // 3, MIN_CALL)
-        calls = [*known, *(cut_middle(_numbered(each), bound, self._item) for each in state.calls)]
+        known = first_of(known, room, self._count)
+        room -= sum(map(self._item, known))
+        calls = [cut_middle(_numbered(each), bound, self._item) for each in state.calls]
         short = ""
         if state.said is not None:
-            said = f"The assistant said last ({state.said.seq}): {_opened(defused(state.said.text.strip()))}"
+            said = f"The assistant said last ({state.said.seq}): {defused(state.said.text.strip())}"
             short = cut_middle(said, max(int(room * SAID_SHARE), room - sum(map(self._item, calls))), self._item)
         head = [short] if short else []
-        return [*head, *newest(calls, room - sum(map(self._item, head)), self._count)]
+        return [*head, *known, *newest(calls, room - sum(map(self._item, head)), self._count)]
 
     def names(self, room: int) -> list[str]:
         """The names most in use, without those that stand beside the list, and literals: those that the agent wrote
@@ -418,11 +420,3 @@ def _since(names: Sequence[str], changed: str = "changed since") -> str:
 def _command_text(request: Asked) -> str:
     text = first_lines(request.text, MAX_COMMAND_TEXT, f"the text of the command in message {request.seq}")
     return f"{one_line(request.command, 80)}, message {request.seq}:\n{text}"
-
-
-def _opened(text: str) -> str:
-    """The text, in which the lines at the start are joined until the first is long enough."""
-    first, *rest = text.split("\n")
-    while rest and len(first) < 60 and not rest[0].lstrip().startswith("“"):
-        first = f"{first} {rest.pop(0).strip()}".rstrip()
-    return "\n".join([first, *rest])
