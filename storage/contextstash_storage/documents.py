@@ -282,10 +282,11 @@ class _Calls:
 
     def pair(self, call_id: str, seq: int) -> int:
         """The pair of the last call of this id before a position, 0 if there is none."""
+        written = json.dumps(call_id)[1:-1]  # as it stands in the facts, if all of it is ASCII
         for place, message, facts in reversed(self._facts):
             if place < seq - CALL_MESSAGES:
                 break
-            named = place < seq and (call_id in facts or not call_id.isascii())
+            named = place < seq and (written in facts or not call_id.isascii())
             if named and (pair := self._calls(message, facts).get(call_id)) is not None:
                 return pair
         return 0

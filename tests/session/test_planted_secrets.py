@@ -222,7 +222,9 @@ async def test_a_secret_that_the_cut_of_a_main_argument_divides_is_in_no_index(t
 
 async def test_a_secret_is_masked_in_what_stands_for_an_output(tmp_path: Path) -> None:
     key = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0hL3nR6"
-    printed = f"error: push with {key} was refused\n" + "\n".join(f"line {number} of the log" for number in range(3_000))
+    printed = f"error: push with {key} was refused\n" + "\n".join(
+        f"line {number} of the log" for number in range(3_000)
+    )
     call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "git push"}}
     natives: list[Native] = [
         {"role": "assistant", "content": [call]},

@@ -200,6 +200,13 @@ async def test_each_of_many_outputs_is_paired_with_its_call(store: SqliteStore, 
         assert len({pair for pair, _ in entries}) == 50
 
 
+@pytest.mark.parametrize("call_id", ['call "1"', "call\\1", "appel n° 1"])
+async def test_an_output_is_paired_with_a_call_of_any_id(store: SqliteStore, path: Path, call_id: str) -> None:
+    await record(store, *ran(call_id, "Bash", "ls", "a file"))
+    with closing(sqlite3.connect(path)) as db:
+        assert len({pair for (pair,) in db.execute("SELECT pair FROM entries")}) == 1
+
+
 async def test_of_a_message_of_very_many_blocks_the_first_and_the_last_are_found(
     store: SqliteStore, path: Path
 ) -> None:

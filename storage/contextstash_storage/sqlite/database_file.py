@@ -190,8 +190,8 @@ IN_USE = (
 
 def convert(path: Path, key: bytes, *, encrypt: bool) -> bool:
     """Encrypt a file, or decrypt it; False if that is how it is. A process that is killed leaves it as it was, or
-    converted; what it wrote of a new file is overwritten and removed at once, and by the next opening of the database
-    if the machine ended too.
+    converted; the file that it leaves over, a new or the old one, is overwritten and removed at once, and by the next
+    opening of the database if the machine ended too.
 
     Raises StoreBusyError if another process has the file open, StoreError if the file cannot be read or written, or has
     a second name, under which it would be overwritten too.
@@ -208,8 +208,7 @@ def convert(path: Path, key: bytes, *, encrypt: bool) -> bool:
                 )
             old = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
             try:
-                _replace(db, path, key if encrypt else b"")
-                overwrite(old)
+                _replace(db, path, key if encrypt else b"", old)
             finally:
                 db.close()  # before `old`, the end of which takes away the lock
                 os.close(old)
@@ -222,21 +221,22 @@ def convert(path: Path, key: bytes, *, encrypt: bool) -> bool:
 
 
 UNFINISHED = ".converting"
-"""How the name of a file ends that becomes the database once it is whole."""
+"""How the name of a file ends that becomes the database once it is whole, and that of the old one from then on."""
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove what killed processes left of new files of a database that is open here, so that none is being written."""
+    """Remove what killed processes left of conversions of a database that is open here, so that none is going on."""
     for file in path.parent.glob(f"{path.name}.*{UNFINISHED}"):
         remove(file)
 
 
 def remove(file: Path) -> None:
-    """Overwrite and remove a file, if it is there."""
+    """Overwrite and remove a file, if it is there. One that has another name too loses only this one."""
     with suppress(OSError):
         opened = os.open(file, os.O_RDWR | getattr(os, "O_BINARY", 0))
         try:
-            overwrite(opened)
+            if os.fstat(opened).st_nlink == 1:
+                overwrite(opened)
         finally:
             os.close(opened)
         file.unlink(missing_ok=True)
@@ -288,26 +288,33 @@ def _overwritten(log: Path) -> Iterator[None]:
             os.close(file)
 
 
-def _replace(db: sqlite3.Connection, path: Path, key: bytes) -> None:
-    """Put a new file, with all of the database, in the place of the old one, which has to be locked."""
-    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
-    with _guarded(new):
+def _replace(db: sqlite3.Connection, path: Path, key: bytes, opened: int) -> None:
+    """Put a new file, with all of the database, in the place of the old one, which has to be locked and is `opened`.
+    Then overwrite the old one. It has a second name until then, by which it is found if this process is killed."""
+    new, old = (path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}") for _ in range(2))
+    with _guarded(new, old):
         try:
             _write(db, new, key)
+            with suppress(OSError):  # a disk whose files have one name each
+                os.link(path, old)
             new.replace(path)
         except BaseException:
             remove(new)
+            old.unlink(missing_ok=True)
             raise
-    _sync(path.parent)
+        _sync(path.parent)
+        overwrite(opened)
+        old.unlink(missing_ok=True)
 
 
 @contextmanager
-def _guarded(new: Path) -> Iterator[None]:
-    """While another process waits for the end of this one, however it ends, and removes a file that is there then."""
+def _guarded(*files: Path) -> Iterator[None]:
+    """While another process waits for the end of this one, however it ends, and removes those files that are there
+    then."""
     imports = "import os, sys\nfrom contextlib import suppress\nfrom pathlib import Path\n"
     code = imports + inspect.getsource(overwrite) + inspect.getsource(remove)
-    code += "sys.stdin.read()\nremove(Path(sys.argv[1]))"
-    command = [sys.executable, "-IS", "-c", code, str(new)]  # no package is found there
+    code += "sys.stdin.read()\nfor name in sys.argv[1:]:\n    remove(Path(name))"
+    command = [sys.executable, "-IS", "-c", code, *map(str, files)]  # no package is found there
     # In a session of its own, so that what ends the terminal's programs does not end it.
     with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as guard:
         assert guard.stdin is not None

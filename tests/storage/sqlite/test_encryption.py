@@ -296,6 +296,25 @@ async def test_a_kill_leaves_the_database_as_it_was_or_changed(path: Path, tmp_p
     assert True in seen
 
 
+KILLED_WHEN_REPLACED = """
+import os, signal
+from contextstash_storage.sqlite import database_file
+sync = database_file._sync
+database_file._sync = lambda path: os.kill(os.getpid(), signal.SIGKILL) if path.is_dir() else sync(path)
+"""
+"""Is killed when the new file has taken the place of the old one, which is not overwritten yet."""
+
+
+async def test_the_old_file_is_overwritten_also_if_the_process_is_killed_before(path: Path) -> None:
+    whole = await plain(path)
+    script = CONVERT.replace("print(", f"{KILLED_WHEN_REPLACED}print(")
+    with path.open("rb") as old:  # as it is on the disk, whatever its name
+        await asyncio.to_thread(killed_after, [sys.executable, "-c", script, str(path), "encrypt"], 5.0)
+        assert set(old.read()) == {0}
+    assert path.read_bytes()[:16] == MARK
+    assert await contents(path, our_key) == whole
+
+
 async def test_each_file_that_cannot_be_opened_says_what_to_do(path: Path, tmp_path: Path) -> None:
     await plain(path)
     convert(path, KEY, encrypt=True)
