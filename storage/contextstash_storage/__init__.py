@@ -1,1 +1,1 @@
-"""The session store: plain functions on a transaction, the same for SQLite and PostgreSQL, in eight tables."""
+"""The session store: plain functions on a transaction, for SQLite and PostgreSQL, in seven tables and an index."""

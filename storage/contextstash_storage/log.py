@@ -111,6 +111,13 @@ def _read(
     return [from_json(kind, record).model_copy(update={field: number}) for number, record in found]
 
 
+def check(tx: Tx, row: int) -> None:
+    """Read all of a session's log. Raises DamagedError if something in it is damaged."""
+    read_edits(tx, row)
+    for kind in _KINDS:
+        _read(tx, row, kind)
+
+
 def _append(tx: Tx, row: int, record: Logged, key: str | None) -> None:
     """Store a record under the next number of its kind, with the current time if it has none."""
     name, _ = _KINDS[type(record)]

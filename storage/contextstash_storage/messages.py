@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
 from contextstash_storage.errors import BadInputError, DamagedError, HandleNotFoundError
@@ -206,8 +206,10 @@ def _join(tx: Tx, session: int, start: int, end: int) -> None:
         " AND first_seq >= ? AND first_seq + messages <= ? ORDER BY first_seq",
         (session, start, end),
     )
-    for _, run in groupby(_runs(rows), key=lambda each: each[0]):
-        small = [row for _, row in run]
+    ends = accumulate((row[1] for row in rows), initial=0)
+    # Segments of one run follow each other: in each, as many messages stand before it in the run as its position says.
+    for _, run in groupby(zip(rows, ends, strict=False), key=lambda each: each[0][0] - each[1]):
+        small = [row for row, _ in run]
         try:
             stored = [one for row in small for one in unpacked(session, row).values()]
         except DamagedError:  # it stays as it is, and recording goes on
@@ -216,18 +218,6 @@ def _join(tx: Tx, session: int, start: int, end: int) -> None:
             text = "DELETE FROM bodies WHERE session = ? AND first_seq = ?"
             tx.many(text, [(session, first) for first, _, _ in small])
             _insert(tx, _grouped(session, small[0][0], stored))
-
-
-def _runs(rows: Sequence[Any]) -> list[tuple[int, Row]]:
-    """Each row after the number of its run: rows of one run follow each other."""
-    found = []
-    run = 0
-    following: int | None = None
-    for first_seq, messages, content in rows:
-        run += following is not None and first_seq != following
-        following = first_seq + messages
-        found.append((run, (first_seq, messages, content)))
-    return found
 
 
 def segments_between(tx: Tx, session: int, first: int, last: int) -> list[Row]:

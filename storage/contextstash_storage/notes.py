@@ -9,7 +9,7 @@ import hmac
 import json
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -137,6 +137,21 @@ def read_notes(tx: Tx, row: int) -> list[Note]:
     """What a session has beside its history, in the order of kinds and keys."""
     rows = tx.rows("SELECT kind, key, record, begins FROM notes WHERE session = ? ORDER BY kind, key", (row,))
     return [Note(kind=row[0], key=text_of(row[1]), record=row[2], begins=row[3]) for row in rows if row[0] != "lease"]
+
+
+_RECORDS: Mapping[str, type[Record]] = {
+    "cursor": Cursor,
+    "batch": StoredBatch,
+    "summary": CachedSummary,
+    "proxied": ProxiedSession,
+}
+
+
+def check(tx: Tx, row: int) -> None:
+    """Read all that a session has beside its history. Raises DamagedError if something of it is damaged."""
+    for note in read_notes(tx, row):
+        if (kind := _RECORDS.get(note.kind)) is not None:
+            from_json(kind, note.record)
 
 
 def copy_note(tx: Tx, row: int, note: Note) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 from zlib import crc32
 
@@ -187,11 +188,13 @@ def to_json(record: Record) -> str:
 
 
 def from_json(kind: type[StoredRecord], text: str) -> StoredRecord:
-    """The record of `to_json`."""
+    """The record of `to_json`. Raises DamagedError if the text is that of none."""
     try:
         return kind.model_validate_json(text)
     except ValidationError:  # escaped lone surrogates
-        return kind.model_validate(json.loads(text))
+        with suppress(ValueError):
+            return kind.model_validate(json.loads(text))
+        raise damaged(f"a record of the kind {kind.__name__}") from None
 
 
 def call_json(call: Call) -> str:

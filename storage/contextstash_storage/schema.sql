@@ -64,7 +64,7 @@ CREATE TABLE outputs (
 );
 CREATE UNIQUE INDEX outputs_by_handle ON outputs (handle, session);
 
--- What is only appended: edits, events, calls, requests and declared parts, each kind numbered from 1; see log.py.
+-- The log: edits, events, calls, requests and declared parts, each kind numbered from 1; see log.py.
 CREATE TABLE log (
     entry INTEGER PRIMARY KEY,
     session INTEGER NOT NULL,

@@ -59,58 +59,37 @@ class Placement(TypedDict, total=False):
 P = ParamSpec("P")
 
 
-def _owner_reader(
-    read: Callable[Concatenate[Tx, str, P], Result],
+def _of_owner(
+    work: Callable[Concatenate[Tx, str, P], Result], *, writes: bool = False
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, Result]]:
-    """The method that reads by this function, which describes its arguments; it is given the owner."""
+    """The method that is this function, which describes its arguments; it is given the owner."""
 
-    @wraps(read)
+    @wraps(work)
     async def method(store: SessionStore, /, *arguments: P.args, **named: P.kwargs) -> Result:
-        return await store.database.read(lambda tx: read(tx, store.owner, *arguments, **named))
+        run = store.database.write if writes else store.database.read
+        return await run(lambda tx: work(tx, store.owner, *arguments, **named))
 
     return method
 
 
-def _owner_writer(
-    write: Callable[Concatenate[Tx, str, P], Result],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, Result]]:
-    """The same for a function that writes."""
-
-    @wraps(write)
-    async def method(store: SessionStore, /, *arguments: P.args, **named: P.kwargs) -> Result:
-        return await store.database.write(lambda tx: write(tx, store.owner, *arguments, **named))
-
-    return method
-
-
-def _session_reader(
-    read: Callable[Concatenate[Tx, int, P], Result],
+def _of_session(
+    work: Callable[Concatenate[Tx, int, P], Result], *, writes: bool = False
 ) -> Callable[Concatenate[Any, str, P], Coroutine[Any, Any, Result]]:
-    """The method that reads a session, whose id it is given first, by this function, which is given its row."""
+    """The same for a function on a session, whose id the method is given first; the function is given its row."""
 
-    @wraps(read)
+    @wraps(work)
     async def method(store: SessionStore, session_id: str, /, *arguments: P.args, **named: P.kwargs) -> Result:
-        return await store.database.read(lambda tx: read(tx, row_of(tx, store.owner, session_id), *arguments, **named))
+        if writes:
+            return await store._change(session_id, lambda tx, row, _: work(tx, row, *arguments, **named))
+        return await store.database.read(lambda tx: work(tx, row_of(tx, store.owner, session_id), *arguments, **named))
 
     return method
 
 
-def _session_writer(
-    write: Callable[Concatenate[Tx, int, P], Result],
-) -> Callable[Concatenate[Any, str, P], Coroutine[Any, Any, Result]]:
-    """The same for a function that changes the session."""
-
-    @wraps(write)
-    async def method(store: SessionStore, session_id: str, /, *arguments: P.args, **named: P.kwargs) -> Result:
-        return await store._change(session_id, lambda tx, row, _: write(tx, row, *arguments, **named))
-
-    return method
-
-
-def _session_changer(
+def _changing(
     change: Callable[Concatenate[Tx, int, Session, P], Result],
 ) -> Callable[Concatenate[Any, str, P], Coroutine[Any, Any, Result]]:
-    """The same for a function that is given the session too."""
+    """The same for a function that changes a session, and is given it too."""
 
     @wraps(change)
     async def method(store: SessionStore, session_id: str, /, *arguments: P.args, **named: P.kwargs) -> Result:
@@ -123,9 +102,8 @@ class SessionStore:
     """What one owner has stored. Sessions of other owners do not exist for it. A method that is one function on a
     transaction is listed here with that function, which describes its arguments.
 
-    To a reader, every method but `append_messages` is one transaction: it happens whole or not at all, also if it is
-    cancelled or its process is killed. Methods that take a `session_id` raise SessionNotFoundError if the owner has no
-    such session.
+    Every method but `append_messages` happens whole or not at all for whoever reads, also if it is cancelled or its
+    process is killed. Methods that take a `session_id` raise SessionNotFoundError if the owner has no such session.
     """
 
     def __init__(self, database: Database, owner: str = LOCAL_OWNER) -> None:
@@ -156,14 +134,14 @@ class SessionStore:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    owners = _owner_reader(sessions.owners)
-    list_sessions = _owner_reader(sessions.list_sessions)
-    find_session_ids = _owner_reader(sessions.find_session_ids)
-    totals = _owner_reader(sessions.totals)
-    mark = _owner_reader(sessions.mark)
-    session_tools = _session_reader(sessions.session_tools)
-    session_days = _session_reader(sessions.session_days)
-    token_sums = _session_reader(messages.token_sums)
+    owners = _of_owner(sessions.owners)
+    list_sessions = _of_owner(sessions.list_sessions)
+    find_session_ids = _of_owner(sessions.find_session_ids)
+    totals = _of_owner(sessions.totals)
+    mark = _of_owner(sessions.mark)
+    session_tools = _of_session(sessions.session_tools)
+    session_days = _of_session(sessions.session_days)
+    token_sums = _of_session(messages.token_sums)
 
     async def create_session(self, session: Session) -> Session:
         """Store a new session; one that is already there is returned as it is."""
@@ -177,7 +155,7 @@ class SessionStore:
     async def get_session(self, session_id: str) -> Session:
         return (await self.database.read(lambda tx: read_session(tx, self.owner, session_id)))[1]
 
-    update_session = _session_changer(sessions.update_session)
+    update_session = _changing(sessions.update_session)
 
     async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:
         """Delete a session with everything that belongs to it, and the existing ones of the sessions `along`. One
@@ -205,7 +183,7 @@ class SessionStore:
             self._deletions.finish_later()
         return stored
 
-    read_notes = _session_reader(notes.read_notes)
+    read_notes = _of_session(notes.read_notes)
 
     async def append_messages(
         self,
@@ -255,38 +233,38 @@ class SessionStore:
     async def _piece(self, batch: Batch, progress: Progress) -> Progress:
         return await self.database.write(lambda tx: append_piece(tx, batch, progress, PIECE_SIZE))
 
-    read_fingerprints = _session_reader(messages.read_fingerprints)
-    find_key = _session_reader(messages.find_key)
+    read_fingerprints = _of_session(messages.read_fingerprints)
+    find_key = _of_session(messages.find_key)
 
     def fingerprint(self, body: Native) -> bytes:
         """What two messages have in common if they are equal, by which a repeated delivery is recognized. Pure."""
         return fingerprint(body)
 
-    read_outlines = _session_reader(messages.read_outlines)
-    read_messages = _owner_reader(messages.read_messages)
-    read_messages_at = _owner_reader(messages.read_messages_at)
-    read_news = _owner_reader(messages.read_news)
-    read_edits = _session_reader(log.read_edits)
+    read_outlines = _of_session(messages.read_outlines)
+    read_messages = _of_owner(messages.read_messages)
+    read_messages_at = _of_owner(messages.read_messages_at)
+    read_news = _of_owner(messages.read_news)
+    read_edits = _of_session(log.read_edits)
 
-    append_edits = _session_changer(log.append_edits)
-    find_summary = _owner_reader(log.find_summary)
+    append_edits = _changing(log.append_edits)
+    find_summary = _of_owner(log.find_summary)
 
-    change_counters = _session_changer(log.change_counters)
+    change_counters = _changing(log.change_counters)
 
-    acquire_lease = _session_writer(notes.acquire_lease)
+    acquire_lease = _of_session(notes.acquire_lease, writes=True)
 
     async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:
         """Release the lease; releasing one that is not held is not an error."""
         with suppress(SessionNotFoundError):
             await self._change(session_id, lambda tx, row, _: notes.release_lease(tx, row, purpose, holder))
 
-    get_cached_summary = _session_reader(notes.get_cached_summary)
-    put_cached_summary = _session_writer(notes.put_cached_summary)
-    get_cursor = _owner_reader(notes.get_cursor)
+    get_cached_summary = _of_session(notes.get_cached_summary)
+    put_cached_summary = _of_session(notes.put_cached_summary, writes=True)
+    get_cursor = _of_owner(notes.get_cursor)
 
-    read_outputs = _session_reader(messages.read_outputs)
-    find_output = _owner_reader(messages.find_output)
-    find_handles = _owner_reader(messages.find_handles)
+    read_outputs = _of_session(messages.read_outputs)
+    find_output = _of_owner(messages.find_output)
+    find_handles = _of_owner(messages.find_handles)
 
     async def search(
         self, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
@@ -296,35 +274,35 @@ class SessionStore:
         first RANKED_HITS times `limit` hits."""
         return await self.database.read(lambda tx: search(tx, self.owner, query, where, limit, weigh))
 
-    append_event = _session_changer(log.append_event)
-    read_events = _session_reader(log.read_events)
-    last_events = _session_reader(log.last_events)
-    append_call = _session_writer(log.insert_call)
-    read_calls = _session_reader(log.read_calls)
-    last_calls = _session_reader(log.last_calls)
+    append_event = _changing(log.append_event)
+    read_events = _of_session(log.read_events)
+    last_events = _of_session(log.last_events)
+    append_call = _of_session(log.insert_call, writes=True)
+    read_calls = _of_session(log.read_calls)
+    last_calls = _of_session(log.last_calls)
 
-    declare = _session_changer(log.declare)
-    read_declared = _session_reader(log.read_declared)
+    declare = _changing(log.declare)
+    read_declared = _of_session(log.read_declared)
 
-    append_request = _session_changer(log.append_request)
-    read_requests = _session_reader(log.read_requests)
-    list_requests = _session_reader(log.list_requests)
-    get_request = _session_reader(log.get_request)
+    append_request = _changing(log.append_request)
+    read_requests = _of_session(log.read_requests)
+    list_requests = _of_session(log.list_requests)
+    get_request = _of_session(log.get_request)
 
-    book_usage = _session_changer(log.report_usage)
+    book_usage = _changing(log.report_usage)
 
-    get_proxied = _session_reader(notes.get_proxied)
-    put_proxied = _session_writer(notes.put_proxied)
-    recent_proxied = _owner_reader(notes.recent_proxied)
+    get_proxied = _of_session(notes.get_proxied)
+    put_proxied = _of_session(notes.put_proxied, writes=True)
+    recent_proxied = _of_owner(notes.recent_proxied)
 
-    deleted_sessions = _owner_reader(notes.deleted_sessions)
-    copy_deleted = _owner_writer(notes.copy_deleted)
+    deleted_sessions = _of_owner(notes.deleted_sessions)
+    copy_deleted = _of_owner(notes.copy_deleted, writes=True)
 
-    add_token = _owner_writer(notes.add_token)
-    read_tokens = _owner_reader(notes.read_tokens)
-    find_token = _owner_reader(notes.find_token)
-    note_token_use = _owner_writer(notes.note_token_use)
-    remove_token = _owner_writer(notes.remove_token)
+    add_token = _of_owner(notes.add_token, writes=True)
+    read_tokens = _of_owner(notes.read_tokens)
+    find_token = _of_owner(notes.find_token)
+    note_token_use = _of_owner(notes.note_token_use, writes=True)
+    remove_token = _of_owner(notes.remove_token, writes=True)
 
     async def _change(self, session_id: str, change: Callable[[Tx, int, Session], Result]) -> Result:
         """What a function that changes a session returns; no other transaction changes it meanwhile. Raises

@@ -21,7 +21,7 @@ from sqlcipher3 import dbapi2 as sqlite3
 from contextstash_storage.errors import StoreBusyError, StoreError, StoreFullError
 from contextstash_storage.sqlite.store import SqliteStore, close, connect, open_sqlite
 from contextstash_storage.store import SessionStore
-from contextstash_storage.transaction import Tx, only
+from contextstash_storage.transaction import VERSION, Tx, only
 from tests.support import recording_process
 from tests.support.killed_workers import Ledger, kill_once
 from tests.support.stashes import stash_at
@@ -280,7 +280,7 @@ async def test_nothing_blocks_the_event_loop(path: Path) -> None:
 async def test_a_reader_sees_one_moment_s_state(path: Path) -> None:
     reader = await connect(path)
     writer = await connect(path)
-    await writer.run(lambda db: db.execute("CREATE TABLE t (x)").fetchall())
+    await writer.run(lambda db: db.executescript(f"CREATE TABLE t (x); PRAGMA user_version = {VERSION}"))
 
     def read_twice(tx: Tx) -> tuple[int, int]:
         before = only(tx.rows("SELECT count(*) FROM t"))

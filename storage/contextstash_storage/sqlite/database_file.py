@@ -111,18 +111,11 @@ def _opened(
     raise _unreadable(path, has_key=key is not None)
 
 
-class Database(dbapi2.Connection):  # type: ignore[misc] # the driver has no types
-    """A connection that can also know the version of the database that the program is made for."""
-
-    version: int | None = None
-    """None until the tables are made."""
-
-
 def connection(path: Path, key: bytes | None, *, read_only: bool = False, **options: Any) -> sqlite3.Connection:
     """A connection to a file encrypted with this key, or to a plain one. Nothing is read yet, so a wrong key is noticed
     later."""
     place = f"file:{quote(str(path.absolute()))}?mode=ro" if read_only else path
-    db = cast(sqlite3.Connection, dbapi2.connect(place, uri=read_only, factory=Database, **options))
+    db = cast(sqlite3.Connection, dbapi2.connect(place, uri=read_only, **options))
     db.execute("PRAGMA cipher_log_level = NONE")  # it would write to standard error
     if key:
         db.execute(f'PRAGMA key = "{key_literal(key)}"')

@@ -6,8 +6,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from contextstash_storage import log, notes
 from contextstash_storage.errors import StoreError
-from contextstash_storage.log import read_edits
 from contextstash_storage.messages import messages_between, read_outputs
 from contextstash_storage.rows import parsed
 from contextstash_storage.sessions import IS_SEEN, read_session
@@ -84,8 +84,9 @@ def _damage(tx: SqliteTx, owner: str, session_id: str) -> str | None:
         row, session = read_session(tx, owner, session_id)
         for first in range(0, session.counters.messages, READ_AT_ONCE):
             messages_between(tx, row, session, first, first + READ_AT_ONCE - 1)
-        read_edits(tx, row)
         read_outputs(tx, row)
+        log.check(tx, row)
+        notes.check(tx, row)
     except (StoreError, DriverError, ValueError) as error:
         return str(error)
     return None

@@ -54,8 +54,6 @@ LOOK_SECONDS = (0.0005, 0.003)
 is always first. An attempt takes about 20 µs; with 8 processes that write all the time none waited for over a second
 (bench/speed)."""
 
-_RETRY_SECONDS = 0.02
-
 Work = Callable[[sqlite3.Connection], Result]
 
 
@@ -112,23 +110,22 @@ class Connection(aiosqlite.Connection):
         return await self.run(lambda db: in_transaction(db, work, "BEGIN"))
 
 
-def in_transaction(db: sqlite3.Connection, work: TxWork[Result], begin: str = BEGIN_WRITING) -> Result:
-    """Run `work` between `begin` and COMMIT; roll back on any error. Raises StoreVersionError if a newer program has
-    migrated the database since it was opened: this one would misread it, or write what the newer one does not expect.
-    """
+def in_transaction(
+    db: sqlite3.Connection, work: TxWork[Result], begin: str = BEGIN_WRITING, *, checked: bool = True
+) -> Result:
+    """Run `work` between `begin` and COMMIT; roll back on any error. Raises StoreVersionError if the database is not
+    `checked` to be of this version: a newer program may have brought it to another since it was opened, and this one
+    would misread it, or write what the newer one does not expect."""
     if begin == BEGIN_WRITING:
         _begin_writing(db)
     else:
         db.execute(begin)
     try:
-        known = getattr(db, "version", None)  # see open_file
-        if known is not None:
-            [version] = db.execute("PRAGMA user_version").fetchone()
-            if version != known:
-                raise StoreVersionError(
-                    f"A newer contextstash has brought the database from version {known} to {version}: restart"
-                    " this program. Nothing was written."
-                )
+        if checked and (version := read_version(db)) != VERSION:
+            raise StoreVersionError(
+                f"A newer contextstash has brought the database from version {VERSION} to {version}: restart this"
+                " program. Nothing was written."
+            )
         result = work(SqliteTx(db))
         db.execute("COMMIT")
     except BaseException:
@@ -142,19 +139,24 @@ def _begin_writing(db: sqlite3.Connection) -> None:
     """Take the write lock, for which SQLite has no queue: a process that waits in SQLite's own way looks ever more
     rarely, up to every 100 ms, and may find the lock taken by others for seconds. Looking often makes it even."""
     [limit] = db.execute("PRAGMA busy_timeout").fetchone()
-    give_up = time.monotonic() + limit / 1_000
     db.execute("PRAGMA busy_timeout = 0")
     try:
-        while True:
-            try:
-                db.execute(BEGIN_WRITING)
-                return
-            except DriverError as error:
-                if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
-                    raise
-            time.sleep(random.uniform(*LOOK_SECONDS))
+        _until_free(db, BEGIN_WRITING, limit / 1_000)
     finally:
         db.execute(f"PRAGMA busy_timeout = {limit}")
+
+
+def _until_free(db: sqlite3.Connection, statement: str, seconds: float) -> None:
+    """Execute a statement, again and again for so long while another process has the lock that it needs."""
+    give_up = time.monotonic() + seconds
+    while True:
+        try:
+            db.execute(statement)
+            return
+        except DriverError as error:
+            if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+        time.sleep(random.uniform(*LOOK_SECONDS))
 
 
 def translated(work: Work[Result], db: sqlite3.Connection) -> Result:
@@ -173,7 +175,8 @@ async def connect(
     """Open a connection in write-ahead mode; every commit is on the disk when it returns."""
 
     def prepare(db: sqlite3.Connection) -> None:
-        _use_write_ahead_log(db, busy_seconds)
+        # If two processes do that to a new file at the same time, SQLite refuses one of them without waiting.
+        _until_free(db, "PRAGMA journal_mode = WAL", busy_seconds)
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA temp_store = MEMORY")
         db.execute("PRAGMA secure_delete = ON")
@@ -205,20 +208,6 @@ async def connect(
     return connection
 
 
-def _use_write_ahead_log(db: sqlite3.Connection, busy_seconds: float) -> None:
-    """Turn the write-ahead log on. If two processes do that to a new file at the same time, SQLite refuses one of them
-    with 'locked' without waiting, so this function waits."""
-    give_up = time.monotonic() + busy_seconds
-    while True:
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            return
-        except DriverError as error:
-            if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
-                raise
-            time.sleep(_RETRY_SECONDS)
-
-
 def make_tables(db: sqlite3.Connection) -> None:
     """Make the tables of a new database. Raises StoreVersionError for a database of another version."""
 
@@ -230,14 +219,7 @@ def make_tables(db: sqlite3.Connection) -> None:
     version = read_version(db)
     check_version(version)
     if not version:
-        in_transaction(db, make)
-    note_version(db)
-
-
-def note_version(db: sqlite3.Connection) -> None:
-    """From now on the connection refuses a database of another version."""
-    if hasattr(db, "version"):  # see open_file
-        db.version = VERSION
+        in_transaction(db, make, checked=False)
 
 
 def read_version(db: sqlite3.Connection) -> int:
@@ -452,7 +434,6 @@ async def _open(path: Path, owner: str, busy_seconds: float, find_key: FindKey) 
     try:
         await writer.run(make_tables)
         reader = await connect(path, find_key, read_only=True, busy_seconds=busy_seconds)
-        await reader.run(note_version)
         await asyncio.to_thread(remove_unfinished, path)
         store = SqliteStore(SqliteDatabase(writer, reader), owner)
         await store.continue_work()

@@ -11,6 +11,7 @@ import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import ContextstashError, StoreError
+from contextstash_storage.records import CachedSummary, Event
 from contextstash_storage.sqlite.health import look_at
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from tests.support.effort import THOROUGH
@@ -105,6 +106,25 @@ async def test_a_damaged_segment_names_its_messages_and_leaves_the_others_readab
     assert await store.delete_session(SESSION)
     await store.close()
     assert look_at(path).damaged == ()
+
+
+@pytest.mark.parametrize(
+    ("table", "what"), [("log", "kind = 'event'"), ("notes", "kind = 'summary'")], ids=["an event", "a note"]
+)
+async def test_what_is_damaged_beside_the_messages_is_said_too(path: Path, table: str, what: str) -> None:
+    await filled(path)
+    store = await open_sqlite(path)
+    await store.append_event(SESSION, Event(kind="prune", tokens_before=9, tokens_after=3, reason="old"))
+    await store.put_cached_summary(SESSION, "content", CachedSummary(text="so far", strategy="extractive"))
+    await store.close()
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(f"UPDATE {table} SET record = substr(record, 1, 20) WHERE {what}")
+    assert [name for name, _ in look_at(path).damaged] == [SESSION]
+    store = await open_sqlite(path)
+    with pytest.raises(StoreError, match="damaged"):
+        await (store.read_events(SESSION) if table == "log" else store.get_cached_summary(SESSION, "content"))
+    assert await bodies(store)
+    await store.close()
 
 
 async def test_a_damaged_schema_that_is_no_text_is_said_to_be_damage(path: Path) -> None:
