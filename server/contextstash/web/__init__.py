@@ -1,1 +1,1 @@
-"""HTTP serving shared by the proxy, the pages and the MCP server: loopback, hosts, limits, tokens."""
+"""HTTP serving shared by the proxy, the pages and the MCP server: loopback, hosts, tokens."""
