@@ -32,13 +32,11 @@ def test_names_in_changed_files_are_listed() -> None:
     assert {"charge_fine", "loan_days", "dailyRate"} <= set(listed.replace(",", "").split())
 
 
-def test_names_that_the_agent_only_saw_come_last_and_those_of_libraries_not_at_all() -> None:
-    script = reads(Script()).call("Bash", {"command": "gh api repos/x"}, '{"TempDir": "", "uint32": 7}')
-    script.call("Write", {"file_path": "/srv/app/holds.py", "content": "place_hold()"}, "done")
+def test_names_that_the_agent_only_saw_come_last() -> None:
+    script = reads(Script()).call("Write", {"file_path": "/srv/app/holds.py", "content": "place_hold()"}, "done")
     listed = name_lines(script.turns, [], 200)[-1].split(", ")
     assert listed[0] == "Names: place_hold"
     assert "charge_fine" in listed
-    assert not {"TempDir", "uint32"} & {*listed}
     assert "charge_fine" not in " ".join(name_lines(script.turns, [], 20))
 
 
@@ -119,11 +117,6 @@ def test_escapes_and_the_sides_of_a_diff_are_no_part_of_names() -> None:
     )
     diff = "diff --git a/app/fines.py b/app/fines.py\n--- a/app/fines.py\n+++ b/app/fines.py\n+charge_fine()\n"
     assert list(names_of(diff)) == ["app/fines.py", "charge_fine"]
-
-
-def test_variables_of_short_scripts_come_after_names_of_the_code() -> None:
-    script = Script().call("Bash", {"command": "python -c 'result2 = name3(chargeFine)'"}, "")
-    assert name_lines(script.turns, [], 200) == ["Names: chargeFine, name3, result2"]
 
 
 def test_a_list_of_names_is_cut_between_names() -> None:

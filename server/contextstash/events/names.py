@@ -20,9 +20,6 @@ DECAY = 0.3
 """The weight of a message falls with its age, in messages, to this power: need falls with age as a power law (Anderson
 and Schooler, Reflections of the Environment in Memory, 1991). Measured: 0.3 keeps more than 0.5 and 0.8."""
 
-NUMBERED_SHARE = 0.3
-"""The share of its weight that a word with one digit, such as `result2`, counts: a variable of a short script."""
-
 NAME_TOKENS, CHARACTERS_PER_TOKEN = 3, 3.5
 """What a name costs in a list: its separators, and a token for so many characters; measured with o200k_base."""
 
@@ -38,19 +35,6 @@ MAX_NAMES = 1_500
 MAX_HOMES = 4
 """Files that are known to show a name, the newest; and of so many files a call may show the names."""
 
-_COMMON = (
-    "TrimSpace TrimPrefix TrimSuffix HasPrefix HasSuffix ToLower ToUpper ReadFile WriteFile ReadAll ReadDir MkdirAll"
-    " MkdirTemp RemoveAll TempDir WriteString NewReader NewWriter NewBuffer NewBufferString NewEncoder NewDecoder"
-    " NewScanner MarshalIndent RawMessage CombinedOutput UnixNano NewRequest NewServer HandlerFunc ResponseWriter"
-    " ReadCloser DeepEqual StringVar BoolVar IntVar ForEach int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32"
-    " float64 assertEqual assertTrue assertFalse assertIn assertRaises assertIsNone setUp tearDown TestCase"
-    " RuntimeError TypeError ValueError KeyError AttributeError ImportError NotImplementedError forEach indexOf"
-    " toString toLowerCase useState useEffect innerHTML addEventListener querySelector beforeEach in_progress"
-    " tool_use tool_use_id tool_input new_string old_string file_path files_with_matches subagent_type"
-)
-COMMON = frozenset(_COMMON.split())
-"""Names of libraries and of clients' tools that a session of any project has: they tell nothing of this one."""
-
 _TOKEN = re.compile(r"[$)}*]?[\w./@+~-]{5,}")
 """Words with what stands between the parts of a path. After `$`, `)`, `}` and `*` it is the end of a pattern, or of a
 path that begins with a variable or with the output of a command."""
@@ -63,7 +47,6 @@ _ESCAPE = re.compile(r"\\+[ntr]")
 
 _DIFF_HEAD = re.compile(r"^(?:diff --git|---|\+\+\+) .+$", re.MULTILINE)
 _DIFF_SIDE = re.compile(r" [ab]/")
-_NUMBERED = re.compile(r"[A-Za-z][a-z]+\d")
 _AT_LINE = re.compile(r"(\.\w{1,10})-\d+-?$")
 """A line number behind a path, as a search prints it."""
 
@@ -137,8 +120,7 @@ class Name:
         """How much it is in use, for what it costs to list it."""
         agent: float = sum((1 + max(0, now - seq)) ** -DECAY for seq in self.agent)
         others: float = sum((1 + max(0, now - seq)) ** -DECAY for seq in self.others)
-        share = NUMBERED_SHARE if _NUMBERED.fullmatch(self.form) else 1.0
-        return share * (AGENT_WEIGHT * agent + others) / (NAME_TOKENS + len(self.form) / CHARACTERS_PER_TOKEN)
+        return (AGENT_WEIGHT * agent + others) / (NAME_TOKENS + len(self.form) / CHARACTERS_PER_TOKEN)
 
 
 @dataclass(slots=True)
@@ -169,8 +151,8 @@ class NamesInUse:
                 name.homes = [*(home for home in name.homes if home not in homes), *homes][-MAX_HOMES:]
 
     def ranked(self, now: int, hidden: Container[str] = ()) -> list[Name]:
-        """The names with the highest weight per token first, without those that any project has."""
-        shown = [name for key, name in self.known.items() if key not in hidden and name.form not in COMMON]
+        """The names with the highest weight per token first."""
+        shown = [name for key, name in self.known.items() if key not in hidden]
         return sorted(shown, key=lambda name: -name.weight(now))
 
     def by_file(self, now: int) -> dict[str, list[str]]:
