@@ -22,7 +22,7 @@ import pytest
 from tests.clients.test_windows import RULE, SECONDS, WORK
 from tests.support.coding_provider import Asked, CodingProvider, coding_provider
 from tests.support.command_line import CommandLine
-from tests.support.real_clients import program
+from tests.support.real_clients import in_the_end, program
 
 pytestmark = [
     pytest.mark.timeout(3 * SECONDS),
@@ -127,6 +127,7 @@ def test_a_session_of_claude_code_goes_on_in_codex_and_back(tmp_path: Path) -> N
             timeout=SECONDS,
             check=True,
         )
+        assert in_the_end(lambda: bool(ours.json("sessions")["sessions"]))
         [first] = ours.json("sessions")["sessions"]
 
         provider.made.clear()

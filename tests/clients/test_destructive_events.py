@@ -23,7 +23,7 @@ from contextstash_storage.sqlite.store import open_sqlite
 from tests.clients.test_windows import SECONDS
 from tests.support.coding_provider import CodingProvider, coding_provider
 from tests.support.command_line import CommandLine
-from tests.support.real_clients import program
+from tests.support.real_clients import in_the_end, program
 
 pytestmark = [pytest.mark.timeout(3 * SECONDS), pytest.mark.processes]
 
@@ -162,7 +162,7 @@ def check_every_output_is_found(client: Any, ours: CommandLine, event: Callable[
     event(client)
     seen = client.planted()
     assert len(seen) > len(before)
-    assert seen <= set(PLANTED.findall(recorded(ours.database)))
+    assert in_the_end(lambda: seen <= set(PLANTED.findall(recorded(ours.database))))
     for line in sorted(before):
         hits = ours.json("search", line)["hits"]
         assert hits, line

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,14 @@ SECONDS = 900
 def program(name: str) -> str:
     """Where a client is; skips the test if it is not installed."""
     return shutil.which(name) or pytest.skip(f"{name} is not installed")
+
+
+def in_the_end(holds: Callable[[], bool]) -> bool:
+    """Whether it holds, or does within two minutes: a client does not wait for the hook at its end."""
+    until = time.monotonic() + 120
+    while not (held := holds()) and time.monotonic() < until:
+        time.sleep(0.5)
+    return held
 
 
 def run_real(

@@ -17,7 +17,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from contextstash.base.files import MAX_WHOLE_BYTES, is_below, open_regular
 from contextstash.clients.client import client, clients, other_clients, own_clients
@@ -244,15 +244,15 @@ def _read(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
         return _read_whole(path, reader, cursor)
     size = path.stat().st_size
     with open_regular(path) as file:
-        if not _continues(file.read(_HEAD), size, cursor):
+        if not _continues(file, size, cursor):
             cursor = Cursor(source=cursor.source)
         lines, length, end = _new_lines(file, cursor, size)
-        file.seek(0)
-        head = file.read(min(_HEAD, cursor.offset + length))
+        read = min(_HEAD, offset := cursor.offset + length)
+        ends = {"head": _sample(file, 0, read), "tail": _sample(file, offset - read, read)}
     state: State = copy.deepcopy(cursor.state.get("reader", {}))
     parts = tuple(_parts(reader.read(lines, state, cursor.source)))
-    kept = {"reader": state, "head": [len(head), _digest(head)], "session_id": _session_id(cursor, parts)}
-    after = Cursor(source=cursor.source, offset=cursor.offset + length, state=kept)
+    kept = {"reader": state, **ends, "session_id": _session_id(cursor, parts)}
+    after = Cursor(source=cursor.source, offset=offset, state=kept)
     return _Chunk(parts, cursor, after, end)
 
 
@@ -291,14 +291,19 @@ def _new_lines(file: BinaryIO, cursor: Cursor, size: int) -> tuple[list[Line], i
         length_read *= 2
 
 
-def _continues(head: bytes, size: int, cursor: Cursor) -> bool:
-    """Whether the file is still the one that the cursor belongs to, and has not become shorter."""
-    length, digest = cursor.state.get("head", (0, _digest(b"")))
-    return size >= cursor.offset and _digest(head[:length]) == digest
+def _continues(file: BinaryIO, size: int, cursor: Cursor) -> bool:
+    """Whether the file is still the one that the cursor belongs to: not shorter, and with the same bytes at its
+    beginning and before the cursor. One that was rewritten may have become longer since."""
+    ends = (cursor.state.get("head"), 0), (cursor.state.get("tail"), cursor.offset)
+    return size >= cursor.offset and all(
+        known is None or _sample(file, max(0, end - known[0]), known[0]) == known for known, end in ends
+    )
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _sample(file: BinaryIO, start: int, length: int) -> list[Any]:
+    """So many bytes of a file, as their number and digest."""
+    file.seek(start)
+    return [length, hashlib.sha256(file.read(length)).hexdigest()]
 
 
 def _parts(batch: Batch | None) -> Iterator[Part]:

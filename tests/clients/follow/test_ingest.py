@@ -79,6 +79,19 @@ async def test_a_file_that_was_replaced_is_read_from_its_beginning(stash: Stash,
     assert (await texts(stash))[-1] == "Another way on"
 
 
+async def test_of_a_file_that_lost_its_middle_and_grew_beyond_that_everything_new_is_recorded(
+    stash: Stash, tmp_path: Path
+) -> None:
+    path = tmp_path / "session.jsonl"
+    first = record("a", None, "First question " + "with many words " * 100)
+    path.write_bytes(lines([first, *TALK[1:]]))
+    await ingest(stash, path)
+    more = [record("d", "a", "Third question"), reply("e", "d", "Third answer " + "with many words " * 100)]
+    path.write_bytes(lines([first, *more]))
+    await ingest(stash, path)
+    assert "Third question" in await texts(stash)
+
+
 async def test_broken_and_unknown_lines_lose_nothing_else(
     stash: Stash, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
