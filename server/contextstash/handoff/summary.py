@@ -124,11 +124,11 @@ def summary_of(
         *task,
         Section(f"Earlier summary{as_of}", 0.3, 6, write.earlier),
         *decisions,
-        Section("Said at the end of turns, and commits", 0.2, 7, write.done),
-        Section("Files touched", 0.3, 4, write.files),
+        Section("Said at the end of turns, and commits", 0.15, 7, write.done),
+        Section("Files touched", 0.45, 4, write.files),
         Section("Failed when last run", 0.08, 5, write.failures),
         Section("Open items", 0.25, 0, write.open),
-        Section("Last state", 0.3, 1, write.state),
+        Section("Last state", 0.2, 1, write.state),
     ]
 
     def cost(text: str) -> int:
