@@ -159,6 +159,7 @@ def check_every_output_is_found(client: Any, ours: CommandLine, event: Callable[
     client.work()
     before = client.planted()
     assert len(before) >= 2
+    assert in_the_end(lambda: before <= set(PLANTED.findall(recorded(ours.database))))
     event(client)
     seen = client.planted()
     assert len(seen) > len(before)
