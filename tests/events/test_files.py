@@ -29,6 +29,10 @@ def lines_in(script: Script) -> list[str]:
     return read_summary(text).get(Section.FILES, [])
 
 
+def state_in(script: Script) -> list[str]:
+    return read_summary(extract_summary(script.turns, max_tokens=4_000, count=quarter))[Section.STATE]
+
+
 def uses_of(tool: str, arguments: dict[str, object] | str) -> list[FileUse]:
     (call,) = calls_of(Script().call(tool, arguments, "ok").turns)
     return file_uses(call)
@@ -193,6 +197,35 @@ def test_a_file_that_git_puts_back_is_told_as_restored() -> None:
     script.call("Bash", {"command": "cd /srv && git restore --staged c.py; git checkout topic/b"}, "")
     assert lines_in(script)[0] == "`/srv/a.py`: restored"
     assert known_files(script.turns) == []
+
+
+def test_a_file_whose_changes_git_stashes_is_told_as_stashed_until_they_are_back() -> None:
+    script = Script().call("Edit", {"file_path": "/srv/docs/a.md", "old_string": "x", "new_string": "y"}, "ok")
+    script.call("Bash", {"command": "cd /srv && git stash push -u -m 'docs' -- docs/a.md"}, "Saved working directory")
+    assert lines_in(script)[0] == "`/srv/docs/a.md`: stashed"
+    assert known_files(script.turns) == []
+    assert "changed in this session" not in "\n".join(
+        state_in(script.call("Bash", {"command": "git status -sb"}, "## main"))
+    )
+    script.call("Bash", {"command": "cd /srv && git stash pop"}, "On branch main\n\tmodified:   docs/a.md\n")
+    assert lines_in(script)[0] == "`/srv/docs/a.md`: changed"
+
+
+def test_what_follows_a_here_document_without_its_end_is_in_the_file_and_was_not_run() -> None:
+    script = Script().call("bash", {"command": "cat > fix.patch <<'EOF'\n+x = 1\n EOF\ncat fix.patch"}, "warning")
+    assert lines_in(script) == ["`fix.patch`: created"]
+    assert "cat fix.patch`" not in "\n".join(state_in(script))
+    (file,) = known_files(script.turns)
+    assert file.runs[0].lines == ["+x = 1", " EOF", "cat fix.patch"]
+    ended = Script().call("bash", {"command": "cat > a.py <<-EOF\n\tx = 1\n\tEOF\npython a.py"}, "")
+    assert lines_in(ended) == ["`a.py`: created, run"]
+
+
+def test_a_copy_that_was_changed_is_told_as_changed() -> None:
+    back = "cp src/a.py.orig src/a.py"
+    assert lines_of("sed -i s/x/y/ src/a.py", back)[0] == "`src/a.py`: edited (copy of src/a.py.orig)"
+    changed = "`src/a.py`: edited (changed since the copy of src/a.py.orig)"
+    assert lines_of("sed -i s/x/y/ src/a.py", back, "sed -i s/z/y/ src/a.py", "sed -i s/y/z/ src/a.py")[0] == changed
 
 
 def test_a_list_of_files_that_is_not_complete_says_so() -> None:

@@ -78,7 +78,9 @@ def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:
         yield found
 
 
-_TELLS_CHANGES = re.compile(r"\bgit (?:-C \S+ )?(?:status|diff (?:--stat|--name-only|--numstat))\b(?![^\n]*\.\.)")
+_TELLS_CHANGES = re.compile(
+    r"\bgit (?:-C \S+ )?(?:status|stash (?:pop|apply)|diff (?:--stat|--name-only|--numstat))\b(?![^\n]*\.\.)"
+)
 _CHANGED = re.compile(
     r"^(?: ?[MA][M ]? |\tmodified: +|\tnew file: +|\d+\t\d+\t| (?=[\w./@+-]+ +\| +\d))(?P<path>[\w./@+-]+\.\w+)",
     re.MULTILINE,

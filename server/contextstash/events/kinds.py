@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Verb = Literal["read", "run", "edited", "changed", "created", "renamed", "deleted", "restored"]
-"""`restored` is a file that Git put back as it was before its changes; `changed` is one of which Git says that it is
-changed: by whom, the session does not show."""
+Verb = Literal["read", "run", "edited", "changed", "created", "renamed", "deleted", "restored", "stashed"]
+"""`restored` is a file that Git put back as it was before its changes, `stashed` one whose changes it took away and
+keeps; `changed` is one of which Git says that it is changed: by whom, the session does not show."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ _RUNNER = re.compile(
 def as_run(command: str) -> str:
     """A command as it was run, its lines joined, without comments before it; of a here-document only its mark, and of
     a script in its arguments the number of lines."""
-    shell = _COMMENTS.sub("", without_heredocs(command[:MAX_SCANNED], "<<…")[0].strip())
+    shell = _COMMENTS.sub("", _parted(command[:MAX_SCANNED], "<<…")[0].strip())
     shell = _SCRIPT.sub(lambda script: f"<{len(script.group().strip().splitlines())} lines>", shell)
     return _LINE_END.sub("; ", shell).strip()
 
@@ -78,7 +78,7 @@ _FILE_LIKE = re.compile(r"^(?!-)(?!https?:)[\w.@~+/-]{1,200}$")
 
 def files_of_command(command: str) -> Iterator[FileUse]:
     """The files that a command reads, writes or runs."""
-    shell, bodies = without_heredocs(command[:MAX_TEXT])
+    shell, bodies = _parted(command[:MAX_TEXT])
     shell = shell[:MAX_SCANNED]
     written = [
         (sign, path)
@@ -94,6 +94,19 @@ def files_of_command(command: str) -> Iterator[FileUse]:
         yield from _files_of_words(_words(part), None if written else text)
 
 
+_INDENTED = re.compile(r"^[ \t]+\w{1,40}[ \t]*$|^\w{1,40}[ \t]+$", re.MULTILINE)
+_HIDDEN = "\0"
+"""A character that no command has. Behind the word of a line it ends no here-document there."""
+
+
+def _parted(command: str, mark: str = " ") -> tuple[str, list[str]]:
+    """The command without its here-documents, and their lines. Only a delimiter alone in its line ends one, with tabs
+    before it behind `<<-`: without it, all that follows is in the file, and nothing of it is run."""
+    exact = command if "<<-" in command else _INDENTED.sub(rf"\g<0>{_HIDDEN}", command)
+    shell, lines = without_heredocs(exact, mark)
+    return shell.replace(_HIDDEN, ""), [line.removesuffix(_HIDDEN) for line in lines]
+
+
 def _words(part: str) -> list[str]:
     try:
         return shlex.split(part)
@@ -106,7 +119,7 @@ def staged_files(command: str) -> list[str]:
     are not in the conversation."""
     if "git add " not in command:
         return []
-    shell, _ = without_heredocs(command[:MAX_TEXT])
+    shell, _ = _parted(command[:MAX_TEXT])
     parts = [_words(part) for part in _COMMAND.findall(shell[:MAX_SCANNED])]
     named = [word for words in parts if words[:2] == ["git", "add"] for word in words[2:] if _FILE_LIKE.match(word)]
     return [path for path in named if "." in path.rpartition("/")[2].strip(".")]
@@ -124,7 +137,8 @@ def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]
     while words and ("=" in words[0] or words[0] in ("sudo", "time", "env")):
         words = words[1:]
     if len(words) > 2 and words[0] == "git" and words[1] in ("checkout", "restore", "stash"):
-        yield from (FileUse(path, "restored") for path in _restored(words[1], words[2:]))
+        verb: Verb = "stashed" if words[1] == "stash" else "restored"
+        yield from (FileUse(path, verb) for path in _put_back(words[1], words[2:]))
         return
     if len(words) > 2 and words[0] == "git" and words[1] in ("rm", "mv"):
         words = words[1:]
@@ -142,8 +156,8 @@ def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]
         yield from _named_files(program, rest, [path for path in files if "/" in path or "." in path.strip(".")])
 
 
-def _restored(how: str, words: Sequence[str]) -> list[str]:
-    """The files that Git puts back as they were. Without `--`, `git checkout` may name a branch."""
+def _put_back(how: str, words: Sequence[str]) -> list[str]:
+    """The files whose changes Git takes away, by name. Without `--`, `git checkout` may name a branch."""
     if how == "restore" and "--staged" in words and "--worktree" not in words:
         return []
     named = words[words.index("--") + 1 :] if "--" in words else () if how == "stash" else words
@@ -193,7 +207,7 @@ TO_THE_END = 10_000_000
 
 def range_of(command: str) -> tuple[int, int] | None:
     """The first line and the number of lines that a command prints of a file; None if it does not say it."""
-    shell = _WENT.sub("", without_heredocs(command)[0].strip())
+    shell = _WENT.sub("", _parted(command)[0].strip())
     if re.search(r"&&|\|\||[;\n]", shell):
         return None
     begun, count = 1, TO_THE_END

@@ -72,6 +72,13 @@ MAX_SINCE = 4
 does not read as complete if it is not."""
 
 
+GONE = ("deleted", "restored", "stashed")
+"""What takes the changes of a file away."""
+
+COPY, CHANGED_COPY = "copy of ", "changed since the copy of "
+"""How what is told of a copy begins, and after a change, which makes it another text."""
+
+
 @dataclass(slots=True)
 class FileState:
     """What was done to a file, the paths that it was renamed or copied from, and the message of the last use."""
@@ -88,20 +95,27 @@ class FileState:
     def deleted(self) -> bool:
         return self.verbs == ["deleted"]
 
+    @property
+    def put_back(self) -> bool:
+        """Whether Git took its changes away."""
+        return "restored" in self.verbs or "stashed" in self.verbs
+
     def use(self, use: FileUse, seq: int) -> None:
         """Take over a use of the file."""
-        if use.staged and self.changed:
+        if use.staged and self.changed and not self.put_back:
             return
-        if use.verb in ("deleted", "restored"):
+        if use.verb in GONE or (use.changes and self.put_back):
             self.verbs, self.was = [], []
         elif "deleted" in self.verbs:
             self.verbs.remove("deleted")
+        if use.changes and not use.was:
+            self.was = [re.sub(f"^{COPY}", CHANGED_COPY, was) for was in self.was]
         # A file that was used before was there before: writing it as a whole is a change of it.
         verb = "edited" if use.verb == "created" and self.verbs and "created" not in self.verbs else use.verb
         if verb not in self.verbs:
             self.verbs.append(verb)
         if use.was:
-            self.was = [f"{'was' if use.verb == 'renamed' else 'copy of'} {one_line(use.was, 200)}"]
+            self.was = [f"{'was ' if use.verb == 'renamed' else COPY}{one_line(use.was, 200)}"]
         self.seq = seq
 
 
@@ -165,8 +179,10 @@ class State:
 
     @property
     def changed(self) -> dict[str, FileState]:
-        """The changed files that are there."""
-        return {path: file for path, file in self.files.items() if file.changed and not file.deleted}
+        """The files that are there with their changes."""
+        return {
+            path: file for path, file in self.files.items() if file.changed and not file.deleted and not file.put_back
+        }
 
 
 def fold(turns: Sequence[Turn], before: State | None = None) -> State:
@@ -366,7 +382,7 @@ class _Fold:
             name = path.rpartition("/")[2]
             for run in [*state.failed.values(), *filter(None, [state.passed, state.git])]:
                 others = [each for each in run.since if each != name][-MAX_SINCE:]
-                run.since = others if use.verb == "restored" and run is state.git else [*others, name]
+                run.since = others if file.put_back and run is state.git else [*others, name]
 
     def _committed(self, seq: int, commit: Committed) -> None:
         done = self.state.done

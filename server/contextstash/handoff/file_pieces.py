@@ -17,6 +17,7 @@ from contextstash.events.calls import calls_of
 from contextstash.events.files import KnownPaths, uses_of
 from contextstash.events.kinds import FileUse, Replaced, Shown
 from contextstash.events.names import names_of
+from contextstash.events.state import GONE
 from contextstash.events.turns import Turn
 from contextstash.handoff.fill import Count
 from contextstash.outputs.salient import DEFINITION
@@ -230,7 +231,7 @@ def known_files(turns: Sequence[Turn]) -> list[KnownFile]:
 def _use(files: dict[str, KnownFile], path: str, was: str, use: FileUse, seq: int) -> None:
     if use.staged or (not use.changes and use.shown is None):
         return
-    if use.verb in ("deleted", "restored"):
+    if use.verb in GONE:
         files.pop(path, None)
         return
     if was:

@@ -77,7 +77,7 @@ MIN_SHORTENED = 60
 MAX_LATER = 300
 """Tokens of a later request if it is shortened."""
 
-VERBS = ("created", "edited", "changed", "renamed", "deleted", "restored", "run", "read")
+VERBS = ("created", "edited", "changed", "renamed", "deleted", "restored", "stashed", "run", "read")
 """In the order in which they are written."""
 
 
