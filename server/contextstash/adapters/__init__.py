@@ -1,1 +1,1 @@
-"""Adapters: contextstash in agent frameworks. Each module needs its framework, which the extra of its name installs."""
+"""Adapters: contextstash in agent frameworks. Each needs its framework's extra."""

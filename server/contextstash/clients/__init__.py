@@ -1,1 +1,1 @@
-"""Clients: one file for each, with all that differs from client to client, and the engines that all of them share."""
+"""Clients: one file for each, with all that differs, and the engines that they share."""

@@ -1,4 +1,4 @@
-"""The look of the pages, of the app in the chat and of the exports, and messages prepared for a reader."""
+"""The look of pages, app and exports, and messages prepared for a reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Providers' JSON and what is in it: detect, read and write messages, repair a list, and where it may be cut.
+"""Providers' JSON: messages detected, read and written, lists repaired, and where they may be cut.
 
     fmt = get_format(detect_format(messages))
     reading = fmt.read(messages[-1])  # its role, its blocks, and a text for each block
