@@ -178,7 +178,7 @@ def test_an_installed_window_is_used_by_the_client_alone_and_uninstalling_leaves
 ) -> None:
     start = claude if client == "claude-code" else codex
     contextstash(tmp_path, "install", client, "--window", str(window), "--yes")
-    with coding_provider("seq 1 4200", 14) as provider:
+    with coding_provider("seq 1 4200", 20) as provider:
         start(tmp_path, provider, "--no-prune")
     # By Claude Code's plugin, without a request, or by the client itself.
     assert any(after.tokens < before.tokens for before, after in pairwise(provider.turns()))
