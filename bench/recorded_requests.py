@@ -73,6 +73,7 @@ def _replied(messages: Sequence[Native]) -> Iterator[Native]:
 
 def _claude(records: Sequence[Native]) -> Iterator[Recorded]:
     by_id = {each["uuid"]: each for each in records if "uuid" in each}
+    results = _results(records)
     seen: set[str] = set()
     for record in records:
         message = record.get("message")
@@ -85,14 +86,22 @@ def _claude(records: Sequence[Native]) -> Iterator[Recorded]:
         seen.add(message["id"])
         at = datetime.fromisoformat(record["timestamp"].replace("Z", "+00:00")).timestamp()
         long = bool((usage.get("cache_creation") or {}).get("ephemeral_1h_input_tokens"))
-        messages = list(_history(record, by_id))
+        messages = list(_history(record, by_id, results))
         read, written = (usage.get(key) or 0 for key in PROMPT[1:])
         if messages:
             yield Recorded(at, messages, message["model"], prompt, read, written, long)
 
 
-def _history(record: Native, by_id: Mapping[str, Native]) -> Iterator[Native]:
-    """The messages before a reply, as Claude Code sends them: neighbours of one role are one message."""
+def _results(records: Sequence[Native]) -> dict[str, Native]:
+    """The results by the ids of their calls."""
+    contents = [(record.get("message") or {}).get("content") for record in records if record.get("type") == "user"]
+    blocks = [block for content in contents if isinstance(content, list) for block in content]
+    return {block["tool_use_id"]: block for block in blocks if isinstance(block, dict) and "tool_use_id" in block}
+
+
+def _history(record: Native, by_id: Mapping[str, Native], results: Mapping[str, Native]) -> Iterator[Native]:
+    """The messages before a reply, as Claude Code sends them: neighbours of one role are one message. Of parallel
+    calls, each result is the child of its own call, so only one is among the parents of the reply."""
     path = []
     own = record["message"]["id"]
     while (parent := by_id.get(record.get("parentUuid") or "")) is not None:
@@ -103,18 +112,19 @@ def _history(record: Native, by_id: Mapping[str, Native]) -> Iterator[Native]:
     merged: list[Native] = []
     for message in reversed(path):
         content = message["content"]
-        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        listed = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        parts = [block for block in listed if isinstance(block, dict)]
         if merged and merged[-1]["role"] == message["role"]:
             merged[-1]["content"] += parts
         else:
-            merged.append({"role": message["role"], "content": list(parts)})
+            merged.append({"role": message["role"], "content": parts})
+    shown = {block["tool_use_id"] for each in merged for block in each["content"] if "tool_use_id" in block}
+    for called, following in pairwise(merged):
+        missing = [block["id"] for block in called["content"] if "id" in block and block["id"] not in shown]
+        following["content"] = [*(results[each] for each in missing if each in results), *following["content"]]
     while merged and merged[0]["role"] != "user":
         merged.pop(0)
-    yield from (_sent(message) for message in merged)
-
-
-def _sent(message: Native) -> Native:
-    return {"role": message["role"], "content": [block for block in message["content"] if isinstance(block, dict)]}
+    yield from merged
 
 
 def _codex(records: Sequence[Native]) -> Iterator[Recorded]:

@@ -55,9 +55,10 @@ def test_a_clients_text_in_place_of_an_answer_is_not_the_users() -> None:
     assert block_of(silent).endswith("- (2) The user refused AskUserQuestion")
 
 
-def test_a_long_answer_in_a_dialog_is_whole() -> None:
+@pytest.mark.parametrize("said", ["User has answered your questions", "Your questions have been answered"])
+def test_a_long_answer_in_a_dialog_is_whole(said: str) -> None:
     answer = "Keep the old importer until March, " * 40 + "then delete it"
-    output = f'User has answered your questions: "When?"="{answer}". You can now continue with these answers.'
+    output = f'{said}: "When?"="{answer}". You can now continue with these answers.'
     assert f'"When?"="{answer}"' in block_of(Script().user("Plan.").call("AskUserQuestion", {}, output))
 
 

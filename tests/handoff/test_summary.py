@@ -216,6 +216,11 @@ def test_interrupted_work_is_listed_as_in_progress() -> None:
     script = Script().user("Rename the module loans to lending.").call("Bash", {"command": "git mv a b"}, None)
     assert summary_of(script)[Section.OPEN] == ["In progress: Rename the module loans to lending."]
     assert summary_of(script)[Section.STATE] == ["(1) ran `git mv a b`: no result yet"]
+    script.user("And commit.").call("Bash", {"command": "git commit"}, None)
+    assert summary_of(script)[Section.STATE] == [
+        "(1) ran `git mv a b`: no result is recorded",
+        "(3) ran `git commit`: no result yet",
+    ]
 
 
 def test_the_line_of_a_call_names_the_handle_of_a_large_output() -> None:

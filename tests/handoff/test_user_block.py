@@ -301,6 +301,27 @@ def test_a_request_on_which_the_user_stopped_the_work_says_so() -> None:
     assert "(Commit" not in block
 
 
+def test_what_the_user_says_in_the_message_with_the_interruption_was_not_interrupted() -> None:
+    script = Script().user("Fix each of them.").call("Bash", {"command": "git commit"}, None)
+    script.user("[Request interrupted by user for tool use]", "First the tests, please.").assistant("Written.")
+    block = block_of(script.user("And the docs, too.").turns)
+    assert block.endswith("Answered by the agent: (2) at 3.\nThe user interrupted the work on: (0) at 2.")
+
+
+def test_words_that_were_interrupted_in_their_own_message_say_so_themselves() -> None:
+    script = (
+        Script()
+        .user("Fix it.")
+        .assistant("Fixed.")
+        .user("Commit the three files to a new branch.", "[Request interrupted by user]", "Is it late?")
+    )
+    block = block_of(script.turns)
+    assert block.endswith(
+        "- (2) Commit the three files to a new branch.\n  [the user interrupted the work on this]\n- (2) Is it late?\n"
+        "Answered by the agent: (0) at 1."
+    )
+
+
 def test_rules_of_files_have_the_room_that_the_first_request_leaves() -> None:
     rules = "\n".join(f"- Never push part {number} of the work to main." for number in range(60))
     script = Script().user(AGENTS.replace("- Never push to main.", rules)).user("Fix `load`.").assistant("Done.")

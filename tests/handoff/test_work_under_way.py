@@ -31,6 +31,37 @@ def test_a_request_that_was_interrupted_for_another_one_is_told_as_interrupted()
     assert under_way(summary_of(interrupted())) == BOTH
 
 
+def test_what_the_user_says_in_the_message_with_the_interruption_is_the_next_request() -> None:
+    script = Script().user("Fix each of them in a loop.").call("Bash", {"command": "git commit -am a"}, None)
+    script.user("[Request interrupted by user for tool use]", "Just remove the folder from the commit.")
+    script.call("Bash", {"command": "git rm -r folder"}, "rm 'folder'")
+    assert under_way(summary_of(script)) == [
+        "In progress: the request in message 2, in the words above, for which the user interrupted (0)"
+    ]
+    again = (
+        Script()
+        .user("Fix `load`.")
+        .assistant("Fixed.")
+        .user("Check the comments.", "[Request interrupted by user]", "Check the comments, and reply to them.")
+    )
+    again.call("Bash", {"command": "gh pr view"}, "3 comments")
+    assert under_way(summary_of(again)) == [
+        "In progress: the request in message 2, in the words above: Check the comments, and reply to them."
+    ]
+
+
+def test_a_refusal_without_words_is_not_under_way_if_words_follow_in_the_same_message() -> None:
+    refused = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+    script = Script().user("Fix each of them in a loop.").call("Bash", {"command": "git rm a"}, refused, is_error=True)
+    result, words = script.turns.pop(), Script().user("[Request interrupted by user for tool use]", "Keep a.").turns[0]
+    joined = replace(result, role="user", blocks=result.blocks + words.blocks, texts=result.texts + words.texts)
+    script.turns.append(joined)
+    script.call("Bash", {"command": "git status"}, "clean")
+    assert under_way(summary_of(script)) == [
+        "In progress: the request in message 2, in the words above, for which the user interrupted (0)"
+    ]
+
+
 def test_requests_that_follow_one_another_without_an_interruption_are_all_under_way() -> None:
     script = Script().user("Fix the fines.").call("Bash", {"command": "ls"}, "a.py").user("And the docs.")
     script.call("Bash", {"command": "ls docs"}, "a.md")

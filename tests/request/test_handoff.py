@@ -63,6 +63,19 @@ async def test_the_end_of_the_newest_request_is_told(stash: Stash, client: Clien
     assert "In progress" not in ended
 
 
+async def test_what_a_client_writes_in_the_assistants_role_answers_nothing(
+    stash: Stash, client: ClientTranscript
+) -> None:
+    client.write("user", PROMPT)
+    client.say("The build is fixed.")
+    client.write("user", "<command-name>/exit</command-name>")
+    client.say("No response requested.")
+    client.write("user", "And the docs?")
+    text = await stash.hand_off(await client.read()) or ""
+    assert "Answered by the agent: (0) at 1." in text
+    assert "No response requested" not in text
+
+
 async def test_the_task_is_still_handed_off_after_a_second_compaction(stash: Stash, client: ClientTranscript) -> None:
     client.write("user", PROMPT)
     client.say("Working on it.")
@@ -254,6 +267,17 @@ async def test_what_was_folded_for_one_hand_off_is_known_to_the_next(
         text = await handed_off(stash, client)
         assert "`/srv/early.py`: edited" in text
         assert PROMPT in text
+
+
+async def test_a_call_that_ran_at_a_hand_off_has_its_result_in_the_next(stash: Stash, client: ClientTranscript) -> None:
+    client.write("user", PROMPT)
+    client.write("assistant", [{"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "make all"}}])
+    assert "ran `make all`: no result yet" in (await stash.hand_off(await client.read()) or "")
+    client.write("user", [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "fatal error: disk full"}])
+    client.say("The disk is full.")
+    text = await stash.hand_off(await client.read()) or ""
+    assert "ran `make all`: fatal error: disk full" in text
+    assert "no result" not in text
 
 
 async def test_a_hand_off_is_given_although_its_state_cannot_be_kept(stash: Stash, client: ClientTranscript) -> None:

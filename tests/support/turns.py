@@ -27,8 +27,11 @@ class Script:
     def __init__(self) -> None:
         self.turns: list[Turn] = []
 
-    def user(self, text: str) -> Script:
-        return self._add("user", Block(type="text", size=len(text)), text)
+    def user(self, *texts: str) -> Script:
+        """One message with these texts."""
+        blocks = tuple(Block(type="text", size=len(text)) for text in texts)
+        self.turns.append(Turn(len(self.turns), "user", blocks, texts))
+        return self
 
     def assistant(self, text: str) -> Script:
         return self._add("assistant", Block(type="text", size=len(text)), text)

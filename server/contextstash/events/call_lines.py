@@ -14,6 +14,8 @@ from contextstash.safety.sanitize import one_line
 MAX_CALL = 160
 """Characters that are shown of a call."""
 
+WAITS = "no result yet"
+
 MAX_CHANGED_LINE = 100
 """Characters that are shown of a line that was changed."""
 
@@ -32,7 +34,7 @@ def outcome_line(call: Call, uses: Sequence[FileUse]) -> str:
     """The call with what came of it."""
     made = call_line(call)
     if call.output is None:
-        return f"{made}: no result yet"
+        return f"{made}: {'no result is recorded' if call.ended else WAITS}"
     if call.refused:
         return f"{made}: refused by the user"
     changes = [use for use in uses if use.verb not in ("read", "run")]

@@ -47,7 +47,8 @@ _TOOL_ERROR = re.compile(r"\A\s*(?:Error:|error:|ERROR:|Error executing)")
 @dataclass(frozen=True, slots=True)
 class Call:
     """A tool call. `arguments` is empty if the call's text is not a JSON object. `output` is None if there is no
-    result. `seq` is the message with the result, or with the call if there is no result."""
+    result, and `ended` is whether the assistant went on without it: it will not come. `seq` is the message with the
+    result, or with the call if there is no result."""
 
     seq: int
     tool: str
@@ -58,6 +59,7 @@ class Call:
     is_error: bool = False
     handle: str | None = None
     tests: TestRun | None = None
+    ended: bool = True
 
     @property
     def command(self) -> str | None:
@@ -138,7 +140,10 @@ def calls_of(turns: Iterable[Turn]) -> list[Call]:
     processes: dict[str, tuple[str, str, str]] = {}
     done: list[Call] = []
     answered: set[str] = set()
+    newest, spoke = -1, ""  # where the assistant's newest step begins, of one or more messages
     for turn in turns:
+        newest = turn.seq if turn.role == "assistant" != spoke else newest
+        spoke = turn.role
         for index, (block, text) in enumerate(zip(turn.blocks, turn.texts, strict=True)):
             if block.type == "tool_call":
                 calls[block.call_id or f"{turn.seq}.{index}"] = (
@@ -156,8 +161,9 @@ def calls_of(turns: Iterable[Turn]) -> list[Call]:
                 output = done[-1].output
                 if output is not None and output.running:
                     processes[output.process] = (tool, argument, call)
-    open_calls = [call for call_id, call in calls.items() if call_id not in answered]
-    done += [Call(seq, tool, argument, text, _arguments(text)) for seq, tool, argument, text in open_calls]
+    for call_id, (seq, tool, argument, text) in calls.items():
+        if call_id not in answered:
+            done.append(Call(seq, tool, argument, text, _arguments(text), ended=seq < newest))
     return sorted(done, key=lambda call: call.seq)
 
 

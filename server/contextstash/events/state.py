@@ -245,7 +245,7 @@ class _Fold:
         self._end_turn()
         if takes_back_last(event.text):
             state.open = []
-        state.open = [*state.open, request][-MAX_OPEN:]
+        state.open = [*state.open, *([] if event.stopped else [request])][-MAX_OPEN:]
         state.asked.append(request)
         if objects(event.text):
             self._questioned(event.seq)
@@ -288,7 +288,8 @@ class _Fold:
         elif by_agent:
             state.silent = turn.ends_work
         if turn.role == "user" and any(map(is_interruption, turn.texts)):
-            state.interrupted = [each.seq for each in state.open]
+            # What the user says in the same message is not what was interrupted.
+            state.interrupted = [each.seq for each in state.open if each.seq < turn.seq]
         if turn.role == "system" or turn.kind == "host":  # the client puts these into every window itself
             return
         found: dict[str, None] = {}
@@ -310,7 +311,9 @@ class _Fold:
         for decision in decisions_of(call):
             self._end_turn()
             state.decided.append(decision)
-            state.ended, state.decision = False, decision
+            # A refusal with words behind it, in the same message, says nothing that they do not.
+            said = state.asked and state.asked[-1].seq == call.seq
+            state.ended, state.decision = False, None if said else decision
         elsewhere = "git " in (call.command or "") and self._is_elsewhere(call.folder)
         if not elsewhere:
             self._branch(call)

@@ -33,13 +33,20 @@ class Turn:
         return self.role == "assistant" and not any(block.type == "tool_call" for block in self.blocks)
 
 
-def without_own_calls(turns: Iterable[Turn]) -> tuple[Turn, ...]:
-    """The turns without the calls of our own tools and their results; a turn with nothing else is left out."""
+FILLERS = ("No response requested.", "(no content)")
+"""What Claude Code writes in the assistant's role, for example behind a local command."""
+
+
+def conversation_of(turns: Iterable[Turn]) -> tuple[Turn, ...]:
+    """The turns without the calls of our own tools and their results, and without replies that a client wrote itself; a
+    turn with nothing else is left out."""
     own: set[str] = set()
     kept = []
     for turn in turns:
         own |= {block.call_id for block in turn.blocks if block.call_id and _is_own(block)}
         places = [place for place, block in enumerate(turn.blocks) if block.call_id not in own and not _is_own(block)]
+        if turn.role == "assistant" and turn.texts and all(text.strip() in FILLERS for text in turn.texts):
+            continue
         if len(places) == len(turn.blocks):
             kept.append(turn)
         elif places:

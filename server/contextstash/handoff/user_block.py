@@ -49,13 +49,14 @@ class Said:
     """Something that the user said in message `seq`. `asked` is what the assistant had asked or proposed, if these
     words answer it. `command` is the client's command that the words belong to, such as
     `/review`: they count for one turn only. `source` is the project's file whose rules the client put there: the user
-    did not say them."""
+    did not say them. `stopped` is whether the same message says that the user interrupted the work on this."""
 
     seq: int
     text: str
     asked: str = ""
     command: str = ""
     source: str = ""
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +315,7 @@ def _written(entry: Said) -> str:
     """The entry as an item; of a command only its name and arguments: the user did not write its text, which the
     summary has as long as it is carried out."""
     asked = f"\n[the assistant had said: {unforged(entry.asked)}]" if entry.asked else ""
+    asked += "\n[the user interrupted the work on this]" * entry.stopped
     command = f"[command {one_line(entry.command, MAX_COMMAND)}, for one turn] " if entry.command else ""
     text = "" if entry.command else unforged(entry.text.strip())
     if entry.source:
@@ -347,13 +349,15 @@ def _entries(turns: Sequence[Turn]) -> list[Said]:
 
 
 def _said(request: Asked) -> Said:
-    return Said(request.seq, request.text, answered(request), request.command)
+    return Said(request.seq, request.text, answered(request), request.command, stopped=request.stopped)
 
 
 def _ends(turns: Sequence[Turn], entries: Sequence[Said], before: Said | None) -> tuple[dict[int, int], dict[int, int]]:
     """The entries on which the assistant ended its turn, that is, said something without a call before the user's next
-    message, and those on which the user interrupted it. The newest entry has no next one, so more may follow."""
+    message, and those on which the user interrupted it: those before the message that says so. The newest entry has no
+    next one, so more may follow."""
     asked = [*([before] if before else []), *(entry for entry in entries if not entry.source)]
+    told = {entry.seq for entry in entries if entry.stopped}
     starts = [entry.seq for entry in asked]
     last: dict[int, tuple[int, bool]] = {}
     stopped: dict[int, int] = {}
@@ -363,8 +367,8 @@ def _ends(turns: Sequence[Turn], entries: Sequence[Said], before: Said | None) -
             place += 1
         if turn.role == "assistant" and place >= 0:
             last[starts[place]] = (turn.seq, turn.ends_work)
-        elif place >= 0 and any(map(is_interruption, turn.texts)):
-            stopped[starts[place]] = turn.seq
+        elif turn.seq not in told and any(map(is_interruption, turn.texts)):
+            stopped |= dict.fromkeys([seq for seq in starts if seq < turn.seq][-1:], turn.seq)
     return {seq: at for seq, (at, ended) in last.items() if ended and seq != starts[-1] and seq not in stopped}, stopped
 
 

@@ -107,6 +107,9 @@ _GO_SAID = re.compile(
 """What a failed test of Go logs, or what its compiler says."""
 
 
+_UNINDENTED = re.compile(r"\n(?=\S)")
+
+
 def _go(text: str) -> TestRun | None:
     packages = _GO_PACKAGE.findall(text)
     failures = _GO_FAIL.findall(text)
@@ -116,11 +119,23 @@ def _go(text: str) -> TestRun | None:
     passed = len(_GO_PASS.findall(text))
     if failures or failed_packages:
         first = failures[0] if failures else failed_packages[0]
-        said = _GO_SAID.search(text[max(0, text.find("=== RUN   " + first)) :])
-        reason = f": {said.group(1) or said.group(2)}" if said else ""
+        reason = _go_reason(text, failures[0]) if failures else _go_said(text)[:1]
         count = len(failures) or len(failed_packages)
-        return TestRun(count, passed or None, one_line(first + reason, 200))
+        return TestRun(count, passed or None, one_line(": ".join([first, *reason]), 200))
     return TestRun(0, passed or None)
+
+
+def _go_said(text: str) -> list[str]:
+    return [logged or compiler for logged, compiler in _GO_SAID.findall(text)]
+
+
+def _go_reason(text: str, test: str) -> list[str]:
+    """Why a test failed, if it is said: the last line that its own file logged, else the last line. Other files log
+    what the program does."""
+    run, failed = text.find(f"=== RUN   {test}\n"), text.find(f"--- FAIL: {test}")
+    end = _UNINDENTED.search(text, failed)
+    said = _go_said(text[run if run >= 0 else failed : end.start() if end else len(text)]) or _go_said(text[:failed])
+    return ([line for line in said if "_test.go:" in line] or said)[-1:]
 
 
 def _cargo(text: str) -> TestRun | None:

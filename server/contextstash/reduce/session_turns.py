@@ -13,8 +13,9 @@ from functools import cache
 
 from pydantic import TypeAdapter, ValidationError
 
+from contextstash.events.call_lines import WAITS
 from contextstash.events.state import State, fold
-from contextstash.events.turns import Turn, without_own_calls
+from contextstash.events.turns import Turn, conversation_of
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_texts
 from contextstash.view.branches import rewinds_in_force
@@ -38,7 +39,7 @@ def turn_of(snapshot: SessionSnapshot, message: Message, handles: Mapping[Place,
 
 class SessionTurns:
     """The turns of a session as of a snapshot, with their full texts, even if the view shows them shortened; without
-    the calls of our own tools."""
+    the calls of our own tools and replies that a client wrote itself."""
 
     def __init__(self, access: Access, snapshot: SessionSnapshot) -> None:
         self.access = access
@@ -61,13 +62,13 @@ class SessionTurns:
         also if a summary covers them."""
         wanted = [seq for seq in range(first, last + 1) if not self.is_left(seq)]
         await self._read(wanted)
-        return without_own_calls(self._made[seq] for seq in wanted if seq not in self._unseen)
+        return conversation_of(self._made[seq] for seq in wanted if seq not in self._unseen)
 
     async def at(self, seqs: Iterable[int]) -> tuple[Turn, ...]:
         """The turns of these messages, in order."""
         wanted = sorted(set(seqs))
         await self._read(wanted)
-        return without_own_calls(self._made[seq] for seq in wanted)
+        return conversation_of(self._made[seq] for seq in wanted)
 
     async def _read(self, wanted: Sequence[int]) -> None:
         missing = [seq for seq in wanted if seq not in self._made]
@@ -136,7 +137,10 @@ async def _kept(access: Access, snapshot: SessionSnapshot, last_seq: int) -> Sta
 
 
 async def keep_state(access: Access, snapshot: SessionSnapshot, state: State) -> None:
-    """Keep a state for the next compaction."""
+    """Keep a state for the next compaction; not if a call in it still runs, as its result comes with a later
+    message."""
+    if any(each.text.endswith(WAITS) for each in state.calls):
+        return
     rewinds = tuple(edit.edit_id for edit in rewinds_in_force(snapshot.edits))
     text = await asyncio.to_thread(lambda: _adapter().dump_json(_Kept(state, rewinds)).decode())
     await access.store.put_cached_summary(snapshot.session_id, NOTE, CachedSummary(text=text, strategy=NOTE))
