@@ -23,8 +23,7 @@ from contextstash.mcp.schemas import schemas
 from contextstash.mcp.server import build_server
 from contextstash.mcp.tools import SCHEMAS
 from contextstash.stash import Stash
-from contextstash.window.presets import PRESETS
-from contextstash.window.settings import ContextSettings, UserSettings, resolve_settings
+from contextstash.window.settings import PRESETS, ContextSettings, UserSettings, resolve_settings
 
 FOLDER = Path(__file__).parent
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from contextstash.window.presets import PRESETS
+from contextstash.window.settings import PRESETS
 from tests.support.command_line import CommandLine
 from tests.support.effort import THOROUGH, sample
 

@@ -14,8 +14,7 @@ import pytest
 
 from contextstash.cli.app import cli
 from contextstash.mcp.tools import SCHEMAS
-from contextstash.window.presets import PRESETS
-from contextstash.window.settings import UserSettings
+from contextstash.window.settings import PRESETS, UserSettings
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from contextstash.stash import Stash
 from contextstash.view.view import parts_of, results_of
-from contextstash.window.presets import PRESETS
+from contextstash.window.settings import PRESETS
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 from tests.support.conversations import FORMAT_NAMES, conversations

@@ -55,7 +55,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "For clients and scripts": {
         "serve": ("server_commands", "Serve the tools over MCP; clients start this."),
-        "token": ("token_commands", "Make, list and revoke tokens for a server over HTTP."),
+        "token": ("server_commands", "Make, list and revoke tokens for a server over HTTP."),
         "gateway": ("server_commands", "Serve other MCP servers' tools, with limited outputs."),
         "proxy": ("server_commands", "Stand between a client and the model API."),
         "hook": ("client_commands", "Handle an event of a client's hooks."),

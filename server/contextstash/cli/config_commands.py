@@ -104,8 +104,7 @@ def _without_unused_key(layer: Layer, remarks: list[str]) -> Layer:
 def _effective(layers: Sequence[Layer]) -> list[dict[str, Any]]:
     """The name of every setting in order, its value and its layer. Raises BadInputError if a value is invalid."""
     from contextstash.configuration.consent import without_credentials
-    from contextstash.window.presets import PRESETS
-    from contextstash.window.settings import UserSettings, resolve_settings
+    from contextstash.window.settings import PRESETS, UserSettings, resolve_settings
 
     resolved = resolve_settings(*(layer.values for layer in layers))
     of_preset = dict.fromkeys(PRESETS[resolved.preset], f"preset {resolved.preset}")
@@ -139,7 +138,7 @@ def _text(value: object) -> str:
 @JSON
 def presets(as_json: bool) -> None:
     """List the presets, each with the values that differ from the defaults."""
-    from contextstash.window.presets import PRESETS
+    from contextstash.window.settings import PRESETS
 
     if as_json:
         echo_json(PRESETS)

@@ -1,4 +1,4 @@
-"""Commands that serve until they are stopped: serve, ui, proxy, gateway."""
+"""Commands that serve until they are stopped, and the tokens of their clients: serve, ui, proxy, gateway, token."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import sys
 import webbrowser
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,13 +15,16 @@ import click
 
 from contextstash.base.plain_logs import configure_logs
 from contextstash.cli.console import echo, print_table
-from contextstash.cli.options import address, opener_options
+from contextstash.cli.options import address, opener_options, stash_command
 from contextstash.configuration.setting_layers import sets_output_limits
-from contextstash_storage.errors import BadInputError
+from contextstash.web.access_tokens import DEFAULT_SCOPES, SCOPES, create_token, now
+from contextstash_storage.errors import BadInputError, NotFoundError
 
 if TYPE_CHECKING:
     from contextstash.gateway import Gateway
+    from contextstash.stash import Stash
     from contextstash.stash_opener import StashOpener
+    from contextstash_storage.notes import Token
 
 
 @click.command()
@@ -221,3 +225,79 @@ def _checked(gateway: Gateway) -> int:
         if each.variables:
             echo(f"{each.name} gets these variables: {', '.join(each.variables)}")
     return int(any(each.problem for each in gateway.upstreams))
+
+
+@click.group()
+def token() -> None:
+    """Make, list and revoke the tokens of clients that use a server over HTTP."""
+
+
+@stash_command("create")
+@click.argument("name")
+@click.option("--owner", metavar="NAME", help="Whose sessions it gives access to. [default: the name of the token]")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice(SCOPES),
+    multiple=True,
+    default=DEFAULT_SCOPES,
+    show_default=True,
+    help="What it allows; may be given several times: read, write (record, prune, …), admin (delete).",
+)
+@click.option("--days", type=click.IntRange(1, 36_500), metavar="N", help="It expires after N days. [default: never]")
+async def create(stash: Stash, name: str, owner: str | None, scopes: tuple[str, ...], days: int | None) -> Any:
+    """Make a token and print it, once: only its hash is stored.
+
+    A client sends it as the header `Authorization: Bearer TOKEN`. Two tokens with the same owner see the same sessions;
+    the owner of what is recorded without a server on this machine is `local`.
+    """
+    expires = now() + timedelta(days=days) if days else None
+    whose, given = owner or name, sorted(set(scopes), key=SCOPES.index)
+    secret = await create_token(stash.store, name, whose, given, expires)
+
+    def show() -> None:
+        click.echo(secret)
+        said = f"The token {name} for the sessions of {whose}: {', '.join(given)}. It is not shown again."
+        click.echo(said, err=True)
+
+    times = {"expires_at": expires.isoformat()} if expires else {}
+    return {"name": name, "owner": whose, "scopes": given, "token": secret, **times}, show
+
+
+@stash_command("list")
+async def list_(stash: Stash) -> Any:
+    """List the tokens, without their secrets."""
+    found = await stash.store.read_tokens()
+
+    def show() -> None:
+        if not found:
+            click.echo("No tokens yet: contextstash token create NAME")
+            return
+        print_table(["name", "owner", "scopes", "created", "last used", "expires"], map(_row, found))
+
+    return {"tokens": [_fields(each) for each in found]}, show
+
+
+@stash_command("revoke")
+@click.argument("name")
+async def revoke(stash: Stash, name: str) -> Any:
+    """Revoke a token: running servers refuse it within two seconds."""
+    if not await stash.store.remove_token(name):
+        raise NotFoundError(f"There is no token {name}. contextstash token list shows the tokens.")
+    return {"revoked": name}, lambda: click.echo(f"Revoked {name}.")
+
+
+for each in (create, list_, revoke):
+    token.add_command(each)
+
+
+def _fields(found: Token) -> dict[str, Any]:
+    times = {"created_at": found.created_at, "expires_at": found.expires_at, "last_used_at": found.last_used_at}
+    given = {name: at.isoformat() for name, at in times.items() if at is not None}
+    return {"name": found.name, "owner": found.owner, "scopes": list(found.scopes), **given}
+
+
+def _row(found: Token) -> list[object]:
+    times = (found.created_at, found.last_used_at, found.expires_at)
+    shown = (None if at is None else at.strftime("%Y-%m-%d %H:%M") for at in times)
+    return [found.name, found.owner, " ".join(found.scopes), *shown]

@@ -1,16 +1,29 @@
-"""ContextSettings: the settings of estimation, pruning, compaction and recovery."""
+"""ContextSettings: the settings of estimation, pruning, compaction and recovery; and the presets of presets.toml."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from pkgutil import get_data
 from string import Formatter
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
 from contextstash.base.near_names import did_you_mean, nearest
-from contextstash.window.presets import PRESETS
 from contextstash_storage.errors import BadInputError
+
+_TABLES = tomllib.loads((get_data(__package__, "presets.toml") or b"").decode())
+
+
+def _values(table: dict[str, Any]) -> dict[str, Any]:
+    merged = {**_TABLES.get(table.get("like", ""), {}), **table}
+    return {name: None if value == "none" else value for name, value in merged.items() if name != "like"}
+
+
+PRESETS: dict[str, dict[str, Any]] = {name: _values(table) for name, table in _TABLES.items()}
+"""The values that differ from the default, by preset."""
+
 
 DESCRIBED = "described"
 

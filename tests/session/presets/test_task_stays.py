@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from contextstash.stash import Stash
-from contextstash.window.presets import PRESETS
+from contextstash.window.settings import PRESETS
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.reduce.test_user_words import TASK, plain, step
 
