@@ -111,7 +111,9 @@ def sweep(client: Client) -> None:
 
 
 def fail_to_compact(client: Client) -> None:
-    """The provider refuses the request for a summary."""
+    """The provider refuses the request for a summary, which only a client without our mod makes."""
+    assert client.ours.run("uninstall", "claude-code", "--yes").returncode == 0
+    assert client.ours.run("install", "claude-code", "--scope", "project", "--yes").returncode == 0
     client.provider.fails_to_compact = True
     client.run("-p", "--continue", "/compact")
     assert client.provider.refused
