@@ -100,11 +100,28 @@ def test_a_command_that_is_waited_for_fails_and_passes_under_its_own_name() -> N
         assert open_failures(script) == ["ran `go test ./...`"] * code
 
 
-def test_a_run_whose_tests_passed_is_remembered_until_one_fails() -> None:
+def test_a_run_whose_tests_passed_is_remembered_until_it_fails() -> None:
     script = run(Script(), "go test ./...", GO_PASSED)
     script.call("Edit", {"file_path": "/srv/sync.go", "old_string": "a", "new_string": "b"}, "updated")
     assert "Tests passed at message 1: `go test ./...` (changed since: sync.go)" in sections_of(script)[Section.STATE]
-    assert fold(run(script, "go test ./...", GO_FAILED, failed=True).turns).passed is None
+    assert fold(run(script, "go test ./...", GO_FAILED, failed=True).turns).passed == {}
+
+
+def test_the_last_run_that_passed_is_told_beside_a_later_one_that_passed_first_and_then_failed() -> None:
+    script = run(run(Script(), "go test ./...", GO_PASSED), "go test ./sync", GO_PASSED)
+    sections = sections_of(run(script, "go test ./sync", GO_FAILED, failed=True))
+    assert "Tests passed at message 1: `go test ./...`" in sections[Section.STATE]
+    assert sections[Section.FAILED][0].startswith("(5) ran `go test ./sync`: 1 failed")
+
+
+def test_what_the_agent_says_directly_after_a_run_is_told_until_its_turn_ends() -> None:
+    script = run(Script().user("Test it."), "go test ./...", GO_FAILED, failed=True)
+    script.assistant("Let me look at the failing test. The failure of TestPrune is unrelated to my change.")
+    run(script, "cat sync_test.go", "package sync").assistant("The test is missing a lock, I read.")
+    run(script, "go test ./sync", GO_PASSED).assistant("All pass.").call("Bash", {"command": "ls"}, "a.go")
+    told = [line for line in sections_of(script)[Section.STATE] if line.startswith("The assistant said of a run")]
+    assert told == ["The assistant said of a run (3): The failure of TestPrune is unrelated to my change."]
+    assert fold(script.assistant("The sync tests pass.").user("And the docs?").turns).verdicts == []
 
 
 def test_a_task_is_updated_by_its_number_and_leaves_when_it_is_done() -> None:

@@ -64,8 +64,7 @@ class FileUse:
 class Asked:
     """The user asked for something. `said` is the assistant's text just before it, empty if there is none. `command` is
     the client's command that the message gives or that the client expanded to this text, such as `/review 284`: what it
-    says counts for one turn and makes no rule. `stopped` is whether the same message says
-    that the user interrupted the work on it."""
+    says counts for one turn and makes no rule. `stopped` is whether the same message interrupts the work on it."""
 
     seq: int
     text: str

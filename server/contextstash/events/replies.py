@@ -125,9 +125,8 @@ def _ending_with(said: Sequence[str], last: int) -> str:
 
 
 _ANSWERED = re.compile(
-    r"\A\s*(?:User has answered your questions?|Your questions have been answered):\s*(.{1,20000}?)"
-    r"(?:\. You can now continue|\Z)",
-    re.DOTALL,
+    r"\A\s*(?:User has|Your questions have been) answered[^:]{0,20}:\s*(.{1,20000}?)(?:\. You can now continue|\Z)",
+    re.S,
 )
 _SAID = re.compile(
     r"(?:the user (?:said|provided the following)|feedback|reason)[^:\n]{0,60}:\s*(.+)",

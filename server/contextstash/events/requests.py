@@ -159,7 +159,8 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Asked], list[Told]]:
             carried += [Told(turn.seq, without_notes(text)) for text in texts if text.strip()]
             continue
         for whole in texts:
-            requests[-1:] = [_stopped(each, turn.seq, whole) for each in requests[-1:]]
+            stops = turn.seq if is_interruption(whole) else None
+            requests[-1:] = [replace(each, stopped=each.stopped or each.seq == stops) for each in requests[-1:]]
             text = words_handed_over(whole) or _skill_text(whole, command) or without_host_text(whole)
             given = command_of(whole)
             if _CARRIED_OVER.match(text):
@@ -171,11 +172,6 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Asked], list[Told]]:
                 said = ""
             command = given if given or text or _COMMAND_OUTPUT.match(whole) else command
     return requests, carried
-
-
-def _stopped(request: Asked, seq: int, text: str) -> Asked:
-    """The newest request, stopped if this next text of the same message `seq` says so."""
-    return replace(request, stopped=True) if request.seq == seq and is_interruption(text) else request
 
 
 def _of_another_session(turn: Turn, texts: list[str]) -> tuple[list[Asked], list[str]]:

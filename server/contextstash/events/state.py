@@ -139,9 +139,10 @@ class State:
     newest message is empty: that ends its turn if the user speaks next. `asked` and `decided` are the user's words,
     `open` those requests on which the agent has not ended its turn, `interrupted` those of them on which the user
     stopped the work, `decision` the newest decision if no request follows it, and `skill` the one that the agent
-    carries out. `failed` are the runs that failed last, by their programs, `passed` is the newest test run if its tests
-    passed. `git` is the last commit, or else what Git said first; its `line` is the branch, if that is known. `calls`
-    are the newest calls. `quoted` counts the wordings and numbers that the agent wrote in quotation marks.
+    carries out. `failed` are the runs that failed last, by their programs, `passed` the test runs that passed when last
+    run, by their commands. `tested` is whether the newest call ran a program, `verdicts` what the agent said right
+    behind one in this turn. `git` is the last commit, or else what Git said first; its `line` is the branch, if that is
+    known. `calls` are the newest calls. `quoted` counts the quoted wordings and the numbers that the agent wrote.
     """
 
     seq: int = -1
@@ -159,7 +160,9 @@ class State:
     skill: Asked | None = None
     plan: Plan = field(default_factory=Plan)
     failed: dict[str, Run] = field(default_factory=dict)
-    passed: Run | None = None
+    passed: dict[str, Run] = field(default_factory=dict)
+    tested: bool = False
+    verdicts: list[Told] = field(default_factory=list)
     git: Run | None = None
     calls: list[Told] = field(default_factory=list)
     names: NamesInUse = field(default_factory=NamesInUse)
@@ -230,7 +233,7 @@ class _Fold:
         # Of equal lines, such as several changes of one file, the newest.
         calls = {each.text: each for each in [*state.calls, *told]}
         state.calls = sorted(calls.values(), key=lambda each: each.seq)[-MAX_CALLS:]
-        for known, most in ((state.files, MAX_FILES), (state.quoted, MAX_QUOTED)):
+        for known, most in ((state.files, MAX_FILES), (state.quoted, MAX_QUOTED), (state.passed, MAX_CALLS)):
             for key in [*known][: max(0, len(known) - most)]:
                 del known[key]
         del state.done[:-MAX_LINES], state.decided[:-MAX_LINES], state.asked[1 : 1 - MAX_LINES]
@@ -269,7 +272,7 @@ class _Fold:
         """The user says something: what the agent said last ended its turn, if no call came after it."""
         state = self.state
         if state.ended or state.silent:
-            state.open, state.silent = [], False
+            state.open, state.silent, state.verdicts = [], False, []
         if state.ended and state.said is not None and all(each.seq != state.said.seq for each in state.done):
             state.done.append(Told(state.said.seq, closing(state.said.text)))
 
@@ -283,13 +286,13 @@ class _Fold:
             if state.asked and (state.said is None or state.said.seq < state.asked[-1].seq) and concedes(text):
                 self._questioned(state.asked[-1].seq)
             self._said_before = state.said
+            self._judged(turn.seq, text)
             state.said, state.ended = Told(turn.seq, text), turn.ends_work
             state.skill = None if turn.ends_work else state.skill
         elif by_agent:
             state.silent = turn.ends_work
         if turn.role == "user" and any(map(is_interruption, turn.texts)):
-            # What the user says in the same message is not what was interrupted.
-            state.interrupted = [each.seq for each in state.open if each.seq < turn.seq]
+            state.interrupted = [each.seq for each in state.open if each.seq < turn.seq]  # not what it says itself
         if turn.role == "system" or turn.kind == "host":  # the client puts these into every window itself
             return
         found: dict[str, None] = {}
@@ -300,20 +303,27 @@ class _Fold:
                 found |= names_of(without_host_text(text) if turn.role == "user" else text)
         state.names.add(turn.seq, found, by_agent=by_agent)
 
+    def _judged(self, seq: int, text: str) -> None:
+        """What the agent says directly after a run."""
+        verdict = next(filter(_VERDICT.match, own_sentences(text)), "") if self.state.tested else ""
+        if verdict:  # with more than three, fewer calls have room
+            verdict = clip(defused(one_line(verdict, MAX_TEXT)), MAX_CLOSING)
+            self.state.verdicts = [*self.state.verdicts, Told(seq, verdict)][-3:]
+        self.state.tested = False
+
     def _called(self, call: Call, uses: list[FileUse]) -> None:
         state = self.state
         state.ended = state.silent = False
         if not is_plan_call(call) and not is_dialog(call.tool):
             self._told.append((call, uses))
-        self._ran(call)
+        self._ran(call, any(use.verb == "run" for use in uses))
         for use in uses:
             self._used(use, call.seq)
         for decision in decisions_of(call):
             self._end_turn()
             state.decided.append(decision)
-            # A refusal with words behind it, in the same message, says nothing that they do not.
-            said = state.asked and state.asked[-1].seq == call.seq
-            state.ended, state.decision = False, None if said else decision
+            words = state.asked and state.asked[-1].seq == call.seq  # behind a refusal, in the same message
+            state.ended, state.decision = False, None if words else decision
         elsewhere = "git " in (call.command or "") and self._is_elsewhere(call.folder)
         if not elsewhere:
             self._branch(call)
@@ -329,21 +339,23 @@ class _Fold:
         if call.output is not None:
             state.names.add(call.seq, names_of(call.output.text), by_agent=False, files=files)
 
-    def _ran(self, call: Call) -> None:
-        """Whether a program that tests, checks or builds failed or passed."""
+    def _ran(self, call: Call, file: bool) -> None:
+        """Whether a program that tests, checks or builds failed or passed; `file` is whether a file was run."""
         state, command = self.state, call.command
+        state.tested = False
         if command is None or call.output is None or call.refused or call.output.running:
             return
         runner = runner_of(command) or ("" if not call.tests else " ".join(bare_command(command).split()[:2]))
+        state.tested = bool(runner) or file
         if runner and call.failed:
             state.failed[runner] = Run(call.seq, call_line(call), one_line(call.error_message, 220))
         elif runner:
             state.failed.pop(runner, None)
+        if call.tests:
+            state.passed.pop(call_line(call), None)
         if call.tests and not call.failed:
             passed = f"{call.tests.passed} passed" if call.tests.passed else ""
-            state.passed = Run(call.seq, call_line(call), passed)
-        elif call.tests and state.passed and state.passed.line == call_line(call):
-            state.passed = None
+            state.passed[call_line(call)] = Run(call.seq, call_line(call), passed)
 
     def _is_elsewhere(self, folder: str) -> bool:
         """Whether a command ran in a folder outside the one in which the session works, such as another repository."""
@@ -383,7 +395,7 @@ class _Fold:
         state.files[path] = file
         if use.changes and not use.staged:
             name = path.rpartition("/")[2]
-            for run in [*state.failed.values(), *filter(None, [state.passed, state.git])]:
+            for run in [*state.failed.values(), *state.passed.values(), *filter(None, [state.git])]:
                 others = [each for each in run.since if each != name][-MAX_SINCE:]
                 run.since = others if file.put_back and run is state.git else [*others, name]
 
@@ -438,6 +450,14 @@ _OF_USER = re.compile(
     re.IGNORECASE,
 )
 """What the agent says of the user's decisions. Those stand in the user's own words, and nothing else is one."""
+
+
+_VERDICT = re.compile(  # of a sentence that says more of a run than that it passed, and not what comes next
+    r"(?!\W*(?:(?:now|next|then|first)\b,? ?)?(?:let(?: me|['’]s)|i(?:['’]ll| will| need)|now)\b)(?=.{25}).*(?:[✓✅❌]"
+    r"|\b(?:pass(?:e[sd]|ing)?|fail(?:s|ed|ing|ures?)?|work(?:s|ed)?|green|expected|unrelated|pre-?existing|fixe[sd]"
+    r"|broken?|because|confirm\w*|errors?|issues?|problem|causes?|correct\w*|success\w*|clean|wrong|missing)\b)",
+    re.IGNORECASE,
+)
 
 
 def closing(text: str) -> str:

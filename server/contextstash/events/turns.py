@@ -33,8 +33,7 @@ class Turn:
         return self.role == "assistant" and not any(block.type == "tool_call" for block in self.blocks)
 
 
-FILLERS = ("No response requested.", "(no content)")
-"""What Claude Code writes in the assistant's role, for example behind a local command."""
+FILLERS = ("No response requested.", "(no content)")  # of Claude Code, for example behind a local command
 
 
 def conversation_of(turns: Iterable[Turn]) -> tuple[Turn, ...]:

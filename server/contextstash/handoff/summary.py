@@ -336,7 +336,7 @@ class _Writer:
         state = self._state
         known = [
             *([_git(state.git)] if state.git and (state.git.line or state.git.told) else []),
-            *([_passed(state.passed)] if state.passed else []),
+            *map(_passed, [*state.passed.values()][-1:]),
         ]
         bound = max(room // 3, MIN_CALL)
         known = first_of(known, room, self._count)
@@ -347,7 +347,11 @@ class _Writer:
             said = f"The assistant said last ({state.said.seq}): {defused(state.said.text.strip())}"
             short = cut_middle(said, max(int(room * SAID_SHARE), room - sum(map(self._item, calls))), self._item)
         head = [short] if short else []
-        return [*head, *known, *newest(calls, room - sum(map(self._item, head)), self._count)]
+        shown = newest(calls, room - sum(map(self._item, head)), self._count)
+        before = [each for each in reversed(state.verdicts) if state.said and each.seq != state.said.seq]
+        verdicts = [f"The assistant said of a run ({each.seq}): {each.text}" for each in before]
+        told = first_of(verdicts, room - sum(map(self._item, [*head, *shown])), self._count)
+        return [*head, *known, *told, *shown]
 
     def names(self, room: int) -> list[str]:
         """The names most in use, without those that stand beside the list, and literals: those that the agent wrote

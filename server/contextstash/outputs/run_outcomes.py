@@ -102,12 +102,9 @@ def _pytest(text: str) -> TestRun | None:
 
 
 _GO_SAID = re.compile(
-    r"^[ \t]+(\w[\w.-]*\.go:\d+: \S[^\n]{0,160})|^(\S{1,160}\.go:\d+:\d+: [^\n]{1,160})", re.MULTILINE
+    r"^[ \t]*(?:(?<=[ \t])(?=\w[\w.-]*\.go:\d+: )|(?=\S+:\d+:\d+: ))(\S{1,160}: \S[^\n]{0,160})", re.MULTILINE
 )
 """What a failed test of Go logs, or what its compiler says."""
-
-
-_UNINDENTED = re.compile(r"\n(?=\S)")
 
 
 def _go(text: str) -> TestRun | None:
@@ -119,22 +116,17 @@ def _go(text: str) -> TestRun | None:
     passed = len(_GO_PASS.findall(text))
     if failures or failed_packages:
         first = failures[0] if failures else failed_packages[0]
-        reason = _go_reason(text, failures[0]) if failures else _go_said(text)[:1]
+        reason = _go_reason(text, failures[0]) if failures else _GO_SAID.findall(text)[:1]
         count = len(failures) or len(failed_packages)
         return TestRun(count, passed or None, one_line(": ".join([first, *reason]), 200))
     return TestRun(0, passed or None)
 
 
-def _go_said(text: str) -> list[str]:
-    return [logged or compiler for logged, compiler in _GO_SAID.findall(text)]
-
-
 def _go_reason(text: str, test: str) -> list[str]:
-    """Why a test failed, if it is said: the last line that its own file logged, else the last line. Other files log
-    what the program does."""
+    """Why a test failed: the last line that its own file logged, else the last line."""
     run, failed = text.find(f"=== RUN   {test}\n"), text.find(f"--- FAIL: {test}")
-    end = _UNINDENTED.search(text, failed)
-    said = _go_said(text[run if run >= 0 else failed : end.start() if end else len(text)]) or _go_said(text[:failed])
+    block = text[run if run >= 0 else failed : failed] + re.split(r"\n(?=\S)", text[failed:], maxsplit=1)[0]
+    said = _GO_SAID.findall(block) or _GO_SAID.findall(text[:failed])
     return ([line for line in said if "_test.go:" in line] or said)[-1:]
 
 

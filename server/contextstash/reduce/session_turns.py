@@ -137,8 +137,7 @@ async def _kept(access: Access, snapshot: SessionSnapshot, last_seq: int) -> Sta
 
 
 async def keep_state(access: Access, snapshot: SessionSnapshot, state: State) -> None:
-    """Keep a state for the next compaction; not if a call in it still runs, as its result comes with a later
-    message."""
+    """Keep a state for the next compaction, unless a call still runs: its result comes with a later message."""
     if any(each.text.endswith(WAITS) for each in state.calls):
         return
     rewinds = tuple(edit.edit_id for edit in rewinds_in_force(snapshot.edits))
