@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -208,9 +210,8 @@ def test_a_file_that_a_script_changed_has_to_be_read_again() -> None:
     assert not next(file for file in known_files(script.turns) if file.path == "/srv/a.py").unseen
     script.call("Bash", {"command": patch}, "")
     files = known_files(script.turns)
-    assert "`/srv/a.py`, whole (a command changed it since: read it again before an edit):" in pieces_of_files(
-        files, 1_000, quarter
-    )
+    text = pieces_of_files(files, 1_000, quarter)
+    assert "`/srv/a.py`, whole (perhaps changed since, by `python - <<…` in 5):" in text
 
 
 def test_the_head_of_a_class_stays_with_its_first_method() -> None:
@@ -277,3 +278,40 @@ def test_an_edit_that_the_tool_refused_changes_nothing_if_no_flag_says_so() -> N
     script = read_whole()
     script.call("Edit", {"file_path": "/srv/a.py", "old_string": "return x + 99", "new_string": "pass"}, output)
     assert lines_of(edited(script)) == FUNCTIONS
+
+
+def shown_of(script: Script) -> str:
+    return pieces_of_files(known_files(script.turns), 1_000, quarter).partition("\n")[0]
+
+
+def run(script: Script, command: str, output: str = "") -> Script:
+    return script.call("Bash", {"command": command}, output)
+
+
+def test_what_git_or_a_formatter_may_have_changed_is_told_as_it_was_before() -> None:
+    of_git = ["git checkout main", "git pull --rebase", "git reset --hard HEAD~1", "git stash"]
+    for command in (*of_git, "ruff format", "black .", "ls | xargs sed -i s/x/y/", "black a.py"):
+        shown = shown_of(run(read_whole(), command))
+        assert re.fullmatch(r"`/srv/a.py`, whole \(perhaps changed since, by `(\w| |-)+` in 3\):", shown), shown
+    of_git = ["git checkout -b fix", "git reset HEAD~1", "git stash list", "git log --grep black"]
+    for command in (*of_git, "gofmt -w b.go", "ruff format --check .", "git stash && pytest; git stash pop"):
+        assert shown_of(run(read_whole(), command)) == "`/srv/a.py`, whole:"
+    assert shown_of(run(run(read_whole(), "git stash"), "git stash pop")) == "`/srv/a.py`, whole:"
+
+
+def test_after_a_formatter_an_edit_is_known_and_a_read_says_how_the_file_stands() -> None:
+    script = edit(run(read_whole(), "ruff format a.py", "1 file reformatted"), "return x + 99", "return 0")
+    assert "perhaps changed since, by `ruff format` in 3):" in shown_of(script)
+    script.call("Read", {"file_path": "/srv/a.py"}, numbered(FUNCTIONS))
+    assert shown_of(script) == "`/srv/a.py`, whole:"
+
+
+def test_the_files_that_a_script_changes_in_a_loop_have_to_be_read_again() -> None:
+    loop = "for p in ['a.py', 'new.py']:\n    text = Path(p).read_text()\n    Path(p).write_text(text)\n"
+    shown = shown_of(run(read_whole(), f"cd /srv && python3 <<'PY'\n{loop}PY", "a.py: 7 replacements"))
+    assert "by `cd /srv && python3 <<…` in 3" in shown
+    script = read_whole().call("Write", {"file_path": "/srv/fix.py", "content": loop}, "created")
+    text = pieces_of_files(known_files(run(script, "cd /srv && python fix.py").turns), 1_000, quarter)
+    assert "by `cd /srv && python fix.py` in 5" in text
+    shown = shown_of(run(read_whole(), "perl -pi -e 's/x/y/' /srv/a.py"))
+    assert "by `perl -pi` in 3" in shown

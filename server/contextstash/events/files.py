@@ -60,10 +60,13 @@ def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:
     """The file uses of each call. A script that a call runs changes what it opens to write, and a file that is added to
     Git's index by name was changed."""
     scripts: dict[str, list[FileUse]] = {}
+    used: dict[str, None] = {}
     for call in calls:
         uses = [use for use in file_uses(call) if not _NOT_OF_WORK.search(use.path) and not _in_vain(call, use)]
         command = call.command or ""
-        targets = [_within(call.folder, FileUse(path, "edited")) for path in written_by_script(command)]
+        script = command or next((use.text for use in uses if use.text), "")
+        targets = [_within(call.folder, FileUse(path, "edited")) for path in written_by_script(script, used)]
+        used |= dict.fromkeys(use.path for use in uses)
         found = list(uses)
         if targets and (written := [use.path for use in uses if use.verb == "created"]):
             scripts |= dict.fromkeys(written, targets)
@@ -71,10 +74,8 @@ def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:
             found += targets
         if not call.failed and not call.refused:
             found += [target for use in uses if use.verb == "run" for target in scripts.get(use.path, ())]
-            staged = (FileUse(path, "changed", staged=True) for path in staged_files(command))
-            found += [_within(call.folder, use) for use in staged]
-            told = (FileUse(path, "changed", staged=True) for path in _told_changed(command, call))
-            found += [_within(call.folder, use) for use in told]
+            listed = [*staged_files(command), *_told_changed(command, call)]
+            found += [_within(call.folder, FileUse(path, "changed", staged=True)) for path in listed]
         yield found
 
 

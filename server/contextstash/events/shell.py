@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from contextstash.events.kinds import FileUse, Verb
 from contextstash.outputs.shell_envelope import without_heredocs
@@ -95,16 +95,14 @@ def files_of_command(command: str) -> Iterator[FileUse]:
 
 
 _INDENTED = re.compile(r"^[ \t]+\w{1,40}[ \t]*$|^\w{1,40}[ \t]+$", re.MULTILINE)
-_HIDDEN = "\0"
-"""A character that no command has. Behind the word of a line it ends no here-document there."""
 
 
 def _parted(command: str, mark: str = " ") -> tuple[str, list[str]]:
     """The command without its here-documents, and their lines. Only a delimiter alone in its line ends one, with tabs
     before it behind `<<-`: without it, all that follows is in the file, and nothing of it is run."""
-    exact = command if "<<-" in command else _INDENTED.sub(rf"\g<0>{_HIDDEN}", command)
+    exact = command if "<<-" in command else _INDENTED.sub(lambda line: f"{line.group()}\0", command)
     shell, lines = without_heredocs(exact, mark)
-    return shell.replace(_HIDDEN, ""), [line.removesuffix(_HIDDEN) for line in lines]
+    return shell.replace("\0", ""), [line.removesuffix("\0") for line in lines]
 
 
 def _words(part: str) -> list[str]:
@@ -181,19 +179,40 @@ def _named_files(program: str, rest: Sequence[str], files: Sequence[str]) -> Ite
         yield from (FileUse(path, "run") for path in files[:1] if _SCRIPT_NAME.search(path))
 
 
+_SWEEPS = re.compile(
+    r"(?m)(?:^|[;&|\n]|\b(?:do|run|xargs|npx|python3? -m)\b) *(git (?:-[cC] \S+ )*(?:(?:merge|pull|rebase|cherry-pick"
+    r"|revert|am|apply)(?=[ \n]|$)(?! --(?:check|stat))|reset --(?:hard|keep|merge)|stash(?! (?:list|show|drop|clear))"
+    r"|(?:checkout|switch) (?!-[bBcC] \S+ *(?:$|[;&|\n]))|restore (?!--staged))|gofmt .*?-\w*w|(?:go|cargo) fmt|black\b"
+    r"|ruff (?:format|check .*?--fix)|prettier .*?--write|(?:sed|perl) .*?-\w*i\b)(?!.*--(?:check|diff))([^;&|\n]*)"
+)
+"""What may put other texts in files: Git, unless a new branch begins with what is there, and formatters."""
+
+
+def sweep_of(command: str) -> tuple[str, tuple[str, ...]] | None:
+    """What a command runs that may change files, and those that it names; without any, it may be all."""
+    found = _SWEEPS.search(_parted(command[:MAX_SCANNED])[0])
+    return (found[1], tuple(path for path in _words(found[2]) if _ENDING.search(path))) if found else None
+
+
 _OPENED = re.compile(
     r"""open\(\s*(?:["']([^"'\n]{1,200})["']|([A-Za-z_]\w{0,60}))\s*,\s*["'][wa]"""
-    r"""|Path\(\s*["']([^"'\n]{1,200})["']\s*\)\.write_text"""
+    r"""|(?:writeFile(?:Sync)?\(|Path\((?=[^)\n]{1,200}\)\.write_text))\s*["']([^"'\n]{1,200})["']"""
 )
+_WRITES = re.compile(r"\.write_text\(|writeFile(?:Sync)?\(|\bopen\((?:[^\n]{1,200}?,)?\s*[\"'](?:w|a|r\+)[\"'b+]")
+_PATH_LITERAL = re.compile(r"""["']([\w.@+~/-]{1,200}\.[A-Za-z]\w{0,9})["']""")
 _ASSIGNED = re.compile(r"""^[ \t]*(\w{1,60})\s*=\s*["']([^"'\n]{1,200})["']\s*$""", re.MULTILINE)
 
 
-def written_by_script(command: str) -> list[str]:
-    """The files that the Python script in a command opens to write, or that it writes into a file."""
+def written_by_script(command: str, used: Collection[str] = ()) -> list[str]:
+    """The files that the script in a command opens to write, or that it writes into a file. If it does not say which
+    ones, such as in a loop, they are those that it names of the ones `used` before."""
     script = command[:MAX_SCANNED]
     found = [match.groups() for match in _OPENED.finditer(script)]
     names = dict(_ASSIGNED.findall(script)) if any(name for _, name, _ in found) else {}
     paths = [path or names.get(name or "", "") or other or "" for path, name, other in found]
+    if len(found) < len(_WRITES.findall(script)) or "" in paths:
+        ends = tuple(f"/{path}" for path in _PATH_LITERAL.findall(script))
+        paths += [path for path in used if f"/{path}".endswith(ends)]
     return [path for path in dict.fromkeys(paths) if path and not path.startswith(("/tmp/", "/dev/"))]
 
 

@@ -72,13 +72,6 @@ MAX_SINCE = 4
 does not read as complete if it is not."""
 
 
-GONE = ("deleted", "restored", "stashed")
-"""What takes the changes of a file away."""
-
-COPY, CHANGED_COPY = "copy of ", "changed since the copy of "
-"""How what is told of a copy begins, and after a change, which makes it another text."""
-
-
 @dataclass(slots=True)
 class FileState:
     """What was done to a file, the paths that it was renamed or copied from, and the message of the last use."""
@@ -104,18 +97,19 @@ class FileState:
         """Take over a use of the file."""
         if use.staged and self.changed and not self.put_back:
             return
-        if use.verb in GONE or (use.changes and self.put_back):
+        there = [verb for verb in self.verbs if verb != "deleted"]
+        if use.verb in ("deleted", "restored", "stashed") or (use.changes and self.put_back):
             self.verbs, self.was = [], []
         elif "deleted" in self.verbs:
             self.verbs.remove("deleted")
         if use.changes and not use.was:
-            self.was = [re.sub(f"^{COPY}", CHANGED_COPY, was) for was in self.was]
+            self.was = [re.sub("^copy of ", "changed since the copy of ", was) for was in self.was]
         # A file that was used before was there before: writing it as a whole is a change of it.
-        verb = "edited" if use.verb == "created" and self.verbs and "created" not in self.verbs else use.verb
+        verb = "edited" if use.verb == "created" and there and "created" not in there else use.verb
         if verb not in self.verbs:
             self.verbs.append(verb)
         if use.was:
-            self.was = [f"{'was ' if use.verb == 'renamed' else COPY}{one_line(use.was, 200)}"]
+            self.was = [f"{'was' if use.verb == 'renamed' else 'copy of'} {one_line(use.was, 200)}"]
         self.seq = seq
 
 
@@ -183,9 +177,7 @@ class State:
     @property
     def changed(self) -> dict[str, FileState]:
         """The files that are there with their changes."""
-        return {
-            path: file for path, file in self.files.items() if file.changed and not file.deleted and not file.put_back
-        }
+        return {path: each for path, each in self.files.items() if each.changed and not (each.deleted or each.put_back)}
 
 
 def fold(turns: Sequence[Turn], before: State | None = None) -> State:

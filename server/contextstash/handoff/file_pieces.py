@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 
 from contextstash.events.calls import calls_of
 from contextstash.events.files import KnownPaths, uses_of
-from contextstash.events.kinds import FileUse, Replaced, Shown
+from contextstash.events.kinds import FileUse, Replaced, Shown, Told
 from contextstash.events.names import names_of
-from contextstash.events.state import GONE
+from contextstash.events.shell import as_run, sweep_of
 from contextstash.events.turns import Turn
 from contextstash.handoff.fill import Count
 from contextstash.outputs.salient import DEFINITION
+from contextstash.safety.sanitize import one_line
 from contextstash.safety.secret_masks import has_mask
 
 FOCUS_TURNS = 48
@@ -89,13 +90,14 @@ class Run:
 @dataclass(slots=True)
 class KnownFile:
     """What a session shows of a file, in messages up to `changed_at` and `read_at`; -1 if there is none. `whole` is
-    whether the one run is all of it. `unseen` is whether a command changed it since in a way that no call shows.
+    whether the one run is all of it. `unseen` is the command that changed it since, or may have, in a way that no call
+    shows, and no read since.
     `handle` is that of the newest read's output."""
 
     path: str
     runs: list[Run] = field(default_factory=list)
     whole: bool = False
-    unseen: bool = False
+    unseen: Told | None = None
     changed_at: int = -1
     read_at: int = -1
     handle: str | None = None
@@ -107,7 +109,7 @@ class KnownFile:
         new.changed = [marks.get(line, UNCHANGED) for line in new.lines]
         older = [] if shown.whole or self.unseen else [*self._around(new)]
         self.runs = [*older, new][-MAX_RUNS:]
-        self.whole, self.unseen, self.read_at = shown.whole, False, seq
+        self.whole, self.unseen, self.read_at = shown.whole, None, seq
 
     def _around(self, new: Run) -> Iterator[Run]:
         """The parts of the known runs that a newer read does not show, by their numbers or by their lines."""
@@ -133,7 +135,7 @@ class KnownFile:
         else:
             older = self.runs if appended else []
             self.runs = [*older, Run(lines, [seq] * len(lines), 0 if appended else 1)]
-            self.whole, self.unseen = not appended, self.unseen and appended
+            self.whole, self.unseen = not appended, self.unseen if appended else None
 
     def replace(self, changes: Iterable[Replaced], seq: int) -> None:
         """Put new texts in the places of the old ones. Where that is not certain, what may be the place is not known
@@ -220,34 +222,46 @@ def known_files(turns: Sequence[Turn]) -> list[KnownFile]:
     paths = KnownPaths(files)
     calls = calls_of(turns)
     for call, uses in zip(calls, uses_of(calls), strict=True):
+        by = Told(call.seq, one_line(as_run(call.command or call.tool), 24).replace("`", "'"))
+        _sweep(files, "" if call.refused else call.command or "", call.seq)
         for use in uses:
             path, was = paths.of(use.path), paths.of(use.was) if use.was else ""
-            _use(files, path, was, use, call.seq)
+            _use(files, path, was, use, by)
             if use.shown is not None:
                 files[path].handle = call.handle
     return sorted(files.values(), key=lambda file: (-file.changed_at, -file.read_at))
 
 
-def _use(files: dict[str, KnownFile], path: str, was: str, use: FileUse, seq: int) -> None:
+def _sweep(files: Mapping[str, KnownFile], command: str, seq: int) -> None:
+    """What a command may have changed is known as it was before; what was stashed comes back as it was."""
+    by, named = sweep_of(command) or ("", ())
+    for path, file in files.items() if by else ():
+        if "git stash pop" in command or "git stash apply" in command:
+            file.unseen = None if file.unseen and file.unseen.text == "git stash" else file.unseen
+        elif not named or path.endswith(named):
+            file.unseen = file.unseen or Told(seq, one_line(by, 24))
+
+
+def _use(files: dict[str, KnownFile], path: str, was: str, use: FileUse, by: Told) -> None:
     if use.staged or (not use.changes and use.shown is None):
         return
-    if use.verb in GONE:
+    if use.verb in ("deleted", "restored", "stashed"):
         files.pop(path, None)
         return
     if was:
         old = files.get(was) if use.verb == "created" else files.pop(was, None)
         runs = [Run([*run.lines], [*run.changed], run.first) for run in old.runs] if old else []
-        files[path] = KnownFile(path, runs, bool(old and old.whole), bool(old and old.unseen))
+        files[path] = KnownFile(path, runs, bool(old and old.whole), old.unseen if old else None)
     file = files.setdefault(path, KnownFile(path))
     if use.shown is not None:
-        file.show(use.shown, seq)
+        file.show(use.shown, by.seq)
         return
     if use.text is not None:
-        file.write(use.text, seq, appended=use.appended)
+        file.write(use.text, by.seq, appended=use.appended)
     elif not use.replaced and not was:
-        file.unseen = True
-    file.replace(use.replaced, seq)
-    file.changed_at = seq
+        file.unseen = by
+    file.replace(use.replaced, by.seq)
+    file.changed_at = by.seq
 
 
 def focus_of(turns: Sequence[Turn]) -> dict[str, float]:
@@ -421,7 +435,7 @@ def _written(files: Sequence[KnownFile], pieces: Sequence[_Piece], folder: str) 
             run, start, stop = own[0]
             rest = "".join([*run.lines[:start], *run.lines[stop:]])
             note = ", whole" if file.whole and len(own) == 1 and not rest.strip() else ""
-            note += " (a command changed it since: read it again before an edit)" if file.unseen else ""
+            note += f" (perhaps changed since, by `{file.unseen.text}` in {file.unseen.seq})" if file.unseen else ""
             text = f"\n{GAP}\n".join("\n".join(run.lines[start:stop]) for run, start, stop in own)
             parts.append(_fenced(f"`{file.path.removeprefix(folder)}`{note}:", text))
     return "\n".join(parts)

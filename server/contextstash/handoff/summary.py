@@ -252,7 +252,8 @@ class _Writer:
             with_names = [each for each in newest_read if names[each[1]]][: most // 2]
             lines = [_file_line(short, file, names[path][:most]) for short, path, file in [*told]]
             lines += [*listed, *(_file_line(short, file, names[path][:most]) for short, path, file in with_names)]
-            found = [*head, *lines, *_listed("Only read", [each[0] for each in newest_read if each not in with_names])]
+            label = "Also only read" if with_names else "Only read"
+            found = [*head, *lines, *_listed(label, [each[0] for each in newest_read if each not in with_names])]
             if sum(map(self._item, found)) <= room - NOTE_TOKENS:
                 break
         kept = first_of(found, room - NOTE_TOKENS, self._count)
