@@ -10,11 +10,13 @@ import json
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pydantic import TypeAdapter
 
+from contextstash_storage.errors import DamagedError
 from contextstash_storage.records import CachedSummary, Cursor, Note, ProxiedSession, Record, StoredBatch
 from contextstash_storage.rows import from_json, to_json
 from contextstash_storage.transaction import Tx, held, only, text_of
@@ -73,9 +75,11 @@ def put_batch(tx: Tx, row: int, batch: StoredBatch) -> None:
 
 
 def get_cached_summary(tx: Tx, row: int, content: str) -> CachedSummary | None:
-    """A summary written before for the same content, of which this is a hash."""
+    """A summary written before for the same content, of which this is a hash. A damaged one is written again."""
     found = get(tx, row, "summary", content)
-    return None if found is None else from_json(CachedSummary, found)
+    with suppress(DamagedError):
+        return None if found is None else from_json(CachedSummary, found)
+    return None
 
 
 def put_cached_summary(tx: Tx, row: int, content: str, summary: CachedSummary) -> None:

@@ -241,3 +241,18 @@ async def test_a_secret_is_masked_in_what_stands_for_an_output(tmp_path: Path) -
         # A view that has no room for it says in one line what it was.
         fitted = await stash.get_context(SESSION, budget=160)
         assert key not in json.dumps(fitted.messages)
+
+
+async def test_the_rest_of_a_key_that_a_cut_divides_is_masked_on_pages(tmp_path: Path) -> None:
+    lines = [f"{'aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0hL' * 2}" for _ in range(40)]
+    key = "\n".join(["-----BEGIN RSA PRIVATE KEY-----", *lines, "-----END RSA PRIVATE KEY-----"])
+    printed = "\n".join([*(f"line {number} of the log" for number in range(3_000)), key, "done"])
+    call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "make"}}
+    natives: list[Native] = [
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": printed}]},
+    ]
+    async with stash_at(tmp_path / "s.db", window=60_000, output_tokens=500) as stash:
+        await stash.record_messages(natives, session_id=SESSION, format="anthropic")
+        assert lines[0] in json.dumps((await stash.get_context(SESSION)).messages)
+        assert lines[0] not in (await stash.read_shown_messages(SESSION)).model_dump_json()

@@ -188,7 +188,8 @@ def encrypt(db: Location | None, key: str | None) -> None:
     try:
         done = convert(path, made, encrypt=True)
     except ContextstashError:
-        if known is None:  # the database is as it was, and the setting would keep every command from opening it
+        # The database is as it was, and the setting would keep every command from opening it.
+        if known is None and not begins_encrypted(path):
             write_settings({SETTING: None})
         raise
     echo(f"Encrypted {path}." if done else f"{path} is encrypted already.")

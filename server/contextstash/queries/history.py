@@ -17,7 +17,7 @@ from contextstash.results import (
     SummaryResult,
 )
 from contextstash.session.access import Access
-from contextstash.session.masks import shown_text, shown_texts, shown_value
+from contextstash.session.masks import shown_excerpt, shown_text, shown_texts, shown_value
 from contextstash.session.open_session import READ_AT_ONCE
 from contextstash.view.branches import path_to
 from contextstash.view.session_snapshot import Place, SessionSnapshot
@@ -116,26 +116,26 @@ def _shown(page: _Page, message: Message) -> ShownMessage:
     hiding = None if entry else next(covers, None)
     return ShownMessage.of(
         message,
-        blocks=[
-            _block(page, message.seq, place, block, text) for place, (block, text) in enumerate(_read(page, message))
-        ],
+        blocks=[_block(page, message.seq, place, *read) for place, read in enumerate(_read(page, message))],
         summary_id=hiding.summary_id if isinstance(hiding, SummaryEdit) else None,
         visible=entry is not None,
     )
 
 
-def _read(page: _Page, message: Message) -> list[tuple[Block, str]]:
-    """Each block with its tokens, and its text; empty if the format can no longer parse the message."""
+def _read(page: _Page, message: Message) -> list[tuple[Block, str, str]]:
+    """Each block with its tokens, its text for a reader and as it was recorded; empty if the format can no longer parse
+    the message."""
     try:
         reading = get_format(page.session.format).read(message.body or {})
     except ContextstashError:
         return []
     # The tokens were counted when the message was recorded. A format that reads it otherwise today has other blocks.
     counted = message.blocks if len(message.blocks) == len(reading.blocks) else reading.blocks
-    return list(zip(counted, shown_texts(page.settings, message.role, counted, reading.texts), strict=True))
+    texts = shown_texts(page.settings, message.role, counted, reading.texts)
+    return list(zip(counted, texts, reading.texts, strict=True))
 
 
-def _block(page: _Page, seq: int, place: int, block: Block, text: str) -> ShownBlock:
+def _block(page: _Page, seq: int, place: int, block: Block, text: str, whole: str) -> ShownBlock:
     entry = page.entries.get(seq)
     edit = entry.replaced.get(place) if entry else None
     stripped = entry is not None and entry.stripped and block.type == "thinking"
@@ -144,7 +144,7 @@ def _block(page: _Page, seq: int, place: int, block: Block, text: str) -> ShownB
         heading=" ".join(filter(None, (block.tool, block.argument))),
         text=text,
         handle=page.handles.get((seq, place)),
-        shown=shown_text(page.settings, edit.text) if edit else None,
+        shown=shown_excerpt(page.settings, edit.text, whole) if edit else None,
         state=edit.kind if edit else "strip" if stripped else None,
     )
 

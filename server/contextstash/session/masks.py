@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
+from operator import eq
 from typing import Any
 
 from contextstash.messages.base import Reading
@@ -91,6 +93,23 @@ def shown_texts(settings: ContextSettings, role: str, blocks: Sequence[Block], t
 def shown_text(settings: ContextSettings, text: str) -> str:
     """One text for a reader: a title, a client's summary, a part of an output."""
     return text if settings.secrets == "off" else shown(text)
+
+
+def shown_excerpt(settings: ContextSettings, excerpt: str, whole: str) -> str:
+    """The head and the tail of a text for a reader, with a notice between them. What is secret in the whole text is
+    masked in them too: of a key that was cut in two, a part says by itself hardly that it is one."""
+    if settings.secrets == "off" or not may_hold_secrets(whole):
+        return excerpt
+    head = _alike(excerpt, whole)
+    tail = _alike(excerpt[:head:-1], whole[::-1])
+    hidden = masked(whole)  # of the same length
+    end = len(excerpt) - tail
+    return shown(f"{hidden[:head]}{excerpt[head:end]}{hidden[len(hidden) - tail :]}")
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters two texts have in common at their beginning."""
+    return sum(1 for _ in takewhile(bool, map(eq, one, other)))
 
 
 def shown_value(settings: ContextSettings, value: Any) -> Any:

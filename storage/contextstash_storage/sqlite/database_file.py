@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import secrets
 import sqlite3
 import subprocess
@@ -189,6 +190,7 @@ def convert(path: Path, key: bytes, *, encrypt: bool) -> bool:
     Raises StoreBusyError if another process has the file open, StoreError if the file cannot be read or written, or has
     a second name, under which it would be overwritten too.
     """
+    path = path.resolve()
     try:
         with closing(_locked(path, lambda: key)) as db:
             remove_unfinished(path)
@@ -219,14 +221,17 @@ UNFINISHED = ".converting"
 
 def remove_unfinished(path: Path) -> None:
     """Remove what killed processes left of conversions of a database that is open here, so that none is going on."""
-    for file in path.parent.glob(f"{path.name}.*{UNFINISHED}"):
-        remove(file)
+    path = path.resolve()
+    own = re.compile(re.escape(path.name) + r"\.[0-9a-f]{8}" + re.escape(UNFINISHED))  # and not those of NAME.bak
+    for file in path.parent.iterdir():
+        if own.fullmatch(file.name):
+            remove(file)
 
 
 def remove(file: Path) -> None:
     """Overwrite and remove a file, if it is there. One that has another name too loses only this one."""
     with suppress(OSError):
-        opened = os.open(file, os.O_RDWR | getattr(os, "O_BINARY", 0))
+        opened = os.open(file, os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0))
         try:
             if os.fstat(opened).st_nlink == 1:
                 overwrite(opened)
@@ -295,9 +300,10 @@ def _replace(db: sqlite3.Connection, path: Path, key: bytes, opened: int) -> Non
             remove(new)
             old.unlink(missing_ok=True)
             raise
-        _sync(path.parent)
-        overwrite(opened)
-        old.unlink(missing_ok=True)
+        with suppress(OSError):  # it is converted; what is left of the old file has its second name still
+            _sync(path.parent)
+            overwrite(opened)
+            old.unlink(missing_ok=True)
 
 
 @contextmanager

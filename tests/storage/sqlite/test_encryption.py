@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
 import shutil
@@ -313,6 +314,43 @@ async def test_the_old_file_is_overwritten_also_if_the_process_is_killed_before(
         assert set(old.read()) == {0}
     assert path.read_bytes()[:16] == MARK
     assert await contents(path, our_key) == whole
+
+
+async def test_what_is_left_of_a_conversion_is_removed_by_its_own_database_alone(path: Path) -> None:
+    await plain(path)
+    left, others = path.with_name(f"{path.name}.0a1b2c3d.converting"), path.with_name("s.db.bak.0a1b2c3d.converting")
+    for file in (left, others):
+        file.write_bytes(b"a")
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    await (await open_sqlite(link)).close()
+    assert not left.exists()
+    assert others.read_bytes() == b"a"
+
+
+async def test_a_database_is_converted_by_the_name_of_a_link_too(path: Path) -> None:
+    whole = await plain(path)
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    assert convert(link, KEY, encrypt=True)
+    assert link.is_symlink()
+    assert path.read_bytes()[:16] == MARK
+    assert await contents(path, our_key) == whole
+
+
+async def test_a_database_that_is_converted_is_not_said_to_be_as_it_was(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = await plain(path)
+
+    def full(folder: Path) -> None:
+        if folder.is_dir():
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("contextstash_storage.sqlite.database_file._sync", full)
+    assert convert(path, KEY, encrypt=True)
+    assert await contents(path, our_key) == whole
+    await asyncio.to_thread(await_guard, str(path))  # what is left of the old file
 
 
 async def test_each_file_that_cannot_be_opened_says_what_to_do(path: Path, tmp_path: Path) -> None:
